@@ -1,0 +1,27 @@
+// Command cluster-proxy holds the four processes of the addon. Each subcommand
+// parses flags into the options of one component and runs it until SIGTERM or
+// SIGINT.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+)
+
+func main() {
+	root := &cobra.Command{
+		Use:           "cluster-proxy",
+		Short:         "Reach Kubernetes clusters that nobody can dial",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(
+		newAddonManagerCommand(),
+		newProxyServerCommand(),
+		newProxyAPICommand(),
+		newProxyAgentCommand(),
+	)
+	os.Exit(cli.Run(root))
+}

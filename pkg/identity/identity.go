@@ -1,0 +1,161 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Names that upstream's users, OCM and the charts depend on.
+const (
+	// AddonName names the ClusterManagementAddOn, every ManagedClusterAddOn
+	// and the Lease on the managed cluster.
+	AddonName = "cluster-proxy"
+	// AgentUser is the last part of an agent's common name.
+	AgentUser = "proxy-agent"
+	// AgentSigner is the CSR signer that the addon manager serves.
+	AgentSigner = "open-cluster-management.io/proxy-agent-signer"
+	// DefaultAgentNamespace is where the agent is installed unless an
+	// AddOnDeploymentConfig says otherwise.
+	DefaultAgentNamespace = "open-cluster-management-cluster-proxy"
+	// HandlerPort is the port of the agent's own handler, as seen in a dial
+	// through the tunnel (the service proxy's port in upstream).
+	HandlerPort = "7443"
+	// HubUserPrefix is put before the user name of a hub service account when
+	// it is asserted on a managed cluster.
+	HubUserPrefix = "cluster:hub:"
+)
+
+// Organization is the O of every certificate that the addon issues on the hub.
+const Organization = "open-cluster-management:cluster-proxy"
+
+// Role is what the holder of a hub CA certificate may do. It is the
+// certificate's common name.
+type Role string
+
+const (
+	// RoleClient may dial any cluster through port 8090.
+	RoleClient Role = "open-cluster-management:cluster-proxy:client"
+	// RoleProxyAPI may do what RoleClient may, and an agent believes the users
+	// that it asserts.
+	RoleProxyAPI Role = "open-cluster-management:cluster-proxy:proxy-api"
+	// RolePeer is a proxy server that forwards a dial to another one.
+	RolePeer Role = "open-cluster-management:cluster-proxy:proxy-server"
+)
+
+const (
+	agentCommonNamePrefix = "system:open-cluster-management:cluster:"
+	agentCommonNameMiddle = ":addon:" + AddonName + ":agent:"
+	handlerHostSuffix     = ".open-cluster-management.proxy"
+)
+
+// AgentCommonName is the CN of the agent certificate of a cluster, in OCM's
+// convention for addon agents.
+func AgentCommonName(cluster string) string {
+	return agentCommonNamePrefix + cluster + agentCommonNameMiddle + AgentUser
+}
+
+// AgentOrganizations are the O values of the agent certificate of a cluster,
+// in OCM's convention, sorted.
+func AgentOrganizations(cluster string) []string {
+	return []string{
+		"system:open-cluster-management:addon:" + AddonName,
+		"system:open-cluster-management:cluster:" + cluster + ":addon:" + AddonName,
+	}
+}
+
+// ClusterFromAgentCommonName is the inverse of AgentCommonName. It accepts
+// nothing but what AgentCommonName produces for a valid cluster name.
+func ClusterFromAgentCommonName(commonName string) (string, error) {
+	rest, ok := strings.CutPrefix(commonName, agentCommonNamePrefix)
+	if !ok {
+		return "", fmt.Errorf("common name %q is not an agent's", commonName)
+	}
+	cluster, ok := strings.CutSuffix(rest, agentCommonNameMiddle+AgentUser)
+	if !ok {
+		return "", fmt.Errorf("common name %q is not an agent's", commonName)
+	}
+	if err := ValidateCluster(cluster); err != nil {
+		return "", err
+	}
+	return cluster, nil
+}
+
+// ValidateCluster reports whether name can be the name of a ManagedCluster: a
+// DNS subdomain (RFC 1123) of at most 253 bytes. Names that start with a digit
+// and names with dots are allowed.
+func ValidateCluster(name string) error {
+	if name == "" {
+		return errors.New("cluster name is empty")
+	}
+	if len(name) > 253 {
+		return fmt.Errorf("cluster name of %d bytes is longer than 253", len(name))
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' {
+			return fmt.Errorf("cluster name %q is not a DNS subdomain", name)
+		}
+		for _, c := range []byte(label) {
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+				return fmt.Errorf("cluster name %q is not a DNS subdomain", name)
+			}
+		}
+	}
+	return nil
+}
+
+// HandlerHost is the host name that stands for the agent's own handler on a
+// cluster, in dials through the tunnel and in the agent's certificate. It is
+// upstream's service proxy host: a hash, because a cluster name may be longer
+// than a DNS label.
+func HandlerHost(cluster string) string {
+	return fmt.Sprintf("cluster-%x", sha256.Sum256([]byte(cluster)))[:56] + handlerHostSuffix
+}
+
+// Hosts are the host names that route a dial to a cluster: its handler's, its
+// name (its kube-apiserver), and its name with the agent namespace, as upstream
+// had it.
+func Hosts(cluster, agentNamespace string) []string {
+	hosts := []string{HandlerHost(cluster), cluster}
+	if agentNamespace != "" {
+		hosts = append(hosts, cluster+"."+agentNamespace)
+	}
+	return hosts
+}
+
+// Identifiers encodes hosts as konnectivity's agent identifiers.
+func Identifiers(hosts []string) string {
+	parts := make([]string, len(hosts))
+	for i, host := range hosts {
+		parts[i] = "host=" + url.QueryEscape(host)
+	}
+	return strings.Join(parts, "&")
+}
+
+// CheckIdentifiers reports whether the identifiers that an agent declares are
+// all its own: only hosts, and each of them one of Hosts(cluster,
+// agentNamespace). Fewer than those are fine, none at all is not.
+func CheckIdentifiers(declared, cluster, agentNamespace string) error {
+	values, err := url.ParseQuery(declared)
+	if err != nil {
+		return fmt.Errorf("parsing agent identifiers %q: %w", declared, err)
+	}
+	if len(values["host"]) == 0 {
+		return fmt.Errorf("agent identifiers %q name no host", declared)
+	}
+	allowed := Hosts(cluster, agentNamespace)
+	for kind, names := range values {
+		if kind != "host" {
+			return fmt.Errorf("agent identifier of kind %q is not allowed, only host is", kind)
+		}
+		for _, name := range names {
+			if !slices.Contains(allowed, name) {
+				return fmt.Errorf("host %q is not one of cluster %q", name, cluster)
+			}
+		}
+	}
+	return nil
+}
