@@ -1,0 +1,40 @@
+// Package pki is the only place of this repository that makes, parses,
+// verifies, renews or reloads certificates. Nothing else imports crypto/x509.
+//
+// # Making certificates
+//
+// There are two CAs (see package identity): the hub CA for serving and client
+// certificates on the hub, and the agent CA for agents and nothing else. A CA
+// is a KeyPair in a Secret. New CAs and leaves have ECDSA P-256 keys, because
+// a handshake with them costs a fraction of one with RSA; the RSA-2048 CA that
+// an older cluster-proxy left in the Secret is accepted as it is, so that an
+// upgrade does not cut off any agent.
+//
+// A certificate is built from a Leaf, never from what a requester sent: of a
+// CSR only the public key is used, after its self-signature and its strength
+// were checked. So no subject, SAN, usage or extension of a CSR can reach a
+// certificate. ParseRequest shows what a CSR asks for, in full, to those who
+// decide whether to approve it.
+//
+// # Using certificates
+//
+// A Source holds a certificate, its key and a CA bundle from files, and hands
+// out TLS configurations. It reads the content again every few seconds, so
+// that a renewed Secret takes effect on the next handshake without a restart.
+// A change that does not parse (half written, key of another certificate) is
+// logged, and the last good state stays in use.
+//
+// Servers get one configuration for their lifetime, which asks the Source for
+// each handshake. Clients ask for a configuration per dial, which is cheap.
+// TLS sessions are resumed, but never across a reload: a session made under a
+// CA that has since been removed must not outlive it, nor must a client's old
+// identity.
+//
+// A bundle that is absent means that nobody is trusted where a server verifies
+// clients; it never falls back to the roots of the operating system there.
+//
+// # Who is on the other end
+//
+// PeerAgent and PeerRole read names from the verified chain only. A connection
+// without one is an error, whatever certificate the peer may have shown.
+package pki
