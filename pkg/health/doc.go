@@ -1,0 +1,17 @@
+// Package health serves the probes and metrics of every process of the addon,
+// so that they all mean the same:
+//
+//   - /livez and /healthz: the process should not be restarted. They fail only
+//     if a live check fails; most processes have none.
+//   - /readyz and /ready: the process wants traffic. They fail while a ready
+//     check fails and from Drain on.
+//   - /metrics: Prometheus metrics.
+//
+// A failing probe answers 500 and names every check that fails, as does a
+// passing one with ?verbose. Checks run on each request and must be quick:
+// they look at state, they do not talk to anybody. What they say is readable
+// by everybody who reaches the port, so it holds no secrets.
+//
+// A process that ends calls Drain first and stops the health server last, so
+// that the probes tell the truth for as long as connections live.
+package health
