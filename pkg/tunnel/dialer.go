@@ -1,0 +1,131 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// DefaultDialTimeout is how long a dial may take from end to end.
+const DefaultDialTimeout = 15 * time.Second
+
+// ServerName is the name under which every kube-apiserver has a certificate.
+const ServerName = "kubernetes.default.svc"
+
+// Dialer dials into managed clusters. It may be used by many goroutines at a
+// time. Its fields must not change after the first dial, and it must not be
+// copied.
+type Dialer struct {
+	// ProxyServer is the host:port at which the proxy server takes clients.
+	ProxyServer string
+	// TLS gives the configuration for the next connection to the proxy server:
+	// client certificate and roots. It is called for each connection, so that
+	// files may be read again. If ServerName is empty, ProxyServer's host is
+	// what the certificate must be for. Nil means no TLS at all, which makes
+	// sense in tests and over a Unix socket only.
+	TLS func() *tls.Config
+	// DialTimeout bounds a dial from end to end. Zero means
+	// DefaultDialTimeout. An earlier deadline of the context counts.
+	DialTimeout time.Duration
+
+	mu     sync.Mutex
+	via    transport
+	closed bool
+}
+
+// transport is a way to the proxy server. There is one per Dialer.
+type transport interface {
+	// dial connects to a TCP address. Its errors are *Error.
+	dial(ctx context.Context, address string) (net.Conn, error)
+	// close ends dials in flight and open connections, and waits for them.
+	close() error
+}
+
+// DialContext connects to address, which is "<cluster>:<port>", through the
+// tunnel of that cluster. The network must be tcp, tcp4 or tcp6. It has the
+// signature of rest.Config.Dial, and its errors are *Error. The context only
+// counts until DialContext returns.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if err := checkAddress(network, address); err != nil {
+		return nil, fail(Invalid, address, err.Error(), err)
+	}
+	via, err := d.transport()
+	if err != nil {
+		return nil, fail(Closed, address, err.Error(), err)
+	}
+	timeout := d.DialTimeout
+	if timeout == 0 {
+		timeout = DefaultDialTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return via.dial(ctx, address)
+}
+
+func checkAddress(network, address string) error {
+	if network != "tcp" && network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("network %q is not tcp", network)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("parsing address: %w", err)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil {
+		return fmt.Errorf("address %q is not <cluster>:<port number>", address)
+	}
+	return nil
+}
+
+func (d *Dialer) transport() (transport, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, net.ErrClosed
+	}
+	if d.via == nil {
+		if d.ProxyServer == "" {
+			return nil, errors.New("the Dialer has no ProxyServer address")
+		}
+		via, err := newKonnectivity(d.ProxyServer, d.TLS)
+		if err != nil {
+			return nil, err
+		}
+		d.via = via
+	}
+	return d.via, nil
+}
+
+// RESTConfig is a configuration for client-go that reaches the kube-apiserver
+// of cluster through the tunnel, with TLS from end to end. The caller adds that
+// cluster's CA and a credential.
+func (d *Dialer) RESTConfig(cluster string) *rest.Config {
+	return &rest.Config{
+		Host:            "https://" + cluster,
+		TLSClientConfig: rest.TLSClientConfig{ServerName: ServerName},
+		Dial:            d.DialContext,
+		// HTTPS_PROXY in the environment must not divert what is dialed.
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+	}
+}
+
+// Close ends all dials and connections and releases what the Dialer holds.
+// Dials fail with code Closed afterwards.
+func (d *Dialer) Close() error {
+	d.mu.Lock()
+	via := d.via
+	d.via, d.closed = nil, true
+	d.mu.Unlock()
+	if via == nil {
+		return nil
+	}
+	return via.close()
+}

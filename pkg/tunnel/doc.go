@@ -1,0 +1,82 @@
+/*
+Package tunnel dials into managed clusters that only the hub's proxy server can
+reach. A [Dialer] replaces the dialer of a Kubernetes client, or of anything
+else that speaks TCP:
+
+	package main
+
+	import (
+		"context"
+		"fmt"
+		"log"
+
+		metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+		"k8s.io/client-go/kubernetes"
+		"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	)
+
+	func main() {
+		dialer, err := tunnel.FromFiles("proxy-entrypoint.open-cluster-management-addon.svc:8090",
+			"/etc/tunnel/ca.crt", "/etc/tunnel/tls.crt", "/etc/tunnel/tls.key")
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer dialer.Close()
+
+		cfg := dialer.RESTConfig("cluster1")
+		cfg.TLSClientConfig.CAFile = "cluster1-ca.crt" // the managed cluster's own CA
+		cfg.BearerTokenFile = "cluster1-token"         // and a credential it accepts
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			log.Fatal(err)
+		}
+		nodes, err := client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, node := range nodes.Items {
+			fmt.Println(node.Name)
+		}
+	}
+
+# Who authenticates whom
+
+The Dialer and the proxy server authenticate each other by TLS certificates of
+the hub CA. What runs inside a connection is the caller's: RESTConfig sets TLS
+up end to end between the caller and the managed kube-apiserver, and the proxy
+server and the agent only see ciphertext. An address is "<cluster>:<port>", and
+the agent of that cluster decides what it stands for.
+
+# Errors
+
+A dial fails with an [*Error], whose [Code] tells an agent that is not connected
+from a destination that is refused by policy, a target that does not answer and
+a proxy server that cannot be reached. errors.Is finds context.Canceled and
+context.DeadlineExceeded in it, and it is a net.Error. A connection that breaks
+gives an Error with code Lost, and never io.EOF.
+
+# Connections
+
+Connections have read and write deadlines, and addresses. Write returns when
+the bytes are on their way, as with a socket. Close returns at once; what was
+written before is still sent, for at most five seconds.
+
+# Transport, and what it cannot do
+
+Connections travel over one gRPC connection to the proxy server, in
+konnectivity's protocol, one stream each; it is made by the first dial and made
+again by the next dial after it broke. That protocol sets limits:
+
+  - There is no half close: the end of either direction ends both.
+  - An agent that goes away is announced to the client in the same words as a
+    clean end by konnectivity's server. Such an end is io.EOF here too. The end
+    of the stream itself (proxy server gone, or a slow reader cut off) is Lost.
+    TLS detects truncation in any case.
+  - There is no flow control from end to end: a reader that stops makes
+    everybody on that cluster wait. So its connection is cut off, but only when
+    1 MiB waits for it (plus what the stream's window holds) and nothing was
+    read for ten seconds after that.
+  - What was written right before Close may be dropped by konnectivity's agent.
+    Wait for an answer before closing if it matters.
+*/
+package tunnel

@@ -1,0 +1,98 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+)
+
+// intercept puts a watchedStream between konnectivity's client and its gRPC
+// stream. It makes three things possible that the client's API does not: to
+// tell an abnormal end from a clean one, to end a stream whose peer does not
+// take data any more, and not to lose what a target says first.
+//
+// A stream is opened before the dial request is sent on it, out of sight of the
+// caller. So the dial's id travels in the address of that request, down to
+// here.
+func (t *konnectivityTransport) intercept(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := streamer(ctx, desc, cc, method, opts...)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &watchedStream{ClientStream: stream, transport: t, cancel: cancel, dialed: make(chan struct{})}, nil
+}
+
+type watchedStream struct {
+	grpc.ClientStream
+	transport *konnectivityTransport
+	cancel    context.CancelFunc
+	watch     *watch        // set before dialed is closed
+	dialed    chan struct{} // closed when the dial request was sent
+	connected bool          // the dial's answer came; the reading goroutine's own
+}
+
+func (s *watchedStream) SendMsg(m any) error {
+	pkt, ok := m.(*client.Packet)
+	if !ok || pkt.Type != client.PacketType_DIAL_REQ {
+		return s.ClientStream.SendMsg(m)
+	}
+	w, address, err := s.transport.takeWatch(pkt.GetDialRequest().Address)
+	if err != nil {
+		return err
+	}
+	pkt.GetDialRequest().Address = address
+	w.mu.Lock()
+	w.cancel = s.cancel
+	w.mu.Unlock()
+	s.watch = w
+	close(s.dialed)
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *watchedStream) RecvMsg(m any) error {
+	if s.connected {
+		select {
+		case <-s.watch.ready:
+		case <-s.Context().Done():
+		}
+	}
+	err := s.ClientStream.RecvMsg(m)
+	select {
+	case <-s.dialed:
+	default:
+		return err // ended before it was used
+	}
+	if err != nil {
+		s.ended(err)
+		return err
+	}
+	if pkt, ok := m.(*client.Packet); ok {
+		s.received(pkt)
+	}
+	return nil
+}
+
+func (s *watchedStream) ended(err error) {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the proxy server ended the stream")
+	}
+	s.watch.end(false, err)
+}
+
+func (s *watchedStream) received(pkt *client.Packet) {
+	switch pkt.Type {
+	case client.PacketType_DIAL_RSP:
+		s.connected = pkt.GetDialResponse().GetError() == ""
+	case client.PacketType_CLOSE_RSP:
+		if message := pkt.GetCloseResponse().GetError(); message != "" {
+			s.watch.end(false, errors.New(message))
+			return
+		}
+		s.watch.end(true, nil)
+	}
+}
