@@ -1,0 +1,185 @@
+package proxyserver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/proto/header"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// maxAgentID bounds what an agent can make us keep and log.
+const maxAgentID = 256
+
+// streamNumber makes agent IDs unique within the process.
+var streamNumber atomic.Uint64
+
+// agentStream is one agent's stream. It stands between the wire and
+// konnectivity's server, so that the latter sees only packets that it can
+// handle, and it counts what the agent carries.
+type agentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+
+	// cluster is proven in certificate mode and empty otherwise; agentID is
+	// what the agent calls itself.
+	cluster, agentID string
+	started          time.Time
+
+	mu      sync.Mutex
+	pending map[int64]struct{} // dial IDs that this agent was asked for
+	open    map[int64]struct{} // connection IDs
+}
+
+type agentStreamKey struct{}
+
+func newAgentStream(stream grpc.ServerStream) *agentStream {
+	s := &agentStream{
+		ServerStream: stream,
+		started:      time.Now(),
+		pending:      map[int64]struct{}{},
+		open:         map[int64]struct{}{},
+	}
+	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
+	return s
+}
+
+// Context holds the stream itself, by which the backend manager finds it.
+func (s *agentStream) Context() context.Context { return s.ctx }
+
+// load is the number of connections that the agent has or was asked for.
+func (s *agentStream) load() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending) + len(s.open)
+}
+
+func (s *agentStream) SendMsg(m any) error {
+	if packet, ok := m.(*client.Packet); ok && packet.Type == client.PacketType_DIAL_REQ {
+		s.mu.Lock()
+		s.pending[packet.GetDialRequest().GetRandom()] = struct{}{}
+		s.mu.Unlock()
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+func (s *agentStream) RecvMsg(m any) error {
+	for {
+		if err := s.ServerStream.RecvMsg(m); err != nil {
+			return err
+		}
+		packet, ok := m.(*client.Packet)
+		if !ok {
+			return status.Errorf(codes.Internal, "message of type %T on an agent's stream", m)
+		}
+		if err := checkPayload(packet); err != nil {
+			return err
+		}
+		if s.observe(packet) {
+			return nil
+		}
+	}
+}
+
+// observe counts what packet changes and reports whether it may pass. An
+// answer to a dial that this agent was not asked for may not: konnectivity
+// would take it from any agent that knows the dial's number.
+func (s *agentStream) observe(packet *client.Packet) bool {
+	switch packet.Type {
+	case client.PacketType_DIAL_RSP:
+		response := packet.GetDialResponse()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, asked := s.pending[response.Random]; !asked {
+			return false
+		}
+		delete(s.pending, response.Random)
+		if response.Error == "" {
+			s.open[response.ConnectID] = struct{}{}
+		}
+	case client.PacketType_CLOSE_RSP:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, packet.GetCloseResponse().ConnectID)
+	}
+	return true
+}
+
+// checkPayload refuses packets whose payload is not the one of their type:
+// konnectivity's server dereferences it, and a nil one ends the process.
+func checkPayload(packet *client.Packet) error {
+	ok := true
+	switch packet.Type {
+	case client.PacketType_DIAL_REQ:
+		ok = packet.GetDialRequest() != nil
+	case client.PacketType_DIAL_RSP:
+		ok = packet.GetDialResponse() != nil
+	case client.PacketType_CLOSE_REQ:
+		ok = packet.GetCloseRequest() != nil
+	case client.PacketType_CLOSE_RSP:
+		ok = packet.GetCloseResponse() != nil
+	case client.PacketType_DATA:
+		ok = packet.GetData() != nil
+	case client.PacketType_DIAL_CLS:
+		ok = packet.GetCloseDial() != nil
+	}
+	if !ok {
+		return status.Errorf(codes.InvalidArgument, "packet of type %s without its payload", packet.Type)
+	}
+	return nil
+}
+
+// interceptAgent decides whose agent is on a stream before konnectivity's
+// server sees it.
+func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	wrapped := newAgentStream(stream)
+	if s.options.AgentIdentity == IdentityDeclared {
+		return handler(srv, wrapped)
+	}
+	if reason, err := s.admitAgent(wrapped); err != nil {
+		s.metrics.agentsRejected.WithLabelValues(reason).Inc()
+		s.logger.Info("Agent rejected", "cluster", wrapped.cluster, "reason", reason, "error", err.Error(), "peer", peerAddress(stream.Context()))
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return handler(srv, wrapped)
+}
+
+// admitAgent takes the cluster from the certificate, compares what the agent
+// declares with it, and gives the stream an agent ID that no other stream has:
+// konnectivity files connections under (agent ID, connection ID), and
+// connection IDs start at 1 on each stream.
+func (s *Server) admitAgent(stream *agentStream) (reason string, err error) {
+	state, err := peerTLS(stream.Context())
+	if err != nil {
+		return "certificate", err
+	}
+	if stream.cluster, err = pki.PeerAgent(state); err != nil {
+		return "certificate", fmt.Errorf("reading the agent's certificate: %w", err)
+	}
+	incoming, _ := metadata.FromIncomingContext(stream.Context())
+	ids, identifiers := incoming.Get(header.AgentID), incoming.Get(header.AgentIdentifiers)
+	if len(ids) != 1 || len(ids[0]) == 0 || len(ids[0]) > maxAgentID {
+		return "metadata", fmt.Errorf("one agent ID of 1 to %d bytes is needed", maxAgentID)
+	}
+	if len(identifiers) != 1 {
+		return "metadata", fmt.Errorf("one set of agent identifiers is needed, not %d", len(identifiers))
+	}
+	if err := identity.CheckIdentifiers(identifiers[0], stream.cluster, s.options.AgentInstallNamespace); err != nil {
+		return "identifiers", err
+	}
+	stream.agentID = ids[0]
+	rewritten := incoming.Copy()
+	rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", stream.cluster, stream.agentID, streamNumber.Add(1)))
+	stream.ctx = metadata.NewIncomingContext(stream.ctx, rewritten)
+	return "", nil
+}

@@ -1,0 +1,100 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// connectFrontend serves HTTP CONNECT. net/http forgets connections that a
+// handler took over, so it remembers them itself.
+type connectFrontend struct {
+	server   *http.Server
+	listener net.Listener
+
+	mu       sync.Mutex
+	tunnels  map[net.Conn]struct{}
+	draining bool
+	idle     chan struct{} // closed when draining and without tunnels
+}
+
+type connKey struct{}
+
+func newConnectFrontend(listener net.Listener, config *tls.Config, handler http.Handler) *connectFrontend {
+	f := &connectFrontend{
+		listener: listener,
+		tunnels:  map[net.Conn]struct{}{},
+		idle:     make(chan struct{}),
+	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true) // CONNECT takes the connection over
+	f.server = &http.Server{
+		Handler:           f.track(handler),
+		TLSConfig:         config,
+		Protocols:         protocols,
+		ReadHeaderTimeout: handshakeTimeout,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+	return f
+}
+
+func (f *connectFrontend) track(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := r.Context().Value(connKey{}).(net.Conn)
+		f.mu.Lock()
+		f.tunnels[conn] = struct{}{}
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.tunnels, conn)
+			if f.draining && len(f.tunnels) == 0 {
+				close(f.idle)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (f *connectFrontend) serve() error {
+	var err error
+	if f.server.TLSConfig == nil {
+		err = f.server.Serve(f.listener)
+	} else {
+		err = f.server.ServeTLS(f.listener, "", "")
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving clients: %w", err)
+	}
+	return nil
+}
+
+func (f *connectFrontend) drain(ctx context.Context) bool {
+	if err := f.server.Shutdown(ctx); err != nil {
+		_ = f.server.Close()
+	}
+	f.mu.Lock()
+	f.draining = true
+	if len(f.tunnels) == 0 {
+		f.mu.Unlock()
+		return true
+	}
+	f.mu.Unlock()
+	select {
+	case <-f.idle:
+		return true
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for conn := range f.tunnels {
+		_ = conn.Close()
+	}
+	return false
+}

@@ -1,0 +1,159 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
+	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
+)
+
+const (
+	handshakeTimeout = 10 * time.Second
+	// keepaliveTimeout is how long a ping may stay unanswered.
+	keepaliveTimeout = 10 * time.Second
+	// minPingInterval is how often a peer may ping us. gRPC's default of five
+	// minutes ends the connections of clients that take more care than that.
+	minPingInterval = 10 * time.Second
+)
+
+// ports are the listeners besides the health server's own.
+type ports struct{ client, agent, admin net.Listener }
+
+func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+func (s *Server) listen(ctx context.Context) (p *ports, err error) {
+	p = &ports{}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if s.options.UDSName != "" {
+		p.client, err = listenUnix(ctx, s.options.UDSName, s.options.DeleteUDSFile)
+	} else {
+		p.client, err = listenTCP(ctx, "clients", address(s.options.ServerBindAddress, s.options.ServerPort))
+	}
+	if err != nil {
+		return p, err
+	}
+	if p.agent, err = listenTCP(ctx, "agents", address(s.options.AgentBindAddress, s.options.AgentPort)); err != nil {
+		return p, err
+	}
+	p.admin, err = listenTCP(ctx, "administration", address(s.options.AdminBindAddress, s.options.AdminPort))
+	return p, err
+}
+
+func (p *ports) close() {
+	for _, listener := range []net.Listener{p.client, p.agent, p.admin} {
+		if listener != nil {
+			_ = listener.Close()
+		}
+	}
+}
+
+func listenTCP(ctx context.Context, what, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for %s on %q: %w", what, address, err)
+	}
+	return listener, nil
+}
+
+// listenUnix lets the user and the group in. The umask that processes usually
+// have keeps everybody else out until the mode is set.
+func listenUnix(ctx context.Context, path string, deleteFirst bool) (net.Listener, error) {
+	if deleteFirst {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("deleting the old socket: %w", err)
+		}
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients on %q: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o770); err != nil {
+		_ = listener.Close()
+		return nil, fmt.Errorf("restricting the socket: %w", err)
+	}
+	return listener, nil
+}
+
+// newFrontend makes what serves clients on listener.
+func (s *Server) newFrontend(listener net.Listener) frontend {
+	var config *tls.Config
+	if s.clientSource != nil {
+		config = s.clientSource.ServerConfig(tls.RequireAndVerifyClientCert)
+	}
+	if s.options.Mode == server.ModeHTTPConnect {
+		if config != nil {
+			config.NextProtos = []string{"http/1.1"}
+		}
+		return newConnectFrontend(listener, config, s.admitHTTPClient(&server.Tunnel{Server: s.konnectivity}))
+	}
+	options := append(serverOptions(s.options.FrontendKeepaliveTime), grpc.ChainStreamInterceptor(s.interceptClient))
+	if config != nil {
+		config.NextProtos = []string{"h2"}
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	}
+	frontend := &grpcFrontend{server: grpc.NewServer(options...), listener: listener}
+	client.RegisterProxyServiceServer(frontend.server, s.konnectivity)
+	return frontend
+}
+
+func (s *Server) newAgentServer() *grpc.Server {
+	config := s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert)
+	config.NextProtos = []string{"h2"}
+	options := append(serverOptions(s.options.KeepaliveTime),
+		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(credentials.NewTLS(config)))
+	agents := grpc.NewServer(options...)
+	agent.RegisterAgentServiceServer(agents, s.konnectivity)
+	return agents
+}
+
+func serverOptions(keepaliveTime time.Duration) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
+	}
+}
+
+// runAdmin serves metrics, where konnectivity has them too, and profiles.
+func (s *Server) runAdmin(ctx context.Context, listener net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(s.metrics.gatherer(), promhttp.HandlerOpts{}))
+	if s.options.EnableProfiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		if s.options.EnableContentionProfiling {
+			runtime.SetBlockProfileRate(1)
+		}
+	}
+	admin := &http.Server{Handler: mux, ReadHeaderTimeout: handshakeTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = admin.Close() })
+	defer stop()
+	if err := admin.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving administration: %w", err)
+	}
+	return nil
+}

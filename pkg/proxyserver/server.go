@@ -1,0 +1,213 @@
+package proxyserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
+
+	"open-cluster-management.io/cluster-proxy/pkg/health"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// Server is a proxy server. Make one with New and start it with Run, once.
+type Server struct {
+	options Options
+	logger  klog.Logger // set by Run before anything is served
+	metrics *serverMetrics
+	health  *health.Server
+
+	konnectivity *server.ProxyServer
+	clientSource *pki.Source // nil on a Unix socket
+	agentSource  *pki.Source
+
+	started chan struct{}
+	addrs   Addrs // set before started is closed
+}
+
+// Addrs are the addresses that a Server listens on.
+type Addrs struct{ Client, Agent, Health, Admin net.Addr }
+
+// New checks the options and does no I/O.
+func New(o *Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	strategies, err := proxystrategies.ParseProxyStrategies(o.strategies())
+	if err != nil {
+		return nil, err
+	}
+	parameters, err := pki.ParseTLSParameters(o.TLSMinVersion, o.CipherSuites)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		options: *o,
+		metrics: newServerMetrics(),
+		started: make(chan struct{}),
+		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
+			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
+		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert}),
+	}
+	s.konnectivity.SetBackendDialTimeout(o.BackendDialTimeout)
+	s.agentSource.TLS = parameters
+	if o.UDSName == "" {
+		s.clientSource = pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert})
+		s.clientSource.TLS = parameters
+	}
+	s.health = health.New(health.Options{
+		Address:  address(o.HealthBindAddress, o.HealthPort),
+		Gatherer: s.metrics.gatherer(),
+	})
+	s.health.AddReadyCheck("certificates", s.checkCertificates)
+	if o.AgentIdentity == IdentityCertificate {
+		manager := newBalancedManager()
+		s.konnectivity.BackendManagers = []server.BackendManager{manager}
+		s.konnectivity.Readiness = manager
+	} else {
+		s.health.AddReadyCheck("agents", s.checkAgents)
+	}
+	return s, nil
+}
+
+// Started is closed once every port is open.
+func (s *Server) Started() <-chan struct{} { return s.started }
+
+// Addrs are valid once Started is closed.
+func (s *Server) Addrs() Addrs { return s.addrs }
+
+// Run serves until ctx is done and then drains: it is not ready any more and
+// takes no new connections and agents, while the connections that it has go on
+// until they end or the graceful shutdown timeout passes.
+func (s *Server) Run(ctx context.Context) error {
+	s.logger = klog.FromContext(ctx)
+	for _, source := range s.sources() {
+		if err := source.Load(); err != nil {
+			return err
+		}
+	}
+	ports, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer ports.close()
+	clients, agents := s.newFrontend(ports.client), s.newAgentServer()
+
+	// What serves outlives ctx by the drain.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, life := errgroup.WithContext(life)
+	for _, source := range s.sources() {
+		group.Go(func() error { return source.Run(life) })
+	}
+	group.Go(func() error { return s.health.Run(life) })
+	group.Go(func() error { return s.runAdmin(life, ports.admin) })
+	group.Go(clients.serve)
+	group.Go(func() error {
+		// The drain closes the listener and leaves the agents' streams alone.
+		if err := agents.Serve(ports.agent); err != nil && !s.health.Draining() {
+			return fmt.Errorf("serving agents: %w", err)
+		}
+		return nil
+	})
+
+	select {
+	case <-s.health.Started():
+		s.addrs = Addrs{ports.client.Addr(), ports.agent.Addr(), s.health.Addr(), ports.admin.Addr()}
+		s.logger.Info("Proxy server started", "serverID", s.options.ServerID, "clients", s.addrs.Client.String(),
+			"agents", s.addrs.Agent.String(), "agentIdentity", s.options.AgentIdentity, "mode", s.options.Mode)
+		close(s.started)
+	case <-life.Done():
+	}
+	select {
+	case <-ctx.Done():
+		s.drain(s.options.GracefulShutdownTimeout, clients, ports)
+	case <-life.Done():
+		s.drain(0, clients, ports)
+	}
+	agents.Stop()
+	stop()
+	return group.Wait()
+}
+
+// drain ends the service in an order that keeps connections: agents are told
+// nothing, because konnectivity's agent drops its connections at the first
+// sign that its server goes.
+func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
+	s.health.Drain()
+	s.logger.Info("Draining", "timeout", timeout)
+	_ = ports.agent.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if clients.drain(ctx) {
+		s.logger.Info("Drained")
+	} else {
+		s.logger.Info("Connections cut at the end of the drain")
+	}
+}
+
+func (s *Server) sources() []*pki.Source {
+	if s.clientSource == nil {
+		return []*pki.Source{s.agentSource}
+	}
+	return []*pki.Source{s.agentSource, s.clientSource}
+}
+
+func (s *Server) checkCertificates() error {
+	var problems []error
+	for _, source := range s.sources() {
+		problems = append(problems, source.Check())
+	}
+	return errors.Join(problems...)
+}
+
+func (s *Server) checkAgents() error {
+	if ready, message := s.konnectivity.Readiness.Ready(); !ready {
+		return errors.New(message)
+	}
+	return nil
+}
+
+// frontend serves clients.
+type frontend interface {
+	// serve blocks until drain ended it.
+	serve() error
+	// drain takes no new connections, waits for those that are open, and cuts
+	// them when ctx is done. It reports whether they ended by themselves.
+	drain(ctx context.Context) bool
+}
+
+type grpcFrontend struct {
+	server   *grpc.Server
+	listener net.Listener
+}
+
+func (f *grpcFrontend) serve() error {
+	if err := f.server.Serve(f.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serving clients: %w", err)
+	}
+	return nil
+}
+
+func (f *grpcFrontend) drain(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.server.GracefulStop()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		// Handlers that wait for an agent end when the agents' streams do.
+		f.server.Stop()
+		return false
+	}
+}
