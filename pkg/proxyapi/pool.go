@@ -1,0 +1,181 @@
+package proxyapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+const (
+	// connectTimeout bounds a dial through the tunnel with its TLS handshake.
+	connectTimeout = 15 * time.Second
+	// idleTimeout is when an unused connection to an agent is given up.
+	idleTimeout = 5 * time.Minute
+	// pingAfter and pingTimeout find an agent that died without a word.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
+// dialContext is how a connection through the tunnel is made.
+type dialContext func(ctx context.Context, network, address string) (net.Conn, error)
+
+// pool keeps connections to the agents' handlers, apart by cluster.
+type pool struct {
+	dial dialContext
+	// tlsConfig gives the configuration for the next handshake with the agent
+	// that has a certificate for serverName.
+	tlsConfig func(serverName string) *tls.Config
+	metrics   *metrics
+
+	mu       sync.Mutex
+	clusters map[string]*agent
+}
+
+func newPool(dial dialContext, tlsConfig func(string) *tls.Config, m *metrics) *pool {
+	return &pool{dial: dial, tlsConfig: tlsConfig, metrics: m, clusters: map[string]*agent{}}
+}
+
+// agent is one cluster's part of the pool.
+type agent struct {
+	pool     *pool
+	cluster  string
+	requests *http2.Transport
+	upgrades *http.Transport
+
+	mu    sync.Mutex
+	gone  bool
+	conns map[*pooledConn]struct{}
+}
+
+// agent gives the transports for a cluster. They never connect to any other.
+func (p *pool) agent(cluster string) *agent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a, ok := p.clusters[cluster]; ok {
+		return a
+	}
+	a := &agent{pool: p, cluster: cluster, conns: map[*pooledConn]struct{}{}}
+	a.requests = &http2.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return a.connect(ctx, "h2")
+		},
+		DisableCompression: true,
+		IdleConnTimeout:    idleTimeout,
+		ReadIdleTimeout:    pingAfter,
+		PingTimeout:        pingTimeout,
+	}
+	a.upgrades = &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return a.connect(ctx, "http/1.1")
+		},
+		DisableCompression: true,
+		IdleConnTimeout:    idleTimeout,
+		Protocols:          new(http.Protocols),
+	}
+	a.upgrades.Protocols.SetHTTP1(true)
+	p.clusters[cluster] = a
+	p.metrics.clusters.Set(float64(len(p.clusters)))
+	return a
+}
+
+// evict forgets a cluster and ends all its connections.
+func (p *pool) evict(cluster string) {
+	p.mu.Lock()
+	a := p.clusters[cluster]
+	delete(p.clusters, cluster)
+	p.metrics.clusters.Set(float64(len(p.clusters)))
+	p.mu.Unlock()
+	if a != nil {
+		a.close()
+	}
+}
+
+// close evicts everything.
+func (p *pool) close() {
+	p.mu.Lock()
+	all := p.clusters
+	p.clusters = map[string]*agent{}
+	p.mu.Unlock()
+	for _, a := range all {
+		a.close()
+	}
+}
+
+// connect dials the agent's handler and makes sure that it is that agent.
+func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	start := time.Now()
+	host := identity.HandlerHost(a.cluster)
+	raw, err := a.pool.dial(ctx, "tcp", net.JoinHostPort(host, identity.HandlerPort))
+	a.pool.metrics.observeDial(err)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := a.track(raw)
+	if err != nil {
+		return nil, err
+	}
+	config := a.pool.tlsConfig(host)
+	config.NextProtos = []string{protocol}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // the handshake's error is the one that matters
+		return nil, &handshakeError{err}
+	}
+	a.pool.metrics.connect.Observe(time.Since(start).Seconds())
+	return secure, nil
+}
+
+// track registers conn, so that it ends with the cluster.
+func (a *agent) track(conn net.Conn) (*pooledConn, error) {
+	c := &pooledConn{Conn: conn, agent: a}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	a.conns[c] = struct{}{}
+	a.pool.metrics.connections.Inc()
+	return c, nil
+}
+
+func (a *agent) close() {
+	a.mu.Lock()
+	a.gone = true
+	conns := make([]*pooledConn, 0, len(a.conns))
+	for c := range a.conns {
+		conns = append(conns, c)
+	}
+	a.mu.Unlock()
+	a.upgrades.CloseIdleConnections()
+	a.requests.CloseIdleConnections()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// pooledConn knows whom it belongs to.
+type pooledConn struct {
+	net.Conn
+	agent *agent
+	once  sync.Once
+}
+
+func (c *pooledConn) Close() error {
+	c.once.Do(func() {
+		c.agent.mu.Lock()
+		delete(c.agent.conns, c)
+		c.agent.mu.Unlock()
+		c.agent.pool.metrics.connections.Dec()
+	})
+	return c.Conn.Close()
+}
