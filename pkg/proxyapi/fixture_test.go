@@ -1,0 +1,183 @@
+package proxyapi
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// fakeClusters is what the hub knows: cluster name → since when it is away.
+type fakeClusters map[string]time.Time
+
+func (f fakeClusters) synced() error                { return nil }
+func (f fakeClusters) known(c string) bool          { _, ok := f[c]; return ok }
+func (f fakeClusters) awaySince(c string) time.Time { return f[c] }
+
+// away is when cluster "away" was lost.
+var away = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// world is a door, a hub behind it, and agents behind that.
+type world struct {
+	t              testing.TB
+	dir            string
+	hubCA, agentCA *pki.CA
+	hub            *tunneltest.Hub
+	server         *Server
+	url            string
+	stop           context.CancelFunc
+	stopped        chan error
+}
+
+func newCA(t testing.TB, name string) *pki.CA {
+	t.Helper()
+	pair, err := pki.NewCA(name, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.ParseCA(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+// issue writes a certificate and the bundle it is used with to files.
+func (w *world) issue(name string, ca *pki.CA, leaf pki.Leaf, bundle *pki.CA) pki.Files {
+	w.t.Helper()
+	leaf.Validity = time.Hour
+	pair, err := ca.Issue(leaf, time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pki.Files{Cert: w.file(name+".crt", pair.CertPEM), Key: w.file(name+".key", pair.KeyPEM), CA: w.file(name+"-ca.crt", bundle.CertPEM())}
+}
+
+func (w *world) file(name string, data []byte) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+func load(t testing.TB, files pki.Files) *pki.Source {
+	t.Helper()
+	source := pki.NewSource(files)
+	if err := source.Load(); err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
+func start(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents")}
+	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
+	hubTLS := load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
+	hubTLS.NextProtos = []string{"h2"}
+	w.hub = tunneltest.StartTLS(t, hubTLS)
+	client := w.issue("client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, w.hubCA)
+	serving := w.issue("door", w.hubCA, loopback, w.hubCA)
+	o := NewOptions()
+	o.ProxyServer, o.HealthBindAddress, o.HealthPort = w.hub.Address(), "127.0.0.1", 0
+	o.ProxyCACert, o.ProxyCert, o.ProxyKey = client.CA, client.Cert, client.Key
+	o.AgentCACert = w.file("agent-ca.crt", w.agentCA.CertPEM())
+	o.ServerCert, o.ServerKey = serving.Cert, serving.Key
+	o.MinDrainDuration, o.DrainTimeout = 0, 10*time.Second
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	w.server = New(o)
+	for _, source := range []*pki.Source{w.server.serving, w.server.proxy, w.server.inner} {
+		if err := source.Load(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.url = "https://" + listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop, w.stopped = cancel, make(chan error, 1)
+	go func() {
+		w.stopped <- w.server.run(ctx, listener, fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-w.stopped; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return w
+}
+
+// ended waits for the door's end before the test's.
+func (w *world) ended() error {
+	err := <-w.stopped
+	w.stopped <- err
+	return err
+}
+
+// client trusts the door.
+func (w *world) client(protocols ...string) *http.Client {
+	config := load(w.t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("")
+	transport := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols), MaxIdleConnsPerHost: 100}
+	transport.Protocols.SetHTTP1(true)
+	transport.Protocols.SetHTTP2(len(protocols) == 0)
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func (w *world) handlerAddress(cluster string) string {
+	return net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort)
+}
+
+// fakeAgent is an agent's handler.
+type fakeAgent struct {
+	server     *http.Server
+	handshakes atomic.Int32
+}
+
+// agent connects a cluster whose handler has the certificate of certificateOf.
+func (w *world) agent(cluster string, handler http.Handler, certificateOf string) *fakeAgent {
+	w.t.Helper()
+	leaf := pki.Leaf{CommonName: identity.AgentCommonName(certificateOf), Organizations: identity.AgentOrganizations(certificateOf),
+		DNSNames: []string{identity.HandlerHost(certificateOf)}, Server: true, Client: true}
+	config := load(w.t, w.issue("agent-"+cluster, w.agentCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
+	config.NextProtos = []string{"h2", "http/1.1"}
+	a := &fakeAgent{}
+	a.server = &http.Server{Handler: handler, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				a.handshakes.Add(1)
+			}
+		}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { _ = a.server.ServeTLS(listener, "", "") }()
+	w.t.Cleanup(func() { a.server.Close() })
+	w.hub.Forward(w.handlerAddress(cluster), listener.Addr().String())
+	return a
+}
