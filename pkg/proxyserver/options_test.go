@@ -1,0 +1,47 @@
+package proxyserver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func TestValidate(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"":                              func(*Options) {},
+		"--server-ca-cert is required":  func(o *Options) { o.ServerCACert = "" },
+		"--cluster-ca-cert is required": func(o *Options) { o.ClusterCACert = "" },
+		"--server-cert must be empty":   func(o *Options) { o.UDSName = "x" },
+		"--mode must be":                func(o *Options) { o.Mode = "x" },
+		"--agent-identity must be":      func(o *Options) { o.AgentIdentity = "x" },
+		"--proxy-strategies must be": func(o *Options) {
+			o.AgentIdentity, o.Strategies = IdentityCertificate, "destHost,default"
+		},
+		`--proxy-strategies "x"`:                func(o *Options) { o.Strategies = "x" },
+		"--agent-port must be":                  func(o *Options) { o.AgentPort = 65536 },
+		"--keepalive-time must be":              func(o *Options) { o.KeepaliveTime = time.Millisecond },
+		"--graceful-shutdown-timeout must be":   func(o *Options) { o.GracefulShutdownTimeout = -1 },
+		"--tls-min-version":                     func(o *Options) { o.TLSMinVersion = "VersionTLS10" },
+		"--enable-contention-profiling needs":   func(o *Options) { o.EnableContentionProfiling = true },
+		"--xfr-channel-size must be at least 1": func(o *Options) { o.XfrChannelSize = 0 },
+		"--server-count must be at least 1":     func(o *Options) { o.ServerCount = 0 },
+		"--server-id must not be empty":         func(o *Options) { o.ServerID = "" },
+	} {
+		o := NewOptions()
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(flags)
+		if err := flags.Parse([]string{
+			"--server-cert=a", "--server-key=b", "--server-ca-cert=c",
+			"--cluster-cert=d", "--cluster-key=e", "--cluster-ca-cert=f",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		change(o)
+		err := o.Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("Validate = %v, want %q", err, want)
+		}
+	}
+}
