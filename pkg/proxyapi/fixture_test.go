@@ -155,6 +155,7 @@ func (w *world) handlerAddress(cluster string) string {
 // fakeAgent is an agent's handler.
 type fakeAgent struct {
 	server     *http.Server
+	address    string
 	handshakes atomic.Int32
 }
 
@@ -176,6 +177,7 @@ func (w *world) agent(cluster string, handler http.Handler, certificateOf string
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	a.address = listener.Addr().String()
 	go func() { _ = a.server.ServeTLS(listener, "", "") }()
 	w.t.Cleanup(func() { a.server.Close() })
 	w.hub.Forward(w.handlerAddress(cluster), listener.Addr().String())
