@@ -1,0 +1,269 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// Role says which side of a carrier sends OPEN. It does not depend on who
+// dialed the TCP connection.
+type Role int
+
+const (
+	// Opener sends OPEN.
+	Opener Role = iota
+	// Acceptor answers OPEN.
+	Acceptor
+)
+
+// Config of a carrier. The zero value is an opener with the defaults.
+type Config struct {
+	Role Role
+	// Handler answers OPEN; an Acceptor needs one.
+	Handler Handler
+	// Linger bounds how long a connection that was closed waits for the peer's
+	// FIN, and how long a RESET may take to be sent. Default 1 s.
+	Linger time.Duration
+}
+
+// Handler answers one OPEN by Accept or Refuse, in a goroutine of its own. A
+// request that it did not answer when it returns is refused. The context ends
+// with the request's timeout, when the opener gives up, and when ServeOpen
+// returns; an accepted connection outlives it.
+type Handler interface {
+	ServeOpen(ctx context.Context, p *Pending)
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, p *Pending)
+
+// ServeOpen is part of Handler.
+func (f HandlerFunc) ServeOpen(ctx context.Context, p *Pending) { f(ctx, p) }
+
+// Observer is told about the life of a carrier, never while a lock is held.
+type Observer interface {
+	CarrierIdle(*Carrier)
+	CarrierBusy(*Carrier)
+	CarrierClosed(*Carrier)
+}
+
+type state int
+
+const (
+	idle    state = iota
+	opening       // opener: OPEN sent, no answer yet
+	pending       // acceptor: OPEN received, not answered yet
+	open          // data may flow
+	closed
+)
+
+// Carrier is one transport connection that carries one tunnelled connection
+// at a time. Methods may be called from several goroutines.
+type Carrier struct {
+	nc   net.Conn
+	cfg  Config
+	done chan struct{} // closed when the carrier is closed
+	gone chan struct{} // closed when the transport is closed, too
+
+	mu       sync.Mutex
+	state    state
+	cur      *Conn          // state open
+	reply    chan openReply // state opening
+	pend     *Pending       // state pending
+	err      error          // state closed
+	draining bool
+	observer Observer
+	unused   chan struct{} // closed when idle, if somebody waits for that
+
+	// Who holds rsem may read from nc; the fields below belong to him. While
+	// no tunnelled connection reads, the watcher holds it.
+	rsem   chan struct{}
+	small  [smallBuffer]byte
+	lo, hi int
+	rem    int // bytes of the current DATA frame not yet read
+
+	// Who holds wsem may write to nc.
+	wsem  chan struct{}
+	wpend []byte // rest of a frame whose write timed out
+	wrem  int    // bytes of the DATA frame that Splice is forwarding
+}
+
+type openReply struct {
+	conn *Conn
+	err  error
+}
+
+// Dialed makes a carrier of a transport that this side dialed: it sends HELLO.
+// A handshake must be complete or must complete by itself when written to.
+func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
+	if hello.Version == 0 {
+		hello.Version = Version
+	}
+	stop := interruptOn(ctx, nc)
+	_, err := nc.Write(appendFrame(nil, FrameHello, hello.encode()))
+	if !stop() {
+		err = fromContext(ctx)
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, cutOff(err)
+	}
+	return newCarrier(nc, cfg), nil
+}
+
+// Accepted makes a carrier of a transport that the peer dialed: it waits for
+// HELLO, as long as ctx allows.
+func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, error) {
+	c := newCarrierStopped(nc, cfg)
+	stop := interruptOn(ctx, nc)
+	hello, err := c.readHello()
+	if !stop() {
+		err = fromContext(ctx)
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, Hello{}, cutOff(err)
+	}
+	go c.watch()
+	return c, hello, nil
+}
+
+// interruptOn makes I/O on nc fail when ctx ends. The function it returns puts
+// an end to that and reports whether ctx was still good.
+func interruptOn(ctx context.Context, nc net.Conn) func() bool {
+	return context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+}
+
+func (c *Carrier) readHello() (Hello, error) {
+	for {
+		t, payload, ok, err := c.nextFrame()
+		switch {
+		case err != nil:
+			return Hello{}, err
+		case !ok:
+			if err := c.fill(); err != nil {
+				return Hello{}, err
+			}
+			continue
+		case t != FrameHello:
+			return Hello{}, violation("first frame is of type %d", t)
+		}
+		hello, err := decodeHello(payload)
+		if err == nil && hello.Version < Version {
+			err = errors.New("HELLO with an older version")
+		}
+		return hello, err
+	}
+}
+
+func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
+	if cfg.Linger == 0 {
+		cfg.Linger = time.Second
+	}
+	c := &Carrier{
+		nc: nc, cfg: cfg,
+		done: make(chan struct{}), gone: make(chan struct{}),
+		rsem: make(chan struct{}, 1), wsem: make(chan struct{}, 1),
+	}
+	c.rsem <- struct{}{} // for the watcher
+	return c
+}
+
+func newCarrier(nc net.Conn, cfg Config) *Carrier {
+	c := newCarrierStopped(nc, cfg)
+	go c.watch()
+	return c
+}
+
+// Observe sets who is told about the carrier from now on.
+func (c *Carrier) Observe(o Observer) {
+	c.mu.Lock()
+	c.observer = o
+	c.mu.Unlock()
+}
+
+// Transport gives the connection that the carrier runs on, for its addresses
+// and its TLS state.
+func (c *Carrier) Transport() net.Conn { return c.nc }
+
+// Done is closed when the carrier can carry nothing any more.
+func (c *Carrier) Done() <-chan struct{} { return c.done }
+
+// Err says why the carrier was closed, and nil before.
+func (c *Carrier) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close closes the transport at once. What it carries is cut off.
+func (c *Carrier) Close() error {
+	c.fail(&Error{Code: CutOff, Message: "the carrier was closed", Err: net.ErrClosed}, keepQuiet)
+	<-c.gone
+	return nil
+}
+
+// Drain makes the carrier refuse what is not open yet. An opener's carrier
+// closes as soon as it is idle; an acceptor's stays to answer with REFUSE.
+func (c *Carrier) Drain() {
+	c.mu.Lock()
+	c.draining = true
+	idleOpener := c.state == idle && c.cfg.Role == Opener
+	c.mu.Unlock()
+	if idleOpener {
+		c.fail(errDraining, keepQuiet)
+	}
+}
+
+var errDraining = &Error{Code: Draining, Message: "the carrier is drained"}
+
+// Open asks the peer for a connection and waits for the answer. A REFUSE is an
+// *Error and leaves the carrier idle. When ctx ends first, the carrier is
+// closed with RESET: an answer that comes late finds nobody to be mistaken for.
+func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
+	payload := r.encode()
+	if len(payload) > MaxControl || c.cfg.Role != Opener {
+		return nil, violation("cannot send OPEN with %d bytes", len(payload))
+	}
+	if ctx.Err() != nil {
+		return nil, fromContext(ctx)
+	}
+	reply := make(chan openReply, 1)
+	if err := c.startOpening(reply); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { c.failOpening(reply, fromContext(ctx)) })
+	defer stop()
+	if err := c.writeControl(FrameOpen, payload); err != nil {
+		c.fail(cutOff(err), keepQuiet)
+	}
+	answer := <-reply
+	return answer.conn, answer.err
+}
+
+func (c *Carrier) startOpening(reply chan openReply) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.state == closed:
+		return c.err
+	case c.draining:
+		return errDraining
+	case c.state != idle:
+		return &Error{Code: Overloaded, Message: "the carrier is in use"}
+	}
+	c.state, c.reply = opening, reply
+	return nil
+}
+
+func (c *Carrier) failOpening(reply chan openReply, err *Error) {
+	c.mu.Lock()
+	mine := c.state == opening && c.reply == reply
+	c.mu.Unlock()
+	if mine {
+		c.failIf(func() bool { return c.state == opening && c.reply == reply }, err, tellPeer)
+	}
+}

@@ -1,0 +1,4 @@
+// Package carriertest checks histories: that what was written to one end of a
+// tunnelled connection is what is read at the other end, all of it, in order,
+// and nothing of anybody else. Tests and load tests share it.
+package carriertest

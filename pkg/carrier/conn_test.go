@@ -1,0 +1,200 @@
+package carrier
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+)
+
+func TestNettest(t *testing.T) {
+	for name, make := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+		mp := func(t *testing.T) nettest.MakePipe {
+			calls := 0
+			return func() (net.Conn, net.Conn, func(), error) {
+				accepted := newChan()
+				// nettest's ninth subtest, FutureTimeout, writes again after a
+				// write that timed out, when crypto/tls has given up. That one
+				// alone gets TCP instead of TLS.
+				calls++
+				under := make
+				if name == "TLS" && calls == 9 {
+					under = tcp
+				}
+				opener, acceptor := ends(t, under, accepting(accepted))
+				a, err := opener.Open(t.Context(), request)
+				if err != nil {
+					return nil, nil, nil, err
+				}
+				stop := func() {
+					_ = opener.Close()
+					_ = acceptor.Close()
+				}
+				return a, <-accepted, stop, nil
+			}
+		}
+		t.Run(name, func(t *testing.T) {
+			nettest.TestConn(t, mp(t))
+		})
+	}
+}
+
+func newChan() chan *Conn { return make(chan *Conn, 1) }
+
+// opened gives both ends of an open connection.
+func opened(t testing.TB, make transport) (a, b *Conn) {
+	t.Helper()
+	accepted := newChan()
+	opener, _ := ends(t, make, accepting(accepted))
+	a, err := opener.Open(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, <-accepted
+}
+
+func TestCleanEndMakesTheCarrierIdleAgain(t *testing.T) {
+	for name, transport := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+		t.Run(name, func(t *testing.T) {
+			accepted := newChan()
+			opener, _ := ends(t, transport, accepting(accepted))
+			for range 50 {
+				a, err := opener.Open(t.Context(), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := <-accepted
+				if a.RemoteAddr().String() != "10.0.0.2:2" || a.LocalAddr().String() != "10.0.0.1:1" {
+					t.Errorf("addresses %v, %v", a.LocalAddr(), a.RemoteAddr())
+				}
+				go func() {
+					_, _ = io.Copy(b, b)
+					_ = b.Close()
+				}()
+				sent := bytes.Repeat([]byte("0123456789"), 20000)
+				go func() {
+					_, _ = a.Write(sent)
+					_ = a.CloseWrite()
+				}()
+				got, err := io.ReadAll(a)
+				if err != nil || !bytes.Equal(got, sent) {
+					t.Fatalf("got %d bytes, error %v", len(got), err)
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestCutOffIsNeverACleanEnd(t *testing.T) {
+	for name, transport := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+		t.Run(name, func(t *testing.T) {
+			a, b := opened(t, transport)
+			go func() {
+				_, _ = b.Write([]byte("abc"))
+				_ = b.Carrier().Close()
+			}()
+			got, err := io.ReadAll(a)
+			if string(got) != "abc" || CodeOf(err) != CutOff || errors.Is(err, io.EOF) {
+				t.Errorf("got %q, error %v", got, err)
+			}
+		})
+	}
+}
+
+func TestAbortArrivesWithItsCode(t *testing.T) {
+	a, b := opened(t, overTLS)
+	b.Abort(&Error{Code: CutOff, Message: "target reset it"})
+	_, err := io.ReadAll(a)
+	var e *Error
+	if !errors.As(err, &e) || e.Code != CutOff || !e.Reset || e.Message != "target reset it" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	opener, _ := ends(t, tcp, func(_ context.Context, p *Pending) {
+		_ = p.Refuse(&Error{Code: Denied, Message: strings.Repeat("x", 5000)})
+	})
+	for range 3 {
+		_, err := opener.Open(t.Context(), request)
+		if CodeOf(err) != Denied {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestCancelClosesTheCarrierAndTellsTheHandler(t *testing.T) {
+	told := make(chan error, 1)
+	started := make(chan struct{})
+	opener, acceptor := ends(t, tcp, func(ctx context.Context, p *Pending) {
+		close(started)
+		<-ctx.Done()
+		told <- context.Cause(ctx)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-started
+		cancel()
+	}()
+	if _, err := opener.Open(ctx, request); CodeOf(err) != Canceled {
+		t.Errorf("error %v", err)
+	}
+	if err := <-told; CodeOf(err) != Canceled {
+		t.Errorf("handler was told %v", err)
+	}
+	<-acceptor.Done()
+}
+
+func TestCloseWhileThePeerSendsResets(t *testing.T) {
+	a, b := opened(t, overTLS)
+	go func() { _ = a.Close() }()
+	buf := make([]byte, 32<<10)
+	var err error
+	for err == nil {
+		_, err = b.Write(buf)
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	accepted := newChan()
+	opener, acceptor := ends(t, tcp, accepting(accepted))
+	a, err := opener.Open(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := <-accepted
+	acceptor.Drain()
+	_ = a.CloseWrite()
+	if _, err := io.ReadAll(b); err != nil {
+		t.Error(err)
+	}
+	_ = b.Close()
+	if _, err := io.ReadAll(a); err != nil {
+		t.Error(err)
+	}
+	if _, err := opener.Open(t.Context(), request); CodeOf(err) != Draining {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestHelloTakesNoLongerThanItsContext(t *testing.T) {
+	_, b := tcp(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, _, err := Accepted(ctx, b, Config{}); CodeOf(err) != TimedOut {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Version is the protocol version that this package speaks.
+const Version = 1
+
+// Hello is the payload of the first frame on a carrier.
+type Hello struct {
+	Version  uint64
+	Session  string   // id of the control session that the carrier belongs to
+	Features []string // optional parts of the protocol that the sender knows
+}
+
+// OpenRequest asks for a connection.
+type OpenRequest struct {
+	Network string        // "tcp"
+	Address string        // host:port, as the caller gave it
+	Timeout time.Duration // how long the caller waits; 0 = does not say; milliseconds on the wire
+	Hops    uint64        // how many proxy servers forwarded it
+	TraceID string
+}
+
+// Endpoints is the payload of ACCEPT: the target's connection as the side that
+// dialed it sees it.
+type Endpoints struct {
+	Local, Remote string // host:port
+}
+
+// The fields of every control payload are strings and varints, so one decoder
+// serves all; the .proto text is in spec.md. Unknown fields are skipped.
+type fields struct {
+	text    [6]string
+	number  [6]uint64
+	repeats []string // all values of field 3
+}
+
+func decodeFields(b []byte) (fields, error) {
+	var f fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return f, fmt.Errorf("decoding control payload: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
+		known := int(num) < len(f.text)
+		switch {
+		case typ == protowire.BytesType && known:
+			v, m := protowire.ConsumeBytes(b)
+			if n = m; n >= 0 {
+				f.text[num] = string(v)
+				if num == 3 {
+					f.repeats = append(f.repeats, string(v))
+				}
+			}
+		case typ == protowire.VarintType && known:
+			f.number[num], n = protowire.ConsumeVarint(b)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return f, fmt.Errorf("decoding control payload: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
+	}
+	return f, nil
+}
+
+func appendText(b []byte, num protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
+}
+
+func appendNumber(b []byte, num protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
+}
+
+func (h Hello) encode() []byte {
+	b := appendText(appendNumber(nil, 1, h.Version), 2, h.Session)
+	for _, f := range h.Features {
+		b = protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), f)
+	}
+	return b
+}
+
+func decodeHello(b []byte) (Hello, error) {
+	f, err := decodeFields(b)
+	if err == nil && f.number[1] == 0 {
+		err = errors.New("HELLO without a version")
+	}
+	return Hello{Version: f.number[1], Session: f.text[2], Features: f.repeats}, err
+}
+
+func (r OpenRequest) encode() []byte {
+	b := appendText(appendText(nil, 1, r.Network), 2, r.Address)
+	if r.Timeout > 0 {
+		b = appendNumber(b, 3, uint64(max(r.Timeout/time.Millisecond, 1)))
+	}
+	return appendText(appendNumber(b, 4, r.Hops), 5, r.TraceID)
+}
+
+// maxTimeout bounds what a peer may ask for: a day.
+const maxTimeout = 24 * 60 * 60 * 1000
+
+func decodeOpen(b []byte) (OpenRequest, error) {
+	f, err := decodeFields(b)
+	return OpenRequest{
+		Network: f.text[1],
+		Address: f.text[2],
+		Timeout: time.Duration(min(f.number[3], maxTimeout)) * time.Millisecond,
+		Hops:    f.number[4],
+		TraceID: f.text[5],
+	}, err
+}
+
+func (e Endpoints) encode() []byte { return appendText(appendText(nil, 1, e.Local), 2, e.Remote) }
+
+func decodeEndpoints(b []byte) (Endpoints, error) {
+	f, err := decodeFields(b)
+	return Endpoints{Local: f.text[1], Remote: f.text[2]}, err
+}
+
+const maxMessage = 512
+
+func (e *Error) encode() []byte {
+	return appendText(appendNumber(nil, 1, uint64(e.Code)), 2, e.Message[:min(len(e.Message), maxMessage)])
+}
+
+func decodeError(b []byte, reset bool) (*Error, error) {
+	f, err := decodeFields(b)
+	return &Error{Code: Code(f.number[1]), Message: f.text[2], Reset: reset}, err
+}

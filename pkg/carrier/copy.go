@@ -1,0 +1,176 @@
+package carrier
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+var buffers = sync.Pool{New: func() any { return new([MaxFrame]byte) }}
+
+// Write is part of net.Conn. Each 64 KiB go out as one frame in one write of
+// the transport, so that TLS makes full records.
+func (cn *Conn) Write(p []byte) (int, error) {
+	if err := cn.lockWrite(); err != nil {
+		return 0, err
+	}
+	defer func() { <-cn.c.wsem }()
+	buf := buffers.Get().(*[MaxFrame]byte)
+	defer buffers.Put(buf)
+	total := 0
+	for len(p) > 0 {
+		n := copy(buf[HeaderSize:], p)
+		if err := cn.writeData(buf, n); err != nil {
+			return total, err
+		}
+		total += n
+		p = p[n:]
+	}
+	return total, nil
+}
+
+// writeData writes a DATA frame whose n bytes of payload are in place; wsem is
+// held. A frame of which a part was written before a deadline counts as
+// written: the rest goes out before anything else does.
+func (cn *Conn) writeData(buf *[MaxFrame]byte, n int) error {
+	if err := cn.flushPending(); err != nil {
+		return err
+	}
+	AppendHeader(buf[:0], FrameData, n)
+	m, err := cn.c.nc.Write(buf[:HeaderSize+n])
+	if err == nil {
+		return nil
+	}
+	if err = cn.writeError(err); m > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		cn.c.wpend = append([]byte(nil), buf[m:HeaderSize+n]...)
+		return nil
+	}
+	return err
+}
+
+// ReadFrom is part of io.ReaderFrom: it sends what r gives until its end, and
+// does not send FIN. Nothing is copied: r reads into the frame.
+func (cn *Conn) ReadFrom(r io.Reader) (int64, error) {
+	buf := buffers.Get().(*[MaxFrame]byte)
+	defer buffers.Put(buf)
+	var total int64
+	for {
+		n, rerr := r.Read(buf[HeaderSize:])
+		if n > 0 {
+			if err := cn.lockWrite(); err != nil {
+				return total, err
+			}
+			err := cn.writeData(buf, n)
+			<-cn.c.wsem
+			if err != nil {
+				return total, err
+			}
+			total += int64(n)
+		}
+		if rerr == io.EOF {
+			return total, nil
+		}
+		if rerr != nil {
+			return total, &readFailure{rerr}
+		}
+	}
+}
+
+// readFailure marks an error of the reader given to ReadFrom.
+type readFailure struct{ error }
+
+func (f *readFailure) Unwrap() error { return f.error }
+
+// WriteTo is part of io.WriterTo: it writes everything up to the peer's FIN.
+func (cn *Conn) WriteTo(w io.Writer) (int64, error) {
+	if err := cn.lockRead(); err != nil {
+		if err == io.EOF {
+			err = nil
+		}
+		return 0, err
+	}
+	s := newScanner(cn)
+	defer s.free()
+	var total int64
+	for {
+		payload, end, err := s.payload()
+		if len(payload) > 0 {
+			n, werr := w.Write(payload)
+			total += int64(n)
+			if werr != nil {
+				if end {
+					return total, errors.Join(werr, cn.gotFIN())
+				}
+				s.putBack()
+				<-cn.c.rsem
+				return total, werr
+			}
+		}
+		if end {
+			return total, cn.gotFIN()
+		}
+		if err != nil {
+			<-cn.c.rsem
+			return total, err
+		}
+	}
+}
+
+// Relay carries bytes both ways between a connection and its target until both
+// directions have ended, and closes both. An abnormal end of one side becomes
+// an abnormal end of the other. The error is that of the side that broke.
+func Relay(cn *Conn, target net.Conn) error {
+	up := make(chan error, 1)
+	cn.hook(func(*Error) { _ = target.SetDeadline(longAgo) })
+	go func() {
+		_, err := cn.WriteTo(target)
+		if err == nil {
+			err = closeWrite(target)
+		}
+		if err != nil {
+			cn.Abort(err)
+			_ = target.SetDeadline(longAgo)
+		}
+		up <- err
+	}()
+	_, down := cn.ReadFrom(target)
+	if down == nil {
+		down = cn.CloseWrite()
+	}
+	if down != nil {
+		cn.Abort(down)
+	}
+	err := <-up
+	if err == nil {
+		err = down
+	} else if down != nil && !isTimeout(down) {
+		err = down
+	}
+	if tcp, ok := target.(*net.TCPConn); ok && err != nil {
+		_ = tcp.SetLinger(0)
+	}
+	_ = target.Close()
+	_ = cn.Close()
+	return err
+}
+
+func closeWrite(nc net.Conn) error {
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nc.SetWriteDeadline(time.Now())
+}
+
+// hook sets what is called if the carrier ends while this is open.
+func (cn *Conn) hook(f func(*Error)) {
+	cn.c.mu.Lock()
+	err := cn.err
+	cn.onFail = f
+	cn.c.mu.Unlock()
+	if err != nil {
+		f(err)
+	}
+}

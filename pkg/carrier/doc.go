@@ -1,0 +1,65 @@
+// Package carrier is the wire between hub and agents: one transport connection
+// (TLS over TCP in production, anything that is a net.Conn in tests) that
+// carries one tunnelled connection at a time and is used again for the next.
+// spec.md is the protocol; this is the design of its implementation. The
+// package knows nothing of Kubernetes, TLS or gRPC.
+//
+// # Who reads, who writes
+//
+// Two semaphores per Carrier say who may read from the transport and who may
+// write to it; nothing else does I/O. The right to write is taken for one
+// frame at a time. The right to read belongs to one of two:
+//
+//   - the watcher, a goroutine, whenever no tunnelled connection waits for
+//     data: on an idle carrier (where any byte but an OPEN, and any end, closes
+//     the carrier), while an OPEN is being answered, and after the peer's FIN
+//     (where RESET and a lost transport must still be noticed);
+//   - the Conn, from ACCEPT to the peer's FIN: its Read, WriteTo or Splice.
+//
+// The watcher gives the right away when it reads ACCEPT, or the first frame
+// after an ACCEPT was sent; the Conn gives it back with the FIN.
+//
+// The state changes before the frame that announces the change is written,
+// under the right to write. So the peer's reaction never arrives in an older
+// state, and what this side writes in the new one queues behind the frame.
+//
+// # How connections end
+//
+//   - FIN from both sides: the carrier is idle. A Read ends with io.EOF after
+//     the peer's FIN and never otherwise.
+//   - Close before the peer's FIN: FIN is sent, up to 64 KiB are thrown away
+//     and Config.Linger is waited for the peer's FIN, in the background; the
+//     usual exchange, in which the peer closes in turn, keeps the carrier. If
+//     the peer goes on sending, or stays silent: RESET (closed by peer).
+//   - Close during a blocked Write: the transport is closed, since a RESET
+//     cannot be put into the middle of a frame.
+//   - Abort, a violation of the protocol, a broken transport: *Error, and the
+//     carrier is closed, with RESET where a frame boundary allows it.
+//   - An Open whose context ends closes the carrier with RESET (canceled or
+//     timed out). There is no frame for cancelling: an ACCEPT under way at that
+//     moment finds nobody, and can never answer the next OPEN.
+//
+// # Copying
+//
+// Write and ReadFrom put header and payload into one buffer and one write, of
+// 64 KiB in all: four full TLS records. WriteTo moves payloads together, so
+// that many small frames are one write to the target. Splice forwards whatever
+// arrived in one write without waiting for the end of a frame, and reads
+// headers only. Buffers are pooled and are held while a connection is open,
+// not by idle carriers. Nothing is allocated per frame.
+//
+// Write deadlines: a frame of which a part was written counts as written, and
+// the rest is sent before anything else. crypto/tls cannot write again after a
+// timeout, so over TLS a Write that timed out is the last one; a deadline that
+// has already passed is noticed before the transport is touched.
+//
+// # Pools
+//
+// A Pool serves either side: the side that sends OPEN takes idle carriers out
+// of it, the side that dials keeps it filled, and tells by PoolConfig which it
+// is. Only openers close surplus idle carriers, so that closing never races
+// with an OPEN on its way.
+//
+// Out of scope: authentication (the transport is authenticated before it
+// becomes a carrier), routing, name resolution and policy.
+package carrier

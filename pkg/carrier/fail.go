@@ -1,0 +1,129 @@
+package carrier
+
+import (
+	"net"
+	"time"
+)
+
+// telling says whether fail sends a RESET before it closes the transport.
+type telling bool
+
+const (
+	tellPeer  telling = true
+	keepQuiet telling = false
+)
+
+var longAgo = time.Unix(1, 0)
+
+// fail ends the carrier; only the first call has an effect.
+func (c *Carrier) fail(err *Error, tell telling) {
+	c.failIf(func() bool { return true }, err, tell)
+}
+
+// failIf is fail under a condition, which is evaluated with mu held.
+func (c *Carrier) failIf(cond func() bool, err *Error, tell telling) {
+	c.mu.Lock()
+	if c.state == closed || !cond() {
+		c.mu.Unlock()
+		return
+	}
+	cur, reply, pend, observer := c.cur, c.reply, c.pend, c.observer
+	c.state, c.err = closed, err
+	c.cur, c.reply, c.pend = nil, nil, nil
+	close(c.done)
+	_ = c.nc.SetReadDeadline(longAgo)
+	c.mu.Unlock()
+
+	if reply != nil {
+		reply <- openReply{err: err}
+	}
+	if pend != nil {
+		pend.cancel(err)
+	}
+	if cur != nil {
+		cur.fail(err)
+	}
+	go c.shutdown(err, tell)
+	if observer != nil {
+		observer.CarrierClosed(c)
+	}
+}
+
+// shutdown closes the transport. A RESET is sent if no write is under way and
+// none stopped within a frame; then it waits for the peer to close, or TCP
+// would throw away a RESET in flight because of what arrived unread.
+func (c *Carrier) shutdown(err *Error, tell telling) {
+	defer close(c.gone)
+	if tell {
+		select {
+		case c.wsem <- struct{}{}:
+			if c.wrem == 0 && len(c.wpend) == 0 {
+				c.sendReset(err)
+			}
+		default:
+		}
+	}
+	_ = c.nc.Close()
+}
+
+func (c *Carrier) sendReset(err *Error) {
+	deadline := time.Now().Add(c.cfg.Linger)
+	_ = c.nc.SetWriteDeadline(deadline)
+	if _, e := c.nc.Write(appendFrame(nil, FrameReset, err.encode())); e != nil {
+		return
+	}
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	limit := time.NewTimer(c.cfg.Linger)
+	defer limit.Stop()
+	select {
+	case c.rsem <- struct{}{}: // whoever read was woken up by fail
+	case <-limit.C: // he is busy with what he read
+		return
+	}
+	_ = c.nc.SetReadDeadline(deadline)
+	for {
+		if _, e := c.nc.Read(c.small[:]); e != nil {
+			return
+		}
+	}
+}
+
+// release makes the carrier idle if both FINs were seen; mu is held. The
+// caller tells the observer once the last FIN is written.
+func (c *Carrier) release(cn *Conn) bool {
+	if c.state != open || c.cur != cn || !cn.finSent || !cn.finReceived {
+		return false
+	}
+	c.state, c.cur = idle, nil
+	return true
+}
+
+func (c *Carrier) tellIdle() {
+	c.mu.Lock()
+	observer, drained := c.observer, c.draining && c.cfg.Role == Opener
+	if c.unused != nil && c.state == idle {
+		close(c.unused)
+		c.unused = nil
+	}
+	c.mu.Unlock()
+	if drained {
+		c.fail(errDraining, keepQuiet)
+	} else if observer != nil {
+		observer.CarrierIdle(c)
+	}
+}
+
+// writeControl writes a whole frame that is not DATA.
+func (c *Carrier) writeControl(t FrameType, payload []byte) error {
+	select {
+	case c.wsem <- struct{}{}:
+	case <-c.done:
+		return net.ErrClosed
+	}
+	defer func() { <-c.wsem }()
+	_, err := c.nc.Write(appendFrame(make([]byte, 0, HeaderSize+len(payload)), t, payload))
+	return err
+}

@@ -1,0 +1,267 @@
+package carrier
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// PoolConfig configures a Pool. Zero values mean the defaults.
+type PoolConfig struct {
+	MinIdle    int           // idle carriers kept ready; default 2
+	Max        int           // most carriers; default 4,096
+	MaxPending int           // most Opens without an answer; default 1,024
+	IdleTime   time.Duration // an opener closes what was idle longer and is above MinIdle; default 1 min
+	AskAgain   time.Duration // when More is believed lost; default 5 s
+
+	// Dial makes a carrier, on the side that dials them. Attempts after a
+	// failed one are Backoff(number of failures in a row) apart.
+	Dial    func(ctx context.Context) (*Carrier, error)
+	Backoff func(failures int) time.Duration
+	// More asks the dialing side for n carriers more; it must not block.
+	More func(n int)
+}
+
+// Pool keeps the carriers to one peer. On the side that sends OPEN it hands
+// out idle ones; on the side that dials it keeps enough of them established.
+// A side that does both, as our client library does, uses one Pool for both.
+type Pool struct {
+	cfg    PoolConfig
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	idle     []idleCarrier // the one used last is at the end and is used next
+	all      map[*Carrier]bool
+	waiters  []chan *Carrier
+	pending  int
+	dialing  int
+	failures int
+	lastErr  error
+	waiting  bool // a backoff is running
+	asked    int
+	askedAt  time.Time
+	draining bool
+	shrink   *time.Timer
+}
+
+type idleCarrier struct {
+	c     *Carrier
+	since time.Time
+}
+
+// NewPool makes an empty pool. Start makes it dial.
+func NewPool(cfg PoolConfig) *Pool {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&cfg.MinIdle, 2)
+	set(&cfg.Max, 4096)
+	set(&cfg.MaxPending, 1024)
+	if cfg.IdleTime == 0 {
+		cfg.IdleTime = time.Minute
+	}
+	if cfg.AskAgain == 0 {
+		cfg.AskAgain = 5 * time.Second
+	}
+	if cfg.Backoff == nil {
+		cfg.Backoff = FullJitter
+	}
+	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Start establishes the first MinIdle carriers, or asks for them.
+func (p *Pool) Start() { p.refill() }
+
+// Stats is a snapshot of a Pool.
+type Stats struct{ Idle, InUse, Pending, Dialing int }
+
+// Stats counts.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{Idle: len(p.idle), InUse: len(p.all) - len(p.idle), Pending: p.pending, Dialing: p.dialing}
+}
+
+// Add takes over an idle carrier. It refuses, and closes the carrier, when the
+// pool is full, drained or closed.
+func (p *Pool) Add(c *Carrier) error {
+	p.mu.Lock()
+	var err error
+	switch {
+	case p.draining:
+		err = errDraining
+	case len(p.all) >= p.cfg.Max:
+		err = errFull
+	}
+	if err == nil {
+		p.all[c] = true
+		p.asked = max(p.asked-1, 0)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		_ = c.Close()
+		return err
+	}
+	c.Observe(p)
+	p.CarrierIdle(c)
+	select {
+	case <-c.Done(): // it may have ended before Observe
+		p.CarrierClosed(c)
+	default:
+	}
+	return nil
+}
+
+var (
+	errFull    = &Error{Code: Overloaded, Message: "too many carriers in use"}
+	errPending = &Error{Code: Overloaded, Message: "too many pending dials"}
+)
+
+// CarrierIdle is part of Observer.
+func (p *Pool) CarrierIdle(c *Carrier) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.all[c] || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
+		return
+	}
+	if len(p.waiters) > 0 && c.cfg.Role == Opener {
+		w := p.waiters[0]
+		p.waiters = p.waiters[1:]
+		w <- c
+		return
+	}
+	p.idle = append(p.idle, idleCarrier{c, time.Now()})
+	if p.shrink == nil && len(p.idle) > p.cfg.MinIdle && c.cfg.Role == Opener && !p.draining {
+		p.shrink = time.AfterFunc(p.cfg.IdleTime, p.closeSurplus)
+	}
+}
+
+// CarrierBusy is part of Observer.
+func (p *Pool) CarrierBusy(c *Carrier) {
+	p.mu.Lock()
+	p.dropIdle(c)
+	p.mu.Unlock()
+	p.refill()
+}
+
+// CarrierClosed is part of Observer.
+func (p *Pool) CarrierClosed(c *Carrier) {
+	p.mu.Lock()
+	delete(p.all, c)
+	p.dropIdle(c)
+	p.mu.Unlock()
+	p.refill()
+}
+
+func (p *Pool) dropIdle(c *Carrier) {
+	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool { return i.c == c })
+}
+
+// closeSurplus closes what was idle for IdleTime, oldest first, and comes
+// again while there are more than MinIdle.
+func (p *Pool) closeSurplus() {
+	p.mu.Lock()
+	var old []*Carrier
+	for len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[len(old)].since) >= p.cfg.IdleTime {
+		old = append(old, p.idle[len(old)].c)
+	}
+	p.idle = slices.Delete(p.idle, 0, len(old))
+	p.shrink = nil
+	if len(p.idle) > p.cfg.MinIdle && !p.draining {
+		p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[0].since), p.closeSurplus)
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.Drain()
+	}
+}
+
+// Open opens a connection on an idle carrier, and waits for one as long as ctx
+// allows if there is none. A carrier that turns out to be dead before it gave
+// an answer is replaced by another one.
+func (p *Pool) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
+	p.mu.Lock()
+	if p.pending >= p.cfg.MaxPending {
+		p.mu.Unlock()
+		return nil, errPending
+	}
+	p.pending++
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.pending--
+		p.mu.Unlock()
+	}()
+	for attempt := 1; ; attempt++ {
+		c, err := p.take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cn, err := c.Open(ctx, r)
+		if err == nil || attempt == maxAttempts || ctx.Err() != nil || c.Err() == nil || CodeOf(err) == Protocol {
+			return cn, err
+		}
+	}
+}
+
+const maxAttempts = 4
+
+func (p *Pool) take(ctx context.Context) (*Carrier, error) {
+	p.mu.Lock()
+	switch n := len(p.idle); {
+	case p.draining:
+		p.mu.Unlock()
+		return nil, errDraining
+	case ctx.Err() != nil:
+		p.mu.Unlock()
+		return nil, fromContext(ctx)
+	case n > 0:
+		c := p.idle[n-1].c
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		p.refill()
+		return c, nil
+	case len(p.all) >= p.cfg.Max:
+		p.mu.Unlock()
+		return nil, errFull
+	}
+	w := make(chan *Carrier, 1)
+	p.waiters = append(p.waiters, w)
+	p.mu.Unlock()
+	p.refill()
+	select {
+	case c := <-w:
+		if c == nil {
+			return nil, errDraining
+		}
+		return c, nil
+	case <-ctx.Done():
+		return nil, p.giveUp(ctx, w)
+	}
+}
+
+// giveUp takes a waiter out of the queue; what it was given goes back.
+func (p *Pool) giveUp(ctx context.Context, w chan *Carrier) error {
+	p.mu.Lock()
+	p.waiters = slices.DeleteFunc(p.waiters, func(o chan *Carrier) bool { return o == w })
+	err := fromContext(ctx)
+	if p.lastErr != nil && err.Code == TimedOut {
+		err.Message = "no carrier: " + p.lastErr.Error()
+	}
+	p.mu.Unlock()
+	select {
+	case c := <-w:
+		if c != nil {
+			p.CarrierIdle(c)
+		}
+	default:
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package carrier
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// FullJitter is the reconnect delay after that many failures in a row: between
+// nothing and 0.5 s, 1 s, 2 s … 30 s.
+func FullJitter(failures int) time.Duration {
+	limit := min(500*time.Millisecond<<min(max(failures-1, 0), 6), 30*time.Second)
+	return rand.N(limit)
+}
+
+// refill dials, or asks for, what lacks to MinIdle idle carriers and one for
+// each waiter.
+func (p *Pool) refill() {
+	p.mu.Lock()
+	short := p.cfg.MinIdle + len(p.waiters) - len(p.idle)
+	ask := 0
+	switch {
+	case p.draining:
+	case p.cfg.Dial != nil:
+		p.startDials(short - p.dialing)
+	case p.cfg.More != nil:
+		if now := time.Now(); now.Sub(p.askedAt) >= p.cfg.AskAgain {
+			p.asked = 0
+		}
+		ask = min(short, p.cfg.Max-len(p.all)) - p.asked
+		if ask > 0 {
+			p.asked += ask
+			p.askedAt = time.Now()
+		}
+	}
+	p.mu.Unlock()
+	if ask > 0 {
+		p.cfg.More(ask)
+	}
+}
+
+// Request is the other side's More, on the side that dials.
+func (p *Pool) Request(n int) {
+	p.mu.Lock()
+	if !p.draining && p.cfg.Dial != nil {
+		p.startDials(n)
+	}
+	p.mu.Unlock()
+}
+
+// startDials starts n dials, or one that waits if the last one failed; mu is
+// held.
+func (p *Pool) startDials(n int) {
+	n = min(n, p.cfg.Max-len(p.all)-p.dialing)
+	if p.failures > 0 {
+		if n <= 0 || p.waiting || p.dialing > 0 {
+			return
+		}
+		p.waiting = true
+		n = 1
+	}
+	for range n {
+		p.dialing++
+		var delay time.Duration
+		if p.failures > 0 {
+			delay = p.cfg.Backoff(p.failures)
+		}
+		p.wg.Go(func() { p.dial(delay) })
+	}
+}
+
+func (p *Pool) dial(delay time.Duration) {
+	c, err := p.dialAfter(delay)
+	if err == nil {
+		err = p.Add(c)
+	}
+	p.mu.Lock()
+	p.dialing--
+	if delay > 0 {
+		p.waiting = false
+	}
+	if p.lastErr = err; err != nil {
+		p.failures++
+		p.waiting = false
+	} else {
+		p.failures, p.waiting = 0, false
+	}
+	p.mu.Unlock()
+	if p.ctx.Err() == nil {
+		p.refill()
+	}
+}
+
+func (p *Pool) dialAfter(delay time.Duration) (*Carrier, error) {
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.ctx.Done():
+			return nil, context.Cause(p.ctx)
+		}
+	}
+	return p.cfg.Dial(p.ctx)
+}
+
+// Drain refuses new Opens, and waits until nothing is in use or ctx ends.
+// Idle carriers of an opener are closed; an acceptor's answer OPEN with
+// REFUSE, and live until Close.
+func (p *Pool) Drain(ctx context.Context) error {
+	p.mu.Lock()
+	p.draining = true
+	waiters := p.waiters
+	p.waiters = nil
+	all := make([]*Carrier, 0, len(p.all))
+	for c := range p.all {
+		all = append(all, c)
+	}
+	if p.shrink != nil {
+		p.shrink.Stop()
+		p.shrink = nil
+	}
+	p.mu.Unlock()
+	for _, w := range waiters {
+		close(w)
+	}
+	for _, c := range all {
+		c.Drain()
+	}
+	p.cancel()
+	for _, c := range all {
+		if err := c.waitIdle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes every carrier and waits for the dials under way.
+func (p *Pool) Close() error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.Drain(now)
+	p.mu.Lock()
+	all := make([]*Carrier, 0, len(p.all))
+	for c := range p.all {
+		all = append(all, c)
+	}
+	p.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
+	}
+	p.wg.Wait()
+	return nil
+}
+
+// waitIdle waits until a drained carrier is idle or closed.
+func (c *Carrier) waitIdle(ctx context.Context) error {
+	c.mu.Lock()
+	if c.state == idle || c.state == closed {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.unused == nil {
+		c.unused = make(chan struct{})
+	}
+	unused := c.unused
+	c.mu.Unlock()
+	select {
+	case <-unused:
+		return nil
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return fromContext(ctx)
+	}
+}

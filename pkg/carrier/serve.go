@@ -1,0 +1,112 @@
+package carrier
+
+import (
+	"context"
+	"net"
+)
+
+// Pending is an OPEN that was not answered yet.
+type Pending struct {
+	OpenRequest
+	c      *Carrier
+	cancel context.CancelCauseFunc
+}
+
+// serve starts the handler for an OPEN; the watcher goes on watching, so that
+// it sees the opener give up.
+func (c *Carrier) serve(payload []byte) error {
+	r, err := decodeOpen(payload)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	p := &Pending{OpenRequest: r, c: c, cancel: cancel}
+	c.mu.Lock()
+	if c.state != idle {
+		c.mu.Unlock()
+		cancel(nil)
+		return nil
+	}
+	c.state, c.pend = pending, p
+	observer, draining := c.observer, c.draining
+	c.mu.Unlock()
+	if observer != nil {
+		observer.CarrierBusy(c)
+	}
+	go p.run(ctx, draining)
+	return nil
+}
+
+func (p *Pending) run(ctx context.Context, draining bool) {
+	defer p.cancel(nil)
+	if p.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, p.Timeout)
+		defer stop()
+	}
+	if draining {
+		_ = p.Refuse(errDraining)
+		return
+	}
+	p.c.cfg.Handler.ServeOpen(ctx, p)
+	_ = p.Refuse(&Error{Code: Unreachable, Message: "the request was not answered"})
+}
+
+// Carrier is what the request came on.
+func (p *Pending) Carrier() *Carrier { return p.c }
+
+// Accept answers that the connection stands, between these endpoints.
+func (p *Pending) Accept(ends Endpoints) (*Conn, error) {
+	cn := newConn(p.c, Addr(ends.Remote), Addr(ends.Local))
+	err := p.answer(FrameAccept, ends.encode(), func() { p.c.state, p.c.cur = open, cn })
+	if err != nil {
+		return nil, err
+	}
+	return cn, nil
+}
+
+// Refuse answers that there will be no connection. An error that is not an
+// *Error is sent as Unreachable. A request that was answered stays as it is.
+func (p *Pending) Refuse(reason error) error {
+	e := &Error{Code: Unreachable, Message: reason.Error()}
+	if code := CodeOf(reason); code != 0 {
+		e = cutOff(reason)
+	}
+	err := p.answer(FrameRefuse, e.encode(), func() { p.c.state = idle })
+	if err == nil {
+		p.c.tellIdle()
+	}
+	return err
+}
+
+// answer changes the state before it writes: the peer may use the new state as
+// soon as the frame arrives, and what this side writes then waits for wsem.
+func (p *Pending) answer(t FrameType, payload []byte, enter func()) error {
+	c := p.c
+	if len(payload) > MaxControl {
+		return violation("answer of %d bytes is too long", len(payload))
+	}
+	select {
+	case c.wsem <- struct{}{}:
+	case <-c.done:
+		return c.Err()
+	}
+	defer func() { <-c.wsem }()
+	c.mu.Lock()
+	if c.state != pending || c.pend != p {
+		c.mu.Unlock()
+		if err := c.Err(); err != nil {
+			return err
+		}
+		return net.ErrClosed
+	}
+	enter()
+	c.pend = nil
+	c.mu.Unlock()
+	if _, err := c.nc.Write(appendFrame(nil, t, payload)); err != nil {
+		e := cutOff(err)
+		c.fail(e, keepQuiet)
+		return e
+	}
+	return nil
+}
