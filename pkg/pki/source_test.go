@@ -104,13 +104,18 @@ func TestReloadOfCertificateAndCA(t *testing.T) {
 		t.Errorf("role after resumption %q, %v", role, err)
 	}
 
-	filesOf(t, serverDir, next, serverLeaf, next)
+	// The client trusts the server as before, and still has a session made
+	// under the CA for clients that is gone.
+	filesOf(t, serverDir, old, serverLeaf, next)
 	if err := server.Load(); err != nil {
 		t.Fatal(err)
 	}
-	// The client still has a session made under the CA that is gone.
-	if _, _, err := handshake(t, config, client.ClientConfig("server")); err == nil {
-		t.Error("a client of the old CA is still served")
+	if state, _, err := handshake(t, config, client.ClientConfig("server")); err == nil || state.DidResume {
+		t.Errorf("a client of the old CA is still served: resumed %v, %v", state.DidResume, err)
+	}
+	filesOf(t, serverDir, next, serverLeaf, next)
+	if err := server.Load(); err != nil {
+		t.Fatal(err)
 	}
 	filesOf(t, clientDir, next, clientLeaf, next)
 	if err := client.Load(); err != nil {
@@ -125,6 +130,10 @@ func TestClientsWithoutCAAreRefused(t *testing.T) {
 	ca := testCA(t, "hub")
 	files := filesOf(t, t.TempDir(), ca, Leaf{CommonName: "s", DNSNames: []string{"s"}, Server: true}, ca)
 	files.CA = ""
+	// nil would mean the roots of the operating system.
+	if config, err := load(t, files).ServerConfig(tls.RequireAndVerifyClientCert).GetConfigForClient(nil); err != nil || config.ClientCAs == nil {
+		t.Errorf("no pool for clients, %v", err)
+	}
 	client := load(t, filesOf(t, t.TempDir(), ca, Leaf{CommonName: string(identity.RoleClient), Client: true}, ca))
 	for _, auth := range []tls.ClientAuthType{tls.RequireAndVerifyClientCert, tls.VerifyClientCertIfGiven} {
 		if _, _, err := handshake(t, load(t, files).ServerConfig(auth), client.ClientConfig("s")); err == nil {
