@@ -131,7 +131,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		case isClosed(passed):
 			return 0, os.ErrDeadlineExceeded
 		default:
-			if n, err, ok := c.take(p); ok {
+			if n, ok, err := c.take(p); ok {
 				return n, err
 			}
 			select {
@@ -145,11 +145,11 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // take reads from the buffer. It reports whether there was something to read,
 // or an error.
-func (c *conn) take(p []byte) (n int, err error, ok bool) {
+func (c *conn) take(p []byte) (n int, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.buffer.Len() == 0 {
-		return 0, c.err, c.err != nil || len(p) == 0
+		return 0, c.err != nil || len(p) == 0, c.err
 	}
 	n, _ = c.buffer.Read(p)
 	if c.buffer.Len() == 0 && c.buffer.Cap() > 2*maxWrite {
@@ -158,7 +158,7 @@ func (c *conn) take(p []byte) (n int, err error, ok bool) {
 	if c.buffer.Len() < maxBuffered {
 		signal(c.room)
 	}
-	return n, nil, true
+	return n, true, nil
 }
 
 func (c *conn) Write(p []byte) (n int, err error) {
