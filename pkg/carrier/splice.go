@@ -157,6 +157,7 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 	c := s.cn.c
 	for {
 		pass, rem, fin, err := s.whole()
+		c.rem = rem
 		if fin {
 			s.putBack()
 			if err := s.cn.gotFIN(); err != nil {
@@ -175,7 +176,6 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		c.rem = rem
 		if err := s.read(); err != nil {
 			return false, err
 		}
