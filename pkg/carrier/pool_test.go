@@ -1,0 +1,176 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// poolOverPipes is an opener's pool that dials carriers to a peer that accepts
+// every OPEN.
+func poolOverPipes(cfg PoolConfig) (p *Pool, peers func() []*Carrier, accepted chan *Conn) {
+	accepted = make(chan *Conn, 100)
+	var mu sync.Mutex
+	var far []*Carrier
+	cfg.Dial = func(ctx context.Context) (*Carrier, error) {
+		a, b := net.Pipe()
+		go func() {
+			c, _, err := Accepted(ctx, b, Config{Role: Acceptor, Handler: accepting(accepted)})
+			if err == nil {
+				mu.Lock()
+				far = append(far, c)
+				mu.Unlock()
+			}
+		}()
+		return Dialed(ctx, a, Hello{}, Config{})
+	}
+	p = NewPool(cfg)
+	return p, func() []*Carrier {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]*Carrier(nil), far...)
+	}, accepted
+}
+
+func TestPoolGrowsAndShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, accepted := poolOverPipes(PoolConfig{})
+		p.Start()
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 2 {
+			t.Errorf("at first %+v", s)
+		}
+		var near []*Conn
+		for range 10 {
+			cn, err := p.Open(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near = append(near, cn)
+		}
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 2 || s.InUse != 10 {
+			t.Errorf("busy %+v", s)
+		}
+		for _, cn := range near {
+			_ = cn.Close()
+			_ = (<-accepted).Close()
+		}
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 12 || s.InUse != 0 {
+			t.Errorf("after %+v", s)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 2 {
+			t.Errorf("later %+v", s)
+		}
+		_ = p.Close()
+	})
+}
+
+func TestPoolNeverHandsOutTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, peers, _ := poolOverPipes(PoolConfig{})
+		p.Start()
+		synctest.Wait()
+		for _, c := range peers() {
+			_ = c.Close()
+		}
+		if _, err := p.Open(t.Context(), request); err != nil {
+			t.Errorf("error %v", err)
+		}
+		_ = p.Close()
+	})
+}
+
+func TestPoolLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := poolOverPipes(PoolConfig{Max: 3})
+		p.Start()
+		for range 3 {
+			if _, err := p.Open(t.Context(), request); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := p.Open(t.Context(), request); CodeOf(err) != Overloaded {
+			t.Errorf("error %v", err)
+		}
+		_ = p.Close()
+
+		p = NewPool(PoolConfig{MaxPending: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = p.Open(ctx, request) }()
+		synctest.Wait()
+		if _, err := p.Open(t.Context(), request); CodeOf(err) != Overloaded {
+			t.Errorf("error %v", err)
+		}
+		cancel()
+		_ = p.Close()
+	})
+}
+
+func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		p := NewPool(PoolConfig{More: func(n int) { asked += n }})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Open(ctx, request); CodeOf(err) != TimedOut {
+			t.Errorf("error %v", err)
+		}
+		if asked != 3 {
+			t.Errorf("asked for %d, want 2 to keep and 1 to use", asked)
+		}
+		_ = p.Close()
+	})
+}
+
+func TestPoolDialsAgainAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		p := NewPool(PoolConfig{
+			Dial:    func(context.Context) (*Carrier, error) { dials++; return nil, errors.New("no route") },
+			MinIdle: 1,
+			Backoff: func(int) time.Duration { return time.Second },
+		})
+		p.Start()
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		if dials != 11 {
+			t.Errorf("%d dials in 10 s, one second apart", dials)
+		}
+		_ = p.Close()
+	})
+}
+
+func TestPoolDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, accepted := poolOverPipes(PoolConfig{})
+		cn, err := p.Open(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drained := make(chan error, 1)
+		go func() { drained <- p.Drain(t.Context()) }()
+		synctest.Wait()
+		if _, err := p.Open(t.Context(), request); CodeOf(err) != Draining {
+			t.Errorf("error %v", err)
+		}
+		select {
+		case <-drained:
+			t.Error("drained before the connection ended")
+		default:
+		}
+		_ = cn.Close()
+		_ = (<-accepted).Close()
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		_ = p.Close()
+	})
+}
