@@ -93,12 +93,13 @@ func (cn *Conn) linger(fin, drain bool) {
 	deadline := time.Now().Add(c.cfg.Linger)
 	if fin {
 		_ = c.nc.SetWriteDeadline(deadline)
-		if cn.writeFIN(c.takePending()) != nil {
+		pending := c.takePending()
+		if !drain {
+			_ = cn.writeFIN(pending)
 			return
 		}
-	}
-	if !drain {
-		return
+		// Both sides may close at once: neither must write before it reads.
+		go func() { _ = cn.writeFIN(pending) }()
 	}
 	limit := time.NewTimer(c.cfg.Linger)
 	defer limit.Stop()
