@@ -2,6 +2,9 @@ package carrier
 
 import (
 	"bytes"
+	"encoding/hex"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,4 +51,46 @@ func TestHeadersAreDecodedWithoutAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _, _, _ = ParseHeader(b) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestExamplesOfTheSpecification keeps the bytes in spec.md true.
+func TestExamplesOfTheSpecification(t *testing.T) {
+	spec, err := os.ReadFile("spec.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, examples, _ := strings.Cut(string(spec), "## Example\n\n")
+	open := appendFrame(nil, FrameOpen, OpenRequest{Network: "tcp", Address: "c1:443", Timeout: 15 * time.Second}.encode())
+	want := [][]byte{
+		appendFrame(nil, FrameHello, Hello{Version: 1, Session: "s"}.encode()),
+		open,
+		appendFrame(nil, FrameRefuse, (&Error{Code: Denied, Message: "no"}).encode()),
+		open,
+		appendFrame(nil, FrameAccept, nil),
+		appendFrame(nil, FrameData, []byte("hi")),
+		AppendHeader(nil, FrameFin, 0),
+		AppendHeader(nil, FrameFin, 0),
+		appendFrame(nil, FrameReset, (&Error{Code: CutOff}).encode()),
+	}
+	lines := strings.Split(strings.TrimSpace(examples), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d examples, want %d", len(lines), len(want))
+	}
+	for i, line := range lines {
+		text, _, _ := strings.Cut(line, strings.Fields(line)[firstWord(line)])
+		got, err := hex.DecodeString(strings.Join(strings.Fields(text), ""))
+		if err != nil || !bytes.Equal(got, want[i]) {
+			t.Errorf("line %q: %v, want %x", line, err, want[i])
+		}
+	}
+}
+
+// firstWord is the index of the first field that is not hex.
+func firstWord(line string) int {
+	for i, f := range strings.Fields(line) {
+		if f == strings.ToUpper(f) && f != strings.ToLower(f) {
+			return i
+		}
+	}
+	return len(strings.Fields(line))
 }
