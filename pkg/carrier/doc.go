@@ -51,7 +51,9 @@
 // Write deadlines: a frame of which a part was written counts as written, and
 // the rest is sent before anything else. crypto/tls cannot write again after a
 // timeout, so over TLS a Write that timed out is the last one; a deadline that
-// has already passed is noticed before the transport is touched.
+// has already passed is noticed before the transport is touched. So nettest's
+// FutureTimeout and ConcurrentMethods, which write on after such a timeout, run
+// over TCP and net.Pipe only; all others run over TLS as well.
 //
 // # Pools
 //
