@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ var depth = flag.Int("carrier.depth", 5, "length of the sequences of actions; ea
 // TestEveryOrderOfActions drives the real implementation over net.Pipe through
 // every sequence of actions after an OPEN, and checks what each side saw.
 func TestEveryOrderOfActions(t *testing.T) {
-	driven, carried := 0, 0
+	driven, carried := 0, int64(0)
 	var walk func(sequence []string)
 	walk = func(sequence []string) {
 		if len(sequence) == *depth {
@@ -34,7 +35,7 @@ func TestEveryOrderOfActions(t *testing.T) {
 				s := newScenario(t, sequence)
 				s.run()
 				driven++
-				carried += s.carried
+				carried += s.carried.Load()
 			})
 			return
 		}
@@ -62,7 +63,7 @@ type scenario struct {
 	sides    [2]*side
 	crashed  bool
 	uses     int
-	carried  int
+	carried  atomic.Int64
 }
 
 // side is what one end of the current connection sent and saw.
@@ -171,7 +172,7 @@ func (s *scenario) reading(cn *Conn) *side {
 		for {
 			n, err := cn.Read(buf)
 			x.got = append(x.got, buf[:n]...)
-			s.carried += n
+			s.carried.Add(int64(n))
 			if err != nil {
 				x.ended, x.err = true, err
 				return
