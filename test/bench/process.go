@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// process is a relaying process whose CPU time and memory are counted.
+type process struct {
+	cmd *exec.Cmd
+	log *os.File
+}
+
+// start runs a program. If firstLine is asked for, it waits for the program's
+// first line of output and returns it.
+func start(logFile string, firstLine bool, name string, args ...string) (*process, string, error) {
+	log, err := os.Create(logFile)
+	if err != nil {
+		return nil, "", err
+	}
+	p := &process{cmd: exec.Command(name, args...), log: log}
+	p.cmd.Stderr = log
+	var out io.ReadCloser
+	if firstLine {
+		if out, err = p.cmd.StdoutPipe(); err != nil {
+			return nil, "", err
+		}
+	} else {
+		p.cmd.Stdout = log
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, "", fmt.Errorf("starting %s: %w", name, err)
+	}
+	if !firstLine {
+		return p, "", nil
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		p.stop()
+		return nil, "", fmt.Errorf("%s ended before it was ready; its log is %s", name, logFile)
+	}
+	return p, strings.TrimSpace(line), nil
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	_ = p.log.Close()
+}
+
+// ticks is how many parts of a second the kernel counts CPU time in. Linux
+// gives 100 to every program, whatever it was built with.
+const ticks = 100
+
+// cpu is the user and system time that the process has used.
+func (p *process) cpu() (time.Duration, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the program's name in brackets and may hold spaces.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	var sum int64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return time.Duration(sum) * time.Second / ticks, nil
+}
+
+// rss is the process's memory in bytes that is in RAM and not in a file.
+func (p *process) rss() (int64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no RssAnon in the status of process %d", p.cmd.Process.Pid)
+}
+
+func sum[T int64 | time.Duration](ps []*process, of func(*process) (T, error)) (T, error) {
+	var total T
+	for _, p := range ps {
+		n, err := of(p)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// runRelay is one process of the bare relay: it takes TLS connections and
+// copies each to a connection of its own, which is TLS for the hub's half and
+// plain TCP for the edge's half.
+func runRelay(listen, to string, files certFiles, nextHopTLS bool) error {
+	serverTLS, clientTLS, err := files.configs()
+	if err != nil {
+		return err
+	}
+	l, err := tls.Listen("tcp", listen, serverTLS)
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer conn.Close()
+			var next net.Conn
+			var err error
+			if nextHopTLS {
+				next, err = tls.Dial("tcp", to, clientTLS)
+			} else {
+				next, err = net.Dial("tcp", to)
+			}
+			if err != nil {
+				return
+			}
+			defer next.Close()
+			relay(conn, next)
+		}()
+	}
+}
+
+func relay(a, b net.Conn) {
+	var wg sync.WaitGroup
+	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
+		wg.Go(func() {
+			_, _ = io.CopyBuffer(struct{ io.Writer }{way[1]}, struct{ io.Reader }{way[0]}, make([]byte, 64<<10))
+			if half, ok := way[1].(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
+			}
+		})
+	}
+	wg.Wait()
+}

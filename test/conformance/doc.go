@@ -1,0 +1,12 @@
+// Package conformance runs konnectivity's own test suite, of the version that
+// go.mod names, against our binaries as processes of their own, in three
+// combinations: our server with our agent, our server with konnectivity's
+// agent, and konnectivity's server with our agent.
+//
+// The suite's tests cannot be imported, so a copy of the module is made in a
+// temporary folder, one file is added that starts a server as a process, and
+// `go test` runs there. Nothing of the copy stays or is committed.
+//
+// It is slow (the suite waits for time-outs), so it has its own make target:
+// make conformance.
+package conformance

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// useDeploymentConfig gives one cluster an AddOnDeploymentConfig of its own and
+// takes it back when the test ends.
+func useDeploymentConfig(t *testing.T, cluster string, spec addonv1alpha1.AddOnDeploymentConfigSpec) {
+	t.Helper()
+	ctx := context.Background()
+	configs := suite.addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster)
+	config, err := configs.Create(ctx, &addonv1alpha1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}, Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setConfigs := func(configs []addonv1alpha1.AddOnConfig) {
+		eventually(t, "the addon's configuration changed", func() error {
+			addons := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster)
+			addon, err := addons.Get(ctx, identity.AddonName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			addon.Spec.Configs = configs
+			_, err = addons.Update(ctx, addon, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	setConfigs([]addonv1alpha1.AddOnConfig{{
+		ConfigGroupResource: addonv1alpha1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"},
+		ConfigReferent:      addonv1alpha1.ConfigReferent{Namespace: cluster, Name: config.Name},
+	}})
+	t.Cleanup(func() {
+		setConfigs(nil)
+		_ = configs.Delete(ctx, config.Name, metav1.DeleteOptions{})
+		eventually(t, cluster+" reachable", func() error { return reachable(ctx, cluster) })
+	})
+}
+
+func TestDeploymentConfigReachesTheAgent(t *testing.T) {
+	cluster := suite.clusters[0]
+	useDeploymentConfig(t, cluster, addonv1alpha1.AddOnDeploymentConfigSpec{
+		NodePlacement: &addonv1alpha1.NodePlacement{
+			NodeSelector: map[string]string{"kubernetes.io/os": "linux"},
+			Tolerations:  []corev1.Toleration{{Key: "e2e", Operator: corev1.TolerationOpExists}},
+		},
+		ProxyConfig: addonv1alpha1.ProxyConfig{NoProxy: "127.0.0.1,e2e.example.com"},
+		Registries:  []addonv1alpha1.ImageMirror{{Source: "quay.io/open-cluster-management", Mirror: "mirror.example.com/ocm"}},
+	})
+	eventually(t, "the ManifestWork to follow", func() error {
+		work, err := deployWork(t.Context(), cluster)
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{`"kubernetes.io/os":"linux"`, `"key":"e2e"`, "e2e.example.com", "mirror.example.com/ocm/"} {
+			if !strings.Contains(work, want) {
+				return fmt.Errorf("the work does not hold %q", want)
+			}
+		}
+		return nil
+	})
+}
+
+func TestUnknownVariableIsACondition(t *testing.T) {
+	cluster := suite.clusters[0]
+	before, err := deployWork(t.Context(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	useDeploymentConfig(t, cluster, addonv1alpha1.AddOnDeploymentConfigSpec{
+		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "agentIdentifiers", Value: "host=cluster2"}},
+	})
+	eventually(t, "a condition that names the variable", func() error {
+		addon, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(addon.Status.Conditions)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(raw), "agentIdentifiers") {
+			return fmt.Errorf("conditions are %s", raw)
+		}
+		return nil
+	})
+	after, err := deployWork(t.Context(), cluster)
+	if err != nil || after != before {
+		t.Errorf("the ManifestWork changed, or is gone: %v", err)
+	}
+	if err := reachable(t.Context(), cluster); err != nil {
+		t.Error(err)
+	}
+}

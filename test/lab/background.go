@@ -1,0 +1,226 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// state is what a lab in the background leaves for others to find it by.
+type state struct {
+	PID       int
+	Started   time.Time
+	AgentPort int
+	Assets    string
+	Clusters  []string
+}
+
+func stateFile(dir string) string { return filepath.Join(dir, "lab.json") }
+
+// DefaultDir is the folder of the lab in the background: LAB_DIR, or one in the
+// user's cache folder.
+func DefaultDir() (string, error) {
+	if dir := os.Getenv("LAB_DIR"); dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding a folder for the lab: %w; set LAB_DIR", err)
+	}
+	return filepath.Join(cache, "cluster-proxy-lab", "run"), nil
+}
+
+// Serve runs a lab until ctx is done: the process in the background.
+func Serve(ctx context.Context, options Options) error {
+	l, err := Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer l.Stop()
+	s := state{PID: os.Getpid(), Started: time.Now(), AgentPort: l.AgentPort, Assets: l.assets.dir}
+	for _, c := range l.Managed {
+		s.Clusters = append(s.Clusters, c.Name)
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(stateFile(options.Dir), raw); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Up starts a lab in the background and returns when it is ready. If ctx ends
+// first, nothing is left running.
+func Up(ctx context.Context, options Options) (*Lab, error) {
+	if options.Dir == "" {
+		dir, err := DefaultDir()
+		if err != nil {
+			return nil, err
+		}
+		options.Dir = dir
+	}
+	options = options.withDefaults()
+	if l, err := Open(options.Dir); err == nil {
+		return nil, fmt.Errorf("a lab is already running in %s since %s; stop it with lab down", options.Dir, l.startedText())
+	}
+	if err := removeDead(options.Dir); err != nil {
+		return nil, err
+	}
+	// Building is done here, where somebody watches.
+	if _, err := BuildAssets(ctx, options.Out); err != nil {
+		return nil, err
+	}
+	source, err := sourceDir()
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(filepath.Dir(options.Dir), "lab")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/lab")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the lab: %w\n%s", err, out)
+	}
+	logFile := options.Dir + ".log"
+	log, err := os.Create(logFile)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, "serve", "--dir="+options.Dir, "--binary="+options.Binary, "--clusters="+strings.Join(options.Clusters, ","))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return waitUp(ctx, options, logFile, cmd, ended)
+}
+
+// waitUp shows what the background process says until it is ready.
+func waitUp(ctx context.Context, options Options, logFile string, cmd *exec.Cmd, ended <-chan error) (*Lab, error) {
+	log, err := os.Open(logFile)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	for {
+		said, _ := io.ReadAll(log)
+		_, _ = options.Out.Write(said)
+		if l, err := Open(options.Dir); err == nil {
+			return l, nil
+		}
+		select {
+		case err := <-ended:
+			said, _ := io.ReadAll(log)
+			return nil, fmt.Errorf("starting the lab: %v\n%s", err, said)
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			<-ended
+			return nil, errors.Join(ctx.Err(), os.RemoveAll(options.Dir))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// Open finds the lab that runs in the background in dir.
+func Open(dir string) (*Lab, error) {
+	s, err := readState(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !alive(s.PID) {
+		return nil, fmt.Errorf("the lab in %s has ended; remove what it left with lab down", dir)
+	}
+	l := &Lab{dir: dir, assets: Assets{s.Assets}, AgentPort: s.AgentPort, Managed: map[string]*Cluster{}}
+	for _, name := range append([]string{hubName}, s.Clusters...) {
+		c := &Cluster{Name: name, dir: filepath.Join(dir, name), logs: filepath.Join(dir, "logs")}
+		c.KubeconfigPath = c.file("admin.kubeconfig")
+		if err := c.loadConfig(); err != nil {
+			return nil, err
+		}
+		if name == hubName {
+			l.Hub = c
+		} else {
+			l.Managed[name] = c
+		}
+	}
+	return l, nil
+}
+
+func (l *Lab) startedText() string {
+	s, err := readState(l.dir)
+	if err != nil {
+		return "an unknown time"
+	}
+	return s.Started.Format(time.DateTime)
+}
+
+func readState(dir string) (state, error) {
+	var s state
+	raw, err := os.ReadFile(stateFile(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return s, fmt.Errorf("no lab runs in %s; start one with lab up", dir)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	return s, err
+}
+
+// alive reports whether a process is the lab of a state file. A process that
+// got the same number later is another program.
+func alive(pid int) bool {
+	process, err := os.FindProcess(pid)
+	if err != nil || process.Signal(syscall.Signal(0)) != nil {
+		return false
+	}
+	out, err := exec.Command("ps", "-o", "args=", "-p", fmt.Sprint(pid)).Output()
+	return err == nil && strings.Contains(string(out), " serve ")
+}
+
+// Down stops the lab that runs in the background in dir and removes its files.
+// It is no error if there is none.
+func Down(dir string) error {
+	s, err := readState(dir)
+	if err != nil {
+		return removeDead(dir)
+	}
+	if alive(s.PID) {
+		if err := syscall.Kill(s.PID, syscall.SIGTERM); err != nil {
+			return fmt.Errorf("stopping the lab in %s: %w", dir, err)
+		}
+		deadline := time.Now().Add(time.Minute)
+		for alive(s.PID) {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("stopping the lab in %s: process %d is still there after a minute", dir, s.PID)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	return removeDead(dir)
+}
+
+// removeDead removes the files of a lab that is not running. A folder that does
+// not look like a lab's is left alone.
+func removeDead(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, hubName)); err != nil {
+		return fmt.Errorf("%s is not empty and not a lab's folder; choose another one", dir)
+	}
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,188 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Cluster is one cluster of a lab: etcd, kube-apiserver, controller manager,
+// scheduler, and kwok in place of nodes.
+type Cluster struct {
+	Name string
+	// KubeconfigPath is an administrator's kubeconfig.
+	KubeconfigPath string
+
+	dir       string // PKI and data
+	logs      string
+	etcdPort  int
+	apiPort   int
+	kwokPort  int
+	webPort   int // of the program behind every pod's port 8080
+	agentPort int // of the proxy server's agent port (hub only)
+	config    *rest.Config
+}
+
+// RESTConfig is an administrator's. The caller may change what it gets.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+func (c *Cluster) isHub() bool { return c.Name == hubName }
+
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *Cluster) url() string { return fmt.Sprintf("https://127.0.0.1:%d", c.apiPort) }
+
+// prepare makes certificates and kubeconfigs.
+func (c *Cluster) prepare() error {
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	ca, err := newAuthority(c.dir, c.Name+" CA")
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{
+		ca.server("apiserver", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+		ca.server("kubelet"),
+		ca.client("admin", "admin", "system:masters"),
+		ca.client("kubelet-client", "kube-apiserver", "system:masters"),
+		ca.client("bootstrap", "ocm-bootstrap", "ocm:bootstrap"),
+		ca.client("sa", "service-account-signer"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	c.KubeconfigPath = c.file("admin.kubeconfig")
+	if err := c.writeKubeconfig("admin"); err != nil {
+		return err
+	}
+	if err := c.writeKubeconfig("bootstrap"); err != nil {
+		return err
+	}
+	return c.loadConfig()
+}
+
+func (c *Cluster) loadConfig() (err error) {
+	c.config, err = clientcmd.BuildConfigFromFlags("", c.KubeconfigPath)
+	if err == nil {
+		c.config.QPS = -1
+	}
+	return err
+}
+
+// writeKubeconfig writes USER.kubeconfig with everything in it, so that the
+// file can be copied.
+func (c *Cluster) writeKubeconfig(user string) error {
+	read := func(name string) []byte {
+		data, err := os.ReadFile(c.file(name))
+		if err != nil {
+			panic(err) // written by prepare a moment ago
+		}
+		return data
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: read("ca.crt")}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: read(user + ".crt"), ClientKeyData: read(user + ".key")}
+	config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: user}
+	config.CurrentContext = c.Name
+	return clientcmd.WriteToFile(*config, c.file(user+".kubeconfig"))
+}
+
+const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata","omitStages":["RequestReceived"]}]}`
+
+// AuditLog is the file of the kube-apiserver's audit events, one JSON a line.
+func (c *Cluster) auditLog() string { return filepath.Join(c.logs, c.Name+"-audit.log") }
+
+func (c *Cluster) program(assets Assets, name string, args ...string) program {
+	return program{name: c.Name + "-" + name, path: assets.path(name), args: args, log: filepath.Join(c.logs, c.Name+"-"+name+".log")}
+}
+
+// startStore starts etcd and the kube-apiserver and waits until it is ready.
+func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerPort int) error {
+	if err := os.WriteFile(c.file("audit-policy.json"), []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	etcd := fmt.Sprintf("http://127.0.0.1:%d", c.etcdPort)
+	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	g.start(c.program(assets, "etcd",
+		"--data-dir="+c.file("etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
+		"--unsafe-no-fsync=true", "--log-level=warn"))
+	if err := poll(ctx, func(ctx context.Context) error { return getOK(ctx, http.DefaultClient, etcd+"/health") }); err != nil {
+		return fmt.Errorf("waiting for etcd of %s: %w", c.Name, err)
+	}
+	g.start(c.program(assets, "kube-apiserver",
+		"--etcd-servers="+etcd, fmt.Sprint("--secure-port=", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", "--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
+		"--client-ca-file="+c.file("ca.crt"), "--service-account-key-file="+c.file("sa.pub"), "--service-account-signing-key-file="+c.file("sa.key"),
+		"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--allow-privileged=true", "--kubelet-client-certificate="+c.file("kubelet-client.crt"), "--kubelet-client-key="+c.file("kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP", "--enable-priority-and-fairness=false", "--profiling=false",
+		// Only a node-lifecycle controller would take that taint off again.
+		"--disable-admission-plugins=TaintNodesByCondition",
+		"--audit-policy-file="+c.file("audit-policy.json"), "--audit-log-path="+c.auditLog()))
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return err
+	}
+	if err := poll(ctx, func(ctx context.Context) error { return getOK(ctx, client, c.url()+"/readyz") }); err != nil {
+		return fmt.Errorf("waiting for the kube-apiserver of %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func getOK(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d", url, resp.StatusCode)
+	}
+	return nil
+}
+
+var controllers = []string{
+	"garbage-collector-controller", "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
+	"clusterrole-aggregation-controller", "root-ca-certificate-publisher-controller", "deployment-controller", "replicaset-controller",
+	"endpointslice-controller", "endpoints-controller", "disruption-controller",
+}
+
+// startControllers starts what makes pods of Deployments: controller manager,
+// scheduler and kwok.
+func (c *Cluster) startControllers(g *group, assets Assets, free *ports) error {
+	var kcmPort, schedulerPort int
+	if err := free.many(&kcmPort, &schedulerPort); err != nil {
+		return err
+	}
+	enabled := controllers
+	if c.isHub() {
+		enabled = append(enabled[:len(enabled):len(enabled)], "certificatesigningrequest-signing-controller")
+	}
+	g.start(c.program(assets, "kube-controller-manager",
+		"--kubeconfig="+c.KubeconfigPath, "--leader-elect=false", fmt.Sprint("--secure-port=", kcmPort), "--bind-address=127.0.0.1",
+		"--use-service-account-credentials=false", "--service-account-private-key-file="+c.file("sa.key"), "--root-ca-file="+c.file("ca.crt"),
+		"--cluster-signing-cert-file="+c.file("ca.crt"), "--cluster-signing-key-file="+c.file("ca.key"), "--profiling=false",
+		"--controllers="+strings.Join(enabled, ",")))
+	g.start(c.program(assets, "kube-scheduler",
+		"--kubeconfig="+c.KubeconfigPath, "--leader-elect=false", fmt.Sprint("--secure-port=", schedulerPort), "--bind-address=127.0.0.1"))
+	return c.startNode(g, assets)
+}
+
+func (c *Cluster) clientset() (*kubernetes.Clientset, error) {
+	return kubernetes.NewForConfig(c.config)
+}

@@ -1,0 +1,23 @@
+// Package lab runs complete clusters on one machine for tests, demos and
+// development: a hub and managed clusters, with real OCM between them.
+//
+// Each cluster has a real etcd, kube-apiserver, controller manager and
+// scheduler. There are no nodes: kwok makes pods Running and gives them logs,
+// exec, attach and port-forward. OCM's registration, placement and addon
+// managers run on the hub, its klusterlet agent for each managed cluster, and
+// clusters register by OCM's own bootstrap.
+//
+// Our own pods do more than look Running. The pod runner takes the place of the
+// kubelet for pods labelled open-cluster-management.io/addon=cluster-proxy: it
+// runs each container's arguments with the addon's binary as a process on this
+// machine, writes Secrets and ConfigMaps to files as a kubelet does (and again
+// when they change), and lends the process the pod's own service account, so
+// that the charts' arguments, volumes and RBAC are what is tested. Because all
+// pods share one machine, container ports become free local ports, and Services
+// of such pods become listeners that spread connections over them.
+//
+// Nothing of this needs root or a container engine. The programs are built from
+// Go modules once and kept in a cache; see BuildAssets. A lab is either a part
+// of the process that calls Start and ends with it, or runs in the background:
+// see Up and Down.
+package lab

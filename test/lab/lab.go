@@ -1,0 +1,248 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const hubName = "hub"
+
+// Options say what lab to start.
+type Options struct {
+	// Dir holds the lab's files while it runs. It must be empty or absent.
+	Dir string
+	// Clusters are the names of the managed clusters; cluster1 and cluster2 if
+	// there are none.
+	Clusters []string
+	// Binary is the addon's binary, which runs in the pods of the charts.
+	Binary string
+	// Out is told what happens; nothing is said if it is nil.
+	Out io.Writer
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Clusters) == 0 {
+		o.Clusters = []string{"cluster1", "cluster2"}
+	}
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	return o
+}
+
+// Lab is a running lab.
+type Lab struct {
+	Hub     *Cluster
+	Managed map[string]*Cluster
+	// AgentPort is the local port behind port 8091 of Service proxy-entrypoint
+	// on the hub: agents are given 127.0.0.1 and this port as entrypoint.
+	AgentPort int
+
+	dir      string
+	assets   Assets
+	group    *group
+	runners  map[string]*podRunner
+	services *serviceTable
+}
+
+// Start starts a lab in this process and returns when every cluster has
+// registered at the hub. Stop it with Stop; if Start fails, nothing is left
+// running.
+func Start(ctx context.Context, options Options) (_ *Lab, err error) {
+	options = options.withDefaults()
+	if _, err := os.Stat(options.Binary); err != nil {
+		return nil, fmt.Errorf("finding the addon's binary: %w; build it with: make build", err)
+	}
+	if entries, err := os.ReadDir(options.Dir); err == nil && len(entries) > 0 {
+		return nil, fmt.Errorf("starting a lab in %s: the folder is not empty; stop the lab in it with lab down, or choose another folder", options.Dir)
+	}
+	assets, err := BuildAssets(ctx, options.Out)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{dir: options.Dir, assets: assets, group: newGroup(), Managed: map[string]*Cluster{}, runners: map[string]*podRunner{}}
+	defer func() {
+		if err != nil {
+			l.group.stop()
+		}
+	}()
+	free := &ports{}
+	if err := l.prepare(options, free); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	say := func(text string) {
+		fmt.Fprintf(options.Out, "lab: %s [%s]\n", text, time.Since(began).Round(100*time.Millisecond))
+	}
+	say("starting control planes")
+	limited, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	starting, startCtx := errgroup.WithContext(limited)
+	for _, c := range l.clusters() {
+		starting.Go(func() error { return l.startCluster(startCtx, c, free) })
+	}
+	if err := starting.Wait(); err != nil {
+		return nil, err
+	}
+	say("control planes are ready; registering clusters")
+	for _, c := range l.Managed {
+		if err := c.startKlusterlet(limited, l.group, assets, free, l.Hub); err != nil {
+			return nil, fmt.Errorf("starting the klusterlet of %s: %w", c.Name, err)
+		}
+	}
+	for name := range l.Managed {
+		if err := l.Hub.waitRegistered(limited, name); err != nil {
+			return nil, err
+		}
+		say(name + " has joined")
+	}
+	return l, l.startPods(options.Binary, free)
+}
+
+func (l *Lab) clusters() []*Cluster {
+	all := []*Cluster{l.Hub}
+	for _, c := range l.Managed {
+		all = append(all, c)
+	}
+	return all
+}
+
+func (l *Lab) prepare(options Options, free *ports) error {
+	if err := free.many(&l.AgentPort); err != nil {
+		return err
+	}
+	for _, name := range append([]string{hubName}, options.Clusters...) {
+		if l.Managed[name] != nil || name == hubName && l.Hub != nil {
+			return fmt.Errorf("cluster name %q is used twice, or is the hub's", name)
+		}
+		c := &Cluster{Name: name, dir: filepath.Join(l.dir, name), logs: filepath.Join(l.dir, "logs"), agentPort: l.AgentPort}
+		if err := free.many(&c.etcdPort, &c.apiPort, &c.kwokPort, &c.webPort); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(c.logs, 0o755); err != nil {
+			return err
+		}
+		if err := c.prepare(); err != nil {
+			return fmt.Errorf("preparing cluster %s: %w", name, err)
+		}
+		if name == hubName {
+			l.Hub = c
+		} else {
+			l.Managed[name] = c
+		}
+	}
+	return nil
+}
+
+func (l *Lab) startCluster(ctx context.Context, c *Cluster, free *ports) error {
+	peer, err := free.next()
+	if err != nil {
+		return err
+	}
+	if err := c.startStore(ctx, l.group, l.assets, peer); err != nil {
+		return err
+	}
+	if err := c.applyCRDs(ctx, l.assets); err != nil {
+		return err
+	}
+	if err := c.startControllers(l.group, l.assets, free); err != nil {
+		return err
+	}
+	if c.isHub() {
+		if err := c.startOCMHub(ctx, l.group, l.assets, free); err != nil {
+			return fmt.Errorf("starting OCM on the hub: %w", err)
+		}
+	}
+	return c.createWorkloads(ctx)
+}
+
+// startPods starts what runs the addon's own pods.
+func (l *Lab) startPods(binary string, free *ports) error {
+	l.services = newServiceTable(l.dir, free, map[string]int{"proxy-entrypoint:8091": l.AgentPort})
+	for _, c := range l.clusters() {
+		runner, err := newPodRunner(c, binary, free, l.services)
+		if err != nil {
+			return err
+		}
+		l.runners[c.Name] = runner
+		l.group.do(runner.run)
+	}
+	return nil
+}
+
+// Stop stops every process of the lab and waits until they are gone.
+func (l *Lab) Stop() error {
+	if l.group == nil {
+		return Down(l.dir)
+	}
+	l.group.stop()
+	return nil
+}
+
+// Kubectl is the real kubectl with the environment it should run in; it is the
+// caller who says which cluster it talks to.
+func (l *Lab) Kubectl(cluster string) (path string, env []string) {
+	return l.assets.path("kubectl"), []string{"KUBECACHEDIR=" + filepath.Join(l.dir, cluster, "kubectl-cache")}
+}
+
+// InstallChart installs or upgrades a release on the hub with the real helm.
+// Each of set is "key=value".
+func (l *Lab) InstallChart(ctx context.Context, release, namespace, chart string, set ...string) error {
+	args := []string{"upgrade", "--install", release, chart, "--kubeconfig=" + l.Hub.KubeconfigPath, "--namespace=" + namespace, "--create-namespace"}
+	for _, value := range set {
+		args = append(args, "--set="+value)
+	}
+	return l.Helm(ctx, args...)
+}
+
+// Helm runs the real helm.
+func (l *Lab) Helm(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, l.assets.path("helm"), args...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+filepath.Join(l.dir, "helm"), "HELM_CONFIG_HOME="+filepath.Join(l.dir, "helm"), "HELM_DATA_HOME="+filepath.Join(l.dir, "helm"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running helm %s: %w\n%s", args[0], err, out)
+	}
+	return nil
+}
+
+// AuditLog is the file with the audit events of a cluster's kube-apiserver.
+func (l *Lab) AuditLog(cluster string) string {
+	return filepath.Join(l.dir, "logs", cluster+"-audit.log")
+}
+
+// LogDir is the folder with the log of every process.
+func (l *Lab) LogDir() string { return filepath.Join(l.dir, "logs") }
+
+// ServiceAddress is the local address of a port of a Service whose pods the lab
+// runs.
+func (l *Lab) ServiceAddress(cluster, namespace, service string, port int) (string, error) {
+	address, ok := readServiceTable(l.dir)[serviceKey(cluster, namespace, service, port)]
+	if !ok {
+		return "", fmt.Errorf("no pod of the lab is behind port %d of Service %s/%s on %s", port, namespace, service, cluster)
+	}
+	return address, nil
+}
+
+// PausePods stops the processes of our pods on one cluster and keeps them
+// stopped until ResumePods, as if the cluster's nodes had no power.
+func (l *Lab) PausePods(cluster string) error { return l.pause(cluster, true) }
+
+// ResumePods undoes PausePods.
+func (l *Lab) ResumePods(cluster string) error { return l.pause(cluster, false) }
+
+func (l *Lab) pause(cluster string, paused bool) error {
+	runner, ok := l.runners[cluster]
+	if !ok {
+		return errors.New("only the process that started a lab can pause its pods, and only of its clusters")
+	}
+	runner.setPaused(paused)
+	return nil
+}

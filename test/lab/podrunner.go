@@ -1,0 +1,265 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// podSelector finds the addon's own pods.
+const podSelector = "open-cluster-management.io/addon=cluster-proxy"
+
+// podRunner runs the addon's pods of one cluster as processes.
+type podRunner struct {
+	cluster  *Cluster
+	binary   string
+	free     *ports
+	services *serviceTable
+	client   *kubernetes.Clientset
+	log      program // for notes only
+
+	mu     sync.Mutex
+	paused bool
+	pods   map[types.UID]*runningPod
+	noted  map[string]bool
+}
+
+// runningPod is a pod whose containers run as processes.
+type runningPod struct {
+	pod    *corev1.Pod
+	dir    string
+	ports  map[int32]int // container port to local port
+	names  map[string]int32
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func newPodRunner(c *Cluster, binary string, free *ports, services *serviceTable) (*podRunner, error) {
+	client, err := c.clientset()
+	if err != nil {
+		return nil, err
+	}
+	return &podRunner{
+		cluster: c, binary: binary, free: free, services: services, client: client,
+		log:  program{name: "pods", log: filepath.Join(c.logs, c.Name+"-pods.log")},
+		pods: map[types.UID]*runningPod{}, noted: map[string]bool{},
+	}, nil
+}
+
+func (r *podRunner) setPaused(paused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = paused
+}
+
+// noteOnce keeps a reason that lasts from filling the log.
+func (r *podRunner) noteOnce(text string) {
+	if !r.noted[text] {
+		r.noted[text] = true
+		r.log.note(text)
+	}
+}
+
+// run looks at the cluster twice a second until ctx is done, and then stops all
+// pods.
+func (r *podRunner) run(ctx context.Context) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := r.sync(ctx); err != nil && ctx.Err() == nil {
+			r.noteOnce(err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			for _, pod := range r.pods {
+				<-pod.done
+			}
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *podRunner) sync(ctx context.Context) error {
+	list, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: podSelector})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	paused := r.paused
+	r.mu.Unlock()
+	wanted := map[types.UID]bool{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if paused || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		wanted[pod.UID] = true
+		if r.pods[pod.UID] == nil {
+			if err := r.start(ctx, pod); err != nil {
+				r.noteOnce(fmt.Sprintf("pod %s/%s cannot run yet: %v", pod.Namespace, pod.Name, err))
+				continue
+			}
+		}
+		if err := r.refresh(ctx, r.pods[pod.UID]); err != nil {
+			r.noteOnce(fmt.Sprintf("pod %s/%s: %v", pod.Namespace, pod.Name, err))
+		}
+	}
+	for uid, pod := range r.pods {
+		if !wanted[uid] {
+			r.log.note(fmt.Sprintf("stopping pod %s/%s", pod.pod.Namespace, pod.pod.Name))
+			pod.cancel()
+			delete(r.pods, uid)
+			go func() {
+				<-pod.done
+				_ = os.RemoveAll(pod.dir)
+			}()
+		}
+	}
+	return r.syncServices(ctx)
+}
+
+// start prepares a pod's volumes and starts its containers. A volume that is
+// not there yet is an error, and the pod is tried again.
+func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
+	running := &runningPod{pod: pod, dir: r.cluster.file(filepath.Join("pods", string(pod.UID))), ports: map[int32]int{}, names: map[string]int32{}, done: make(chan struct{})}
+	if err := r.writeVolumes(ctx, running); err != nil {
+		return err
+	}
+	if err := r.writeKubeconfig(ctx, running); err != nil {
+		return err
+	}
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			local, err := r.free.next()
+			if err != nil {
+				return err
+			}
+			running.ports[port.ContainerPort] = local
+			running.names[port.Name] = port.ContainerPort
+		}
+	}
+	var programs []program
+	for _, container := range pod.Spec.Containers {
+		p, err := r.programFor(ctx, running, container)
+		if err != nil {
+			return err
+		}
+		programs = append(programs, p)
+	}
+	podCtx, cancel := context.WithCancel(ctx)
+	running.cancel = cancel
+	var wg sync.WaitGroup
+	for _, p := range programs {
+		r.log.note(fmt.Sprintf("running pod %s/%s: %s %q", pod.Namespace, pod.Name, filepath.Base(p.path), p.args))
+		wg.Go(func() { p.keepRunning(podCtx) })
+	}
+	go func() {
+		wg.Wait()
+		close(running.done)
+	}()
+	r.pods[pod.UID] = running
+	return nil
+}
+
+func (r *podRunner) programFor(ctx context.Context, running *runningPod, container corev1.Container) (program, error) {
+	pod := running.pod
+	args, err := rewriteArgs(container.Args, rewriting{
+		mounts: mountDirs(running, container),
+		ports:  running.ports,
+		service: func(name, namespace string, port int) (string, error) {
+			return r.services.address(ctx, r.cluster.Name, namespace, name, port)
+		},
+	})
+	if err != nil {
+		return program{}, fmt.Errorf("container %q: %w", container.Name, err)
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + running.dir, "KUBECONFIG=" + filepath.Join(running.dir, "kubeconfig")}
+	for _, variable := range container.Env {
+		value, err := envValue(pod, variable)
+		if err != nil {
+			return program{}, fmt.Errorf("container %q: %w", container.Name, err)
+		}
+		env = append(env, variable.Name+"="+value)
+	}
+	timeout := 10 * time.Second
+	if pod.Spec.TerminationGracePeriodSeconds != nil {
+		timeout = min(timeout, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second)
+	}
+	return program{
+		name: pod.Name + "/" + container.Name, path: r.binary, args: args, env: env, dir: running.dir, stopTimeout: timeout,
+		log: filepath.Join(r.cluster.logs, fmt.Sprintf("%s_%s_%s_%s.log", r.cluster.Name, pod.Namespace, pod.Name, container.Name)),
+	}, nil
+}
+
+func envValue(pod *corev1.Pod, variable corev1.EnvVar) (string, error) {
+	if variable.ValueFrom == nil {
+		return variable.Value, nil
+	}
+	if field := variable.ValueFrom.FieldRef; field != nil {
+		switch field.FieldPath {
+		case "metadata.namespace":
+			return pod.Namespace, nil
+		case "metadata.name":
+			return pod.Name, nil
+		case "metadata.uid":
+			return string(pod.UID), nil
+		case "spec.nodeName":
+			return pod.Spec.NodeName, nil
+		case "spec.serviceAccountName":
+			return pod.Spec.ServiceAccountName, nil
+		case "status.podIP":
+			return "127.0.0.1", nil
+		}
+		return "", fmt.Errorf("variable %s: field %q is not one that the lab knows", variable.Name, field.FieldPath)
+	}
+	return "", fmt.Errorf("variable %s: the lab knows values and fieldRef only", variable.Name)
+}
+
+// syncServices points every Service of the addon's pods to their processes.
+func (r *podRunner) syncServices(ctx context.Context) error {
+	list, err := r.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, svc := range list.Items {
+		if len(svc.Spec.Selector) == 0 {
+			continue
+		}
+		selector := labels.SelectorFromSet(svc.Spec.Selector)
+		for _, port := range svc.Spec.Ports {
+			var backends []string
+			for _, pod := range r.pods {
+				if pod.pod.Namespace != svc.Namespace || !selector.Matches(labels.Set(pod.pod.Labels)) {
+					continue
+				}
+				containerPort := port.TargetPort.IntVal
+				if port.TargetPort.StrVal != "" {
+					containerPort = pod.names[port.TargetPort.StrVal]
+				} else if containerPort == 0 {
+					containerPort = port.Port
+				}
+				if local, ok := pod.ports[containerPort]; ok {
+					backends = append(backends, fmt.Sprintf("127.0.0.1:%d", local))
+				}
+			}
+			_, known := readServiceTable(filepath.Dir(r.cluster.logs))[serviceKey(r.cluster.Name, svc.Namespace, svc.Name, int(port.Port))]
+			if len(backends) == 0 && !known {
+				continue
+			}
+			if err := r.services.setBackends(ctx, r.cluster.Name, svc.Namespace, svc.Name, int(port.Port), backends); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// serviceTable gives ports of Services local listeners, which spread
+// connections over the processes of the Service's pods: the lab's kube-proxy.
+type serviceTable struct {
+	file   string
+	free   *ports
+	preset map[string]int // "service:port" to a local port
+
+	mu       sync.Mutex
+	services map[string]*service
+}
+
+type service struct {
+	address string
+
+	mu       sync.Mutex
+	backends []string
+	next     int
+}
+
+func serviceKey(cluster, namespace, name string, port int) string {
+	return fmt.Sprintf("%s/%s/%s:%d", cluster, namespace, name, port)
+}
+
+func newServiceTable(dir string, free *ports, preset map[string]int) *serviceTable {
+	return &serviceTable{file: filepath.Join(dir, "services.json"), free: free, preset: preset, services: map[string]*service{}}
+}
+
+// readServiceTable is the table as the lab last wrote it.
+func readServiceTable(dir string) map[string]string {
+	table := map[string]string{}
+	raw, err := os.ReadFile(filepath.Join(dir, "services.json"))
+	if err == nil {
+		_ = json.Unmarshal(raw, &table)
+	}
+	return table
+}
+
+// address is the local address of a port of a Service. It is the same for the
+// life of the lab, and there before any pod is.
+func (t *serviceTable) address(ctx context.Context, cluster, namespace, name string, port int) (string, error) {
+	s, err := t.get(ctx, cluster, namespace, name, port)
+	if err != nil {
+		return "", err
+	}
+	return s.address, nil
+}
+
+func (t *serviceTable) setBackends(ctx context.Context, cluster, namespace, name string, port int, backends []string) error {
+	s, err := t.get(ctx, cluster, namespace, name, port)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backends = backends
+	return nil
+}
+
+func (t *serviceTable) get(ctx context.Context, cluster, namespace, name string, port int) (*service, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := serviceKey(cluster, namespace, name, port)
+	if s, ok := t.services[key]; ok {
+		return s, nil
+	}
+	local, ok := t.preset[fmt.Sprintf("%s:%d", name, port)]
+	if !ok || cluster != hubName {
+		var err error
+		if local, err = t.free.next(); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", local))
+	if err != nil {
+		return nil, fmt.Errorf("listening for Service %s: %w", key, err)
+	}
+	s := &service{address: listener.Addr().String()}
+	t.services[key] = s
+	go func() {
+		<-ctx.Done()
+		_ = listener.Close()
+	}()
+	go s.serve(ctx, listener)
+	return s, t.write()
+}
+
+func (t *serviceTable) write() error {
+	table := map[string]string{}
+	for key, s := range t.services {
+		table[key] = s.address
+	}
+	raw, err := json.MarshalIndent(table, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replaceFile(t.file, raw)
+}
+
+func (s *service) serve(ctx context.Context, listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go s.forward(ctx, conn)
+	}
+}
+
+// forward tries every backend once, beginning with the one whose turn it is.
+func (s *service) forward(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	s.mu.Lock()
+	backends := s.backends
+	s.next++
+	first := s.next
+	s.mu.Unlock()
+	for i := range backends {
+		backend, err := new(net.Dialer).DialContext(ctx, "tcp", backends[(first+i)%len(backends)])
+		if err != nil {
+			continue
+		}
+		defer backend.Close()
+		stop := context.AfterFunc(ctx, func() { conn.Close(); backend.Close() })
+		defer stop()
+		copyBoth(conn.(*net.TCPConn), backend.(*net.TCPConn))
+		return
+	}
+}
+
+func copyBoth(a, b *net.TCPConn) {
+	var wg sync.WaitGroup
+	wg.Go(func() { copyHalf(a, b) })
+	copyHalf(b, a)
+	wg.Wait()
+}
+
+// copyHalf passes on a clean end as a half-close, and anything else as the end
+// of both connections.
+func copyHalf(to, from *net.TCPConn) {
+	if _, err := io.Copy(to, from); err != nil {
+		to.Close()
+		from.Close()
+		return
+	}
+	_ = to.CloseWrite()
+}
+
+// replaceFile writes a file so that readers see the old or the new content.
+func replaceFile(file string, content []byte) error {
+	partial := file + ".partial"
+	if err := os.WriteFile(partial, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(partial, file)
+}

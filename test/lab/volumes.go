@@ -1,0 +1,125 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// refresh brings a running pod's files up to date, as a kubelet does.
+func (r *podRunner) refresh(ctx context.Context, running *runningPod) error {
+	if err := r.writeVolumes(ctx, running); err != nil {
+		return err
+	}
+	return r.writeKubeconfig(ctx, running)
+}
+
+func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error {
+	for _, volume := range running.pod.Spec.Volumes {
+		dir := filepath.Join(running.dir, "volumes", volume.Name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		files, err := r.volumeFiles(ctx, running.pod.Namespace, volume)
+		if err != nil {
+			return fmt.Errorf("volume %q: %w", volume.Name, err)
+		}
+		for name, content := range files {
+			if err := writeIfChanged(filepath.Join(dir, name), content); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *podRunner) volumeFiles(ctx context.Context, namespace string, volume corev1.Volume) (map[string][]byte, error) {
+	switch {
+	case volume.EmptyDir != nil:
+		return nil, nil
+	case volume.Secret != nil:
+		secret, err := r.client.CoreV1().Secrets(namespace).Get(ctx, volume.Secret.SecretName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && volume.Secret.Optional != nil && *volume.Secret.Optional {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return chosen(secret.Data, volume.Secret.Items), nil
+	case volume.ConfigMap != nil:
+		configMap, err := r.client.CoreV1().ConfigMaps(namespace).Get(ctx, volume.ConfigMap.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && volume.ConfigMap.Optional != nil && *volume.ConfigMap.Optional {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		files := map[string][]byte{}
+		for key, value := range configMap.Data {
+			files[key] = []byte(value)
+		}
+		return chosen(files, volume.ConfigMap.Items), nil
+	}
+	return nil, fmt.Errorf("the lab knows volumes of kind secret, configMap and emptyDir only")
+}
+
+func chosen(files map[string][]byte, items []corev1.KeyToPath) map[string][]byte {
+	if len(items) == 0 {
+		return files
+	}
+	out := map[string][]byte{}
+	for _, item := range items {
+		if content, ok := files[item.Key]; ok {
+			out[item.Path] = content
+		}
+	}
+	return out
+}
+
+func writeIfChanged(file string, content []byte) error {
+	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
+		return nil
+	}
+	return replaceFile(file, content)
+}
+
+// writeKubeconfig lends the pod its own service account, so that it may do what
+// its RBAC allows and nothing else. The token is renewed long before it ends.
+func (r *podRunner) writeKubeconfig(ctx context.Context, running *runningPod) error {
+	tokenFile := filepath.Join(running.dir, "token")
+	if info, err := os.Stat(tokenFile); err == nil && time.Since(info.ModTime()) < 20*time.Minute {
+		return nil
+	}
+	account := running.pod.Spec.ServiceAccountName
+	if account == "" {
+		account = "default"
+	}
+	seconds := int64(3600)
+	token, err := r.client.CoreV1().ServiceAccounts(running.pod.Namespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("getting a token for service account %q: %w", account, err)
+	}
+	if err := os.MkdirAll(running.dir, 0o700); err != nil {
+		return err
+	}
+	if err := replaceFile(tokenFile, []byte(token.Status.Token)); err != nil {
+		return err
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: r.cluster.url(), CertificateAuthority: r.cluster.file("ca.crt")}
+	config.AuthInfos["lab"] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
+	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "lab", Namespace: running.pod.Namespace}
+	config.CurrentContext = "lab"
+	return clientcmd.WriteToFile(*config, filepath.Join(running.dir, "kubeconfig"))
+}
