@@ -1,0 +1,225 @@
+package proxyagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
+
+	"open-cluster-management.io/cluster-proxy/pkg/health"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
+)
+
+// Agent is one agent process.
+type Agent struct {
+	options *Options
+	source  *pki.Source
+	health  *health.Server
+}
+
+// New makes an agent. Nothing is read or dialed before Run.
+func New(o *Options) (*Agent, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	k := o.Konnectivity
+	return &Agent{
+		options: o,
+		source:  pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert}),
+		health:  health.New(health.Options{Address: net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort))}),
+	}, nil
+}
+
+// Run works until ctx is done and the drain after it has ended.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.source.Load(); err != nil {
+		return err
+	}
+	// What serves connections outlives ctx by the drain.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, serving := errgroup.WithContext(serving)
+	connected, err := a.start(ctx, serving, group)
+	if err != nil {
+		stop()
+		return errors.Join(err, group.Wait())
+	}
+	a.health.AddReadyCheck("server-connected", func() error {
+		if connected() == 0 {
+			return errors.New("no tunnel to a proxy server; is the hub reachable?")
+		}
+		return nil
+	})
+	group.Go(func() error { return a.source.Run(serving) })
+	group.Go(func() error { return a.health.Run(serving) })
+	group.Go(func() error { return a.runAdmin(serving) })
+	group.Go(func() error {
+		defer stop()
+		select {
+		case <-ctx.Done():
+			a.drain(serving)
+		case <-serving.Done():
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// start starts the tunnels and what they lead to. The function it returns says
+// how many tunnels are up.
+func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (connected func() int, err error) {
+	o := a.options
+	var interceptor []grpc.DialOption
+	var cluster *rest.Config
+	if o.ClusterName != "" {
+		if cluster, err = loadConfig(o.Konnectivity.KubeconfigPath); err != nil {
+			return nil, err
+		}
+		destinations, err := a.startHandler(serving, group, cluster)
+		if err != nil {
+			return nil, err
+		}
+		interceptor = append(interceptor, grpc.WithStreamInterceptor(withPolicy(destinations)))
+	} else {
+		klog.FromContext(ctx).Info("No --cluster-name: this is a plain konnectivity agent, which dials whatever it is asked for")
+	}
+	if o.EnablePortForwardProxy {
+		if err := a.startPortForward(serving, group); err != nil {
+			return nil, err
+		}
+	}
+	tunnels, err := a.startTunnels(ctx, serving, interceptor)
+	if err != nil {
+		return nil, err
+	}
+	if cluster != nil && o.AddonLeaseNamespace != "" {
+		client, err := kubernetes.NewForConfig(cluster)
+		if err != nil {
+			return nil, fmt.Errorf("preparing a client of the managed cluster: %w", err)
+		}
+		lease := addonLease{
+			leases:    client.CoordinationV1().Leases(o.AddonLeaseNamespace),
+			connected: func() bool { return tunnels.HealthyClientsCount() > 0 },
+		}
+		group.Go(func() error { return lease.run(ctx) })
+	}
+	return tunnels.HealthyClientsCount, nil
+}
+
+// startTunnels starts konnectivity's agent. It is told of the drain by ctx and
+// stops with serving.
+func (a *Agent) startTunnels(ctx, serving context.Context, extra []grpc.DialOption) (*agent.ClientSet, error) {
+	k := a.options.Konnectivity
+	counter, err := a.leaseCounter(serving)
+	if err != nil {
+		return nil, err
+	}
+	config := k.ClientSetConfig(append(extra,
+		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: k.KeepaliveTime, Timeout: 10 * time.Second, PermitWithoutStream: true}),
+	)...)
+	tunnels := config.NewAgentClientSet(ctx.Done(), serving.Done())
+	tunnels.SetServerCounter(agent.NewAggregateServerCounter(counter, agent.NewResponseBasedCounter(tunnels), k.ServerCountSource))
+	tunnels.Serve()
+	return tunnels, nil
+}
+
+// startHandler listens for the proxy API's requests and says what may be
+// dialed, the handler included.
+func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (policy.Policy, error) {
+	o := a.options
+	apiServer, err := apiServerAddress(cluster)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	server, err := apihandler.NewServer(cluster, a.source)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
+	var lc net.ListenConfig
+	listener, err := lc.Listen(serving, "tcp", address)
+	if err != nil {
+		return policy.Policy{}, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
+	}
+	group.Go(func() error {
+		stop := context.AfterFunc(serving, func() { _ = server.Close() })
+		defer stop()
+		if err := server.ServeTLS(listener, "", ""); serving.Err() == nil {
+			return fmt.Errorf("serving the proxy API's requests: %w", err)
+		}
+		return nil
+	})
+	return policy.Policy{
+		Cluster:        o.ClusterName,
+		AgentNamespace: o.AgentInstallNamespace,
+		KubeAPIServer:  apiServer,
+		Handler:        listener.Addr().String(),
+	}, nil
+}
+
+func (a *Agent) startPortForward(serving context.Context, group *errgroup.Group) error {
+	o := a.options
+	hub, err := loadConfig(o.HubKubeconfig)
+	if err != nil {
+		return fmt.Errorf("--hub-kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(hub)
+	if err != nil {
+		return fmt.Errorf("preparing a client of the hub: %w", err)
+	}
+	address := net.JoinHostPort(o.Konnectivity.ProxyServerHost, strconv.Itoa(o.Konnectivity.ProxyServerPort))
+	var lc net.ListenConfig
+	listener, err := lc.Listen(serving, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for connections to forward on %q: %w", address, err)
+	}
+	forwarder := &portForwarder{hub: hub, pods: client, namespace: o.ProxyServerNamespace}
+	group.Go(func() error { return forwarder.run(serving, listener) })
+	return nil
+}
+
+// loadConfig reads a kubeconfig: the file, else $KUBECONFIG, else the pod's
+// service account.
+func loadConfig(file string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = file
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading a kubeconfig (--kubeconfig, $KUBECONFIG or the pod's service account): %w", err)
+	}
+	return config, nil
+}
+
+// apiServerAddress is the host:port of the kube-apiserver.
+func apiServerAddress(config *rest.Config) (string, error) {
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return "", fmt.Errorf("parsing the address of the kube-apiserver %q: %w", config.Host, err)
+	}
+	if base.Port() != "" {
+		return base.Host, nil
+	}
+	return net.JoinHostPort(base.Hostname(), defaultPort(base)), nil
+}
+
+func defaultPort(u *url.URL) string {
+	if u.Scheme == "http" {
+		return "80"
+	}
+	return "443"
+}

@@ -1,0 +1,145 @@
+package apihandler
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+const (
+	readHeaderTimeout = 30 * time.Second
+	// idleTimeout is longer than the proxy API's, so that it is the client
+	// who ends an idle connection and never sends into one that is closing.
+	idleTimeout    = 10 * time.Minute
+	maxHeaderBytes = 128 << 10
+	// maxStreams is how many requests may share one HTTP/2 connection from the
+	// proxy API. Watches are open for long, so it is not a limit of load.
+	maxStreams = 10000
+)
+
+// NewServer makes the server of the handler; the caller listens with the server's TLS
+// configuration. cfg says where the kube-apiserver is and which CA it has;
+// credentials in it are not used.
+func NewServer(cfg *rest.Config, source *pki.Source) (*http.Server, error) {
+	handler, err := newHandler(cfg)
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
+	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
+	return &http.Server{
+		Handler:           onlyProxyAPI(handler),
+		TLSConfig:         tlsConfig,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+	}, nil
+}
+
+// onlyProxyAPI lets nobody in but holders of the proxy API's role.
+func onlyProxyAPI(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		role, err := pki.PeerRole(*r.TLS)
+		if err != nil || role != identity.RoleProxyAPI {
+			requestsDenied.Inc()
+			klog.FromContext(r.Context()).Info("Refused a request of somebody who is not the proxy API", "role", role)
+			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden,
+				fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func newHandler(cfg *rest.Config) (http.Handler, error) {
+	// The agent's own credentials stop here.
+	anonymous := rest.AnonymousClientConfig(cfg)
+	target, _, err := rest.DefaultServerUrlFor(anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the address of the kube-apiserver %q: %w", cfg.Host, err)
+	}
+	shared, err := rest.TransportFor(anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("preparing connections to the kube-apiserver: %w", err)
+	}
+	upgrades := rest.CopyConfig(anonymous)
+	upgrades.NextProtos = []string{"http/1.1"}
+	separate, err := rest.TransportFor(upgrades)
+	if err != nil {
+		return nil, fmt.Errorf("preparing upgraded connections to the kube-apiserver: %w", err)
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
+		Transport:     byUpgrade{shared: shared, separate: separate},
+		FlushInterval: -1,
+		ErrorHandler:  writeError,
+	}, nil
+}
+
+// byUpgrade sends requests for an upgrade over HTTP/1.1.
+type byUpgrade struct{ shared, separate http.RoundTripper }
+
+func (t byUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("Upgrade") != "" {
+		return t.separate.RoundTrip(r)
+	}
+	return t.shared.RoundTrip(r)
+}
+
+// rewrite points a request at the kube-apiserver. Path and query stay byte for
+// byte. The addresses that the proxy API vouches for are passed on with its own
+// appended, so that the managed cluster's audit log shows the way.
+func rewrite(r *httputil.ProxyRequest, target *url.URL) {
+	r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+	r.Out.Host = target.Host
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		r.Out.Header.Del(name)
+	}
+	forwarded := r.In.Header["X-Forwarded-For"]
+	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
+		forwarded = append(forwarded[:len(forwarded):len(forwarded)], host)
+	}
+	for _, address := range forwarded {
+		r.Out.Header.Add("X-Forwarded-For", address)
+	}
+}
+
+// writeError answers a request that did not reach the kube-apiserver.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		return // the client is gone; nobody reads an answer
+	}
+	klog.FromContext(r.Context()).Info("Forwarding to the kube-apiserver", "err", err)
+	var netErr net.Error
+	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		writeStatus(w, http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+			"the managed cluster's kube-apiserver did not answer the agent in time; try again, or look at the kube-apiserver: "+err.Error())
+		return
+	}
+	writeStatus(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
+		"the agent cannot reach the managed cluster's kube-apiserver; look at the kube-apiserver and at the agent's network: "+err.Error())
+}
+
+func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+	})
+}

@@ -1,0 +1,38 @@
+package proxyagent
+
+import (
+	"context"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// reloadingTLS asks for a TLS configuration at each handshake, so that renewed
+// certificates and CAs are used without a restart.
+type reloadingTLS struct {
+	source     *pki.Source
+	serverName string
+	nextProtos []string // besides gRPC's own
+}
+
+func (c reloadingTLS) current() credentials.TransportCredentials {
+	config := c.source.ClientConfig(c.serverName)
+	config.NextProtos = append(config.NextProtos, c.nextProtos...)
+	return credentials.NewTLS(config)
+}
+
+func (c reloadingTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c.current().ClientHandshake(ctx, authority, conn)
+}
+
+func (c reloadingTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c.current().ServerHandshake(conn)
+}
+
+func (c reloadingTLS) Info() credentials.ProtocolInfo { return c.current().Info() }
+
+func (c reloadingTLS) Clone() credentials.TransportCredentials { return c }
+
+func (c reloadingTLS) OverrideServerName(string) error { return nil }

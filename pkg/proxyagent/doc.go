@@ -1,0 +1,45 @@
+// Package proxyagent is the agent on a managed cluster. It dials the hub, so
+// that the hub can reach a cluster that accepts no connection.
+//
+// # Data flow
+//
+// The agent keeps one gRPC stream to each proxy server, with konnectivity's own
+// agent package. A dial that comes down a stream is looked at by the destination
+// policy (package policy) before konnectivity sees it: an allowed one carries
+// the address to dial from then on, a denied one is answered at once and goes no
+// further. There are two destinations: the cluster's kube-apiserver, for clients
+// that speak TLS to it end to end, and the agent's own handler (package
+// apihandler), for requests of the proxy API.
+//
+// # Who authenticates whom
+//
+// Towards the proxy server both sides show certificates: the server's is checked
+// against the hub CA and the host dialed, the agent's is this cluster's alone.
+// Files are read again when they change, and each new connection uses what they
+// hold then. HTTPS_PROXY and NO_PROXY are honoured.
+//
+// # Health
+//
+// The agent is live as long as it runs, and ready while it has a tunnel. It
+// renews the addon's Lease while it has one, and only then: that is what makes
+// ManagedClusterAddOn Available mean something. A hub that is away makes it not
+// ready; it is no reason to restart it.
+//
+// # Drain
+//
+// On SIGTERM the agent tells the servers, which prefer other agents from then
+// on, and goes on serving until its connections have ended and the minimum has
+// passed, or until the drain timeout.
+//
+// # Port-forward mode
+//
+// Where the hub has no address that the agent could dial but its kube-apiserver,
+// the agent dials itself: a local listener carries every connection through a
+// port-forward to a proxy server's pod, with a hub credential that allows
+// nothing else. TLS to the proxy server is the same inside.
+//
+// # Plain konnectivity agent
+//
+// Without --cluster-name this is konnectivity's agent: it dials whatever it is
+// asked for, has no handler and renews no Lease. The chart always sets the name.
+package proxyagent

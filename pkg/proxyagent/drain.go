@@ -1,0 +1,49 @@
+package proxyagent
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+)
+
+// drain returns when the connections have ended and the minimum has passed, or
+// at the drain timeout. The servers were told by konnectivity's own drain.
+func (a *Agent) drain(serving context.Context) {
+	klog.FromContext(serving).Info("Draining", "timeout", a.options.DrainTimeout)
+	a.health.Drain()
+	began := time.Now()
+	timeout := time.NewTimer(a.options.DrainTimeout)
+	defer timeout.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if time.Since(began) >= a.options.MinDrainDuration && openConnections() == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-timeout.C:
+			klog.FromContext(serving).Info("Ending connections that outlived the drain", "connections", openConnections())
+			return
+		case <-serving.Done():
+			return
+		}
+	}
+}
+
+// openConnections is how many connections konnectivity's agent has open to
+// targets. Its metric is the only place where it says so.
+func openConnections() int {
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		return 0
+	}
+	for _, family := range families {
+		if family.GetName() == "konnectivity_network_proxy_agent_open_endpoint_connections" && len(family.GetMetric()) > 0 {
+			return int(family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	return 0
+}

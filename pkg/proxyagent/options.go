@@ -1,0 +1,105 @@
+package proxyagent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// Options are the flags of the agent. Use NewOptions.
+type Options struct {
+	// Konnectivity are those of konnectivity's agent, with its names.
+	Konnectivity *options.GrpcProxyAgentOptions
+
+	// ClusterName is this cluster's name on the hub. Empty makes a plain
+	// konnectivity agent.
+	ClusterName string
+	// AgentInstallNamespace is where the agent runs; it is part of one of the
+	// kube-apiserver's names in the tunnel.
+	AgentInstallNamespace string
+	// HandlerBindAddress and HandlerPort are where the handler listens.
+	HandlerBindAddress string
+	HandlerPort        int
+	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
+	AddonLeaseNamespace string
+	// DrainTimeout is how long connections may go on after SIGTERM.
+	DrainTimeout time.Duration
+	// MinDrainDuration is how long the agent stays even when nothing is open:
+	// servers may still have a dial for it on the way.
+	MinDrainDuration time.Duration
+
+	// EnablePortForwardProxy carries tunnels through the hub's kube-apiserver.
+	EnablePortForwardProxy bool
+	// HubKubeconfig is the credential for that.
+	HubKubeconfig string
+	// ProxyServerNamespace is where the proxy servers run on the hub.
+	ProxyServerNamespace string
+}
+
+// NewOptions are the defaults. Where they differ from konnectivity's, it is to
+// find a dead connection within a minute and not within an hour.
+func NewOptions() *Options {
+	konnectivity := options.NewGrpcProxyAgentOptions()
+	konnectivity.KeepaliveTime = 30 * time.Second
+	return &Options{
+		Konnectivity:          konnectivity,
+		AgentInstallNamespace: identity.DefaultAgentNamespace,
+		HandlerBindAddress:    "127.0.0.1",
+		HandlerPort:           7443,
+		DrainTimeout:          30 * time.Second,
+		MinDrainDuration:      5 * time.Second,
+		ProxyServerNamespace:  "open-cluster-management-addon",
+	}
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.AddFlagSet(o.Konnectivity.Flags())
+	flags.Lookup("kubeconfig").Usage = "kubeconfig of the managed cluster; without it $KUBECONFIG, then the pod's service account"
+	flags.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "this cluster's name on the hub; empty makes a plain konnectivity agent, which dials whatever it is asked for")
+	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of the agent, which is part of a name of the kube-apiserver in the tunnel")
+	flags.StringVar(&o.HandlerBindAddress, "handler-bind-address", o.HandlerBindAddress, "address on which the handler of the proxy API's requests listens")
+	flags.IntVar(&o.HandlerPort, "handler-port", o.HandlerPort, "port of that handler; 0 takes a free one")
+	flags.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty for none")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long connections may go on after SIGTERM")
+	flags.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long the agent stays after SIGTERM even if no connection is open")
+	flags.BoolVar(&o.EnablePortForwardProxy, "enable-port-forward-proxy", o.EnablePortForwardProxy, "reach the proxy servers through port-forwards of the hub's kube-apiserver")
+	flags.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "kubeconfig of the hub, for --enable-port-forward-proxy")
+	flags.StringVar(&o.ProxyServerNamespace, "proxy-server-namespace", o.ProxyServerNamespace, "namespace of the proxy servers on the hub, for --enable-port-forward-proxy")
+}
+
+// Validate names the flag that is wrong and says what is allowed.
+func (o *Options) Validate() error {
+	if err := o.Konnectivity.Validate(); err != nil {
+		return err
+	}
+	if o.MinDrainDuration < 0 || o.DrainTimeout < o.MinDrainDuration {
+		return fmt.Errorf("--drain-timeout is %s and --min-drain-duration %s: both must be at least 0, and the first at least the second", o.DrainTimeout, o.MinDrainDuration)
+	}
+	if o.EnablePortForwardProxy && (o.HubKubeconfig == "" || o.ProxyServerNamespace == "") {
+		return errors.New("--enable-port-forward-proxy needs --hub-kubeconfig and --proxy-server-namespace")
+	}
+	if o.EnablePortForwardProxy && o.Konnectivity.ProxyServerHost != "127.0.0.1" {
+		return fmt.Errorf("--proxy-server-host is %q: with --enable-port-forward-proxy it must be 127.0.0.1, where the agent listens itself", o.Konnectivity.ProxyServerHost)
+	}
+	if o.ClusterName == "" {
+		return nil
+	}
+	if err := identity.ValidateCluster(o.ClusterName); err != nil {
+		return fmt.Errorf("--cluster-name: %w", err)
+	}
+	if o.HandlerPort < 0 || o.HandlerPort > 65535 {
+		return fmt.Errorf("--handler-port is %d: it must be 0 to 65535", o.HandlerPort)
+	}
+	for flag, value := range map[string]string{"--agent-cert": o.Konnectivity.AgentCert, "--ca-cert": o.Konnectivity.CaCert, "--agent-identifiers": o.Konnectivity.AgentIdentifiers} {
+		if value == "" {
+			return fmt.Errorf("%s is empty: with --cluster-name it must be set", flag)
+		}
+	}
+	return nil
+}

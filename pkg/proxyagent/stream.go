@@ -1,0 +1,114 @@
+package proxyagent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
+)
+
+// headerTimeout bounds the wait for the server's first words. Without it, a
+// load balancer that accepts and never answers would stop konnectivity's agent
+// from connecting to anything, for good.
+const headerTimeout = 30 * time.Second
+
+// withPolicy puts the destination policy between konnectivity's agent and its
+// stream to a proxy server.
+func withPolicy(p policy.Policy) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		stream, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		return &policyStream{ClientStream: stream, policy: p, cancel: cancel}, nil
+	}
+}
+
+type policyStream struct {
+	grpc.ClientStream
+	policy policy.Policy
+	cancel context.CancelFunc
+	sendMu sync.Mutex // gRPC allows one SendMsg at a time, and we send too
+}
+
+func (s *policyStream) Header() (metadata.MD, error) {
+	timer := time.AfterFunc(headerTimeout, s.cancel)
+	defer timer.Stop()
+	return s.ClientStream.Header()
+}
+
+func (s *policyStream) SendMsg(m any) error {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	return s.ClientStream.SendMsg(m)
+}
+
+// RecvMsg gives konnectivity's agent the next packet that it may act on.
+func (s *policyStream) RecvMsg(m any) error {
+	for {
+		if err := s.ClientStream.RecvMsg(m); err != nil {
+			s.cancel()
+			return err
+		}
+		packet, ok := m.(*client.Packet)
+		if !ok {
+			return nil
+		}
+		if !complete(packet) {
+			continue
+		}
+		if packet.Type != client.PacketType_DIAL_REQ {
+			return nil
+		}
+		allowed, err := s.decide(packet.GetDialRequest())
+		if allowed || err != nil {
+			return err
+		}
+	}
+}
+
+// decide rewrites an allowed dial to the address of the agent's own choice, and
+// answers a denied one.
+func (s *policyStream) decide(dial *client.DialRequest) (allowed bool, err error) {
+	target, err := s.policy.Target(dial.Protocol, dial.Address)
+	if err == nil {
+		dial.Protocol, dial.Address = "tcp", target
+		return true, nil
+	}
+	reason := "unknown"
+	var denied *policy.Denied
+	if errors.As(err, &denied) {
+		reason = denied.Reason
+	}
+	dialsDenied.WithLabelValues(reason).Inc()
+	klog.FromContext(s.Context()).Info("Denied a dial", "network", dial.Protocol, "address", dial.Address, "reason", reason)
+	return false, s.SendMsg(&client.Packet{
+		Type:    client.PacketType_DIAL_RSP,
+		Payload: &client.Packet_DialResponse{DialResponse: &client.DialResponse{Random: dial.Random, Error: err.Error()}},
+	})
+}
+
+// complete reports whether a packet has the payload that its type says;
+// konnectivity's agent would crash on one that does not.
+func complete(packet *client.Packet) bool {
+	switch packet.Type {
+	case client.PacketType_DIAL_REQ:
+		return packet.GetDialRequest() != nil
+	case client.PacketType_DATA:
+		return packet.GetData() != nil
+	case client.PacketType_CLOSE_REQ:
+		return packet.GetCloseRequest() != nil
+	case client.PacketType_DIAL_CLS:
+		return packet.GetCloseDial() != nil
+	}
+	return true
+}
