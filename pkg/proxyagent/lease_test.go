@@ -1,0 +1,64 @@
+package proxyagent
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+func TestLeaseIsRenewedOnlyWithATunnel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := fake.NewClientset().CoordinationV1().Leases("ns")
+		var up atomic.Bool
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- addonLease{leases: leases, connected: up.Load}.run(ctx) }()
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := leases.Get(ctx, identity.AddonName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Fatalf("without a tunnel there is a Lease: %v", err)
+		}
+
+		up.Store(true)
+		time.Sleep(2 * leaseCheck)
+		synctest.Wait()
+		lease, err := leases.Get(ctx, identity.AddonName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := lease.Spec.RenewTime.Time
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if lease, err = leases.Get(ctx, identity.AddonName, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(lease.Spec.RenewTime.Time); age > leaseRenewal+leaseCheck {
+			t.Errorf("with a tunnel the Lease was last renewed %s ago", age)
+		}
+		if !lease.Spec.RenewTime.After(first) {
+			t.Error("the Lease was not renewed")
+		}
+
+		up.Store(false)
+		lost := time.Now()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if lease, err = leases.Get(ctx, identity.AddonName, metav1.GetOptions{}); err != nil || lease.Spec.RenewTime.After(lost) {
+			t.Errorf("the Lease was renewed at %v, after the tunnel was lost at %v (%v)", lease.Spec.RenewTime, lost, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package proxyagent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestBadFlagsAreNamed(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--cluster-name=Not_A_Name", "--ca-cert=", "--agent-identifiers=host=x"}, "--cluster-name"},
+		{[]string{"--cluster-name=c"}, "is empty"},
+		{[]string{"--drain-timeout=1s", "--min-drain-duration=2s"}, "--drain-timeout"},
+		{[]string{"--enable-port-forward-proxy"}, "--hub-kubeconfig"},
+		{[]string{"--enable-port-forward-proxy", "--hub-kubeconfig=x", "--proxy-server-host=hub"}, "--proxy-server-host"},
+		{[]string{"--agent-identifiers=planet=earth"}, "planet"},
+		{[]string{"--agent-cert=/does/not/exist", "--agent-key=/does/not/exist"}, "/does/not/exist"},
+	} {
+		options := NewOptions()
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		options.AddFlags(flags)
+		if err := flags.Parse(test.args); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(options); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: got %v, want one line that names %q", test.args, err, test.want)
+		}
+	}
+}
