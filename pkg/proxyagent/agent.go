@@ -83,7 +83,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // how many tunnels are up.
 func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (connected func() int, err error) {
 	o := a.options
-	var interceptor []grpc.DialOption
+	decide := decision(func(_, address string) (string, error) { return address, nil })
 	var cluster *rest.Config
 	if o.ClusterName != "" {
 		if cluster, err = loadConfig(o.Konnectivity.KubeconfigPath); err != nil {
@@ -93,7 +93,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 		if err != nil {
 			return nil, err
 		}
-		interceptor = append(interceptor, grpc.WithStreamInterceptor(withPolicy(destinations)))
+		decide = destinations.Target
 	} else {
 		klog.FromContext(ctx).Info("No --cluster-name: this is a plain konnectivity agent, which dials whatever it is asked for")
 	}
@@ -102,7 +102,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 			return nil, err
 		}
 	}
-	tunnels, err := a.startTunnels(ctx, serving, interceptor)
+	tunnels, err := a.startTunnels(ctx, serving, decide)
 	if err != nil {
 		return nil, err
 	}
@@ -122,16 +122,17 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 
 // startTunnels starts konnectivity's agent. It is told of the drain by ctx and
 // stops with serving.
-func (a *Agent) startTunnels(ctx, serving context.Context, extra []grpc.DialOption) (*agent.ClientSet, error) {
+func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*agent.ClientSet, error) {
 	k := a.options.Konnectivity
 	counter, err := a.leaseCounter(serving)
 	if err != nil {
 		return nil, err
 	}
-	config := k.ClientSetConfig(append(extra,
+	config := k.ClientSetConfig(
+		grpc.WithStreamInterceptor(withPolicy(decide, ctx.Done())),
 		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: k.KeepaliveTime, Timeout: 10 * time.Second, PermitWithoutStream: true}),
-	)...)
+	)
 	tunnels := config.NewAgentClientSet(ctx.Done(), serving.Done())
 	tunnels.SetServerCounter(agent.NewAggregateServerCounter(counter, agent.NewResponseBasedCounter(tunnels), k.ServerCountSource))
 	tunnels.Serve()

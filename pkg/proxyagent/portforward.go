@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,7 @@ func (f *portForwarder) forward(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	tunnel, err := f.dial(pod)
+	tunnel, err := f.dial(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("forwarding to pod %q: %w", pod, err)
 	}
@@ -153,22 +154,40 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// dial opens a port-forward to a pod, over a WebSocket and, where the hub does
-// not know that yet, over SPDY.
-func (f *portForwarder) dial(pod string) (httpstream.Connection, error) {
+// dialTimeout bounds the way to a pod through the hub's kube-apiserver.
+const dialTimeout = 15 * time.Second
+
+// dial opens a port-forward to a pod. It is SPDY: over a WebSocket, most
+// kube-apiservers ask for the right to get pods/portforward as well.
+func (f *portForwarder) dial(ctx context.Context, pod string) (httpstream.Connection, error) {
 	url := f.pods.CoreV1().RESTClient().Post().Namespace(f.namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(f.hub)
 	if err != nil {
 		return nil, err
 	}
-	overSPDY := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	overWebSocket, err := portforward.NewSPDYOverWebsocketDialer(url, f.hub)
-	if err != nil {
-		return nil, err
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	type dialed struct {
+		tunnel httpstream.Connection
+		err    error
 	}
-	dialer := portforward.NewFallbackDialer(overWebSocket, overSPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
-	tunnel, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
-	return tunnel, err
+	// The dialer knows no context. What it opens too late is closed.
+	result := make(chan dialed)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	go func() {
+		tunnel, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+		select {
+		case result <- dialed{tunnel, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = tunnel.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-result:
+		return r.tunnel, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer from the hub within %s: %w", dialTimeout, ctx.Err())
+	}
 }

@@ -21,7 +21,10 @@ const headerTimeout = 30 * time.Second
 
 // withPolicy puts the destination policy between konnectivity's agent and its
 // stream to a proxy server.
-func withPolicy(p policy.Policy) grpc.StreamClientInterceptor {
+//
+// When draining is closed it tells the server. Konnectivity's agent does so
+// itself only after the next packet from the server, which may never come.
+func withPolicy(decide decision, draining <-chan struct{}) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -29,15 +32,26 @@ func withPolicy(p policy.Policy) grpc.StreamClientInterceptor {
 			cancel()
 			return nil, err
 		}
-		return &policyStream{ClientStream: stream, policy: p, cancel: cancel}, nil
+		wrapped := &policyStream{ClientStream: stream, decision: decide, cancel: cancel}
+		go func() {
+			select {
+			case <-draining:
+				_ = wrapped.SendMsg(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}})
+			case <-ctx.Done():
+			}
+		}()
+		return wrapped, nil
 	}
 }
 
+// decision says what to dial for a request, or that it is denied.
+type decision func(network, address string) (target string, err error)
+
 type policyStream struct {
 	grpc.ClientStream
-	policy policy.Policy
-	cancel context.CancelFunc
-	sendMu sync.Mutex // gRPC allows one SendMsg at a time, and we send too
+	decision decision
+	cancel   context.CancelFunc
+	sendMu   sync.Mutex // gRPC allows one SendMsg at a time, and we send too
 }
 
 func (s *policyStream) Header() (metadata.MD, error) {
@@ -79,9 +93,9 @@ func (s *policyStream) RecvMsg(m any) error {
 // decide rewrites an allowed dial to the address of the agent's own choice, and
 // answers a denied one.
 func (s *policyStream) decide(dial *client.DialRequest) (allowed bool, err error) {
-	target, err := s.policy.Target(dial.Protocol, dial.Address)
+	target, err := s.decision(dial.Protocol, dial.Address)
 	if err == nil {
-		dial.Protocol, dial.Address = "tcp", target
+		dial.Address = target
 		return true, nil
 	}
 	reason := "unknown"

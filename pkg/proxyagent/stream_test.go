@@ -52,7 +52,7 @@ func TestPolicyStream(t *testing.T) {
 		dialRequest("tcp", "cluster1:443", 9),
 		data,
 	}}
-	stream := &policyStream{ClientStream: fake, cancel: func() {}, policy: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}}
+	stream := &policyStream{ClientStream: fake, cancel: func() {}, decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 
 	var packet client.Packet
 	if err := stream.RecvMsg(&packet); err != nil {

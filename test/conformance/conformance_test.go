@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,27 +29,58 @@ func TestKonnectivitySuite(t *testing.T) {
 	tests := filepath.Join(dir, "suite.test")
 	run(t, suite, "go", "test", "-c", "-o", tests, "./tests")
 
-	for name, args := range map[string][]string{
-		"our server, our agent":            {"-server-path=" + server, "-agent-path=" + agent},
-		"our server, konnectivity's agent": {"-server-path=" + server},
-		"konnectivity's server, our agent": {"-agent-path=" + agent},
+	stockServer, stockAgent := filepath.Join(dir, "server"), filepath.Join(dir, "agent")
+	run(t, suite, "go", "build", "-o", stockServer, "./cmd/server")
+	run(t, suite, "go", "build", "-o", stockAgent, "./cmd/agent")
+
+	// What konnectivity's own processes fail here, this machine is to blame for:
+	// TestProxyDial_AgentTimeout_GRPC, for one, wants a network in which packets
+	// to 198.18.0.254 vanish.
+	_, excused, log := runSuite(t, tests, suite, stockServer, stockAgent)
+	t.Logf("konnectivity's own server and agent fail %q; log: %s", excused, log)
+
+	for _, combination := range []struct{ name, server, agent string }{
+		{"our server, our agent", server, agent},
+		{"our server, konnectivity's agent", server, stockAgent},
+		{"konnectivity's server, our agent", stockServer, agent},
 	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(tests, append([]string{"-test.v", "-test.timeout=20m"}, args...)...)
-			cmd.Dir = filepath.Join(suite, "tests")
-			out, err := cmd.CombinedOutput()
-			passed, failed := verdicts(string(out))
+		t.Run(combination.name, func(t *testing.T) {
+			passed, failed, log := runSuite(t, tests, suite, combination.server, combination.agent)
 			for _, name := range failed {
-				t.Errorf("%s fails", name)
+				if !slices.Contains(excused, name) {
+					t.Errorf("%s fails; the output is in %s", name, log)
+				}
 			}
-			if err != nil || len(passed) == 0 {
-				file := filepath.Join(os.TempDir(), strings.NewReplacer(" ", "-", ",", "", "'", "").Replace("conformance "+name)+".log")
-				_ = os.WriteFile(file, out, 0o600)
-				t.Errorf("%d passed, %d failed, %v; the output is in %s", len(passed), len(failed), err, file)
+			if len(passed) == 0 {
+				t.Errorf("no test passed; the output is in %s", log)
 			}
 			t.Logf("%d passed, %d failed", len(passed), len(failed))
 		})
 	}
+}
+
+// runSuite runs all tests of the suite and gives their names by how they ended,
+// and the file with the output.
+func runSuite(t *testing.T, tests, suite, server, agent string) (passed, failed []string, log string) {
+	t.Helper()
+	file, err := os.CreateTemp("", "cluster-proxy-conformance-*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command(tests, "-test.v", "-test.timeout=20m", "-server-path="+server, "-agent-path="+agent)
+	cmd.Dir = filepath.Join(suite, "tests")
+	cmd.Stdout, cmd.Stderr = file, file
+	runErr := cmd.Run()
+	out, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed, failed = verdicts(string(out))
+	if runErr != nil && len(failed) == 0 {
+		t.Errorf("the suite ended with %v; the output is in %s", runErr, file.Name())
+	}
+	return passed, failed, file.Name()
 }
 
 // copyModule copies the module that go.mod names and makes it build on its own.

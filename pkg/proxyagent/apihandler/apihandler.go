@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,13 +63,35 @@ func onlyProxyAPI(next http.Handler) http.Handler {
 				fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))
 			return
 		}
+		if name := listedIdentity(r.Header); name != "" {
+			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest,
+				fmt.Sprintf("header Connection lists %q, which would change who the request is from on its way", name))
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// listedIdentity is a header that says who a request is from and that Connection
+// declares to be for this hop only. A proxy drops such headers, so a request
+// could lose its impersonation and keep its token.
+func listedIdentity(header http.Header) string {
+	for _, list := range header.Values("Connection") {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 func newHandler(cfg *rest.Config) (http.Handler, error) {
 	// The agent's own credentials stop here.
 	anonymous := rest.AnonymousClientConfig(cfg)
+	// Whether an answer is compressed is between client and kube-apiserver.
+	anonymous.DisableCompression = true
 	target, _, err := rest.DefaultServerUrlFor(anonymous)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the address of the kube-apiserver %q: %w", cfg.Host, err)
@@ -107,8 +130,13 @@ func (t byUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 	r.Out.Host = target.Host
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-		r.Out.Header.Del(name)
+	// ReverseProxy drops what it cannot parse of a query; the kube-apiserver
+	// should see it and refuse it.
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
+	for name := range r.Out.Header {
+		if name == "Forwarded" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+			delete(r.Out.Header, name)
+		}
 	}
 	forwarded := r.In.Header["X-Forwarded-For"]
 	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
