@@ -1,0 +1,67 @@
+# Every target is what a developer types; "make help" lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+# Tests that start whole clusters; everything else takes seconds per package.
+LAB_TESTS := ./test/e2e/...
+UNIT_TESTS = $(shell go list ./... | grep -v /test/e2e)
+# The race detector needs a C compiler; RACE= does without both.
+RACE ?= -race
+TESTFLAGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/cluster-proxy
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+.PHONY: test
+test: test-unit e2e ## Run all tests: packages first, then the scenarios in a lab of whole clusters
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no clusters
+	go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
+
+.PHONY: e2e
+e2e: ## Run the scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
+	go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
+
+.PHONY: conformance
+conformance: ## Run konnectivity's own tests against our binaries
+	go test -tags=conformance -count=1 -timeout=30m $(TESTFLAGS) ./test/conformance/...
+
+.PHONY: bench
+bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP
+	go run ./test/bench
+
+.PHONY: lint
+lint: ## Look for mistakes: go vet, staticcheck
+	go vet ./...
+	go tool staticcheck ./...
+
+.PHONY: verify
+verify: ## Check formatting, generated files and modules; writes nothing
+	hack/verify.sh
+
+.PHONY: update
+update: ## Fix what verify finds
+	hack/update.sh
+
+.PHONY: generate
+generate: ## Generate code and the CRD from the API types
+	hack/update-generated.sh
+	hack/update-crds.sh
+
+.PHONY: demo
+demo: ## Show it: a hub, two managed clusters that nobody can dial, kubectl and a Go program that reach them
+	go run ./test/demo
+
+.PHONY: demo-down
+demo-down: ## Stop what demo left running
+	go run ./test/lab/cmd/lab down
+
+.PHONY: clean
+clean: ## Remove what build made (the lab's programs stay in the user's cache folder)
+	rm -rf bin

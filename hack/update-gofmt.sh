@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Formats all Go files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+gofmt -w cmd examples internal_deps pkg test
