@@ -1,0 +1,233 @@
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// everything switches on all that is optional.
+const everything = `
+replicas: 2
+networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}]}
+imagePullSecrets: [pull]
+nodeSelector: {a: b}
+tolerations: [{key: a, operator: Exists}]
+affinity: {nodeAffinity: {}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]
+priorityClassName: high
+podLabels: {team: a}
+podAnnotations: {note: b}
+proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"}
+userServer: {additionalSANs: [proxy.example.com]}
+`
+
+// Upgrades from upstream's chart find the objects that are there by these names.
+func TestNames(t *testing.T) {
+	want := []string{
+		"ClusterManagementAddOn/cluster-proxy",
+		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager",
+		"ClusterRole/open-cluster-management:cluster-proxy:proxy-api",
+		"ClusterRoleBinding/open-cluster-management:cluster-proxy:addon-manager",
+		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api",
+		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io",
+		"Deployment/cluster-proxy-addon-manager",
+		"Deployment/cluster-proxy-addon-user",
+		"ManagedClusterSetBinding/global",
+		"ManagedProxyConfiguration/cluster-proxy",
+		"Placement/cluster-proxy-placement",
+		"Role/open-cluster-management:cluster-proxy:addon-manager",
+		"RoleBinding/open-cluster-management:cluster-proxy:addon-manager",
+		"Service/cluster-proxy-addon-user",
+		"ServiceAccount/cluster-proxy",
+		"ServiceAccount/cluster-proxy-addon-user",
+	}
+	got := slices.Sorted(maps.Keys(mustRender(t, "").byName))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	more := mustRender(t, everything).byName
+	for _, name := range []string{
+		"NetworkPolicy/cluster-proxy-addon-manager-network-policy",
+		"NetworkPolicy/cluster-proxy-addon-user-network-policy",
+		"NetworkPolicy/cluster-proxy-proxy-server-network-policy",
+		"PodDisruptionBudget/cluster-proxy-addon-manager",
+		"PodDisruptionBudget/cluster-proxy-addon-user",
+	} {
+		if more[name] == nil {
+			t.Errorf("no %s with everything switched on", name)
+		}
+	}
+}
+
+// Upstream's chart of 0.11 with --reuse-values knows none of the values that
+// are new here.
+func TestUpgradeReusingUpstreamsValues(t *testing.T) {
+	c := load(t)
+	for _, added := range []string{"imagePullSecrets", "resources", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints",
+		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig"} {
+		if _, ok := c.Values[added]; !ok {
+			t.Errorf("the test lists a value %q that the chart does not have", added)
+		}
+		delete(c.Values, added)
+	}
+	o, err := render(t, c, "networkPolicies: {clients: null}\nreplicas: 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.deployments(t)) != 2 {
+		t.Errorf("got %d Deployments, want 2", len(o.deployments(t)))
+	}
+}
+
+func TestEntrypoint(t *testing.T) {
+	for _, tc := range []struct {
+		name, values string
+		want         map[string]any
+	}{
+		{"port-forward", "", map[string]any{"type": "PortForward", "port": int64(8091)}},
+		{"host name", "proxyServer: {entrypointAddress: hub.example.com, port: 443}",
+			map[string]any{"type": "Hostname", "hostname": map[string]any{"value": "hub.example.com"}, "port": int64(443)}},
+		{"load balancer", "proxyServer: {entrypointLoadBalancer: true}",
+			map[string]any{"type": "LoadBalancerService", "loadBalancerService": map[string]any{}, "port": int64(8091)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			configuration := mustRender(t, tc.values).byName["ManagedProxyConfiguration/cluster-proxy"]
+			got, _, err := unstructured.NestedMap(configuration.Object, "spec", "proxyServer", "entrypoint")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range got {
+				if number, ok := value.(float64); ok {
+					got[key] = int64(number)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("entrypoint (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestImages(t *testing.T) {
+	for _, tc := range []struct{ name, values, want string }{
+		{"default", "", "quay.io/open-cluster-management/cluster-proxy:v0.12.0"},
+		{"tag", "tag: v1", "quay.io/open-cluster-management/cluster-proxy:v1"},
+		{"own image", "{tag: v1, proxyServerImage: 'registry:5000/a/b'}", "registry:5000/a/b:v1"},
+		{"own tag", "{tag: v1, proxyServerImage: 'registry:5000/a/b:c'}", "registry:5000/a/b:c"},
+		{"digest", "{tag: v1, proxyServerImage: 'a/b@sha256:00'}", "a/b@sha256:00"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			configuration := mustRender(t, tc.values).byName["ManagedProxyConfiguration/cluster-proxy"]
+			got, _, _ := unstructured.NestedString(configuration.Object, "spec", "proxyServer", "image")
+			if got != tc.want {
+				t.Errorf("proxy server's image is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRefusedValues(t *testing.T) {
+	for _, tc := range []struct{ name, values, want string }{
+		{"unknown", "proxyserver: {}", "proxyserver"},
+		{"unknown below", "proxyServer: {entrypoint: x}", "entrypoint"},
+		{"no replicas", "replicas: 0", "replicas"},
+		{"port", "proxyServer: {port: 70000}", "port"},
+		{"pull policy", "proxyServer: {imagePullPolicy: Sometimes}", "imagePullPolicy"},
+		{"resources", "resources: {manager: {}}", "manager"},
+		{"impersonation", "enableImpersonation: false", "enableImpersonation=false is not available"},
+		{"cluster profiles", "featureGates: {clusterProfile: true}", "featureGates.clusterProfile=true is not available"},
+		{"services", "exposedServices: [{namespace: a, service: b}]", "exposedServices must be empty"},
+		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
+		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := render(t, load(t), tc.values)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want one that contains %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// Every value changes something, so that none is accepted and ignored.
+func TestEveryValueIsRead(t *testing.T) {
+	text := func(values string) string {
+		o := mustRender(t, values)
+		var all strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(o.byName)) {
+			raw, err := o.byName[name].MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(raw)
+		}
+		return all.String()
+	}
+	changes := map[string]string{
+		"registry": "registry: a", "image": "image: a", "tag": "tag: a", "proxyServerImage": "proxyServerImage: a", "proxyAgentImage": "proxyAgentImage: a",
+		"imagePullSecrets": "imagePullSecrets: [a]", "replicas": "replicas: 2", "spokeAddonNamespace": "spokeAddonNamespace: a",
+		"proxyServer": "proxyServer: {imagePullPolicy: Always}", "installByPlacement": "installByPlacement: {placementName: a, placementNamespace: b}",
+		"enableKubeApiProxy": "enableKubeApiProxy: false", "enableServiceProxy": "enableServiceProxy: false", "userServer": "userServer: {enabled: false}",
+		"networkPolicies": "networkPolicies: {enabled: true}", "resources": "resources: {proxyAPI: {limits: {memory: 1Gi}}}",
+		"nodeSelector": "nodeSelector: {a: b}", "tolerations": "tolerations: [{operator: Exists}]", "affinity": "affinity: {nodeAffinity: {}}",
+		"topologySpreadConstraints": "topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
+		"priorityClassName":         "priorityClassName: a", "podLabels": "podLabels: {a: b}", "podAnnotations": "podAnnotations: {a: b}",
+		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
+		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
+		// Refused unless they have their default; TestRefusedValues.
+		"enableImpersonation": "", "featureGates": "", "exposedServices": "", "exposedServicesConfigMapName": "",
+	}
+	for name := range load(t).Values {
+		values, ok := changes[name]
+		if !ok {
+			t.Errorf("value %q: the test does not know what it changes", name)
+			continue
+		}
+		base := ""
+		if name == "podDisruptionBudget" {
+			base = "replicas: 2"
+		}
+		if values != "" && text(values) == text(base) {
+			t.Errorf("%s changes nothing", values)
+		}
+	}
+}
+
+func TestProxyAPIIsOptional(t *testing.T) {
+	for name := range mustRender(t, everything+"\nenableServiceProxy: false").byName {
+		if strings.HasSuffix(name, "/cluster-proxy-addon-user") || strings.HasSuffix(name, ":proxy-api") {
+			t.Errorf("%s is made although enableServiceProxy is false", name)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	notes := mustRender(t, "").notes
+	for _, want := range []string{"kubectl get managedclusteraddons", "cluster-proxy-addon-user." + namespace + ".svc:9092", "replicas=1", "port-forward"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("NOTES.txt does not contain %q:\n%s", want, notes)
+		}
+	}
+	if notes := mustRender(t, "{replicas: 2, proxyServer: {entrypointAddress: a}}").notes; strings.Contains(notes, "NOTE:") {
+		t.Errorf("NOTES.txt warns although nothing is wrong:\n%s", notes)
+	}
+}
+
+func TestPullSecretsReachAgents(t *testing.T) {
+	o := mustRender(t, everything)
+	for _, deployment := range o.deployments(t) {
+		if diff := cmp.Diff([]corev1.LocalObjectReference{{Name: "pull"}}, deployment.Spec.Template.Spec.ImagePullSecrets); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", deployment.Name, diff)
+		}
+	}
+	got, _, _ := unstructured.NestedStringSlice(o.byName["ManagedProxyConfiguration/cluster-proxy"].Object, "spec", "proxyAgent", "imagePullSecrets")
+	if diff := cmp.Diff([]string{"pull"}, got); diff != "" {
+		t.Errorf("agents' pull secrets (-want +got):\n%s", diff)
+	}
+}

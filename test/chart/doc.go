@@ -1,0 +1,8 @@
+// Package chart tests the hub chart as Helm renders it: the names that
+// upstream's users depend on, what the schema refuses, that pods are restricted
+// and rights are few, and that every flag in the chart is one that the binary
+// has.
+//
+// What rendering cannot show, the order in which Helm installs the CRD and an
+// object of its kind, is shown with the real helm in test/e2e.
+package chart

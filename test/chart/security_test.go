@@ -1,0 +1,163 @@
+package chart
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Pod Security "restricted", and a file system that nobody can write to.
+func TestPodsAreRestricted(t *testing.T) {
+	for _, deployment := range mustRender(t, everything).deployments(t) {
+		pod := deployment.Spec.Template
+		if pod.Labels["open-cluster-management.io/addon"] != "cluster-proxy" || pod.Labels["team"] != "a" {
+			t.Errorf("%s: pod labels are %v", deployment.Name, pod.Labels)
+		}
+		for key, value := range deployment.Spec.Selector.MatchLabels {
+			if pod.Labels[key] != value {
+				t.Errorf("%s does not select its own pods: %s=%s", deployment.Name, key, value)
+			}
+		}
+		security := pod.Spec.SecurityContext
+		if security == nil || security.RunAsNonRoot == nil || !*security.RunAsNonRoot || security.SeccompProfile == nil ||
+			security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: pod security context is %v", deployment.Name, security)
+		}
+		if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC {
+			t.Errorf("%s uses a namespace of the host", deployment.Name)
+		}
+		for _, container := range pod.Spec.Containers {
+			c := container.SecurityContext
+			if c == nil || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem ||
+				c.Capabilities == nil || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
+				t.Errorf("%s/%s: security context is %v", deployment.Name, container.Name, c)
+			}
+			if len(container.Command) > 0 {
+				t.Errorf("%s/%s has a command; the image's entry point is the binary", deployment.Name, container.Name)
+			}
+		}
+	}
+}
+
+func TestRightsAreFew(t *testing.T) {
+	for role, rules := range mustRender(t, everything).rules(t) {
+		for _, rule := range rules {
+			for _, list := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups} {
+				if slices.Contains(list, "*") {
+					t.Errorf("%s has a wildcard: %v", role, rule)
+				}
+			}
+			for _, verb := range []string{"escalate", "bind", "impersonate"} {
+				if slices.Contains(rule.Verbs, verb) && len(rule.ResourceNames) == 0 {
+					t.Errorf("%s may %s anything: %v", role, verb, rule)
+				}
+			}
+			if slices.Contains(rule.Resources, "signers") && len(rule.ResourceNames) == 0 {
+				t.Errorf("%s may use every signer: %v", role, rule)
+			}
+			if strings.HasPrefix(role, "ClusterRole/") {
+				checkClusterWide(t, role, rule)
+			}
+		}
+	}
+}
+
+func checkClusterWide(t *testing.T, role string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	for _, resource := range []string{"secrets", "pods", "pods/exec", "pods/portforward", "serviceaccounts", "serviceaccounts/token", "namespaces"} {
+		if slices.Contains(rule.APIGroups, "") && slices.Contains(rule.Resources, resource) {
+			t.Errorf("%s has %v on %s of all namespaces", role, rule.Verbs, resource)
+		}
+	}
+}
+
+// The proxy API stands in front of everybody; it may only look.
+func TestProxyAPIMayOnlyLook(t *testing.T) {
+	rules := mustRender(t, "").rules(t)["ClusterRole/open-cluster-management:cluster-proxy:proxy-api"]
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+				t.Errorf("the proxy API may %s %v", verb, rule.Resources)
+			}
+		}
+	}
+	if account := mustRender(t, "").byName["Deployment/cluster-proxy-addon-user"]; account == nil {
+		t.Fatal("no proxy API")
+	}
+	for _, deployment := range mustRender(t, "").deployments(t) {
+		want := map[string]string{"cluster-proxy-addon-manager": "cluster-proxy", "cluster-proxy-addon-user": "cluster-proxy-addon-user"}[deployment.Name]
+		if got := deployment.Spec.Template.Spec.ServiceAccountName; got != want {
+			t.Errorf("%s runs as %q, want %q", deployment.Name, got, want)
+		}
+	}
+}
+
+var flagName = regexp.MustCompile(`--([a-z0-9-]+)`)
+
+// flags are the flags of every subcommand of the binary.
+func flags(t *testing.T) func(subcommand string) []string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "cluster-proxy")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/cluster-proxy")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the binary: %v\n%s", err, out)
+	}
+	return func(subcommand string) []string {
+		out, err := exec.Command(binary, subcommand, "--help").CombinedOutput()
+		if err != nil {
+			t.Fatalf("asking %s for help: %v\n%s", subcommand, err, out)
+		}
+		var names []string
+		for line := range bytes.Lines(out) {
+			if match := flagName.FindSubmatch(line); match != nil {
+				names = append(names, string(match[1]))
+			}
+		}
+		return names
+	}
+}
+
+func TestArguments(t *testing.T) {
+	known := flags(t)
+	for _, deployment := range mustRender(t, everything).deployments(t) {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			names := known(container.Args[0])
+			for _, argument := range container.Args[1:] {
+				name, value, ok := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+				if !ok || value == "" {
+					t.Errorf("%s: argument %q is not --flag=value", deployment.Name, argument)
+				}
+				if !slices.Contains(names, name) {
+					t.Errorf("%s: %s has no flag --%s", deployment.Name, container.Args[0], name)
+				}
+				checkFile(t, container, value)
+			}
+			for _, port := range container.Ports {
+				number := strconv.Itoa(int(port.ContainerPort))
+				if !slices.ContainsFunc(container.Args, func(a string) bool { return strings.HasSuffix(a, "="+number) || strings.HasSuffix(a, ":"+number) }) {
+					t.Errorf("%s: no argument sets port %s (%s)", deployment.Name, number, port.Name)
+				}
+			}
+		}
+	}
+}
+
+// checkFile reports a file name in an argument that is in no volume.
+func checkFile(t *testing.T, container corev1.Container, value string) {
+	t.Helper()
+	if !strings.HasPrefix(value, "/") {
+		return
+	}
+	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(value, m.MountPath+"/") }) {
+		t.Errorf("%s: file %s is in no volume", container.Name, value)
+	}
+}
