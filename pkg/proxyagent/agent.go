@@ -29,6 +29,8 @@ type Agent struct {
 	options *Options
 	source  *pki.Source
 	health  *health.Server
+
+	openCarriers func() int // set by startTunnels
 }
 
 // New makes an agent. Nothing is read or dialed before Run.
@@ -128,8 +130,15 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*ag
 	if err != nil {
 		return nil, err
 	}
+	carriers := &carriers{
+		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
+		serverName: k.ProxyServerHost, session: k.AgentID, source: a.source, decide: decide,
+	}
+	carriers.start()
+	context.AfterFunc(serving, func() { _ = carriers.pool.Close() })
+	a.openCarriers = func() int { return carriers.pool.Stats().InUse }
 	config := k.ClientSetConfig(
-		grpc.WithStreamInterceptor(withPolicy(decide, ctx.Done())),
+		grpc.WithStreamInterceptor(withPolicy(decide, carriers.pool.Request, ctx.Done())),
 		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: k.KeepaliveTime, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 	)

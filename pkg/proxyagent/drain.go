@@ -19,13 +19,13 @@ func (a *Agent) drain(serving context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if time.Since(began) >= a.options.MinDrainDuration && openConnections() == 0 {
+		if time.Since(began) >= a.options.MinDrainDuration && a.openConnections() == 0 {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-timeout.C:
-			klog.FromContext(serving).Info("Ending connections that outlived the drain", "connections", openConnections())
+			klog.FromContext(serving).Info("Ending connections that outlived the drain", "connections", a.openConnections())
 			return
 		case <-serving.Done():
 			return
@@ -33,9 +33,13 @@ func (a *Agent) drain(serving context.Context) {
 	}
 }
 
-// openConnections is how many connections konnectivity's agent has open to
-// targets. Its metric is the only place where it says so.
-func openConnections() int {
+// openConnections is how many connections to targets are open, on carriers and
+// on konnectivity's streams.
+func (a *Agent) openConnections() int { return a.openCarriers() + openOnStreams() }
+
+// openOnStreams is what konnectivity's agent has open. Its metric is the only
+// place where it says so.
+func openOnStreams() int {
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		return 0

@@ -24,7 +24,7 @@ const headerTimeout = 30 * time.Second
 //
 // When draining is closed it tells the server. Konnectivity's agent does so
 // itself only after the next packet from the server, which may never come.
-func withPolicy(decide decision, draining <-chan struct{}) grpc.StreamClientInterceptor {
+func withPolicy(decide decision, more func(n int), draining <-chan struct{}) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -32,7 +32,7 @@ func withPolicy(decide decision, draining <-chan struct{}) grpc.StreamClientInte
 			cancel()
 			return nil, err
 		}
-		wrapped := &policyStream{ClientStream: stream, decision: decide, cancel: cancel}
+		wrapped := &policyStream{ClientStream: stream, decision: decide, more: more, cancel: cancel}
 		go func() {
 			select {
 			case <-draining:
@@ -50,6 +50,7 @@ type decision func(network, address string) (target string, err error)
 type policyStream struct {
 	grpc.ClientStream
 	decision decision
+	more     func(n int) // dials carriers
 	cancel   context.CancelFunc
 	sendMu   sync.Mutex // gRPC allows one SendMsg at a time, and we send too
 }
@@ -80,7 +81,12 @@ func (s *policyStream) RecvMsg(m any) error {
 		if !complete(packet) {
 			continue
 		}
-		if packet.Type != client.PacketType_DIAL_REQ {
+		switch packet.Type {
+		case client.PacketType_DIAL_REQ:
+		case moreCarriers:
+			s.more(int(packet.GetData().GetConnectID()))
+			continue
+		default:
 			return nil
 		}
 		allowed, err := s.decide(packet.GetDialRequest())
@@ -98,17 +104,21 @@ func (s *policyStream) decide(dial *client.DialRequest) (allowed bool, err error
 		dial.Address = target
 		return true, nil
 	}
+	noteDenied(s.Context(), dial.Protocol, dial.Address, err)
+	return false, s.SendMsg(&client.Packet{
+		Type:    client.PacketType_DIAL_RSP,
+		Payload: &client.Packet_DialResponse{DialResponse: &client.DialResponse{Random: dial.Random, Error: err.Error()}},
+	})
+}
+
+func noteDenied(ctx context.Context, network, address string, err error) {
 	reason := "unknown"
 	var denied *policy.Denied
 	if errors.As(err, &denied) {
 		reason = denied.Reason
 	}
 	dialsDenied.WithLabelValues(reason).Inc()
-	klog.FromContext(s.Context()).Info("Denied a dial", "network", dial.Protocol, "address", dial.Address, "reason", reason)
-	return false, s.SendMsg(&client.Packet{
-		Type:    client.PacketType_DIAL_RSP,
-		Payload: &client.Packet_DialResponse{DialResponse: &client.DialResponse{Random: dial.Random, Error: err.Error()}},
-	})
+	klog.FromContext(ctx).Info("Denied a dial", "network", network, "address", address, "reason", reason)
 }
 
 // complete reports whether a packet has the payload that its type says;

@@ -49,10 +49,12 @@ func TestPolicyStream(t *testing.T) {
 		{Type: client.PacketType_DIAL_REQ},
 		{Type: client.PacketType_DATA},
 		{Type: client.PacketType_CLOSE_REQ},
+		{Type: moreCarriers, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 3}}},
 		dialRequest("tcp", "cluster1:443", 9),
 		data,
 	}}
-	stream := &policyStream{ClientStream: fake, cancel: func() {}, decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
+	asked := 0
+	stream := &policyStream{ClientStream: fake, cancel: func() {}, more: func(n int) { asked += n }, decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 
 	var packet client.Packet
 	if err := stream.RecvMsg(&packet); err != nil {
@@ -60,6 +62,9 @@ func TestPolicyStream(t *testing.T) {
 	}
 	if got := packet.GetDialRequest(); got.GetAddress() != "10.0.0.1:6443" || got.GetProtocol() != "tcp" || got.GetRandom() != 9 {
 		t.Errorf("the first packet that got through is %v, want the allowed dial with the agent's own address", &packet)
+	}
+	if asked != 3 {
+		t.Errorf("%d carriers were asked for, want 3", asked)
 	}
 	if len(fake.sent) != 2 {
 		t.Fatalf("%d answers were sent, want one for each denied dial", len(fake.sent))

@@ -3,6 +3,7 @@ package proxyserver
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,12 @@ type agentStream struct {
 	// cluster is proven in certificate mode and empty otherwise; agentID is
 	// what the agent calls itself.
 	cluster, agentID string
+	identifiers      string // as declared
 	started          time.Time
+
+	draining atomic.Bool // it asked for new dials to go elsewhere
+
+	sendMu sync.Mutex // gRPC allows one SendMsg at a time
 
 	mu      sync.Mutex
 	pending map[int64]struct{} // dial IDs that this agent was asked for
@@ -70,7 +76,14 @@ func (s *agentStream) SendMsg(m any) error {
 		s.pending[packet.GetDialRequest().GetRandom()] = struct{}{}
 		s.mu.Unlock()
 	}
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
 	return s.ServerStream.SendMsg(m)
+}
+
+// more asks the agent for n carriers. An error means that the stream has ended.
+func (s *agentStream) more(n int) {
+	_ = s.SendMsg(&client.Packet{Type: moreCarriers, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(n)}}})
 }
 
 func (s *agentStream) RecvMsg(m any) error {
@@ -107,6 +120,8 @@ func (s *agentStream) observe(packet *client.Packet) bool {
 		if response.Error == "" {
 			s.open[response.ConnectID] = struct{}{}
 		}
+	case client.PacketType_DRAIN:
+		s.draining.Store(true)
 	case client.PacketType_CLOSE_RSP:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -144,13 +159,16 @@ func checkPayload(packet *client.Packet) error {
 func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	wrapped := newAgentStream(stream)
 	if s.options.AgentIdentity == IdentityDeclared {
-		return handler(srv, wrapped)
-	}
-	if reason, err := s.admitAgent(wrapped); err != nil {
+		incoming, _ := metadata.FromIncomingContext(stream.Context())
+		wrapped.agentID = strings.Join(incoming.Get(header.AgentID), "")
+		wrapped.identifiers = strings.Join(incoming.Get(header.AgentIdentifiers), "&")
+	} else if reason, err := s.admitAgent(wrapped); err != nil {
 		s.metrics.agentsRejected.WithLabelValues(reason).Inc()
 		s.logger.Info("Agent rejected", "cluster", wrapped.cluster, "reason", reason, "error", err.Error(), "peer", peerAddress(stream.Context()))
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
+	leave := s.carriers.join(wrapped, s.carrierHosts(wrapped))
+	defer leave()
 	return handler(srv, wrapped)
 }
 
@@ -177,7 +195,7 @@ func (s *Server) admitAgent(stream *agentStream) (reason string, err error) {
 	if err := identity.CheckIdentifiers(identifiers[0], stream.cluster, s.options.AgentInstallNamespace); err != nil {
 		return "identifiers", err
 	}
-	stream.agentID = ids[0]
+	stream.agentID, stream.identifiers = ids[0], identifiers[0]
 	rewritten := incoming.Copy()
 	rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", stream.cluster, stream.agentID, streamNumber.Add(1)))
 	stream.ctx = metadata.NewIncomingContext(stream.ctx, rewritten)

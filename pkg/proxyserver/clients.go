@@ -84,7 +84,7 @@ func (s *Server) interceptClient(srv any, stream grpc.ServerStream, _ *grpc.Stre
 			return status.Error(codes.PermissionDenied, err.Error())
 		}
 	}
-	return handler(srv, &clientStream{ServerStream: stream})
+	return s.serveStream(srv, stream, handler)
 }
 
 // admitHTTPClient is interceptClient for HTTP CONNECT.

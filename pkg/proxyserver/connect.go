@@ -2,7 +2,6 @@ package proxyserver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -24,7 +23,7 @@ type connectFrontend struct {
 
 type connKey struct{}
 
-func newConnectFrontend(listener net.Listener, config *tls.Config, handler http.Handler) *connectFrontend {
+func newConnectFrontend(listener net.Listener, handler http.Handler) *connectFrontend {
 	f := &connectFrontend{
 		listener: listener,
 		tunnels:  map[net.Conn]struct{}{},
@@ -34,7 +33,6 @@ func newConnectFrontend(listener net.Listener, config *tls.Config, handler http.
 	protocols.SetHTTP1(true) // CONNECT takes the connection over
 	f.server = &http.Server{
 		Handler:           f.track(handler),
-		TLSConfig:         config,
 		Protocols:         protocols,
 		ReadHeaderTimeout: handshakeTimeout,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
@@ -63,13 +61,7 @@ func (f *connectFrontend) track(next http.Handler) http.Handler {
 }
 
 func (f *connectFrontend) serve() error {
-	var err error
-	if f.server.TLSConfig == nil {
-		err = f.server.Serve(f.listener)
-	} else {
-		err = f.server.ServeTLS(f.listener, "", "")
-	}
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err := f.server.Serve(f.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serving clients: %w", err)
 	}
 	return nil

@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
@@ -33,7 +32,17 @@ const (
 )
 
 // ports are the listeners besides the health server's own.
-type ports struct{ client, agent, admin net.Listener }
+type ports struct {
+	client, agent, admin net.Listener
+	muxes                []*muxListener // of client and agent, where they have TLS
+}
+
+// mux puts a listener that tells carriers apart in front of one of ports.
+func (p *ports) mux(listener net.Listener, config *tls.Config, protocol string, carriers func(*tls.Conn)) net.Listener {
+	mux := newMuxListener(listener, config, protocol, carriers)
+	p.muxes = append(p.muxes, mux)
+	return mux
+}
 
 func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
@@ -96,33 +105,32 @@ func listenUnix(ctx context.Context, path string, deleteFirst bool) (net.Listene
 	return listener, nil
 }
 
-// newFrontend makes what serves clients on listener.
-func (s *Server) newFrontend(listener net.Listener) frontend {
-	var config *tls.Config
+// newFrontend makes what serves clients.
+func (s *Server) newFrontend(p *ports) frontend {
+	http := s.options.Mode == server.ModeHTTPConnect
 	if s.clientSource != nil {
-		config = s.clientSource.ServerConfig(tls.RequireAndVerifyClientCert)
-	}
-	if s.options.Mode == server.ModeHTTPConnect {
-		if config != nil {
-			config.NextProtos = []string{"http/1.1"}
+		protocol := "h2"
+		if http {
+			protocol = "http/1.1"
 		}
-		return newConnectFrontend(listener, config, s.admitHTTPClient(&server.Tunnel{Server: s.konnectivity}))
+		p.client = p.mux(p.client, s.clientSource.ServerConfig(tls.RequireAndVerifyClientCert), protocol, s.takeClientCarrier)
+	}
+	if http {
+		return newConnectFrontend(p.client, s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.konnectivity})))
 	}
 	options := append(serverOptions(s.options.FrontendKeepaliveTime), grpc.ChainStreamInterceptor(s.interceptClient))
-	if config != nil {
-		config.NextProtos = []string{"h2"}
-		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	if s.clientSource != nil {
+		options = append(options, grpc.Creds(handshaken{}))
 	}
-	frontend := &grpcFrontend{server: grpc.NewServer(options...), listener: listener}
+	frontend := &grpcFrontend{server: grpc.NewServer(options...), listener: p.client}
 	client.RegisterProxyServiceServer(frontend.server, s.konnectivity)
 	return frontend
 }
 
-func (s *Server) newAgentServer() *grpc.Server {
-	config := s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert)
-	config.NextProtos = []string{"h2"}
+func (s *Server) newAgentServer(p *ports) *grpc.Server {
+	p.agent = p.mux(p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", s.takeAgentCarrier)
 	options := append(serverOptions(s.options.KeepaliveTime),
-		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(credentials.NewTLS(config)))
+		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}))
 	agents := grpc.NewServer(options...)
 	agent.RegisterAgentServiceServer(agents, s.konnectivity)
 	return agents

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -25,8 +27,12 @@ type Server struct {
 	health  *health.Server
 
 	konnectivity *server.ProxyServer
-	clientSource *pki.Source // nil on a Unix socket
-	agentSource  *pki.Source
+	carriers     *carrierAgents
+	// clientCarriers are those that clients dialed, to drain them.
+	clientCarriers *carrier.Pool
+	inner          *innerClient
+	clientSource   *pki.Source // nil on a Unix socket
+	agentSource    *pki.Source
 
 	started chan struct{}
 	addrs   Addrs // set before started is closed
@@ -56,6 +62,8 @@ func New(o *Options) (*Server, error) {
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
 		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert}),
 	}
+	s.carriers = newCarrierAgents()
+	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.konnectivity.SetBackendDialTimeout(o.BackendDialTimeout)
 	s.agentSource.TLS = parameters
 	if o.UDSName == "" {
@@ -98,7 +106,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer ports.close()
-	clients, agents := s.newFrontend(ports.client), s.newAgentServer()
+	if s.inner, err = newInnerClient(s.konnectivity); err != nil {
+		return err
+	}
+	defer s.inner.stop()
+	clients, agents := s.newFrontend(ports), s.newAgentServer(ports)
 
 	// What serves outlives ctx by the drain.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,6 +122,10 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.health.Run(life) })
 	group.Go(func() error { return s.runAdmin(life, ports.admin) })
 	group.Go(clients.serve)
+	group.Go(s.inner.serve)
+	for _, mux := range ports.muxes {
+		go mux.serve()
+	}
 	group.Go(func() error {
 		// The drain closes the listener and leaves the agents' streams alone.
 		if err := agents.Serve(ports.agent); err != nil && !s.health.Draining() {
@@ -133,6 +149,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.drain(0, clients, ports)
 	}
 	agents.Stop()
+	s.inner.stop()
 	stop()
 	return group.Wait()
 }
@@ -146,11 +163,15 @@ func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 	_ = ports.agent.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if clients.drain(ctx) {
+	carriers := make(chan bool, 1)
+	go func() { carriers <- s.clientCarriers.Drain(ctx) == nil }()
+	streams := clients.drain(ctx)
+	if quiet := <-carriers; quiet && streams {
 		s.logger.Info("Drained")
 	} else {
 		s.logger.Info("Connections cut at the end of the drain")
 	}
+	_ = s.clientCarriers.Close()
 }
 
 func (s *Server) sources() []*pki.Source {

@@ -95,7 +95,11 @@ func (d *Dialer) transport() (transport, error) {
 		if d.ProxyServer == "" {
 			return nil, errors.New("the Dialer has no ProxyServer address")
 		}
-		via, err := newKonnectivity(d.ProxyServer, d.TLS)
+		if d.TLS != nil {
+			d.via = newCarriers(d.ProxyServer, d.TLS)
+			return d.via, nil
+		}
+		via, err := newKonnectivity(d.ProxyServer, nil)
 		if err != nil {
 			return nil, err
 		}

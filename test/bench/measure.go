@@ -221,7 +221,12 @@ func besideStalled(ctx context.Context, s *subject, mode byte) (sample, error) {
 	stop := make(chan struct{})
 	timer := time.AfterFunc(5*time.Second, func() { close(stop) })
 	defer timer.Stop()
+	began := time.Now()
 	took, err := exchange(ctx, s, 0, stop)
+	if len(took) == 0 {
+		// Not even one came through before the time was up.
+		took = append(took, time.Since(began))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("exchanging beside stalled connections: %w", err)
 	}

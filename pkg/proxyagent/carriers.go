@@ -1,0 +1,147 @@
+package proxyagent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+const (
+	// carrierProtocol is the ALPN name of carriers (pkg/carrier/spec.md).
+	carrierProtocol = "cluster-proxy/1"
+	// moreCarriers is the packet by which a proxy server asks for carriers; see
+	// pkg/proxyserver.
+	moreCarriers = client.PacketType(64)
+	// targetDialTimeout is how long a target may take to accept a connection.
+	targetDialTimeout = 10 * time.Second
+	handshakeTimeout  = 10 * time.Second
+)
+
+// errNoCarriers is what an upstream proxy server's handshake amounts to: the
+// connections of konnectivity's streams have to do, and do.
+var errNoCarriers = errors.New("the proxy server does not speak carriers")
+
+// carriers keep idle carriers to the proxy servers and open the connections
+// that are asked for on them.
+type carriers struct {
+	address    string // of the proxy server
+	serverName string
+	session    string // the agent ID of the konnectivity streams
+	source     *pki.Source
+	decide     decision
+	pool       *carrier.Pool
+}
+
+func (c *carriers) start() {
+	c.pool = carrier.NewPool(carrier.PoolConfig{Dial: c.dial})
+	c.pool.Start()
+}
+
+// dial makes one carrier. Behind a load balancer it leads to any of the proxy
+// servers; one that does not know this agent yet closes it, and the pool tries
+// again.
+func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	raw, err := dialThroughProxy(ctx, c.address)
+	if err != nil {
+		return nil, err
+	}
+	config := c.source.ClientConfig(c.serverName)
+	config.NextProtos = []string{carrierProtocol, "h2"}
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, err)
+	}
+	if conn.ConnectionState().NegotiatedProtocol != carrierProtocol {
+		_ = conn.Close()
+		return nil, errNoCarriers
+	}
+	made, err := carrier.Dialed(ctx, conn, carrier.Hello{Version: carrier.Version, Session: c.session},
+		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return made, nil
+}
+
+// serveOpen dials what the destination policy makes of a request, and carries
+// bytes until both sides have ended.
+func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
+	address, err := c.decide(request.Network, request.Address)
+	if err != nil {
+		noteDenied(ctx, request.Network, request.Address, err)
+		_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: err.Error()})
+		return
+	}
+	dialer := &net.Dialer{Timeout: targetDialTimeout}
+	began := time.Now()
+	target, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		_ = request.Refuse(targetError(err))
+		return
+	}
+	metrics.Metrics.ObserveDialLatency(time.Since(began))
+	conn, err := request.Accept(carrier.Endpoints{Local: target.LocalAddr().String(), Remote: target.RemoteAddr().String()})
+	if err != nil {
+		_ = target.Close()
+		return
+	}
+	_ = carrier.Relay(conn, target)
+}
+
+// targetError says of a failed dial what a client can do something about.
+func targetError(err error) *carrier.Error {
+	code := carrier.Unreachable
+	reason := metrics.DialFailureUnknown
+	var netErr net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		code = carrier.Refused
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+		code, reason = carrier.TimedOut, metrics.DialFailureTimeout
+	}
+	metrics.Metrics.ObserveDialFailure(reason)
+	return &carrier.Error{Code: code, Message: err.Error()}
+}
+
+// dialThroughProxy dials TCP, through the proxy that HTTPS_PROXY and NO_PROXY
+// say, as gRPC does for the streams.
+func dialThroughProxy(ctx context.Context, address string) (net.Conn, error) {
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}
+	proxy, err := proxyFor(address, httpproxy.FromEnvironment())
+	if err != nil {
+		return nil, err
+	}
+	if proxy == nil {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", proxy.address)
+	if err != nil {
+		return nil, fmt.Errorf("dialing proxy %q: %w", proxy.address, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	tunnel, err := proxy.connect(conn, address)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return tunnel, nil
+}

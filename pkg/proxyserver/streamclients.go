@@ -1,0 +1,226 @@
+package proxyserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// dataSize is the most that one DATA packet to a client holds. With its
+// framing it fills two HTTP/2 frames; larger ones gain nothing.
+const dataSize = 32<<10 - 64
+
+// onlyConnection is the connection ID of a stream that this package serves: a
+// client's stream carries one connection.
+const onlyConnection = 1
+
+// serveStream serves a konnectivity client's stream. If its dial is for an agent
+// with carriers, the stream is joined to a carrier of its own and nobody waits
+// for it; otherwise konnectivity's server takes it from the start.
+func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.StreamHandler) error {
+	first := new(client.Packet)
+	if err := stream.RecvMsg(first); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	if dial := first.GetDialRequest(); first.Type == client.PacketType_DIAL_REQ && dial != nil && s.carriers.speaksFor(dial.Address) {
+		return s.serveDial(stream, dial)
+	}
+	return handler(srv, &clientStream{ServerStream: &replayedStream{ServerStream: stream, first: first}})
+}
+
+// replayedStream gives a packet that was read from it already once more.
+type replayedStream struct {
+	grpc.ServerStream
+	first *client.Packet
+}
+
+func (s *replayedStream) RecvMsg(m any) error {
+	packet, ok := m.(*client.Packet)
+	if s.first == nil || !ok {
+		return s.ServerStream.RecvMsg(m)
+	}
+	proto.Reset(packet)
+	proto.Merge(packet, s.first)
+	s.first = nil
+	return nil
+}
+
+func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(stream.Context(), dialTimeout)
+	conn, ok, err := s.carriers.open(ctx, carrier.OpenRequest{Network: dial.Protocol, Address: dial.Address, Timeout: dialTimeout})
+	cancel()
+	if !ok {
+		err = errors.New("No agent available") //nolint:staticcheck // konnectivity's words, which its clients look for
+	}
+	if err != nil {
+		if stream.Context().Err() != nil {
+			metrics.Metrics.ObserveDialFailure(metrics.DialFailureFrontendClose)
+			return stream.Context().Err()
+		}
+		metrics.Metrics.ObserveDialFailure(metrics.DialFailureErrorResponse)
+		return stream.SendMsg(dialResponse(dial.Random, 0, errorText(err)))
+	}
+	defer conn.Close()
+	metrics.Metrics.ObserveDialLatency(time.Since(began))
+	if err := stream.SendMsg(dialResponse(dial.Random, onlyConnection, "")); err != nil {
+		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
+		return err
+	}
+	return joinStream(stream, conn)
+}
+
+// errorText is what a refusal says, without the words that this side adds.
+func errorText(err error) string {
+	var refused *carrier.Error
+	if errors.As(err, &refused) && refused.Message != "" {
+		return refused.Message
+	}
+	return err.Error()
+}
+
+// joinStream carries bytes between a client's stream and a connection until
+// both directions have ended.
+func joinStream(stream grpc.ServerStream, conn *carrier.Conn) error {
+	down := make(chan error, 1)
+	go func() { down <- sendData(stream, conn) }()
+	up := receiveData(stream, conn)
+	if up != nil {
+		// The stream broke: nobody reads what still comes.
+		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
+		<-down
+		return up
+	}
+	// The client closed: everything that it sent is on its way, and so is the
+	// end of it. What the target still says, nobody wants to hear.
+	_ = conn.Close()
+	err := <-down
+	return err
+}
+
+// receiveData writes a client's data to the connection, and returns nil when the
+// client closed it.
+func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
+	packet := new(client.Packet)
+	broken := false
+	for {
+		if err := stream.RecvMsg(packet); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		switch packet.Type {
+		case client.PacketType_DATA:
+			data := packet.GetData()
+			if data.GetConnectID() != onlyConnection {
+				return status.Errorf(codes.PermissionDenied, "connection %d is not this stream's", data.GetConnectID())
+			}
+			if broken {
+				continue // sendData tells the client
+			}
+			if _, err := conn.Write(data.GetData()); err != nil {
+				broken = true
+			}
+		case client.PacketType_CLOSE_REQ:
+			if id := packet.GetCloseRequest().GetConnectID(); id != onlyConnection {
+				return status.Errorf(codes.PermissionDenied, "connection %d is not this stream's", id)
+			}
+			return nil
+		case client.PacketType_DIAL_REQ:
+			return status.Error(codes.InvalidArgument, "second dial on one stream")
+		}
+	}
+}
+
+// sendData sends what the connection gives, and then that it is closed and why.
+func sendData(stream grpc.ServerStream, conn *carrier.Conn) error {
+	buf := make([]byte, dataSize)
+	packet := &client.Packet{Type: client.PacketType_DATA}
+	for {
+		n, err := conn.Read(buf)
+		if n > 0 {
+			packet.Payload = &client.Packet_Data{Data: &client.Data{ConnectID: onlyConnection, Data: buf[:n]}}
+			if err := stream.SendMsg(packet); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			text := ""
+			if !errors.Is(err, io.EOF) {
+				text = errorText(err)
+			}
+			return stream.SendMsg(&client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{
+				CloseResponse: &client.CloseResponse{ConnectID: onlyConnection, Error: text}}})
+		}
+	}
+}
+
+func dialResponse(random, connection int64, text string) *client.Packet {
+	return &client.Packet{Type: client.PacketType_DIAL_RSP, Payload: &client.Packet_DialResponse{
+		DialResponse: &client.DialResponse{Random: random, ConnectID: connection, Error: text}}}
+}
+
+// connectOverCarriers serves HTTP CONNECT for agents with carriers, and leaves
+// the rest to next.
+func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || !s.carriers.speaksFor(r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), dialTimeout)
+		conn, ok, err := s.carriers.open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host, Timeout: dialTimeout})
+		cancel()
+		if !ok || err != nil {
+			writeConnectError(w, ok, err)
+			return
+		}
+		defer conn.Close()
+		w.WriteHeader(http.StatusOK)
+		raw, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			conn.Abort(err)
+			return
+		}
+		if n := buffered.Reader.Buffered(); n > 0 {
+			early, _ := buffered.Reader.Peek(n)
+			if _, err := conn.Write(early); err != nil {
+				_ = raw.Close()
+				return
+			}
+		}
+		_ = carrier.Relay(conn, raw)
+	})
+}
+
+func writeConnectError(w http.ResponseWriter, known bool, err error) {
+	code := http.StatusBadGateway
+	switch carrier.CodeOf(err) {
+	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Overloaded, carrier.Draining:
+		code = http.StatusServiceUnavailable
+	case carrier.TimedOut:
+		code = http.StatusGatewayTimeout
+	case carrier.Denied:
+		code = http.StatusForbidden
+	}
+	if !known {
+		http.Error(w, "No agent available", http.StatusServiceUnavailable)
+		return
+	}
+	http.Error(w, errorText(err), code)
+}
