@@ -9,7 +9,6 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,21 +105,6 @@ func (o objects) deployments(t *testing.T) []appsv1.Deployment {
 		}
 	}
 	return out
-}
-
-func (o objects) container(t *testing.T, deployment, name string) corev1.Container {
-	t.Helper()
-	object, ok := o.byName["Deployment/"+deployment]
-	if !ok {
-		t.Fatalf("no Deployment %q", deployment)
-	}
-	for _, container := range as[appsv1.Deployment](t, object).Spec.Template.Spec.Containers {
-		if container.Name == name {
-			return container
-		}
-	}
-	t.Fatalf("Deployment %q has no container %q", deployment, name)
-	return corev1.Container{}
 }
 
 // rules are the RBAC rules that the chart makes, by "Kind/name".
