@@ -1,0 +1,94 @@
+package agentaddon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+const (
+	clusterUserPrefix = "system:open-cluster-management:"
+	// requestedDNSName is what OCM's registration agent puts into every request.
+	// It reaches no certificate.
+	requestedDNSName = identity.AddonName + ".addon.open-cluster-management.io"
+)
+
+// allowedUsages are those that OCM asks for. Which ones the certificate has, the
+// signer decides.
+var allowedUsages = []certificatesv1.KeyUsage{
+	certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
+}
+
+// approve says why a request is not approved, or nil. Every field of the request
+// is an attacker's, except who made it, which the kube-apiserver has written.
+func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest) error {
+	if !cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil {
+		return fmt.Errorf("cluster %q is not accepted, or is being deleted", cluster.Name)
+	}
+	if addon.Name != identity.AddonName || addon.Namespace != cluster.Name || addon.DeletionTimestamp != nil {
+		return fmt.Errorf("addon %q of %q is not this one of cluster %q, or is being deleted", addon.Name, addon.Namespace, cluster.Name)
+	}
+	if err := checkRequester(cluster.Name, csr.Spec); err != nil {
+		return err
+	}
+	organizations, err := expectedOrganizations(cluster.Name, csr.Spec.SignerName)
+	if err != nil {
+		return err
+	}
+	for _, usage := range csr.Spec.Usages {
+		if !slices.Contains(allowedUsages, usage) {
+			return fmt.Errorf("usage %q is not one of %q", usage, allowedUsages)
+		}
+	}
+	request, err := pki.ParseRequest(csr.Spec.Request)
+	if err != nil {
+		return fmt.Errorf("parsing the request: %w", err)
+	}
+	if want := identity.AgentCommonName(cluster.Name); request.CommonName != want {
+		return fmt.Errorf("common name is %q, want %q", request.CommonName, want)
+	}
+	if got := slices.Sorted(slices.Values(request.Organizations)); !slices.Equal(got, organizations) {
+		return fmt.Errorf("organizations are %q, want %q", got, organizations)
+	}
+	if others := slices.Concat(request.OtherSubject, request.OtherSANs, request.OtherExtensions); len(others) > 0 {
+		return fmt.Errorf("the request asks for %q, which nobody may have", others)
+	}
+	for _, name := range request.DNSNames {
+		if name != requestedDNSName {
+			return fmt.Errorf("DNS name is %q, only %q may be asked for", name, requestedDNSName)
+		}
+	}
+	return nil
+}
+
+// checkRequester makes sure that the cluster's own OCM agent asks: user
+// system:open-cluster-management:<cluster>:<agent>, in the group of the cluster.
+func checkRequester(cluster string, spec certificatesv1.CertificateSigningRequestSpec) error {
+	own := clusterUserPrefix + cluster
+	agent, ok := strings.CutPrefix(spec.Username, own+":")
+	if !ok || agent == "" || strings.Contains(agent, ":") {
+		return fmt.Errorf("requester %q is not an agent of cluster %q", spec.Username, cluster)
+	}
+	if !slices.Contains(spec.Groups, own) {
+		return fmt.Errorf("requester %q is not in group %q", spec.Username, own)
+	}
+	return nil
+}
+
+// expectedOrganizations are those of a subject, by signer, sorted.
+func expectedOrganizations(cluster, signer string) ([]string, error) {
+	switch signer {
+	case identity.AgentSigner:
+		return slices.Sorted(slices.Values(identity.AgentOrganizations(cluster))), nil
+	case certificatesv1.KubeAPIServerClientSignerName:
+		return slices.Sorted(slices.Values(append(identity.AgentOrganizations(cluster), identity.Organization))), nil
+	}
+	return nil, fmt.Errorf("signer %q is not one of this addon's", signer)
+}

@@ -1,0 +1,21 @@
+// Package agentaddon is what OCM needs to know of the addon: how agents register
+// and what is installed on a managed cluster.
+//
+// # Registration
+//
+// OCM's registration agent makes a key on the managed cluster and asks for a
+// certificate with the subject that is set here. The request is approved only if
+// it is exactly that and comes from that cluster's own OCM identity
+// (approve.go). The certificate is built from our template and takes nothing
+// from the request but the public key (sign.go). In PortForward mode, and only
+// then, the agent also gets a credential for the hub's kube-apiserver.
+//
+// # What is installed
+//
+// The chart in /manifests, with values made of a ManagedProxyConfiguration and,
+// for a cluster, an AddOnDeploymentConfig. Values are a Go struct: nothing that
+// a user writes becomes a chart value by its name. Customized variables have a
+// schema (variables.go). Whatever cannot be rendered is said in the condition
+// ManifestApplied of the ManagedClusterAddOn, and the manifests that are there
+// stay as they are.
+package agentaddon

@@ -1,0 +1,98 @@
+package agentaddon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/klog/v2"
+	"open-cluster-management.io/addon-framework/pkg/agent"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// certificateLife is that of an agent's certificate. OCM renews it when a fifth
+// of it is left.
+const certificateLife = 30 * 24 * time.Hour
+
+func (a *Addon) registration() *agent.RegistrationOption {
+	return &agent.RegistrationOption{
+		CSRConfigurations: a.csrConfigurations,
+		CSRApproveCheck: func(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest) bool {
+			err := approve(cluster, addon, csr)
+			if err == nil && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName {
+				err = a.checkPortForward(addon)
+			}
+			if err != nil {
+				requestsRefused.Inc()
+				klog.Background().Info("Refused a certificate signing request", "csr", csr.Name, "cluster", cluster.Name, "requester", csr.Spec.Username, "reason", err.Error())
+			}
+			return err == nil
+		},
+		CSRSign: a.sign,
+	}
+}
+
+func (a *Addon) csrConfigurations(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) ([]addonv1alpha1.RegistrationConfig, error) {
+	configs := []addonv1alpha1.RegistrationConfig{{
+		SignerName: identity.AgentSigner,
+		Subject:    addonv1alpha1.Subject{User: identity.AgentCommonName(cluster.Name), Groups: identity.AgentOrganizations(cluster.Name)},
+	}}
+	if a.checkPortForward(addon) == nil {
+		configs = append(configs, addonv1alpha1.RegistrationConfig{
+			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Subject: addonv1alpha1.Subject{
+				User:   identity.AgentCommonName(cluster.Name),
+				Groups: slices.Concat(identity.AgentOrganizations(cluster.Name), []string{identity.Organization}),
+			},
+		})
+	}
+	return configs, nil
+}
+
+// checkPortForward says why an agent gets no credential of the hub, or nil.
+func (a *Addon) checkPortForward(addon *addonv1alpha1.ManagedClusterAddOn) error {
+	configuration, err := a.configuration(context.Background(), addon)
+	if err != nil {
+		return err
+	}
+	if kind := configuration.Spec.ProxyServer.Entrypoint.Type; kind != v1alpha1.EntryPointTypePortForward {
+		return fmt.Errorf("the entrypoint is %s, and agents have a credential of the hub with PortForward only", kind)
+	}
+	return nil
+}
+
+// sign signs an approved request of our signer. The certificate is made of what
+// the cluster is, not of what the request says; approve is asked once more,
+// because approving a request is a right that others on the hub have too.
+func (a *Addon) sign(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	if csr.Spec.SignerName != identity.AgentSigner {
+		return nil, nil
+	}
+	if err := approve(cluster, addon, csr); err != nil {
+		return nil, fmt.Errorf("signing request %q: %w", csr.Name, err)
+	}
+	ca, err := a.Certificates.AgentCA(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return ca.SignRequest(csr.Spec.Request, agentLeaf(cluster.Name), time.Now())
+}
+
+// agentLeaf is the template of an agent's certificate: a client of the proxy
+// server, and a server for the proxy API under its cluster's own host name.
+func agentLeaf(cluster string) pki.Leaf {
+	return pki.Leaf{
+		CommonName:    identity.AgentCommonName(cluster),
+		Organizations: identity.AgentOrganizations(cluster),
+		DNSNames:      []string{identity.HandlerHost(cluster)},
+		Client:        true, Server: true,
+		Validity: certificateLife,
+	}
+}

@@ -1,0 +1,194 @@
+package agentaddon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"open-cluster-management.io/addon-framework/pkg/addonfactory"
+	"open-cluster-management.io/addon-framework/pkg/utils"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// values are those of the agent chart; its schema knows the same names.
+type values struct {
+	Args                    []string                    `json:"args"`
+	ConfigurationGeneration string                      `json:"configurationGeneration"`
+	Env                     map[string]string           `json:"env,omitempty"`
+	HubBundle               string                      `json:"hubBundle"`
+	Image                   string                      `json:"image"`
+	ImagePullPolicy         string                      `json:"imagePullPolicy"`
+	ImagePullSecrets        []string                    `json:"imagePullSecrets,omitempty"`
+	NodeSelector            map[string]string           `json:"nodeSelector,omitempty"`
+	PortForward             bool                        `json:"portForward"`
+	Replicas                int32                       `json:"replicas"`
+	Resources               corev1.ResourceRequirements `json:"resources"`
+	Tolerations             []corev1.Toleration         `json:"tolerations,omitempty"`
+}
+
+// containerID is the agent's container in AddOnDeploymentConfig's resource
+// requirements.
+const containerID = "deployments:cluster-proxy-proxy-agent:proxy-agent"
+
+// imageRegistriesAnnotation overrides images on a ManagedCluster, as in OCM.
+const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
+
+// getValues is addon-framework's way to ask for them.
+func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) (addonfactory.Values, error) {
+	ctx := context.Background()
+	configuration, err := a.configuration(ctx, addon)
+	if err != nil {
+		return nil, err
+	}
+	deployment, err := utils.GetDesiredAddOnDeploymentConfig(addon, a.DeploymentConfigs)
+	if err != nil {
+		return nil, fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
+	}
+	namespace, err := a.installNamespace(addon)
+	if err != nil {
+		return nil, err
+	}
+	v, err := a.baseValues(ctx, configuration, cluster.Name, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := overrideImage(v, cluster); err != nil {
+		return nil, err
+	}
+	if deployment != nil {
+		if err := applyDeploymentConfig(v, deployment.Spec); err != nil {
+			return nil, fmt.Errorf("AddOnDeploymentConfig %q in namespace %q: %w", deployment.Name, deployment.Namespace, err)
+		}
+	}
+	return addonfactory.JsonStructToValues(v)
+}
+
+func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, cluster, namespace string) (*values, error) {
+	host, port, err := proxyconfig.AgentEntrypoint(ctx, a.Reader, c)
+	if err != nil {
+		return nil, fmt.Errorf("finding out what agents dial: %w", err)
+	}
+	bundle, err := a.Certificates.HubBundle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &values{
+		ConfigurationGeneration: strconv.FormatInt(c.Generation, 10),
+		HubBundle:               string(bundle),
+		Image:                   c.Spec.ProxyAgent.Image,
+		ImagePullPolicy:         "IfNotPresent",
+		ImagePullSecrets:        c.Spec.ProxyAgent.ImagePullSecrets,
+		PortForward:             c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward,
+		Replicas:                c.Spec.ProxyAgent.Replicas,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("48Mi"),
+		}},
+		// Agents may run where infrastructure runs, as upstream's do.
+		Tolerations: []corev1.Toleration{
+			{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "infra", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		},
+		Args: []string{
+			"proxy-agent",
+			"--cluster-name=" + cluster,
+			"--proxy-server-host=" + host,
+			fmt.Sprintf("--proxy-server-port=%d", port),
+			"--agent-identifiers=" + identity.Identifiers(a.hosts(cluster, namespace)),
+			"--agent-install-namespace=" + namespace,
+			"--ca-cert=/etc/ca/ca.crt",
+			"--agent-cert=/etc/tls/tls.crt",
+			"--agent-key=/etc/tls/tls.key",
+			"--handler-port=7443",
+			"--health-server-port=8093",
+			"--admin-server-port=8094",
+			"--addon-lease-namespace=" + namespace,
+		},
+	}
+	if v.PortForward {
+		v.Args = append(v.Args, "--enable-port-forward-proxy=true", "--hub-kubeconfig=/etc/hub/kubeconfig", "--proxy-server-namespace="+c.Spec.ProxyServer.Namespace)
+	}
+	v.Args = slices.Concat(v.Args, c.Spec.ProxyAgent.AdditionalArgs)
+	return v, nil
+}
+
+// hosts are the names in the tunnel that lead to a cluster. The one with the
+// agent's namespace is left out where that is not the default, which is the only
+// one that the proxy server knows.
+func (a *Addon) hosts(cluster, namespace string) []string {
+	if !a.EnableKubeAPIProxy {
+		return []string{identity.HandlerHost(cluster)}
+	}
+	if namespace != a.InstallNamespace {
+		namespace = ""
+	}
+	return identity.Hosts(cluster, namespace)
+}
+
+func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSpec) error {
+	if placement := spec.NodePlacement; placement != nil {
+		v.NodeSelector = placement.NodeSelector
+		v.Tolerations = placement.Tolerations
+	}
+	for name, value := range map[string]string{"HTTP_PROXY": spec.ProxyConfig.HTTPProxy, "HTTPS_PROXY": spec.ProxyConfig.HTTPSProxy, "NO_PROXY": spec.ProxyConfig.NoProxy} {
+		if value == "" {
+			continue
+		}
+		if u, err := url.Parse(value); name != "NO_PROXY" && (err != nil || u.Host == "" || u.Scheme != "http") {
+			return fmt.Errorf("spec.proxyConfig for %s is not a URL of the form http://host:port", name)
+		}
+		if v.Env == nil {
+			v.Env = map[string]string{}
+		}
+		v.Env[name] = value
+	}
+	if len(spec.Registries) > 0 {
+		v.Image = addonfactory.OverrideImage(spec.Registries, v.Image)
+	}
+	for _, requirement := range spec.ResourceRequirements {
+		matched, err := matchContainer(requirement.ContainerID)
+		if err != nil {
+			return err
+		}
+		if matched {
+			v.Resources = requirement.Resources
+		}
+	}
+	return applyVariables(v, spec.CustomizedVariables)
+}
+
+// matchContainer reports whether an ID such as "deployments:*:proxy-agent" is
+// the agent's container.
+func matchContainer(id string) (bool, error) {
+	expression, err := regexp.Compile("^" + regexp.MustCompile(`\\\*`).ReplaceAllString(regexp.QuoteMeta(id), ".*") + "$")
+	if err != nil {
+		return false, fmt.Errorf("spec.resourceRequirements has containerID %q: %w", id, err)
+	}
+	return expression.MatchString(containerID), nil
+}
+
+// overrideImage honours the registries that a ManagedCluster names.
+func overrideImage(v *values, cluster *clusterv1.ManagedCluster) error {
+	annotation := cluster.Annotations[imageRegistriesAnnotation]
+	if annotation == "" {
+		return nil
+	}
+	var registries struct {
+		Registries []addonv1alpha1.ImageMirror `json:"registries"`
+	}
+	if err := json.Unmarshal([]byte(annotation), &registries); err != nil {
+		return fmt.Errorf("parsing annotation %s of ManagedCluster %q: %w", imageRegistriesAnnotation, cluster.Name, err)
+	}
+	v.Image = addonfactory.OverrideImage(registries.Registries, v.Image)
+	return nil
+}

@@ -1,0 +1,54 @@
+package agentaddon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+)
+
+// variables is the schema of AddOnDeploymentConfig's customized variables: what
+// each one does to the values, or why its value is not allowed.
+var variables = map[string]func(v *values, value string) error{
+	"replicas": func(v *values, value string) error {
+		n, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || n < 0 || n > 100 {
+			return fmt.Errorf("must be a number from 0 to 100")
+		}
+		v.Replicas = int32(n)
+		return nil
+	},
+	"imagePullPolicy": func(v *values, value string) error {
+		allowed := []string{"Always", "IfNotPresent", "Never"}
+		if !slices.Contains(allowed, value) {
+			return fmt.Errorf("must be one of %s", strings.Join(allowed, ", "))
+		}
+		v.ImagePullPolicy = value
+		return nil
+	},
+	"verbosity": func(v *values, value string) error {
+		if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 10 {
+			return fmt.Errorf("must be a number from 0 to 10")
+		}
+		v.Args = append(v.Args, "--v="+value)
+		return nil
+	},
+}
+
+// applyVariables changes values as the variables say. An unknown one is an
+// error: silence would leave its author to wonder.
+func applyVariables(v *values, customized []addonv1alpha1.CustomizedVariable) error {
+	for _, variable := range customized {
+		set, ok := variables[variable.Name]
+		if !ok {
+			return fmt.Errorf("customized variable %q is not known: there are %s", variable.Name, strings.Join(slices.Sorted(maps.Keys(variables)), ", "))
+		}
+		if err := set(v, variable.Value); err != nil {
+			return fmt.Errorf("customized variable %q is %q: it %w", variable.Name, variable.Value, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+const (
+	caValidity   = 10 * 365 * 24 * time.Hour
+	leafValidity = 180 * 24 * time.Hour
+	managedLabel = "proxy.open-cluster-management.io/managed-certificate"
+)
+
+// Params say what to keep.
+type Params struct {
+	// SignerNamespace and SignerName are those of the hub CA's Secret; the agent
+	// CA is beside it.
+	SignerNamespace, SignerName string
+	// Namespace is that of the proxy servers, for everything else.
+	Namespace string
+	// Owner owns everything but the CAs.
+	Owner metav1.OwnerReference
+	// Names of Secrets that the configuration chooses.
+	ProxyServerSecret, AgentServerSecret, ProxyClientSecret string
+	// ServerNames are the DNS names and IP addresses of the proxy servers,
+	// UserServerNames those of the proxy API.
+	ServerNames, UserServerNames []string
+}
+
+// Result says until when certificates are valid, by the name of their Secret.
+type Result struct {
+	Expiry map[string]time.Time
+	// RenewAfter is when to call Ensure again at the latest.
+	RenewAfter time.Duration
+}
+
+// Ensure makes the CAs, if there are none, and issues what is missing, wrong or
+// near its end.
+func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Result, error) {
+	hub, err := ensureCA(ctx, c, p.SignerNamespace, p.SignerName, "open-cluster-management:cluster-proxy", now)
+	if err != nil {
+		return Result{}, err
+	}
+	agents, err := ensureCA(ctx, c, p.SignerNamespace, AgentSignerSecret, "open-cluster-management:cluster-proxy:agents", now)
+	if err != nil {
+		return Result{}, err
+	}
+	for name, ca := range map[string]*pki.CA{HubBundleSecret: hub, AgentBundleSecret: agents} {
+		if err := apply(ctx, c, p, name, corev1.SecretTypeOpaque, map[string][]byte{caCert: ca.CertPEM()}); err != nil {
+			return Result{}, err
+		}
+	}
+	result := Result{Expiry: map[string]time.Time{}, RenewAfter: 12 * time.Hour}
+	for name, leaf := range p.leaves() {
+		expiry, err := ensureLeaf(ctx, c, p, hub, name, leaf, now)
+		if err != nil {
+			return Result{}, err
+		}
+		result.Expiry[name] = expiry
+		// A third of what is left now is well before a third of its life.
+		result.RenewAfter = min(result.RenewAfter, max(expiry.Sub(now)/3, time.Minute))
+	}
+	return result, nil
+}
+
+func (p Params) leaves() map[string]pki.Leaf {
+	server := serving("proxy-server", p.ServerNames)
+	client := func(role identity.Role) pki.Leaf {
+		return pki.Leaf{CommonName: string(role), Organizations: []string{identity.Organization}, Client: true, Validity: leafValidity}
+	}
+	return map[string]pki.Leaf{
+		p.ProxyServerSecret: server,
+		p.AgentServerSecret: server,
+		p.ProxyClientSecret: client(identity.RoleClient),
+		APIClientSecret:     client(identity.RoleProxyAPI),
+		UserServingSecret:   serving("proxy-api", p.UserServerNames),
+	}
+}
+
+func serving(commonName string, names []string) pki.Leaf {
+	leaf := pki.Leaf{CommonName: commonName, Server: true, Validity: leafValidity}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if ip := net.ParseIP(name); ip != nil {
+			leaf.IPs = append(leaf.IPs, ip)
+		} else if name != "" {
+			leaf.DNSNames = append(leaf.DNSNames, name)
+		}
+	}
+	return leaf
+}
+
+func ensureCA(ctx context.Context, c client.Client, namespace, name, commonName string, now time.Time) (*pki.CA, error) {
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
+	if err == nil {
+		return parseCA(&secret)
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the CA in secret %q: %w", name, err)
+	}
+	pair, err := pki.NewCA(commonName, now, caValidity)
+	if err != nil {
+		return nil, fmt.Errorf("making CA %q: %w", commonName, err)
+	}
+	secret = corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedLabel: "ca"}},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{caCert: pair.CertPEM, caKey: pair.KeyPEM},
+	}
+	// Create, never update: of two that race, the first one's CA is the CA.
+	if err := c.Create(ctx, &secret); err != nil {
+		return nil, fmt.Errorf("keeping CA %q: %w", commonName, err)
+	}
+	return parseCA(&secret)
+}
+
+func ensureLeaf(ctx context.Context, c client.Client, p Params, issuer *pki.CA, name string, leaf pki.Leaf, now time.Time) (time.Time, error) {
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return time.Time{}, fmt.Errorf("reading secret %q: %w", name, err)
+	}
+	certificate := secret.Data[corev1.TLSCertKey]
+	if err == nil && name == UserServingSecret && provided(&secret) {
+		return pki.NotAfter(certificate)
+	}
+	if err == nil && len(secret.Data[corev1.TLSPrivateKeyKey]) > 0 && pki.RenewalReason(certificate, issuer, leaf, now) == "" {
+		return pki.NotAfter(certificate)
+	}
+	pair, err := issuer.Issue(leaf, now)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("issuing the certificate in secret %q: %w", name, err)
+	}
+	data := map[string][]byte{corev1.TLSCertKey: pair.CertPEM, corev1.TLSPrivateKeyKey: pair.KeyPEM}
+	if name == UserServingSecret {
+		// The chain, so that one file does for those who trust its end.
+		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, issuer.CertPEM()}, nil)
+	}
+	if err := apply(ctx, c, p, name, corev1.SecretTypeTLS, data); err != nil {
+		return time.Time{}, err
+	}
+	return pki.NotAfter(pair.CertPEM)
+}
+
+// provided reports whether a user put the proxy API's certificate there himself,
+// for example with cert-manager. Upstream's and ours have the configuration as
+// owner.
+func provided(secret *corev1.Secret) bool {
+	if secret.Labels[managedLabel] != "" {
+		return false
+	}
+	return !slices.ContainsFunc(secret.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ManagedProxyConfiguration" })
+}
+
+func apply(ctx context.Context, c client.Client, p Params, name string, kind corev1.SecretType, data map[string][]byte) error {
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{p.Owner}}, Type: kind}
+	case err != nil:
+		return fmt.Errorf("reading secret %q: %w", name, err)
+	default:
+		// The cache's object must not be written to.
+		secret = *secret.DeepCopy()
+		same := secret.Labels[managedLabel] != ""
+		for key, value := range data {
+			same = same && bytes.Equal(secret.Data[key], value)
+		}
+		if same {
+			return nil
+		}
+	}
+	if secret.Labels == nil {
+		secret.Labels = map[string]string{}
+	}
+	secret.Labels[managedLabel] = "true"
+	secret.Data = data
+	if secret.UID == "" {
+		err = c.Create(ctx, &secret)
+	} else {
+		err = c.Update(ctx, &secret)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping secret %q: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package certificates
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// Names of Secrets and of keys in them.
+const (
+	HubBundleSecret   = "proxy-server-ca"
+	AgentBundleSecret = "cluster-proxy-agent-ca"
+	APIClientSecret   = "cluster-proxy-api-client"
+	UserServingSecret = "cluster-proxy-user-serving-cert"
+	AgentSignerSecret = "cluster-proxy-agent-signer"
+
+	caCert = "ca.crt"
+	caKey  = "ca.key"
+)
+
+// Store reads what Ensure keeps in Secrets.
+type Store struct {
+	Client client.Reader
+	// Namespace is that of the CAs, and BundleNamespace that of the proxy
+	// servers, where the bundles are.
+	Namespace, BundleNamespace string
+}
+
+// AgentCA is the CA that signs agents' certificates. It is an error while Ensure
+// has not made it.
+func (s Store) AgentCA(ctx context.Context) (*pki.CA, error) {
+	var secret corev1.Secret
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: AgentSignerSecret}, &secret); err != nil {
+		return nil, fmt.Errorf("reading the agent CA: %w", err)
+	}
+	return parseCA(&secret)
+}
+
+// HubBundle is what agents verify proxy servers with, PEM.
+func (s Store) HubBundle(ctx context.Context) ([]byte, error) {
+	var secret corev1.Secret
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.BundleNamespace, Name: HubBundleSecret}, &secret); err != nil {
+		return nil, fmt.Errorf("reading the hub CA's bundle: %w", err)
+	}
+	if len(secret.Data[caCert]) == 0 {
+		return nil, fmt.Errorf("secret %q in namespace %q has no %s", HubBundleSecret, s.BundleNamespace, caCert)
+	}
+	return secret.Data[caCert], nil
+}
+
+func parseCA(secret *corev1.Secret) (*pki.CA, error) {
+	ca, err := pki.ParseCA(pki.KeyPair{CertPEM: secret.Data[caCert], KeyPEM: secret.Data[caKey]})
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA in secret %q of namespace %q (%s and %s): %w", secret.Name, secret.Namespace, caCert, caKey, err)
+	}
+	return ca, nil
+}

@@ -1,0 +1,25 @@
+// Package addonmanager is the process on the hub that installs everything else:
+// proxy servers beside it and agents on managed clusters.
+//
+// It wires three things into one manager, all behind one leader election:
+//
+//   - package proxyconfig reconciles ManagedProxyConfigurations into what runs
+//     on the hub, with certificates by package certificates;
+//   - package agentaddon tells OCM's addon-framework how agents register and
+//     what is installed for them;
+//   - the re-render controller (rerender.go) asks the framework to render a
+//     cluster's manifests again when something changes that the framework does
+//     not watch: a configuration, a load balancer's address, a CA.
+//
+// It starts before its definitions and its configuration exist and waits.
+//
+// # Rights
+//
+// Secrets, Services, Deployments and all that is installed on the hub are read
+// and written in the manager's own namespace only, and its cache holds nothing
+// of others. Over the whole hub it reads clusters, addons and their
+// configurations, writes ManifestWorks and the status of addons, and approves
+// and signs certificate signing requests of its own signer (in PortForward mode
+// it approves those of kubernetes.io/kube-apiserver-client too, with the same
+// strictness). The chart's rbac.yaml is the exact list.
+package addonmanager

@@ -1,0 +1,175 @@
+package addonmanager
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"open-cluster-management.io/addon-framework/pkg/addonmanager"
+	"open-cluster-management.io/addon-framework/pkg/utils"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/agentaddon"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+// leaseName is that of the leader election, as in upstream.
+const leaseName = "cluster-proxy-addon-manager"
+
+// Manager is one addon manager process.
+type Manager struct{ options Options }
+
+// New checks the options and does no I/O.
+func New(o *Options) (*Manager, error) {
+	return &Manager{options: *o}, o.Validate()
+}
+
+// Run works until ctx is done or leadership is lost.
+func (m *Manager) Run(ctx context.Context) error {
+	ctrl.SetLogger(klog.FromContext(ctx))
+	config, err := loadConfig(m.options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	if err := waitForAPIs(ctx, config); err != nil {
+		return err
+	}
+	mgr, err := m.newManager(config)
+	if err != nil {
+		return err
+	}
+	if err := m.addControllers(mgr, config); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering kinds: %w", err)
+		}
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Metrics:                       metricsserver.Options{BindAddress: m.options.MetricsBindAddress},
+		HealthProbeBindAddress:        m.options.HealthProbeBindAddress,
+		LeaderElection:                m.options.LeaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       m.options.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{m.options.Namespace: {}},
+			ByObject: map[client.Object]cache.ByObject{
+				&addonv1alpha1.ManagedClusterAddOn{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the manager: %w", err)
+	}
+	for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
+		if err := add("ping", healthz.Ping); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, nil
+}
+
+func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
+	o := m.options
+	reconciler := &proxyconfig.Reconciler{Client: mgr.GetClient(), Options: proxyconfig.Options{
+		SignerNamespace: o.SignerSecretNamespace, SignerName: o.SignerSecretName, Namespace: o.Namespace,
+		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy,
+	}}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding the controller of configurations: %w", err)
+	}
+	addons, err := addonclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("preparing a client of addons: %w", err)
+	}
+	addon := &agentaddon.Addon{
+		Reader:             mgr.GetClient(),
+		Certificates:       certificates.Store{Client: mgr.GetClient(), Namespace: o.SignerSecretNamespace, BundleNamespace: o.Namespace},
+		DeploymentConfigs:  utils.NewAddOnDeploymentConfigGetter(addons),
+		InstallNamespace:   o.AgentInstallNamespace,
+		EnableKubeAPIProxy: o.EnableKubeAPIProxy,
+	}
+	built, err := addon.Build()
+	if err != nil {
+		return fmt.Errorf("preparing the agents' manifests: %w", err)
+	}
+	framework, err := addonmanager.New(config)
+	if err != nil {
+		return fmt.Errorf("preparing addon-framework: %w", err)
+	}
+	if err := framework.AddAgent(built); err != nil {
+		return fmt.Errorf("adding the agent to addon-framework: %w", err)
+	}
+	if err := addRerender(mgr, framework.Trigger); err != nil {
+		return fmt.Errorf("adding the controller that renders again: %w", err)
+	}
+	// A runnable like this one starts when the manager has become the leader.
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if err := framework.Start(ctx); err != nil {
+			return fmt.Errorf("starting addon-framework: %w", err)
+		}
+		<-ctx.Done()
+		return nil
+	}))
+}
+
+func loadConfig(file string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = file
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading a kubeconfig (--kubeconfig, $KUBECONFIG or the pod's service account): %w", err)
+	}
+	// Rendering for thousands of clusters is bound by the hub, not by us.
+	config.QPS, config.Burst = 200, 400
+	return config, nil
+}
+
+// waitForAPIs waits until the hub serves what the manager watches.
+func waitForAPIs(ctx context.Context, config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("preparing discovery: %w", err)
+	}
+	for _, wanted := range []string{v1alpha1.GroupVersion.String(), addonv1alpha1.GroupVersion.String()} {
+		for said := false; ; {
+			_, err := client.ServerResourcesForGroupVersion(wanted)
+			if err == nil {
+				break
+			}
+			if !said {
+				klog.FromContext(ctx).Info("Waiting for the hub to serve an API; is its CustomResourceDefinition installed?", "api", wanted, "err", err.Error())
+				said = true
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("waiting for API %s: %w", wanted, err)
+			case <-time.After(2 * time.Second):
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package proxyconfig
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+const (
+	componentLabel       = "proxy.open-cluster-management.io/component-name"
+	componentName        = "proxy-server"
+	generationAnnotation = "proxy.open-cluster-management.io/configuration-generation"
+	addonLabel           = "open-cluster-management.io/addon"
+	portForwardRole      = "cluster-proxy-addon-agent:portforward"
+
+	// drainTimeout is how long connections may go on when a proxy server ends;
+	// the pod's grace period is a little longer.
+	drainTimeout = 600
+)
+
+func ownerOf(c *v1alpha1.ManagedProxyConfiguration) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ManagedProxyConfiguration", Name: c.Name, UID: c.UID}
+}
+
+func meta(c *v1alpha1.ManagedProxyConfiguration, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: c.Spec.ProxyServer.Namespace,
+		Labels:          map[string]string{addonLabel: identity.AddonName, componentLabel: componentName},
+		Annotations:     map[string]string{generationAnnotation: strconv.FormatInt(c.Generation, 10)},
+		OwnerReferences: []metav1.OwnerReference{ownerOf(c)},
+	}
+}
+
+func selector() map[string]string { return map[string]string{componentLabel: componentName} }
+
+// desired is what a configuration wants to exist besides certificates, and what
+// it does not want any more. c has its defaults.
+func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration) (apply, remove []client.Object) {
+	apply = []client.Object{o.deployment(c), service(c), disruptionBudget(c)}
+	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
+		apply = append(apply, loadBalancer(c))
+	}
+	portForward := portForwardRBAC(c)
+	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
+		return append(apply, portForward...), nil
+	}
+	return apply, portForward
+}
+
+func service(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName),
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Selector: selector(),
+			Ports: []corev1.ServicePort{
+				{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: 8090, TargetPort: intstr.FromString("proxy-server")},
+				{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: 8091, TargetPort: intstr.FromString("agent-server")},
+			},
+		},
+	}
+}
+
+// loadBalancer leads to the agent port alone: what clients may do is nobody's
+// business outside the hub.
+func loadBalancer(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
+	e := c.Spec.ProxyServer.Entrypoint
+	lb := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(c, e.LoadBalancerService.Name),
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: selector(),
+			Ports: []corev1.ServicePort{{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: e.Port, TargetPort: intstr.FromString("agent-server")}},
+		},
+	}
+	for _, annotation := range e.LoadBalancerService.Annotations {
+		lb.Annotations[annotation.Key] = annotation.Value
+	}
+	return lb
+}
+
+func disruptionBudget(c *v1alpha1.ManagedProxyConfiguration) *policyv1.PodDisruptionBudget {
+	one := intstr.FromInt32(1)
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+		ObjectMeta: meta(c, c.Name+"-proxy-server"),
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: selector()}},
+	}
+}
+
+// portForwardRBAC lets agents reach the proxy servers' agent port through the
+// hub's kube-apiserver, and nothing else.
+func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration) []client.Object {
+	return []client.Object{
+		&rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+			ObjectMeta: meta(c, portForwardRole),
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+				{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
+			},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+			ObjectMeta: meta(c, portForwardRole),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: portForwardRole},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: identity.Organization}},
+		},
+	}
+}
+
+func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deployment {
+	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	labels := selector()
+	labels[addonLabel] = identity.AddonName
+	generation := map[string]string{generationAnnotation: strconv.FormatInt(c.Generation, 10)}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: meta(c, c.Name),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(c.Spec.ProxyServer.Replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: selector()},
+			Strategy: appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &one},
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: generation},
+				Spec: corev1.PodSpec{
+					AutomountServiceAccountToken:  ptr.To(false),
+					NodeSelector:                  c.Spec.ProxyServer.NodePlacement.NodeSelector,
+					Tolerations:                   c.Spec.ProxyServer.NodePlacement.Tolerations,
+					TerminationGracePeriodSeconds: ptr.To[int64](drainTimeout + 20),
+					SecurityContext:               &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+						spread(corev1.LabelHostname), spread(corev1.LabelTopologyZone),
+					},
+					Containers: []corev1.Container{o.container(c)},
+					Volumes:    volumes(c),
+				},
+			},
+		},
+	}
+}
+
+func spread(topologyKey string) corev1.TopologySpreadConstraint {
+	return corev1.TopologySpreadConstraint{
+		MaxSkew: 1, TopologyKey: topologyKey, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: selector()},
+	}
+}
+
+func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Container {
+	ports := c.Spec.Deploy.Ports
+	args := []string{
+		"proxy-server",
+		fmt.Sprintf("--server-count=%d", max(c.Spec.ProxyServer.Replicas, 1)),
+		"--agent-identity=certificate",
+		"--agent-install-namespace=" + o.AgentInstallNamespace,
+		"--proxy-strategies=destHost",
+		fmt.Sprintf("--server-port=%d", ports.ProxyServer),
+		fmt.Sprintf("--agent-port=%d", ports.AgentServer),
+		fmt.Sprintf("--health-port=%d", ports.HealthServer),
+		fmt.Sprintf("--admin-port=%d", ports.AdminServer),
+		"--server-cert=/etc/server-pki/tls.crt",
+		"--server-key=/etc/server-pki/tls.key",
+		"--server-ca-cert=/etc/server-ca-pki/ca.crt",
+		"--cluster-cert=/etc/agent-pki/tls.crt",
+		"--cluster-key=/etc/agent-pki/tls.key",
+		"--cluster-ca-cert=/etc/agent-ca-pki/ca.crt",
+		"--backend-dial-timeout=10s",
+		fmt.Sprintf("--graceful-shutdown-timeout=%ds", drainTimeout),
+	}
+	probe := func(path string) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},
+			PeriodSeconds: 5, TimeoutSeconds: 3, FailureThreshold: 3,
+		}
+	}
+	return corev1.Container{
+		Name: componentName, Image: c.Spec.ProxyServer.Image, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+		Args: slices.Concat(args, c.Spec.ProxyServer.AdditionalArgs),
+		Ports: []corev1.ContainerPort{
+			{Name: "proxy-server", ContainerPort: ports.ProxyServer, Protocol: corev1.ProtocolTCP},
+			{Name: "agent-server", ContainerPort: ports.AgentServer, Protocol: corev1.ProtocolTCP},
+			{Name: "health", ContainerPort: ports.HealthServer, Protocol: corev1.ProtocolTCP},
+			{Name: "admin", ContainerPort: ports.AdminServer, Protocol: corev1.ProtocolTCP},
+		},
+		LivenessProbe: probe("/healthz"), ReadinessProbe: probe("/readyz"),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), RunAsNonRoot: ptr.To(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "server-ca", MountPath: "/etc/server-ca-pki", ReadOnly: true},
+			{Name: "server", MountPath: "/etc/server-pki", ReadOnly: true},
+			{Name: "agent", MountPath: "/etc/agent-pki", ReadOnly: true},
+			{Name: "agent-ca", MountPath: "/etc/agent-ca-pki", ReadOnly: true},
+		},
+	}
+}
+
+func volumes(c *v1alpha1.ManagedProxyConfiguration) []corev1.Volume {
+	secrets := c.Spec.Authentication.Dump.Secrets
+	var out []corev1.Volume
+	for _, v := range []struct{ name, secret string }{
+		{"server-ca", certificates.HubBundleSecret},
+		{"server", secrets.SigningProxyServerSecretName},
+		{"agent", secrets.SigningAgentServerSecretName},
+		{"agent-ca", certificates.AgentBundleSecret},
+	} {
+		out = append(out, corev1.Volume{Name: v.name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: v.secret}}})
+	}
+	return out
+}

@@ -1,0 +1,13 @@
+// Package proxyconfig reconciles ManagedProxyConfiguration into what runs on the
+// hub: the proxy servers' Deployment, their Services, the certificates (package
+// certificates), and in PortForward mode the little that agents may do at the
+// hub's kube-apiserver.
+//
+// A reconciliation reads, checks, builds what is desired with functions that do
+// no I/O (desired.go), applies it server-side, and writes the status. What a
+// configuration asks for and cannot have is said in the condition
+// ConfigurationValid, with the field and what is allowed; nothing is applied
+// then, so that what worked goes on working.
+//
+// Every object has the configuration as owner and goes with it, except the CAs.
+package proxyconfig

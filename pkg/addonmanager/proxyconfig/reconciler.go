@@ -1,0 +1,250 @@
+package proxyconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+const fieldOwner = client.FieldOwner("cluster-proxy-addon-manager")
+
+// Options of the reconciler.
+type Options struct {
+	// SignerNamespace and SignerName are those of the hub CA's Secret.
+	SignerNamespace, SignerName string
+	// Namespace is the addon's on the hub: that of the proxy API, and the only
+	// one in which this reconciler may work.
+	Namespace string
+	// AgentInstallNamespace is the default namespace of agents.
+	AgentInstallNamespace string
+	// ImagePullPolicy of the proxy servers.
+	ImagePullPolicy string
+}
+
+// Reconciler reconciles ManagedProxyConfigurations.
+type Reconciler struct {
+	Client  client.Client
+	Options Options
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// SetupWithManager starts the reconciler with the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	// Secrets of CAs have no owner; a change of one concerns all configurations.
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		if object.GetName() != r.Options.SignerName && object.GetName() != certificates.AgentSignerSecret {
+			return nil
+		}
+		var list v1alpha1.ManagedProxyConfigurationList
+		if err := r.Client.List(ctx, &list); err != nil {
+			return nil
+		}
+		var requests []reconcile.Request
+		for _, item := range list.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&item)})
+		}
+		return requests
+	})
+	byOwner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.ManagedProxyConfiguration{})
+	builder := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.ManagedProxyConfiguration{}).Named("managedproxyconfiguration")
+	for _, owned := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}} {
+		builder = builder.Watches(owned, byOwner)
+	}
+	return builder.Watches(&corev1.Secret{}, all).Complete(r)
+}
+
+// Reconcile brings one configuration into being and says how far it got.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var stored v1alpha1.ManagedProxyConfiguration
+	if err := r.Client.Get(ctx, request.NamespacedName, &stored); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if stored.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	status := stored.Status.DeepCopy()
+	status.LastObservedGeneration = stored.Generation
+	result, err := r.reconcile(ctx, &stored, status)
+	if err := r.writeStatus(ctx, &stored, status); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProxyConfiguration, status *v1alpha1.ManagedProxyConfigurationStatus) (ctrl.Result, error) {
+	set := func(kind string, ok bool, reason, message string) {
+		value := metav1.ConditionFalse
+		if ok {
+			value = metav1.ConditionTrue
+		}
+		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: value, Reason: reason, Message: message, ObservedGeneration: stored.Generation,
+		})
+	}
+	c, err := Normalize(stored)
+	if err == nil && c.Spec.ProxyServer.Namespace != r.Options.Namespace {
+		err = fmt.Errorf("spec.proxyServer.namespace is %q: it must be %q, the addon manager's own namespace, where its rights end", c.Spec.ProxyServer.Namespace, r.Options.Namespace)
+	}
+	if err != nil {
+		// Trying again would not change it; the next change of the object will.
+		set(v1alpha1.ConditionConfigurationValid, false, "InvalidConfiguration", err.Error())
+		return ctrl.Result{}, nil
+	}
+	set(v1alpha1.ConditionConfigurationValid, true, "Valid", "everything that is asked for can be had")
+
+	apply, remove := r.Options.desired(c)
+	// The load balancer comes first: certificates hold its address.
+	if err := r.apply(ctx, apply, remove); err != nil {
+		set(v1alpha1.ConditionProxyServerDeployed, false, "NotYetDeployed", err.Error())
+		return ctrl.Result{}, err
+	}
+	params, err := r.certificates(ctx, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	issued, err := certificates.Ensure(ctx, r.Client, params, r.now())
+	for kind, name := range map[string]string{
+		v1alpha1.ConditionProxyServerSecretSigned: params.ProxyServerSecret,
+		v1alpha1.ConditionAgentServerSecretSigned: params.AgentServerSecret,
+		v1alpha1.ConditionProxyClientSecretSigned: params.ProxyClientSecret,
+		v1alpha1.ConditionUserServerSecretSigned:  certificates.UserServingSecret,
+	} {
+		if err != nil {
+			set(kind, false, "NotYetSigned", err.Error())
+			continue
+		}
+		set(kind, true, "SuccessfullySigned", "Expiry:"+issued.Expiry[name].UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	deployed, message, err := r.deployed(ctx, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	reason := "SuccessfullyDeployed"
+	if !deployed {
+		reason = "NotYetDeployed"
+	}
+	set(v1alpha1.ConditionProxyServerDeployed, deployed, reason, message)
+	return ctrl.Result{RequeueAfter: issued.RenewAfter}, nil
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Now != nil {
+		return r.Now()
+	}
+	return time.Now()
+}
+
+func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (certificates.Params, error) {
+	secrets := c.Spec.Authentication.Dump.Secrets
+	service, namespace := c.Spec.ProxyServer.InClusterServiceName, c.Spec.ProxyServer.Namespace
+	names := []string{"127.0.0.1", "localhost", service, service + "." + namespace, service + "." + namespace + ".svc", service + "." + namespace + ".svc.cluster.local"}
+	if self := c.Spec.Authentication.Signer.SelfSigned; self != nil {
+		names = append(names, self.AdditionalSANs...)
+	}
+	host, _, err := AgentEntrypoint(ctx, r.Client, c)
+	switch {
+	case err == nil:
+		names = append(names, host)
+	case !errors.Is(err, ErrNoAddress) && !apierrors.IsNotFound(err):
+		return certificates.Params{}, err
+	}
+	const api = "cluster-proxy-addon-user"
+	userNames := []string{"127.0.0.1", "localhost", api, api + "." + r.Options.Namespace, api + "." + r.Options.Namespace + ".svc", api + "." + r.Options.Namespace + ".svc.cluster.local"}
+	if c.Spec.UserServer != nil {
+		userNames = append(userNames, c.Spec.UserServer.AdditionalSANs...)
+	}
+	return certificates.Params{
+		SignerNamespace: r.Options.SignerNamespace, SignerName: r.Options.SignerName, Namespace: namespace, Owner: ownerOf(c),
+		ProxyServerSecret: secrets.SigningProxyServerSecretName,
+		AgentServerSecret: secrets.SigningAgentServerSecretName,
+		ProxyClientSecret: secrets.SigningProxyClientSecretName,
+		ServerNames:       names, UserServerNames: userNames,
+	}, nil
+}
+
+// apply applies what is wanted and removes what is not, if it is ours.
+func (r *Reconciler) apply(ctx context.Context, wanted, unwanted []client.Object) error {
+	for _, object := range wanted {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return fmt.Errorf("converting %T: %w", object, err)
+		}
+		// Zero values that mean "not set" are not ours to own.
+		delete(content, "status")
+		u := &unstructured.Unstructured{Object: content}
+		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+		unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
+		if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	for _, object := range unwanted {
+		live := object.DeepCopyObject().(client.Object)
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(object), live)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "ManagedProxyConfiguration" }) {
+			continue
+		}
+		if err := r.Client.Delete(ctx, live); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing %T %q: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) deployed(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (bool, string, error) {
+	var deployment appsv1.Deployment
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Name}, &deployment); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, "the Deployment is not there yet", nil // the cache is behind
+		}
+		return false, "", err
+	}
+	status := deployment.Status
+	message := fmt.Sprintf("Replicas: %d, available: %d", c.Spec.ProxyServer.Replicas, status.AvailableReplicas)
+	return status.AvailableReplicas > 0, message, nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.ManagedProxyConfiguration, status *v1alpha1.ManagedProxyConfigurationStatus) error {
+	if apiEqual(stored.Status, *status) {
+		return nil
+	}
+	changed := stored.DeepCopy()
+	changed.Status = *status
+	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(stored)); err != nil {
+		return fmt.Errorf("writing the status of %q: %w", stored.Name, client.IgnoreNotFound(err))
+	}
+	return nil
+}
+
+func apiEqual(a, b v1alpha1.ManagedProxyConfigurationStatus) bool {
+	return a.LastObservedGeneration == b.LastObservedGeneration && slices.Equal(a.Conditions, b.Conditions)
+}
