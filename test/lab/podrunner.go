@@ -132,10 +132,7 @@ func (r *podRunner) sync(ctx context.Context) error {
 // not there yet is an error, and the pod is tried again.
 func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	running := &runningPod{pod: pod, dir: r.cluster.file(filepath.Join("pods", string(pod.UID))), ports: map[int32]int{}, names: map[string]int32{}, done: make(chan struct{})}
-	if err := r.writeVolumes(ctx, running); err != nil {
-		return err
-	}
-	if err := r.writeKubeconfig(ctx, running); err != nil {
+	if err := r.refresh(ctx, running); err != nil {
 		return err
 	}
 	for _, container := range pod.Spec.Containers {

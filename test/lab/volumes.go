@@ -18,10 +18,10 @@ import (
 
 // refresh brings a running pod's files up to date, as a kubelet does.
 func (r *podRunner) refresh(ctx context.Context, running *runningPod) error {
-	if err := r.writeVolumes(ctx, running); err != nil {
+	if err := r.writeKubeconfig(ctx, running); err != nil {
 		return err
 	}
-	return r.writeKubeconfig(ctx, running)
+	return r.writeVolumes(ctx, running)
 }
 
 func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error {
@@ -30,7 +30,7 @@ func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		files, err := r.volumeFiles(ctx, running.pod.Namespace, volume)
+		files, err := r.volumeFiles(ctx, running, volume)
 		if err != nil {
 			return fmt.Errorf("volume %q: %w", volume.Name, err)
 		}
@@ -43,8 +43,11 @@ func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error
 	return nil
 }
 
-func (r *podRunner) volumeFiles(ctx context.Context, namespace string, volume corev1.Volume) (map[string][]byte, error) {
+func (r *podRunner) volumeFiles(ctx context.Context, running *runningPod, volume corev1.Volume) (map[string][]byte, error) {
+	namespace := running.pod.Namespace
 	switch {
+	case volume.Projected != nil:
+		return r.projectedFiles(ctx, running, volume.Projected.Sources)
 	case volume.EmptyDir != nil:
 		return nil, nil
 	case volume.Secret != nil:
@@ -70,7 +73,36 @@ func (r *podRunner) volumeFiles(ctx context.Context, namespace string, volume co
 		}
 		return chosen(files, volume.ConfigMap.Items), nil
 	}
-	return nil, fmt.Errorf("the lab knows volumes of kind secret, configMap and emptyDir only")
+	return nil, fmt.Errorf("the lab knows volumes of kind secret, configMap, projected and emptyDir only")
+}
+
+// projectedFiles are those of the volume by which every pod gets its service
+// account; the lab knows no other use of it.
+func (r *podRunner) projectedFiles(ctx context.Context, running *runningPod, sources []corev1.VolumeProjection) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, source := range sources {
+		switch {
+		case source.ServiceAccountToken != nil:
+			token, err := os.ReadFile(filepath.Join(running.dir, "token"))
+			if err != nil {
+				return nil, err
+			}
+			files[source.ServiceAccountToken.Path] = token
+		case source.ConfigMap != nil:
+			configMap, err := r.client.CoreV1().ConfigMaps(running.pod.Namespace).Get(ctx, source.ConfigMap.Name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			for _, item := range source.ConfigMap.Items {
+				files[item.Path] = []byte(configMap.Data[item.Key])
+			}
+		case source.DownwardAPI != nil:
+			for _, item := range source.DownwardAPI.Items {
+				files[item.Path] = []byte(running.pod.Namespace)
+			}
+		}
+	}
+	return files, nil
 }
 
 func chosen(files map[string][]byte, items []corev1.KeyToPath) map[string][]byte {
