@@ -205,13 +205,23 @@ func (p *Pool) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 			return nil, err
 		}
 		cn, err := c.Open(ctx, r)
-		if err == nil || attempt == maxAttempts || ctx.Err() != nil || c.Err() == nil || CodeOf(err) == Protocol {
+		if CodeOf(err) == Draining && attempt < maxDraining {
+			// The peer is about to stop: this carrier will not open anything any
+			// more, while a new one may lead to another peer.
+			_ = c.Close()
+			continue
+		}
+		if err == nil || attempt >= maxAttempts || ctx.Err() != nil || c.Err() == nil || CodeOf(err) == Protocol {
 			return cn, err
 		}
 	}
 }
 
-const maxAttempts = 4
+const (
+	maxAttempts = 4
+	// maxDraining is more carriers than idle ones that one peer usually has.
+	maxDraining = 32
+)
 
 func (p *Pool) take(ctx context.Context) (*Carrier, error) {
 	p.mu.Lock()

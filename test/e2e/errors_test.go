@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -16,28 +18,36 @@ import (
 // back.
 func status(t *testing.T, cfg *rest.Config, path string) (*http.Response, metav1.Status) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(cfg)
+	resp, s, err := tryStatus(t.Context(), cfg, path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+path, nil)
+	return resp, s
+}
+
+func tryStatus(ctx context.Context, cfg *rest.Config, path string) (*http.Response, metav1.Status, error) {
+	var s metav1.Status
+	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		t.Fatal(err)
+		return nil, s, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
+	if err != nil {
+		return nil, s, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return nil, s, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		return nil, s, err
 	}
-	var s metav1.Status
 	if err := json.Unmarshal(body, &s); err != nil || s.Kind != "Status" {
-		t.Fatalf("%s answered %d with %q, want a metav1.Status", path, resp.StatusCode, body)
+		return nil, s, fmt.Errorf("%s answered %d with %q, want a metav1.Status", path, resp.StatusCode, body)
 	}
-	return resp, s
+	return resp, s, nil
 }
 
 func TestUnknownClusterIs404(t *testing.T) {

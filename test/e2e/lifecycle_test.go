@@ -61,7 +61,10 @@ func TestAgentComesAndGoes(t *testing.T) {
 	away, other := suite.clusters[1], suite.clusters[0]
 	suite.stopAgents(t, away)
 	eventually(t, "503 for "+away, func() error {
-		resp, s := status(t, suite.throughProxyAPI(away), "/version")
+		resp, s, err := tryStatus(t.Context(), suite.throughProxyAPI(away), "/version")
+		if err != nil {
+			return err
+		}
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			return fmt.Errorf("answered %d: %s", resp.StatusCode, s.Message)
 		}
@@ -81,7 +84,7 @@ func TestAgentComesAndGoes(t *testing.T) {
 // TestProxyServerRestart kills every proxy server; agents and the proxy API
 // come back by themselves.
 func TestProxyServerRestart(t *testing.T) {
-	pods, err := suite.hub.CoreV1().Pods(suite.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "proxy.open-cluster-management.io/component-name=proxy-server"})
+	pods, err := suite.hub.CoreV1().Pods(suite.namespace).List(t.Context(), proxyServers)
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("%d proxy server pods, %v", len(pods.Items), err)
 	}
@@ -90,10 +93,29 @@ func TestProxyServerRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	eventually(t, "other proxy servers", func() error {
+		now, err := suite.hub.CoreV1().Pods(suite.namespace).List(t.Context(), proxyServers)
+		if err != nil {
+			return err
+		}
+		for _, pod := range now.Items {
+			for _, old := range pods.Items {
+				if pod.UID == old.UID {
+					return fmt.Errorf("pod %q is still there", pod.Name)
+				}
+			}
+		}
+		if len(now.Items) != len(pods.Items) {
+			return fmt.Errorf("%d proxy servers, want %d", len(now.Items), len(pods.Items))
+		}
+		return nil
+	})
 	for _, cluster := range suite.clusters {
 		eventually(t, cluster+" reachable again", func() error { return reachable(t.Context(), cluster) })
 	}
 }
+
+var proxyServers = metav1.ListOptions{LabelSelector: "proxy.open-cluster-management.io/component-name=proxy-server"}
 
 // TestAddonDeletion removes the addon from one cluster: everything it had put
 // there goes, and because the placement still selects the cluster, it returns.

@@ -104,7 +104,7 @@ func install(ctx context.Context, dir string) (*installed, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the binary: %w\n%s", err, out)
 	}
-	l, err := lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Clusters: []string{"cluster1", "2.cluster"}, Binary: binary, Out: os.Stderr})
+	l, err := lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Clusters: []string{"cluster1", "2nd-cluster"}, Binary: binary, Out: os.Stderr})
 	if err != nil {
 		return nil, fmt.Errorf("starting the lab: %w", err)
 	}
@@ -316,4 +316,29 @@ func eventually(t *testing.T, what string, ready func() error) {
 	if err := waitUntil(context.Background(), 2*patience, ready); err != nil {
 		t.Fatalf("waiting for %s: %v", what, err)
 	}
+}
+
+// stopAgents takes the power from a cluster's agents; startAgents gives it back.
+func (s *installed) stopAgents(t *testing.T, cluster string) {
+	t.Helper()
+	if err := s.lab.PausePods(cluster); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.startAgents(t, cluster) })
+}
+
+func (s *installed) startAgents(t *testing.T, cluster string) {
+	t.Helper()
+	if err := s.lab.ResumePods(cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepLogs copies the logs of a failed run to where they outlive it.
+func keepLogs(l *lab.Lab) {
+	dir, err := os.MkdirTemp("", "cluster-proxy-e2e-logs-")
+	if err == nil {
+		err = os.CopyFS(filepath.Join(dir, "logs"), os.DirFS(l.LogDir()))
+	}
+	fmt.Fprintln(os.Stderr, "logs of the lab:", dir, err)
 }

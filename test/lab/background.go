@@ -16,14 +16,20 @@ import (
 
 // state is what a lab in the background leaves for others to find it by.
 type state struct {
-	PID       int
+	PID int
+	// Command is the lab's command line: a process that got the same number
+	// later has another one.
+	Command string
+	// Ready is false while the lab starts.
+	Ready     bool
 	Started   time.Time
 	AgentPort int
 	Assets    string
 	Clusters  []string
 }
 
-func stateFile(dir string) string { return filepath.Join(dir, "lab.json") }
+// stateFile lies beside the lab's folder, so that it is there before and after.
+func stateFile(dir string) string { return filepath.Clean(dir) + ".json" }
 
 // DefaultDir is the folder of the lab in the background: LAB_DIR, or one in the
 // user's cache folder.
@@ -40,24 +46,39 @@ func DefaultDir() (string, error) {
 
 // Serve runs a lab until ctx is done: the process in the background.
 func Serve(ctx context.Context, options Options) error {
+	if s, err := readState(options.Dir); err == nil && s.alive() {
+		return fmt.Errorf("a lab is already running, or starting, in %s; stop it with lab down", options.Dir)
+	}
+	if err := os.MkdirAll(filepath.Dir(filepath.Clean(options.Dir)), 0o755); err != nil {
+		return err
+	}
+	s := state{PID: os.Getpid(), Command: commandLine(os.Getpid()), Started: time.Now()}
+	if err := s.write(options.Dir); err != nil {
+		return err
+	}
+	defer os.Remove(stateFile(options.Dir))
 	l, err := Start(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer l.Stop()
-	s := state{PID: os.Getpid(), Started: time.Now(), AgentPort: l.AgentPort, Assets: l.assets.dir}
+	s.Ready, s.AgentPort, s.Assets = true, l.AgentPort, l.assets.dir
 	for _, c := range l.Managed {
 		s.Clusters = append(s.Clusters, c.Name)
 	}
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	if err := replaceFile(stateFile(options.Dir), raw); err != nil {
+	if err := s.write(options.Dir); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return nil
+}
+
+func (s state) write(dir string) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return replaceFile(stateFile(dir), raw)
 }
 
 // Up starts a lab in the background and returns when it is ready. If ctx ends
@@ -71,8 +92,8 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		options.Dir = dir
 	}
 	options = options.withDefaults()
-	if l, err := Open(options.Dir); err == nil {
-		return nil, fmt.Errorf("a lab is already running in %s since %s; stop it with lab down", options.Dir, l.startedText())
+	if s, err := readState(options.Dir); err == nil && s.alive() {
+		return nil, fmt.Errorf("a lab is already running in %s since %s; stop it with lab down", options.Dir, s.Started.Format(time.DateTime))
 	}
 	if err := removeDead(options.Dir); err != nil {
 		return nil, err
@@ -140,8 +161,11 @@ func Open(dir string) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !alive(s.PID) {
+	if !s.alive() {
 		return nil, fmt.Errorf("the lab in %s has ended; remove what it left with lab down", dir)
+	}
+	if !s.Ready {
+		return nil, fmt.Errorf("the lab in %s is still starting", dir)
 	}
 	l := &Lab{dir: dir, assets: Assets{s.Assets}, AgentPort: s.AgentPort, Managed: map[string]*Cluster{}}
 	for _, name := range append([]string{hubName}, s.Clusters...) {
@@ -159,14 +183,6 @@ func Open(dir string) (*Lab, error) {
 	return l, nil
 }
 
-func (l *Lab) startedText() string {
-	s, err := readState(l.dir)
-	if err != nil {
-		return "an unknown time"
-	}
-	return s.Started.Format(time.DateTime)
-}
-
 func readState(dir string) (state, error) {
 	var s state
 	raw, err := os.ReadFile(stateFile(dir))
@@ -179,15 +195,21 @@ func readState(dir string) (state, error) {
 	return s, err
 }
 
-// alive reports whether a process is the lab of a state file. A process that
-// got the same number later is another program.
-func alive(pid int) bool {
-	process, err := os.FindProcess(pid)
-	if err != nil || process.Signal(syscall.Signal(0)) != nil {
-		return false
+// alive reports whether the process that wrote the state is still there.
+func (s state) alive() bool {
+	return s.Command != "" && commandLine(s.PID) == s.Command
+}
+
+// commandLine is that of a process, or empty if there is none.
+func commandLine(pid int) string {
+	if pid <= 0 {
+		return ""
 	}
-	out, err := exec.Command("ps", "-o", "args=", "-p", fmt.Sprint(pid)).Output()
-	return err == nil && strings.Contains(string(out), " serve ")
+	out, err := exec.Command("ps", "-ww", "-o", "args=", "-p", fmt.Sprint(pid)).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // Down stops the lab that runs in the background in dir and removes its files.
@@ -197,17 +219,20 @@ func Down(dir string) error {
 	if err != nil {
 		return removeDead(dir)
 	}
-	if alive(s.PID) {
+	if s.alive() {
 		if err := syscall.Kill(s.PID, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("stopping the lab in %s: %w", dir, err)
 		}
 		deadline := time.Now().Add(time.Minute)
-		for alive(s.PID) {
+		for s.alive() {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("stopping the lab in %s: process %d is still there after a minute", dir, s.PID)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
+	}
+	if err := os.Remove(stateFile(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return removeDead(dir)
 }

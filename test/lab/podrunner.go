@@ -31,6 +31,7 @@ type podRunner struct {
 	paused bool
 	pods   map[types.UID]*runningPod
 	noted  map[string]bool
+	ending sync.WaitGroup
 }
 
 // runningPod is a pod whose containers run as processes.
@@ -83,6 +84,7 @@ func (r *podRunner) run(ctx context.Context) {
 			for _, pod := range r.pods {
 				<-pod.done
 			}
+			r.ending.Wait()
 			return
 		case <-tick.C:
 		}
@@ -119,10 +121,10 @@ func (r *podRunner) sync(ctx context.Context) error {
 			r.log.note(fmt.Sprintf("stopping pod %s/%s", pod.pod.Namespace, pod.pod.Name))
 			pod.cancel()
 			delete(r.pods, uid)
-			go func() {
+			r.ending.Go(func() {
 				<-pod.done
 				_ = os.RemoveAll(pod.dir)
-			}()
+			})
 		}
 	}
 	return r.syncServices(ctx)

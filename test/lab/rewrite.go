@@ -40,10 +40,14 @@ func rewriteArgs(args []string, r rewriting) ([]string, error) {
 }
 
 func (r rewriting) value(value string) (string, error) {
-	for mount, dir := range r.mounts {
-		if value == mount || strings.HasPrefix(value, mount+"/") {
-			return dir + strings.TrimPrefix(value, mount), nil
+	in := "" // the longest mount path that holds the value
+	for mount := range r.mounts {
+		if len(mount) > len(in) && (value == mount || strings.HasPrefix(value, mount+"/")) {
+			in = mount
 		}
+	}
+	if in != "" {
+		return r.mounts[in] + strings.TrimPrefix(value, in), nil
 	}
 	if match := serviceAddress.FindStringSubmatch(value); match != nil {
 		port, err := strconv.Atoi(match[3])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,10 +35,11 @@ func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error
 		if err != nil {
 			return fmt.Errorf("volume %q: %w", volume.Name, err)
 		}
-		for name, content := range files {
-			if err := writeIfChanged(filepath.Join(dir, name), content); err != nil {
-				return err
-			}
+		if volume.EmptyDir != nil {
+			continue // what is in there is the container's
+		}
+		if err := syncFiles(dir, files); err != nil {
+			return fmt.Errorf("volume %q: %w", volume.Name, err)
 		}
 	}
 	return nil
@@ -116,6 +118,32 @@ func chosen(files map[string][]byte, items []corev1.KeyToPath) map[string][]byte
 		}
 	}
 	return out
+}
+
+// syncFiles makes a folder hold these files and no others.
+func syncFiles(dir string, files map[string][]byte) error {
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return err
+		}
+		if err := writeIfChanged(file, content); err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if _, ok := files[name]; ok {
+			return nil
+		}
+		return os.Remove(path)
+	})
 }
 
 func writeIfChanged(file string, content []byte) error {

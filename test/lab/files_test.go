@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSyncFiles(t *testing.T) {
+	dir := t.TempDir()
+	read := func() map[string]string {
+		got := map[string]string{}
+		for _, name := range []string{"a", "b", "sub/c"} {
+			if content, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+				got[name] = string(content)
+			}
+		}
+		return got
+	}
+	for _, want := range []map[string]string{
+		{"a": "1", "b": "1"},
+		{"a": "2", "sub/c": "1"}, // one changed, one gone, one in a folder
+		{},
+	} {
+		files := map[string][]byte{}
+		for name, content := range want {
+			files[name] = []byte(content)
+		}
+		if err := syncFiles(dir, files); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// The key of the programs' folder changes with what they are built from.
+func TestAssetsKey(t *testing.T) {
+	dir := t.TempDir()
+	for _, m := range modules {
+		if err := os.MkdirAll(filepath.Join(dir, m.name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]string{}
+	for _, change := range []string{"nothing there", "kube/go.mod", "kube/main.go", "ocm/go.sum"} {
+		if change != "nothing there" {
+			if err := os.WriteFile(filepath.Join(dir, change), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key, err := assetsKey(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, ok := seen[key]; ok {
+			t.Errorf("the key is the same after %s as after %s", change, before)
+		}
+		seen[key] = change
+		if again, _ := assetsKey(dir); again != key {
+			t.Error("the key changes though nothing did")
+		}
+	}
+}
+
+// A number that a dead lab had may be another process's now.
+func TestDownSparesOtherProcesses(t *testing.T) {
+	bystander := exec.Command("sleep", "60")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- bystander.Wait() }()
+	defer func() {
+		_ = bystander.Process.Kill()
+		<-ended
+	}()
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.MkdirAll(filepath.Join(dir, hubName), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(state{PID: bystander.Process.Pid, Command: "lab serve --dir=" + dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stateFile(dir), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Down(dir); err != nil {
+		t.Fatal(err)
+	}
+	if commandLine(bystander.Process.Pid) != "sleep 60" {
+		t.Error("stopping a lab that is gone stopped another process")
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder of the dead lab is still there: %v", err)
+	}
+}
