@@ -34,12 +34,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // testHub is a running Server with its two CAs.
 type testHub struct {
 	*Server
-	dir             string
-	hubCA, agentCA  *pki.CA
-	stop            context.CancelFunc
-	done            chan struct{}
-	result          error
-	clientAddr, uds string
+	dir            string
+	hubCA, agentCA *pki.CA
+	stop           context.CancelFunc
+	done           chan struct{}
+	result         error
+	clientAddr     string
 }
 
 func newCA(t *testing.T, name string) *pki.CA {

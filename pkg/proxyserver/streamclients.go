@@ -65,7 +65,8 @@ func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) e
 	conn, ok, err := s.carriers.open(ctx, carrier.OpenRequest{Network: dial.Protocol, Address: dial.Address, Timeout: dialTimeout})
 	cancel()
 	if !ok {
-		err = errors.New("No agent available") //nolint:staticcheck // konnectivity's words, which its clients look for
+		//lint:ignore ST1005 these are konnectivity's words, which its clients look for
+		err = errors.New("No agent available")
 	}
 	if err != nil {
 		if stream.Context().Err() != nil {

@@ -16,7 +16,6 @@ type sample map[string]float64
 type measurement struct {
 	name string
 	run  func(ctx context.Context, s *subject) (sample, error)
-	skip func(s *subject) bool
 }
 
 const bulk = 512 << 20 // bytes moved for a throughput figure

@@ -3,7 +3,9 @@ package certificates
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -47,7 +49,8 @@ type Result struct {
 }
 
 // Ensure makes the CAs, if there are none, and issues what is missing, wrong or
-// near its end.
+// near its end. One certificate that cannot be had does not keep it from the
+// others: with an error, the result is about those that are good.
 func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Result, error) {
 	hub, err := ensureCA(ctx, c, p.SignerNamespace, p.SignerName, "open-cluster-management:cluster-proxy", now)
 	if err != nil {
@@ -63,16 +66,20 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 		}
 	}
 	result := Result{Expiry: map[string]time.Time{}, RenewAfter: 12 * time.Hour}
-	for name, leaf := range p.leaves() {
-		expiry, err := ensureLeaf(ctx, c, p, hub, name, leaf, now)
+	leaves := p.leaves()
+	var failures []error
+	// In order, so that the same failures make the same message.
+	for _, name := range slices.Sorted(maps.Keys(leaves)) {
+		expiry, err := ensureLeaf(ctx, c, p, hub, name, leaves[name], now)
 		if err != nil {
-			return Result{}, err
+			failures = append(failures, err)
+			continue
 		}
 		result.Expiry[name] = expiry
 		// A third of what is left now is well before a third of its life.
 		result.RenewAfter = min(result.RenewAfter, max(expiry.Sub(now)/3, time.Minute))
 	}
-	return result, nil
+	return result, errors.Join(failures...)
 }
 
 func (p Params) leaves() map[string]pki.Leaf {
@@ -105,6 +112,9 @@ func ensureCA(ctx context.Context, c client.Client, namespace, name, commonName 
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
 	if err == nil {
+		if err := disown(ctx, c, &secret); err != nil {
+			return nil, err
+		}
 		return parseCA(&secret)
 	}
 	if !apierrors.IsNotFound(err) {
@@ -126,15 +136,36 @@ func ensureCA(ctx context.Context, c client.Client, namespace, name, commonName 
 	return parseCA(&secret)
 }
 
+// disown keeps a CA from being collected with the configuration, which upstream
+// made its owner.
+func disown(ctx context.Context, c client.Client, secret *corev1.Secret) error {
+	if !ownedByConfiguration(secret) {
+		return nil
+	}
+	free := secret.DeepCopy()
+	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, isConfiguration)
+	if err := c.Update(ctx, free); err != nil {
+		return fmt.Errorf("taking the owner from the CA in secret %q: %w", secret.Name, err)
+	}
+	return nil
+}
+
 func ensureLeaf(ctx context.Context, c client.Client, p Params, issuer *pki.CA, name string, leaf pki.Leaf, now time.Time) (time.Time, error) {
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return time.Time{}, fmt.Errorf("reading secret %q: %w", name, err)
 	}
+	if len(secret.Data[caKey]) > 0 {
+		return time.Time{}, fmt.Errorf("secret %q holds the key of a CA: a certificate must not replace it", name)
+	}
 	certificate := secret.Data[corev1.TLSCertKey]
 	if err == nil && name == UserServingSecret && provided(&secret) {
-		return pki.NotAfter(certificate)
+		expiry, err := pki.NotAfter(certificate)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("reading the certificate that was provided in secret %q: %w", name, err)
+		}
+		return expiry, nil
 	}
 	if err == nil && len(secret.Data[corev1.TLSPrivateKeyKey]) > 0 && pki.RenewalReason(certificate, issuer, leaf, now) == "" {
 		return pki.NotAfter(certificate)
@@ -158,10 +189,15 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, issuer *pki.CA, 
 // for example with cert-manager. Upstream's and ours have the configuration as
 // owner.
 func provided(secret *corev1.Secret) bool {
-	if secret.Labels[managedLabel] != "" {
-		return false
-	}
-	return !slices.ContainsFunc(secret.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ManagedProxyConfiguration" })
+	return secret.Labels[managedLabel] == "" && !ownedByConfiguration(secret)
+}
+
+func ownedByConfiguration(secret *corev1.Secret) bool {
+	return slices.ContainsFunc(secret.OwnerReferences, isConfiguration)
+}
+
+func isConfiguration(owner metav1.OwnerReference) bool {
+	return owner.Kind == "ManagedProxyConfiguration"
 }
 
 func apply(ctx context.Context, c client.Client, p Params, name string, kind corev1.SecretType, data map[string][]byte) error {

@@ -142,6 +142,7 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: generation},
 				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken:  ptr.To(false),
+					ImagePullSecrets:              pullSecrets(c),
 					NodeSelector:                  c.Spec.ProxyServer.NodePlacement.NodeSelector,
 					Tolerations:                   c.Spec.ProxyServer.NodePlacement.Tolerations,
 					TerminationGracePeriodSeconds: ptr.To[int64](drainTimeout + 20),
@@ -155,6 +156,16 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 			},
 		},
 	}
+}
+
+func pullSecrets(c *v1alpha1.ManagedProxyConfiguration) []corev1.LocalObjectReference {
+	var out []corev1.LocalObjectReference
+	for _, name := range c.Spec.ProxyAgent.ImagePullSecrets {
+		if name != "" {
+			out = append(out, corev1.LocalObjectReference{Name: name})
+		}
+	}
+	return out
 }
 
 func spread(topologyKey string) corev1.TopologySpreadConstraint {

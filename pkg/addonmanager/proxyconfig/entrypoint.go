@@ -45,7 +45,7 @@ func loadBalancerAddress(ctx context.Context, c client.Reader, namespace, name s
 			return ingress.Hostname, nil
 		}
 	}
-	return "", fmt.Errorf("Service %q in namespace %q: %w", name, namespace, ErrNoAddress) //nolint:staticcheck // Service is a kind's name
+	return "", fmt.Errorf("reading the status of Service %q in namespace %q: %w", name, namespace, ErrNoAddress)
 }
 
 // Normalize is a configuration with its defaults, or an error that names the

@@ -14,8 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,8 +22,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
-
-const fieldOwner = client.FieldOwner("cluster-proxy-addon-manager")
 
 // Options of the reconciler.
 type Options struct {
@@ -101,10 +97,7 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 			Type: kind, Status: value, Reason: reason, Message: message, ObservedGeneration: stored.Generation,
 		})
 	}
-	c, err := Normalize(stored)
-	if err == nil && c.Spec.ProxyServer.Namespace != r.Options.Namespace {
-		err = fmt.Errorf("spec.proxyServer.namespace is %q: it must be %q, the addon manager's own namespace, where its rights end", c.Spec.ProxyServer.Namespace, r.Options.Namespace)
-	}
+	c, err := r.Options.normalize(stored)
 	if err != nil {
 		// Trying again would not change it; the next change of the object will.
 		set(v1alpha1.ConditionConfigurationValid, false, "InvalidConfiguration", err.Error())
@@ -114,7 +107,7 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 
 	apply, remove := r.Options.desired(c)
 	// The load balancer comes first: certificates hold its address.
-	if err := r.apply(ctx, apply, remove); err != nil {
+	if err := r.apply(ctx, c, apply, remove); err != nil {
 		set(v1alpha1.ConditionProxyServerDeployed, false, "NotYetDeployed", err.Error())
 		return ctrl.Result{}, err
 	}
@@ -129,25 +122,39 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 		v1alpha1.ConditionProxyClientSecretSigned: params.ProxyClientSecret,
 		v1alpha1.ConditionUserServerSecretSigned:  certificates.UserServingSecret,
 	} {
-		if err != nil {
+		expiry, ok := issued.Expiry[name]
+		switch {
+		case ok:
+			set(kind, true, "SuccessfullySigned", "Expiry:"+expiry.UTC().Format(time.RFC3339))
+		case err != nil:
 			set(kind, false, "NotYetSigned", err.Error())
-			continue
 		}
-		set(kind, true, "SuccessfullySigned", "Expiry:"+issued.Expiry[name].UTC().Format(time.RFC3339))
 	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	deployed, message, err := r.deployed(ctx, c)
-	if err != nil {
-		return ctrl.Result{}, err
+	deployed, message, deployErr := r.deployed(ctx, c)
+	if deployErr != nil {
+		return ctrl.Result{}, errors.Join(err, deployErr)
 	}
 	reason := "SuccessfullyDeployed"
 	if !deployed {
 		reason = "NotYetDeployed"
 	}
 	set(v1alpha1.ConditionProxyServerDeployed, deployed, reason, message)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	return ctrl.Result{RequeueAfter: issued.RenewAfter}, nil
+}
+
+// normalize is Normalize with what depends on where this reconciler works.
+func (o Options) normalize(stored *v1alpha1.ManagedProxyConfiguration) (*v1alpha1.ManagedProxyConfiguration, error) {
+	c, err := Normalize(stored)
+	if err != nil {
+		return nil, err
+	}
+	if c.Spec.ProxyServer.Namespace != o.Namespace {
+		return nil, fmt.Errorf("spec.proxyServer.namespace is %q: it must be %q, the addon manager's own namespace, where its rights end", c.Spec.ProxyServer.Namespace, o.Namespace)
+	}
+	return c, checkSecretNames(c, o.SignerName)
 }
 
 func (r *Reconciler) now() time.Time {
@@ -185,41 +192,6 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 	}, nil
 }
 
-// apply applies what is wanted and removes what is not, if it is ours.
-func (r *Reconciler) apply(ctx context.Context, wanted, unwanted []client.Object) error {
-	for _, object := range wanted {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return fmt.Errorf("converting %T: %w", object, err)
-		}
-		// Zero values that mean "not set" are not ours to own.
-		delete(content, "status")
-		u := &unstructured.Unstructured{Object: content}
-		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-		unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "creationTimestamp")
-		if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s %q: %w", u.GetKind(), u.GetName(), err)
-		}
-	}
-	for _, object := range unwanted {
-		live := object.DeepCopyObject().(client.Object)
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(object), live)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "ManagedProxyConfiguration" }) {
-			continue
-		}
-		if err := r.Client.Delete(ctx, live); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing %T %q: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
-}
-
 func (r *Reconciler) deployed(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (bool, string, error) {
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Name}, &deployment); err != nil {
@@ -239,8 +211,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.ManagedPr
 	}
 	changed := stored.DeepCopy()
 	changed.Status = *status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(stored)); err != nil {
-		return fmt.Errorf("writing the status of %q: %w", stored.Name, client.IgnoreNotFound(err))
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFrom(stored))); err != nil {
+		return fmt.Errorf("writing the status of %q: %w", stored.Name, err)
 	}
 	return nil
 }

@@ -3,10 +3,12 @@ package proxyconfig
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
@@ -61,24 +63,25 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if signer := spec.Authentication.Signer.Type; signer != v1alpha1.SelfSigned {
 		return fmt.Errorf("spec.authentication.signer.type is %q, which is not supported yet: it must be SelfSigned", signer)
 	}
-	for field, name := range map[string]string{
-		"spec.proxyServer.namespace":                                    spec.ProxyServer.Namespace,
-		"spec.proxyServer.inClusterServiceName":                         spec.ProxyServer.InClusterServiceName,
-		"spec.authentication.dump.secrets.signingProxyServerSecretName": spec.Authentication.Dump.Secrets.SigningProxyServerSecretName,
-		"spec.authentication.dump.secrets.signingProxyClientSecretName": spec.Authentication.Dump.Secrets.SigningProxyClientSecretName,
-		"spec.authentication.dump.secrets.signingAgentServerSecretName": spec.Authentication.Dump.Secrets.SigningAgentServerSecretName,
-	} {
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return fmt.Errorf("%s is %q: %s", field, name, strings.Join(problems, "; "))
+	// In order: a message that changes without a reason would be written to the
+	// status, which is a change of the object.
+	names := append([]named{
+		{"spec.proxyServer.namespace", spec.ProxyServer.Namespace},
+		{"spec.proxyServer.inClusterServiceName", spec.ProxyServer.InClusterServiceName},
+	}, secretNames(c)...)
+	for _, n := range names {
+		if problems := validation.IsDNS1123Subdomain(n.value); len(problems) > 0 {
+			return fmt.Errorf("%s is %q: %s", n.field, n.value, strings.Join(problems, "; "))
 		}
 	}
 	if spec.ProxyServer.Image == "" || spec.ProxyAgent.Image == "" {
 		return fmt.Errorf("spec.proxyServer.image and spec.proxyAgent.image must be set")
 	}
-	for i, arg := range append(spec.ProxyServer.AdditionalArgs[:len(spec.ProxyServer.AdditionalArgs):len(spec.ProxyServer.AdditionalArgs)], spec.ProxyAgent.AdditionalArgs...) {
-		if !strings.HasPrefix(arg, "--") {
-			return fmt.Errorf("additional argument %d is %q: it must be of the form --flag=value", i, arg)
-		}
+	if err := checkArgs("spec.proxyServer.additionalArgs", spec.ProxyServer.AdditionalArgs); err != nil {
+		return err
+	}
+	if err := checkArgs("spec.proxyAgent.additionalArgs", spec.ProxyAgent.AdditionalArgs); err != nil {
+		return err
 	}
 	if len(spec.ProxyAgent.AdditionalServiceProxyArgs) > 0 {
 		return fmt.Errorf("spec.proxyAgent.additionalServiceProxyArgs is set: there is no service proxy any more, use spec.proxyAgent.additionalArgs")
@@ -87,6 +90,43 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 		return fmt.Errorf("spec.proxyAgent.additionalServiceCAConfigMap is set, which is not supported yet: it must be empty")
 	}
 	return checkEntrypoint(spec.ProxyServer.Entrypoint)
+}
+
+type named struct{ field, value string }
+
+func secretNames(c *v1alpha1.ManagedProxyConfiguration) []named {
+	const field = "spec.authentication.dump.secrets."
+	secrets := c.Spec.Authentication.Dump.Secrets
+	return []named{
+		{field + "signingProxyServerSecretName", secrets.SigningProxyServerSecretName},
+		{field + "signingAgentServerSecretName", secrets.SigningAgentServerSecretName},
+		{field + "signingProxyClientSecretName", secrets.SigningProxyClientSecretName},
+	}
+}
+
+// checkSecretNames keeps the Secrets of a configuration apart from each other
+// and from those with names of their own. c has its defaults.
+func checkSecretNames(c *v1alpha1.ManagedProxyConfiguration, signerName string) error {
+	taken := []string{
+		signerName, certificates.AgentSignerSecret, certificates.HubBundleSecret, certificates.AgentBundleSecret,
+		certificates.APIClientSecret, certificates.UserServingSecret,
+	}
+	for _, n := range secretNames(c) {
+		if slices.Contains(taken, n.value) {
+			return fmt.Errorf("%s is %q: it must be a name that no other Secret of the addon has; taken are %s", n.field, n.value, strings.Join(taken, ", "))
+		}
+		taken = append(taken, n.value)
+	}
+	return nil
+}
+
+func checkArgs(field string, args []string) error {
+	for i, arg := range args {
+		if !strings.HasPrefix(arg, "--") {
+			return fmt.Errorf("%s[%d] is %q: it must be of the form --flag=value", field, i, arg)
+		}
+	}
+	return nil
 }
 
 func checkEntrypoint(e *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint) error {

@@ -11,7 +11,9 @@ import (
 )
 
 // errNoAgent has the words of konnectivity's server.
-var errNoAgent = errors.New("No agent available") //nolint:staticcheck // ST1005: theirs
+//
+//lint:ignore ST1005 they are capitalized
+var errNoAgent = errors.New("No agent available")
 
 // connectID numbers connections; 0 is none.
 var connectID atomic.Int64

@@ -1,0 +1,174 @@
+package agentaddon
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// attempt is a request and who makes it, for which cluster.
+type attempt struct {
+	cluster clusterv1.ManagedCluster
+	addon   addonv1alpha1.ManagedClusterAddOn
+	spec    certificatesv1.CertificateSigningRequestSpec
+	request x509.CertificateRequest
+	key     any // nil for a good one
+}
+
+// honest is what OCM's registration agent of cluster1 asks for.
+func honest() *attempt {
+	return &attempt{
+		cluster: clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}},
+		addon:   addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: "cluster1"}},
+		spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: identity.AgentSigner,
+			Username:   "system:open-cluster-management:cluster1:agent",
+			Groups:     []string{"system:open-cluster-management:cluster1", "system:open-cluster-management", "system:authenticated"},
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
+		},
+		request: x509.CertificateRequest{
+			Subject:  pkix.Name{CommonName: identity.AgentCommonName("cluster1"), Organization: identity.AgentOrganizations("cluster1")},
+			DNSNames: []string{requestedDNSName},
+		},
+	}
+}
+
+func (a *attempt) approve(t *testing.T) error {
+	t.Helper()
+	key := a.key
+	if key == nil {
+		fresh, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key = fresh
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &a.request, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	return approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
+}
+
+func TestHonestRequestsAreApproved(t *testing.T) {
+	if err := honest().approve(t); err != nil {
+		t.Error(err)
+	}
+	reordered := honest()
+	slices.Reverse(reordered.request.Subject.Organization)
+	if err := reordered.approve(t); err != nil {
+		t.Errorf("with organizations in another order: %v", err)
+	}
+	hub := honest()
+	hub.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
+	hub.request.Subject.Organization = append(hub.request.Subject.Organization, identity.Organization)
+	if err := hub.approve(t); err != nil {
+		t.Errorf("for the hub's kube-apiserver: %v", err)
+	}
+}
+
+func TestHostileRequestsAreRefused(t *testing.T) {
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	for name, spoil := range map[string]func(a *attempt){
+		"foreign common name":        func(a *attempt) { a.request.Subject.CommonName = identity.AgentCommonName("cluster2") },
+		"client role as common name": func(a *attempt) { a.request.Subject.CommonName = string(identity.RoleProxyAPI) },
+		"no common name":             func(a *attempt) { a.request.Subject.CommonName = "" },
+		"extra organization": func(a *attempt) {
+			a.request.Subject.Organization = append(a.request.Subject.Organization, "system:masters")
+		},
+		"no organization":                 func(a *attempt) { a.request.Subject.Organization = nil },
+		"organization of another cluster": func(a *attempt) { a.request.Subject.Organization = identity.AgentOrganizations("cluster2") },
+		"hub's organization with our signer": func(a *attempt) {
+			a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
+		},
+		"organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = []string{"x"} },
+		"second common name": func(a *attempt) {
+			a.request.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: identity.AgentCommonName("cluster2")}}
+		},
+		"DNS name of another cluster": func(a *attempt) { a.request.DNSNames = []string{identity.HandlerHost("cluster2")} },
+		"DNS name of its own":         func(a *attempt) { a.request.DNSNames = []string{identity.HandlerHost("cluster1")} },
+		"wildcard":                    func(a *attempt) { a.request.DNSNames = []string{"*"} },
+		"IP address":                  func(a *attempt) { a.request.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} },
+		"email address":               func(a *attempt) { a.request.EmailAddresses = []string{"a@example.com"} },
+		"CA:TRUE": func(a *attempt) {
+			a.request.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}}
+		},
+		"weak key":                     func(a *attempt) { a.key = weak },
+		"usage cert sign":              func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageCertSign) },
+		"usage server auth":            func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageServerAuth) },
+		"usage any":                    func(a *attempt) { a.spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageAny} },
+		"another signer":               func(a *attempt) { a.spec.SignerName = "kubernetes.io/kubelet-serving" },
+		"no signer":                    func(a *attempt) { a.spec.SignerName = "" },
+		"requester of another cluster": func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster2:agent" },
+		"requester with a longer name": func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster10:agent" },
+		"requester without an agent":   func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster1:" },
+		"requester is an addon":        func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster1:addon:x" },
+		"requester is anybody":         func(a *attempt) { a.spec.Username = "kubernetes-admin" },
+		"requester without its group":  func(a *attempt) { a.spec.Groups = []string{"system:authenticated"} },
+		"group of another cluster":     func(a *attempt) { a.spec.Groups = []string{"system:open-cluster-management:cluster2"} },
+		"cluster not accepted":         func(a *attempt) { a.cluster.Spec.HubAcceptsClient = false },
+		"cluster being deleted":        func(a *attempt) { a.cluster.DeletionTimestamp = &now },
+		"addon being deleted":          func(a *attempt) { a.addon.DeletionTimestamp = &now },
+		"addon of another cluster":     func(a *attempt) { a.addon.Namespace = "cluster2" },
+		"another addon":                func(a *attempt) { a.addon.Name = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := honest()
+			spoil(a)
+			if err := a.approve(t); err == nil {
+				t.Error("approved")
+			}
+		})
+	}
+	t.Run("garbage", func(t *testing.T) {
+		a := honest()
+		a.spec.Request = []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")
+		if err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}); err == nil {
+			t.Error("approved")
+		}
+	})
+}
+
+// What the certificate holds is the template's, whatever was asked for.
+func TestTemplateNamesOneCluster(t *testing.T) {
+	leaf := agentLeaf("cluster1")
+	if leaf.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(leaf.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
+		len(leaf.IPs) > 0 || leaf.Validity > 30*24*time.Hour {
+		t.Errorf("template is %+v", leaf)
+	}
+}
+
+func FuzzApprove(f *testing.F) {
+	f.Add("system:open-cluster-management:cluster1:agent", "system:open-cluster-management:cluster1", identity.AgentSigner, []byte("x"))
+	f.Add("system:open-cluster-management:cluster2:agent", "system:open-cluster-management:cluster1", identity.AgentSigner, []byte{})
+	f.Fuzz(func(t *testing.T, user, group, signer string, request []byte) {
+		a := honest()
+		a.spec.Username, a.spec.Groups, a.spec.SignerName = user, []string{group}, signer
+		a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
+		err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
+		if err == nil && (group != "system:open-cluster-management:cluster1" || len(user) <= len("system:open-cluster-management:cluster1:")) {
+			t.Fatalf("approved for user %q of group %q", user, group)
+		}
+	})
+}

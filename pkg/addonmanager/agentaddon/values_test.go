@@ -1,0 +1,191 @@
+package agentaddon
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+const hubNamespace = "hub-ns"
+
+// oneConfig gives the same AddOnDeploymentConfig to everybody.
+type oneConfig struct {
+	spec *addonv1alpha1.AddOnDeploymentConfigSpec
+}
+
+func (c oneConfig) Get(context.Context, string, string) (*addonv1alpha1.AddOnDeploymentConfig, error) {
+	return &addonv1alpha1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Name: "config", Namespace: "cluster1"}, Spec: *c.spec}, nil
+}
+
+func configuration(entrypoint *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint) *v1alpha1.ManagedProxyConfiguration {
+	return &v1alpha1.ManagedProxyConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Generation: 7},
+		Spec: v1alpha1.ManagedProxyConfigurationSpec{
+			ProxyServer: v1alpha1.ManagedProxyConfigurationProxyServer{Image: "registry.example.com/team/server:1", Namespace: hubNamespace, Entrypoint: entrypoint},
+			ProxyAgent:  v1alpha1.ManagedProxyConfigurationProxyAgent{Image: "registry.example.com/team/agent:1", Replicas: 2, AdditionalArgs: []string{"--keepalive-time=20s"}},
+		},
+	}
+}
+
+// render gives the Deployment that would be installed on a cluster.
+func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, err := pki.NewCA("hub", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates.HubBundleSecret, Namespace: hubNamespace}, Data: map[string][]byte{"ca.crt": ca.CertPEM}}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(more, config, bundle)...).Build()
+	addon := &Addon{
+		Reader:             reader,
+		Certificates:       certificates.Store{Client: reader, Namespace: hubNamespace, BundleNamespace: hubNamespace},
+		DeploymentConfigs:  oneConfig{spec: spec},
+		InstallNamespace:   identity.DefaultAgentNamespace,
+		EnableKubeAPIProxy: true,
+	}
+	built, err := addon.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mca := &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: cluster}}
+	if spec != nil {
+		mca.Status.ConfigReferences = []addonv1alpha1.ConfigReference{{
+			ConfigGroupResource: addonv1alpha1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"},
+			DesiredConfig:       &addonv1alpha1.ConfigSpecHash{ConfigReferent: addonv1alpha1.ConfigReferent{Name: "config", Namespace: cluster}, SpecHash: "x"},
+		}}
+	}
+	objects, err := built.Manifests(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}, mca)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, object := range objects {
+		if deployment, ok := object.(*appsv1.Deployment); ok {
+			return deployment, objects, nil
+		}
+	}
+	t.Fatal("no Deployment was rendered")
+	return nil, nil, nil
+}
+
+func TestEntrypoints(t *testing.T) {
+	lb := func(ingress corev1.LoadBalancerIngress) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "proxy-agent-entrypoint", Namespace: hubNamespace},
+			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}},
+		}
+	}
+	loadBalancer := &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeLoadBalancerService}
+	for name, test := range map[string]struct {
+		entrypoint *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint
+		more       []client.Object
+		want       []string
+	}{
+		"none": {nil, nil, []string{"--proxy-server-host=127.0.0.1", "--enable-port-forward-proxy=true", "--proxy-server-namespace=" + hubNamespace}},
+		"hostname": {&v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeHostname, Port: 443, Hostname: &v1alpha1.EntryPointHostname{Value: "hub.example.com"}}, nil,
+			[]string{"--proxy-server-host=hub.example.com", "--proxy-server-port=443"}},
+		"load balancer with IP":       {loadBalancer, []client.Object{lb(corev1.LoadBalancerIngress{IP: "192.0.2.1"})}, []string{"--proxy-server-host=192.0.2.1", "--proxy-server-port=8091"}},
+		"load balancer with hostname": {loadBalancer, []client.Object{lb(corev1.LoadBalancerIngress{Hostname: "lb.example.com"})}, []string{"--proxy-server-host=lb.example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployment, _, err := render(t, "1st-cluster", configuration(test.entrypoint), nil, test.more...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := deployment.Spec.Template.Spec.Containers[0].Args
+			for _, want := range append(test.want, "--cluster-name=1st-cluster", "--keepalive-time=20s") {
+				if !slices.Contains(args, want) {
+					t.Errorf("arguments %q lack %q", args, want)
+				}
+			}
+			credential := slices.ContainsFunc(deployment.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "hub-kubeconfig" })
+			if portForward := test.entrypoint == nil; credential != portForward {
+				t.Errorf("a credential of the hub is mounted: %v, want %v", credential, portForward)
+			}
+		})
+	}
+	if _, _, err := render(t, "cluster1", configuration(loadBalancer), nil, lb(corev1.LoadBalancerIngress{})); err == nil || !strings.Contains(err.Error(), "no address yet") {
+		t.Errorf("a load balancer without an address: %v", err)
+	}
+}
+
+func TestDeploymentConfig(t *testing.T) {
+	spec := &addonv1alpha1.AddOnDeploymentConfigSpec{
+		AgentInstallNamespace: "elsewhere",
+		NodePlacement:         &addonv1alpha1.NodePlacement{NodeSelector: map[string]string{"a": "b"}, Tolerations: []corev1.Toleration{{Key: "t", Operator: corev1.TolerationOpExists}}},
+		ProxyConfig:           addonv1alpha1.ProxyConfig{HTTPSProxy: "http://proxy.example.com:3128", NoProxy: "10.0.0.0/8"},
+		Registries:            []addonv1alpha1.ImageMirror{{Source: "registry.example.com/team", Mirror: "mirror.example.com/m"}},
+		CustomizedVariables:   []addonv1alpha1.CustomizedVariable{{Name: "replicas", Value: "3"}, {Name: "verbosity", Value: "1"}},
+	}
+	deployment, objects, err := render(t, "cluster1", configuration(nil), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	if deployment.Namespace != "elsewhere" || pod.NodeSelector["a"] != "b" || len(pod.Tolerations) != 1 || *deployment.Spec.Replicas != 3 {
+		t.Errorf("Deployment in %q with selector %v, tolerations %v, %d replicas", deployment.Namespace, pod.NodeSelector, pod.Tolerations, *deployment.Spec.Replicas)
+	}
+	if got, want := pod.Containers[0].Image, "mirror.example.com/m/agent:1"; got != want {
+		t.Errorf("image %q, want %q", got, want)
+	}
+	if !slices.Contains(pod.Containers[0].Env, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.example.com:3128"}) {
+		t.Errorf("environment %v lacks the proxy", pod.Containers[0].Env)
+	}
+	for _, want := range []string{"--v=1", "--addon-lease-namespace=elsewhere"} {
+		if !slices.Contains(pod.Containers[0].Args, want) {
+			t.Errorf("arguments %q lack %q", pod.Containers[0].Args, want)
+		}
+	}
+	if len(objects) != 6 {
+		t.Errorf("%d objects were rendered, want namespace, account, role, binding, secret and Deployment", len(objects))
+	}
+}
+
+func TestBadDeploymentConfigIsAnError(t *testing.T) {
+	for want, spec := range map[string]addonv1alpha1.AddOnDeploymentConfigSpec{
+		`"agentIdentifiers" is not known`: {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "agentIdentifiers", Value: "host=cluster2"}}},
+		`"image" is not known`:            {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "image", Value: "evil"}}},
+		`"replicas" is "many"`:            {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "replicas", Value: "many"}}},
+		"HTTPS_PROXY":                     {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "proxy:3128"}},
+	} {
+		if _, _, err := render(t, "cluster1", configuration(nil), &spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error that says %q", err, want)
+		}
+	}
+}
+
+// The pod meets Pod Security "restricted", and has no more rights than a Lease.
+func TestAgentIsRestricted(t *testing.T) {
+	deployment, _, err := render(t, "cluster1", configuration(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0].SecurityContext
+	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || pod.HostNetwork ||
+		*container.AllowPrivilegeEscalation || !*container.ReadOnlyRootFilesystem || !slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("security context is %+v and %+v", pod.SecurityContext, container)
+	}
+}

@@ -1,0 +1,311 @@
+package proxyconfig
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+const ns = "hub"
+
+func configuration(change func(*v1alpha1.ManagedProxyConfiguration)) *v1alpha1.ManagedProxyConfiguration {
+	c := &v1alpha1.ManagedProxyConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy", UID: "1", Generation: 7}}
+	c.Spec.ProxyServer.Image, c.Spec.ProxyAgent.Image, c.Spec.ProxyServer.Namespace, c.Spec.ProxyServer.Replicas = "i", "i", ns, 2
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func entry(e v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint) func(*v1alpha1.ManagedProxyConfiguration) {
+	return func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyServer.Entrypoint = &e }
+}
+
+func newClient(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ManagedProxyConfiguration{}).WithReturnManagedFields().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			object.SetUID(types.UID(object.GetName())) // as the API server does
+			return c.Create(ctx, object, options...)
+		},
+	}).Build()
+}
+
+func run(t *testing.T, c client.Client) (ctrl.Result, error) {
+	t.Helper()
+	r := &Reconciler{Client: c, Options: Options{SignerNamespace: ns, SignerName: "cluster-proxy-signer", Namespace: ns, AgentInstallNamespace: "agents", ImagePullPolicy: "IfNotPresent"}}
+	return r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster-proxy"}})
+}
+
+func reconcileOnce(t *testing.T, c client.Client) ctrl.Result {
+	t.Helper()
+	result, err := run(t, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func stored(t *testing.T, c client.Client) *v1alpha1.ManagedProxyConfiguration {
+	t.Helper()
+	var out v1alpha1.ManagedProxyConfiguration
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "cluster-proxy"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	return &out
+}
+
+func exists(t *testing.T, c client.Client, name string, into client.Object) bool {
+	t.Helper()
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, into)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestReconcile(t *testing.T) {
+	c := newClient(t, configuration(entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname", Hostname: &v1alpha1.EntryPointHostname{Value: "hub.example.com"}})))
+	if result := reconcileOnce(t, c); result.RequeueAfter <= 0 {
+		t.Error("nobody comes back to renew certificates")
+	}
+	var d appsv1.Deployment
+	if !exists(t, c, "cluster-proxy", &d) {
+		t.Fatal("no Deployment")
+	}
+	container := d.Spec.Template.Spec.Containers[0]
+	if container.Args[0] != "proxy-server" || len(container.Command) != 0 || d.Spec.Template.Labels[addonLabel] != "cluster-proxy" || d.Spec.Selector.MatchLabels[componentLabel] != "proxy-server" || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("Deployment: %+v", d.Spec)
+	}
+	got := stored(t, c)
+	if got.Status.LastObservedGeneration != 7 {
+		t.Errorf("lastObservedGeneration = %d", got.Status.LastObservedGeneration)
+	}
+	for _, kind := range []string{"ConfigurationValid", "ProxyServerSecretSigned", "AgentServerSecretSigned", "ProxyClientSecretSigned", "UserServerSecretSigned"} {
+		if condition := apimeta.FindStatusCondition(got.Status.Conditions, kind); condition == nil || condition.Status != metav1.ConditionTrue || condition.ObservedGeneration != 7 {
+			t.Errorf("%s: %+v", kind, condition)
+		}
+	}
+	if apimeta.IsStatusConditionTrue(got.Status.Conditions, "ProxyServerDeployed") {
+		t.Error("deployed without an available replica")
+	}
+	version := got.ResourceVersion
+	reconcileOnce(t, c)
+	if stored(t, c).ResourceVersion != version {
+		t.Error("the status is written again for nothing")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.ManagedProxyConfiguration)
+		want   string
+	}{
+		"signer":       {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.Authentication.Signer.Type = "CertManager" }, "CertManager"},
+		"no hostname":  {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname"}), "entrypoint.hostname.value"},
+		"pigeon":       {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Pigeon"}), "entrypoint.type"},
+		"port":         {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "PortForward", Port: 70000}), "entrypoint.port"},
+		"agent's args": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyAgent.AdditionalArgs = []string{"x"} }, "spec.proxyAgent.additionalArgs"},
+		"CA's name": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.Authentication.Dump.Secrets.SigningProxyServerSecretName = "cluster-proxy-signer"
+		}, "signingProxyServerSecretName"},
+		"same names": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.Authentication.Dump.Secrets.SigningProxyClientSecretName = "proxy-server"
+		}, "signingProxyClientSecretName"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, configuration(nil))
+			reconcileOnce(t, c)
+			var before, after appsv1.Deployment
+			exists(t, c, "cluster-proxy", &before)
+			object := stored(t, c)
+			tc.change(object)
+			if err := c.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			reconcileOnce(t, c)
+			exists(t, c, "cluster-proxy", &after)
+			condition := apimeta.FindStatusCondition(stored(t, c).Status.Conditions, "ConfigurationValid")
+			if condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, tc.want) {
+				t.Errorf("condition %+v does not name %q", condition, tc.want)
+			}
+			if !reflect.DeepEqual(before, after) {
+				t.Error("the Deployment was touched")
+			}
+		})
+	}
+}
+
+// A message that changes without a reason is written, which wakes the reconciler,
+// which writes.
+func TestRefusalIsStable(t *testing.T) {
+	bad := configuration(func(c *v1alpha1.ManagedProxyConfiguration) {
+		c.Spec.ProxyServer.InClusterServiceName = "A_"
+		c.Spec.Authentication.Dump.Secrets.SigningAgentServerSecretName = "B_"
+	})
+	_, first := Normalize(bad)
+	for range 100 {
+		if _, err := Normalize(bad); err.Error() != first.Error() {
+			t.Fatalf("%v, then %v", first, err)
+		}
+	}
+}
+
+func TestPortForwardRights(t *testing.T) {
+	c := newClient(t, configuration(nil)) // no entrypoint: PortForward
+	reconcileOnce(t, c)
+	var role rbacv1.Role
+	if !exists(t, c, portForwardRole, &role) {
+		t.Fatal("no Role")
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}, {APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}}}
+	if !reflect.DeepEqual(role.Rules, want) {
+		t.Errorf("rules %+v", role.Rules)
+	}
+	object := stored(t, c)
+	entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname", Hostname: &v1alpha1.EntryPointHostname{Value: "h"}})(object)
+	if err := c.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce(t, c)
+	if exists(t, c, portForwardRole, &role) || exists(t, c, portForwardRole, &rbacv1.RoleBinding{}) {
+		t.Error("rights outlive PortForward mode")
+	}
+}
+
+func TestLoadBalancerGoesWithItsMode(t *testing.T) {
+	c := newClient(t, configuration(entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"})))
+	reconcileOnce(t, c)
+	var s corev1.Service
+	if !exists(t, c, "proxy-agent-entrypoint", &s) || len(s.Spec.Ports) != 1 {
+		t.Fatalf("load balancer: %+v", s.Spec)
+	}
+	object := stored(t, c)
+	entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname", Hostname: &v1alpha1.EntryPointHostname{Value: "h"}})(object)
+	if err := c.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce(t, c)
+	if exists(t, c, "proxy-agent-entrypoint", &s) {
+		t.Error("the load balancer outlives its mode")
+	}
+}
+
+// Upstream wrote with Update; what it set and we do not must not stay.
+func TestUpgradeFromUpstream(t *testing.T) {
+	c := newClient(t, configuration(entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"})))
+	owner := []metav1.OwnerReference{{APIVersion: "proxy.open-cluster-management.io/v1alpha1", Kind: "ManagedProxyConfiguration", Name: "cluster-proxy", UID: "1"}}
+	for _, object := range []client.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "cluster-proxy", OwnerReferences: owner}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: selector()}, Strategy: appsv1.DeploymentStrategy{Type: "Recreate"},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector()}, Spec: corev1.PodSpec{ServiceAccountName: "cluster-proxy", Containers: []corev1.Container{{Name: "proxy-server", Image: "old", Command: []string{"/proxy-server"}, Args: []string{"--old"}, VolumeMounts: []corev1.VolumeMount{{Name: "proxy-server-certs", MountPath: "/etc/server-pki/"}}}}, Volumes: []corev1.Volume{{Name: "proxy-server-certs"}}}},
+		}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "proxy-agent-entrypoint"}, Spec: corev1.ServiceSpec{Type: "LoadBalancer", Ports: []corev1.ServicePort{{Name: "proxy-server", Port: 8090, Protocol: "TCP"}, {Name: "agent-server", Port: 8091, Protocol: "TCP"}}}},
+	} {
+		if err := c.Create(t.Context(), object, client.FieldOwner("manager")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcileOnce(t, c)
+	var d appsv1.Deployment
+	exists(t, c, "cluster-proxy", &d)
+	if command := d.Spec.Template.Spec.Containers[0].Command; len(command) != 0 {
+		t.Errorf("upstream's command %q is still there", command)
+	}
+	if mounts := d.Spec.Template.Spec.Containers[0].VolumeMounts; len(mounts) != 4 || len(d.Spec.Template.Spec.Volumes) != 4 {
+		t.Errorf("upstream's mounts are still there: %+v", mounts)
+	}
+	if d.Spec.Template.Spec.ServiceAccountName != "" {
+		t.Errorf("upstream's service account %q is still there", d.Spec.Template.Spec.ServiceAccountName)
+	}
+	var s corev1.Service
+	exists(t, c, "proxy-agent-entrypoint", &s)
+	if len(s.Spec.Ports) != 1 {
+		t.Errorf("the load balancer still leads to the client port: %+v", s.Spec.Ports)
+	}
+}
+
+func TestEntrypoints(t *testing.T) {
+	lb := func(ingress ...corev1.LoadBalancerIngress) client.Object {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "proxy-agent-entrypoint"}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}}}
+	}
+	for name, tc := range map[string]struct {
+		e    *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint
+		have []client.Object
+		host string
+		port int32
+		fail string
+	}{
+		"none":       {host: "127.0.0.1", port: 8091},
+		"hostname":   {e: &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname", Port: 443, Hostname: &v1alpha1.EntryPointHostname{Value: "h"}}, host: "h", port: 443},
+		"nil host":   {e: &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname"}, fail: "hostname"},
+		"lb ip":      {e: &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"}, have: []client.Object{lb(corev1.LoadBalancerIngress{IP: "1.2.3.4"})}, host: "1.2.3.4", port: 8091},
+		"lb name":    {e: &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"}, have: []client.Object{lb(corev1.LoadBalancerIngress{Hostname: "lb"})}, host: "lb", port: 8091},
+		"lb pending": {e: &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"}, have: []client.Object{lb()}, fail: "no address yet"},
+		"lb missing": {e: &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"}, fail: "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, port, err := AgentEntrypoint(t.Context(), newClient(t, tc.have...), configuration(func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyServer.Entrypoint = tc.e }))
+			if tc.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.fail) {
+					t.Errorf("error %v does not say %q", err, tc.fail)
+				}
+				return
+			}
+			if err != nil || host != tc.host || port != tc.port {
+				t.Errorf("%q %d %v", host, port, err)
+			}
+		})
+	}
+}
+
+func TestOddObjectsDoNotPanic(t *testing.T) {
+	for _, kind := range []v1alpha1.EntryPointType{"", "Hostname", "LoadBalancerService", "PortForward", "x"} {
+		for _, object := range []*v1alpha1.ManagedProxyConfiguration{
+			{}, configuration(nil), configuration(entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: kind})),
+			configuration(func(c *v1alpha1.ManagedProxyConfiguration) {
+				c.Spec.Deploy = &v1alpha1.ManagedProxyConfigurationDeploy{}
+				c.Spec.UserServer = &v1alpha1.ManagedProxyConfigurationUserServer{AdditionalSANs: []string{"", "é", "*"}}
+				c.Spec.Authentication.Signer.SelfSigned = &v1alpha1.ManagedProxyConfigurationSelfSigned{AdditionalSANs: []string{"", "1.2.3.4"}}
+				entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: kind, LoadBalancerService: &v1alpha1.EntryPointLoadBalancerService{Annotations: []v1alpha1.AnnotationVar{{}}}})(c)
+			}),
+		} {
+			object.Name = "cluster-proxy"
+			_, _ = run(t, newClient(t, object))
+		}
+	}
+}
+
+// A configuration that is deleted meanwhile is nobody's failure.
+func TestStatusOfADeletedConfiguration(t *testing.T) {
+	c := newClient(t)
+	r := &Reconciler{Client: c}
+	err := r.writeStatus(t.Context(), configuration(nil), &v1alpha1.ManagedProxyConfigurationStatus{LastObservedGeneration: 1})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("writeStatus: %v", err)
+	}
+}
