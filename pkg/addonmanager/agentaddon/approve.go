@@ -42,6 +42,9 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 	if err != nil {
 		return err
 	}
+	if !slices.Contains(csr.Spec.Usages, certificatesv1.UsageClientAuth) {
+		return fmt.Errorf("usages %q lack %q", csr.Spec.Usages, certificatesv1.UsageClientAuth)
+	}
 	for _, usage := range csr.Spec.Usages {
 		if !slices.Contains(allowedUsages, usage) {
 			return fmt.Errorf("usage %q is not one of %q", usage, allowedUsages)

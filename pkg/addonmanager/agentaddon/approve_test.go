@@ -118,6 +118,8 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		"usage cert sign":              func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageCertSign) },
 		"usage server auth":            func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageServerAuth) },
 		"usage any":                    func(a *attempt) { a.spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageAny} },
+		"no usage":                     func(a *attempt) { a.spec.Usages = nil },
+		"no client auth":               func(a *attempt) { a.spec.Usages = a.spec.Usages[:2] },
 		"another signer":               func(a *attempt) { a.spec.SignerName = "kubernetes.io/kubelet-serving" },
 		"no signer":                    func(a *attempt) { a.spec.SignerName = "" },
 		"requester of another cluster": func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster2:agent" },

@@ -44,7 +44,14 @@ func (a *Addon) csrConfigurations(cluster *clusterv1.ManagedCluster, addon *addo
 		SignerName: identity.AgentSigner,
 		Subject:    addonv1alpha1.Subject{User: identity.AgentCommonName(cluster.Name), Groups: identity.AgentOrganizations(cluster.Name)},
 	}}
-	if a.checkPortForward(addon) == nil {
+	configuration, err := a.configuration(context.Background(), addon)
+	if err != nil {
+		// With no answer the framework leaves things as they are. An answer
+		// without the hub's credential would make OCM delete it, and a typo in
+		// the configuration would cut off agents that live by it.
+		return nil, err
+	}
+	if configuration.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
 		configs = append(configs, addonv1alpha1.RegistrationConfig{
 			SignerName: certificatesv1.KubeAPIServerClientSignerName,
 			Subject: addonv1alpha1.Subject{

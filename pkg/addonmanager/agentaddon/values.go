@@ -103,7 +103,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 			"proxy-agent",
 			"--cluster-name=" + cluster,
 			"--proxy-server-host=" + host,
-			fmt.Sprintf("--proxy-server-port=%d", port),
+			"--proxy-server-port=" + strconv.Itoa(int(port)),
 			"--agent-identifiers=" + identity.Identifiers(a.hosts(cluster, namespace)),
 			"--agent-install-namespace=" + namespace,
 			"--ca-cert=/etc/ca/ca.crt",
@@ -138,7 +138,9 @@ func (a *Addon) hosts(cluster, namespace string) []string {
 func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSpec) error {
 	if placement := spec.NodePlacement; placement != nil {
 		v.NodeSelector = placement.NodeSelector
-		v.Tolerations = placement.Tolerations
+		if placement.Tolerations != nil {
+			v.Tolerations = placement.Tolerations
+		}
 	}
 	for name, value := range map[string]string{"HTTP_PROXY": spec.ProxyConfig.HTTPProxy, "HTTPS_PROXY": spec.ProxyConfig.HTTPSProxy, "NO_PROXY": spec.ProxyConfig.NoProxy} {
 		if value == "" {

@@ -3,6 +3,7 @@ package certificates
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -167,7 +168,8 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, issuer *pki.CA, 
 		}
 		return expiry, nil
 	}
-	if err == nil && len(secret.Data[corev1.TLSPrivateKeyKey]) > 0 && pki.RenewalReason(certificate, issuer, leaf, now) == "" {
+	_, mismatch := tls.X509KeyPair(certificate, secret.Data[corev1.TLSPrivateKeyKey])
+	if err == nil && mismatch == nil && pki.RenewalReason(certificate, issuer, leaf, now) == "" {
 		return pki.NotAfter(certificate)
 	}
 	pair, err := issuer.Issue(leaf, now)

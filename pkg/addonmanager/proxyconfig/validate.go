@@ -77,6 +77,12 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if spec.ProxyServer.Image == "" || spec.ProxyAgent.Image == "" {
 		return fmt.Errorf("spec.proxyServer.image and spec.proxyAgent.image must be set")
 	}
+	if spec.ProxyServer.Replicas < 0 || spec.ProxyAgent.Replicas < 0 {
+		return fmt.Errorf("spec.proxyServer.replicas is %d and spec.proxyAgent.replicas %d: neither may be negative", spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas)
+	}
+	if err := checkPorts(spec.Deploy.Ports); err != nil {
+		return err
+	}
 	if err := checkArgs("spec.proxyServer.additionalArgs", spec.ProxyServer.AdditionalArgs); err != nil {
 		return err
 	}
@@ -89,7 +95,7 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if spec.ProxyAgent.AdditionalServiceCAConfigMap != "" {
 		return fmt.Errorf("spec.proxyAgent.additionalServiceCAConfigMap is set, which is not supported yet: it must be empty")
 	}
-	return checkEntrypoint(spec.ProxyServer.Entrypoint)
+	return checkEntrypoint(spec.ProxyServer.Entrypoint, spec.ProxyServer.InClusterServiceName)
 }
 
 type named struct{ field, value string }
@@ -120,16 +126,40 @@ func checkSecretNames(c *v1alpha1.ManagedProxyConfiguration, signerName string) 
 	return nil
 }
 
-func checkArgs(field string, args []string) error {
-	for i, arg := range args {
-		if !strings.HasPrefix(arg, "--") {
-			return fmt.Errorf("%s[%d] is %q: it must be of the form --flag=value", field, i, arg)
+// checkPorts repeats what the definition checks: objects that upstream has stored
+// were never checked.
+func checkPorts(ports v1alpha1.ManagedProxyConfigurationDeployPorts) error {
+	all := []int32{ports.ProxyServer, ports.AgentServer, ports.HealthServer, ports.AdminServer}
+	for i, port := range all {
+		if port < 1024 || port > 49151 || slices.Contains(all[:i], port) {
+			return fmt.Errorf("spec.deploy.ports are %d: they must be four different ports from 1024 to 49151", all)
 		}
 	}
 	return nil
 }
 
-func checkEntrypoint(e *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint) error {
+// reservedFlags are those that say who is believed and what is reachable. They
+// follow from the rest of the configuration and cannot be overridden.
+var reservedFlags = []string{
+	"--agent-identity", "--agent-install-namespace", "--agent-identifiers", "--cluster-name", "--proxy-strategies",
+	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",
+	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig", "--uds-name",
+}
+
+func checkArgs(field string, args []string) error {
+	for i, arg := range args {
+		flag, _, ok := strings.Cut(arg, "=")
+		if !ok || !strings.HasPrefix(flag, "--") {
+			return fmt.Errorf("%s[%d] is %q: it must be of the form --flag=value", field, i, arg)
+		}
+		if slices.Contains(reservedFlags, flag) {
+			return fmt.Errorf("%s[%d] sets %s, which follows from the configuration and cannot be overridden", field, i, flag)
+		}
+	}
+	return nil
+}
+
+func checkEntrypoint(e *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint, inClusterServiceName string) error {
 	const field = "spec.proxyServer.entrypoint"
 	if e.Port < 1 || e.Port > 65535 {
 		return fmt.Errorf("%s.port is %d: it must be 1 to 65535", field, e.Port)
@@ -146,6 +176,9 @@ func checkEntrypoint(e *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint)
 		}
 		return nil
 	case v1alpha1.EntryPointTypeLoadBalancerService:
+		if e.LoadBalancerService.Name == inClusterServiceName {
+			return fmt.Errorf("%s.loadBalancerService.name is %q: it must differ from spec.proxyServer.inClusterServiceName", field, e.LoadBalancerService.Name)
+		}
 		if problems := validation.IsDNS1035Label(e.LoadBalancerService.Name); len(problems) > 0 {
 			return fmt.Errorf("%s.loadBalancerService.name is %q: %s", field, e.LoadBalancerService.Name, strings.Join(problems, "; "))
 		}
