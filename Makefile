@@ -55,8 +55,8 @@ generate: ## Generate code and the CRD from the API types
 	hack/update-crds.sh
 
 .PHONY: demo
-demo: ## Show it: a hub, two managed clusters that nobody can dial, kubectl and a Go program that reach them
-	go run ./test/demo
+demo: ## Show it: a hub, two managed clusters that nobody can dial, kubectl and a Go program that reach them (ONCE=1 stops them at the end)
+	go run ./test/demo $(if $(ONCE),--once)
 
 .PHONY: demo-down
 demo-down: ## Stop what demo left running
