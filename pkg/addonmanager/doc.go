@@ -7,6 +7,7 @@
 //     on the hub, with certificates by package certificates;
 //   - package agentaddon tells OCM's addon-framework how agents register and
 //     what is installed for them;
+//   - package clusterprofile, if asked for, publishes how clusters are reached;
 //   - the re-render controller (rerender.go) asks the framework to render a
 //     cluster's manifests again when something changes that the framework does
 //     not watch: a configuration, a load balancer's address, a CA.

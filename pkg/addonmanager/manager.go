@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
+	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/agentaddon"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
@@ -46,7 +48,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := waitForAPIs(ctx, config); err != nil {
+	if err := waitForAPIs(ctx, config, v1alpha1.GroupVersion.String(), addonv1alpha1.GroupVersion.String()); err != nil {
 		return err
 	}
 	mgr, err := m.newManager(config)
@@ -61,7 +63,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install, inventoryv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)
 		}
@@ -101,6 +103,11 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)
 	}
+	if o.FeatureGates[ClusterProfile] {
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
+			return fmt.Errorf("adding the controller of cluster profiles: %w", err)
+		}
+	}
 	addons, err := addonclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("preparing a client of addons: %w", err)
@@ -136,6 +143,19 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	}))
 }
 
+// addProfiles waits for the API of cluster profiles, which is not OCM's own and
+// may come late, while everything else works.
+func addProfiles(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := waitForAPIs(ctx, mgr.GetConfig(), inventoryv1alpha1.GroupVersion.String()); err != nil {
+		return nil // the manager ends
+	}
+	profiles := &clusterprofile.Reconciler{Client: mgr.GetClient(), Namespace: o.Namespace, Server: o.ProxyAPIURL}
+	if err := profiles.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("starting the controller of cluster profiles: %w", err)
+	}
+	return nil
+}
+
 func loadConfig(file string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
@@ -149,12 +169,12 @@ func loadConfig(file string) (*rest.Config, error) {
 }
 
 // waitForAPIs waits until the hub serves what the manager watches.
-func waitForAPIs(ctx context.Context, config *rest.Config) error {
+func waitForAPIs(ctx context.Context, config *rest.Config, apis ...string) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("preparing discovery: %w", err)
 	}
-	for _, wanted := range []string{v1alpha1.GroupVersion.String(), addonv1alpha1.GroupVersion.String()} {
+	for _, wanted := range apis {
 		for said := false; ; {
 			_, err := client.ServerResourcesForGroupVersion(wanted)
 			if err == nil {

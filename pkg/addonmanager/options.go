@@ -3,12 +3,14 @@ package addonmanager
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -34,7 +36,18 @@ type Options struct {
 	// EnableKubeAPIProxy lets clients of the tunnel dial a cluster's
 	// kube-apiserver by the cluster's name.
 	EnableKubeAPIProxy bool
+	// FeatureGates are upstream's; see features.
+	FeatureGates map[string]bool
+	// ProxyAPIURL is where clients outside the hub find the proxy API, for
+	// ClusterProfiles; empty means its Service.
+	ProxyAPIURL string
 }
+
+// ClusterProfile is the feature gate that publishes access providers.
+const ClusterProfile = "ClusterProfile"
+
+// features are the gates that there are, as in upstream.
+var features = []string{ClusterProfile}
 
 // NewOptions are the defaults.
 func NewOptions() *Options {
@@ -62,6 +75,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
 	flags.StringVar(&o.ImagePullPolicy, "image-pull-policy", o.ImagePullPolicy, "image pull policy of the proxy servers: Always, IfNotPresent or Never")
 	flags.BoolVar(&o.EnableKubeAPIProxy, "enable-kube-api-proxy", o.EnableKubeAPIProxy, "let clients of the tunnel dial a cluster's kube-apiserver by the cluster's name")
+	flags.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
+	flags.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
 }
 
 // Validate names the flag that is wrong and says what is allowed.
@@ -79,6 +94,14 @@ func (o *Options) Validate() error {
 	}
 	if !slices.Contains([]string{"Always", "IfNotPresent", "Never"}, o.ImagePullPolicy) {
 		return fmt.Errorf("--image-pull-policy is %q: it must be Always, IfNotPresent or Never", o.ImagePullPolicy)
+	}
+	for name := range o.FeatureGates {
+		if !slices.Contains(features, name) {
+			return fmt.Errorf("--feature-gates names %q: there are %s", name, strings.Join(features, ", "))
+		}
+	}
+	if u, err := url.Parse(o.ProxyAPIURL); o.ProxyAPIURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "") {
+		return fmt.Errorf("--proxy-api-url is %q: it must be of the form https://host:port", o.ProxyAPIURL)
 	}
 	return nil
 }

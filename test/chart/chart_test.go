@@ -141,7 +141,8 @@ func TestRefusedValues(t *testing.T) {
 		{"pull policy", "proxyServer: {imagePullPolicy: Sometimes}", "imagePullPolicy"},
 		{"resources", "resources: {manager: {}}", "manager"},
 		{"impersonation", "enableImpersonation: false", "enableImpersonation=false is not available"},
-		{"cluster profiles", "featureGates: {clusterProfile: true}", "featureGates.clusterProfile=true is not available"},
+		{"cluster profiles", "{enableServiceProxy: false, featureGates: {clusterProfile: true}}", "featureGates.clusterProfile=true needs enableServiceProxy=true"},
+		{"external URL", "userServer: {externalURL: 'http://a'}", "externalURL"},
 		{"services", "exposedServices: [{namespace: a, service: b}]", "exposedServices must be empty"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
@@ -180,8 +181,9 @@ func TestEveryValueIsRead(t *testing.T) {
 		"priorityClassName":         "priorityClassName: a", "podLabels": "podLabels: {a: b}", "podAnnotations": "podAnnotations: {a: b}",
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
+		"featureGates": "featureGates: {clusterProfile: true}",
 		// Refused unless they have their default; TestRefusedValues.
-		"enableImpersonation": "", "featureGates": "", "exposedServices": "", "exposedServicesConfigMapName": "",
+		"enableImpersonation": "", "exposedServices": "", "exposedServicesConfigMapName": "",
 	}
 	for name := range load(t).Values {
 		values, ok := changes[name]

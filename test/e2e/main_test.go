@@ -120,7 +120,7 @@ func install(ctx context.Context, dir string) (*installed, error) {
 	}
 	fmt.Fprintln(os.Stderr, "installing the chart")
 	if err := l.InstallChart(ctx, "cluster-proxy", s.namespace, filepath.Join(root, "charts/cluster-proxy"),
-		"proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", l.AgentPort)); err != nil {
+		"proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", l.AgentPort), "featureGates.clusterProfile=true"); err != nil {
 		return s, fmt.Errorf("installing the chart: %w", err)
 	}
 	for _, cluster := range s.clusters {

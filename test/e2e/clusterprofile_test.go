@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	inventory "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
+	inventoryclient "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned/typed/apis/v1alpha1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
+)
+
+// defineClusterProfiles installs the definition of ClusterProfile, which is not
+// OCM's own. The addon manager has been waiting for it since it started.
+func defineClusterProfiles(t *testing.T) inventoryclient.ClusterProfileInterface {
+	t.Helper()
+	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-inventory-api").Output()
+	if err != nil {
+		t.Fatal("finding module cluster-inventory-api:", err)
+	}
+	definition := filepath.Join(strings.TrimSpace(string(module)), "config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml")
+	path, env := suite.lab.Kubectl("hub")
+	for _, args := range [][]string{{"apply", "--server-side"}, {"wait", "--for=condition=Established", "--timeout=60s"}} {
+		cmd := exec.CommandContext(t.Context(), path, append(args, "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "-f", definition)...)
+		cmd.Env = append(cmd.Environ(), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", args[0], err, out)
+		}
+	}
+	client, err := inventory.NewForConfig(suite.lab.Hub.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.ApisV1alpha1().ClusterProfiles("default")
+}
+
+// TestClusterProfileSaysHowToReachTheCluster makes a ClusterProfile as OCM's
+// registration controller does, and reaches the cluster with nothing but what is
+// in its status, and a token.
+func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
+	profiles := defineClusterProfiles(t)
+	cluster := suite.clusters[0]
+	profile, err := profiles.Create(t.Context(), &v1alpha1.ClusterProfile{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-profile", Labels: map[string]string{
+			v1alpha1.LabelClusterManagerKey: clusterprofile.Provider, clusterv1.ClusterNameLabelKey: cluster,
+		}},
+		Spec: v1alpha1.ClusterProfileSpec{ClusterManager: v1alpha1.ClusterManager{Name: clusterprofile.Provider}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = profiles.Delete(context.Background(), profile.Name, metav1.DeleteOptions{}) })
+	eventually(t, "somebody else's status written", func() error {
+		now, err := profiles.Get(t.Context(), profile.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now.Status.Conditions = []metav1.Condition{{Type: "ControlPlaneHealthy", Status: metav1.ConditionTrue, Reason: "Up", LastTransitionTime: metav1.Now()}}
+		now.Status.AccessProviders = append(now.Status.AccessProviders, v1alpha1.AccessProvider{Name: "other", Cluster: clientcmdv1.Cluster{Server: "https://other.example.com"}})
+		_, err = profiles.UpdateStatus(t.Context(), now, metav1.UpdateOptions{})
+		return err
+	})
+	var provider v1alpha1.AccessProvider
+	eventually(t, "an access provider of ours beside the other one", func() error {
+		now, err := profiles.Get(t.Context(), profile.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		find := func(name string) int {
+			return slices.IndexFunc(now.Status.AccessProviders, func(p v1alpha1.AccessProvider) bool { return p.Name == name })
+		}
+		ours := find(clusterprofile.Provider)
+		if ours < 0 || find("other") < 0 || len(now.Status.Conditions) != 1 {
+			return fmt.Errorf("status is %+v", now.Status)
+		}
+		provider = now.Status.AccessProviders[ours]
+		return nil
+	})
+	if want := "https://cluster-proxy-addon-user." + suite.namespace + ":9092/" + cluster; provider.Cluster.Server != want {
+		t.Errorf("server is %q, want %q", provider.Cluster.Server, want)
+	}
+	// The lab has no cluster DNS: its address stands for the Service's name.
+	cfg := suite.throughProxyAPI(cluster)
+	cfg.TLSClientConfig.CAData = provider.Cluster.CertificateAuthorityData
+	wantPods(t, cfg)
+}
