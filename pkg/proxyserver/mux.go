@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -22,7 +23,7 @@ var keepalive30 = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Inte
 // its protocol belongs: carriers to a function, everything else out of Accept,
 // to the port's gRPC or HTTP server. Handshakes are made side by side but not
 // all at once, so that a thousand agents that come back together leave the
-// processor to live traffic.
+// processor to live traffic (admittedConn).
 type muxListener struct {
 	net.Listener
 	config   *tls.Config
@@ -68,10 +69,12 @@ func (m *muxListener) handshake(raw net.Conn) {
 		_ = raw.Close()
 		return
 	}
-	conn := tls.Server(raw, m.config)
+	admitted := &admittedConn{Conn: raw, places: m.admitted}
+	conn := tls.Server(admitted, m.config)
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 	err := conn.HandshakeContext(ctx)
 	cancel()
+	admitted.done.Store(true)
 	<-m.admitted
 	switch {
 	case err != nil:
@@ -85,6 +88,25 @@ func (m *muxListener) handshake(raw net.Conn) {
 			_ = conn.Close()
 		}
 	}
+}
+
+// admittedConn gives its place up while the handshake waits for the peer, so
+// that places are for those who compute, and peers that say nothing keep nobody
+// out.
+type admittedConn struct {
+	net.Conn
+	places chan struct{}
+	done   atomic.Bool
+}
+
+func (c *admittedConn) Read(p []byte) (int, error) {
+	if c.done.Load() {
+		return c.Conn.Read(p)
+	}
+	<-c.places
+	n, err := c.Conn.Read(p)
+	c.places <- struct{}{}
+	return n, err
 }
 
 // Accept gives the next connection that is not a carrier, its handshake made.

@@ -1,0 +1,49 @@
+package proxyserver
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"testing"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// TestSilentPeersKeepNobodyOut opens more connections than there are places for
+// handshakes and says nothing on them, or stops in the middle. An agent and a
+// client must get in all the same.
+func TestSilentPeersKeepNobodyOut(t *testing.T) {
+	h := startHub(t)
+	for _, port := range []struct {
+		name, address string
+		config        *tls.Config
+	}{
+		{"agent port", h.Addrs().Agent.String(), h.tlsFor(t, h.agentCA, identity.AgentCommonName("c1"))},
+		{"client port", h.clientAddr, h.clientTLS(t)},
+	} {
+		t.Run(port.name, func(t *testing.T) {
+			for i := range 8 * runtime.GOMAXPROCS(0) {
+				conn, err := net.Dial("tcp", port.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if i%2 == 0 {
+					continue
+				}
+				// The start of a ClientHello of 512 bytes that never ends.
+				if _, err := conn.Write([]byte{22, 3, 1, 2, 0, 1, 0, 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			config := port.config.Clone()
+			config.NextProtos = []string{"h2"}
+			dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: handshakeTimeout / 2}, Config: config}
+			conn, err := dialer.DialContext(t.Context(), "tcp", port.address)
+			if err != nil {
+				t.Fatalf("shaking hands beside silent peers: %v", err)
+			}
+			conn.Close()
+		})
+	}
+}
