@@ -10,7 +10,9 @@ import (
 	"k8s.io/component-base/cli"
 )
 
-func main() {
+func main() { os.Exit(cli.Run(newCommand())) }
+
+func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cluster-proxy",
 		Short:         "Reach Kubernetes clusters that nobody can dial",
@@ -23,5 +25,5 @@ func main() {
 		newProxyAPICommand(),
 		newProxyAgentCommand(),
 	)
-	os.Exit(cli.Run(root))
+	return root
 }
