@@ -1,0 +1,111 @@
+package exposedservices
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	got, err := Parse(map[string]string{
+		"services": "- {namespace: default, service: hello, port: \"8000\", protocol: http}\n- {namespace: monitoring, service: prometheus}\n",
+		"more":     "[{\"namespace\": \"default\", \"service\": \"web\", \"port\": \"https\"}]",
+		"again":    "- {namespace: monitoring, service: prometheus}",
+		"empty":    "",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := List{
+		{Namespace: "monitoring", Service: "prometheus"},
+		{Namespace: "default", Service: "web", Port: "https"},
+		{Namespace: "default", Service: "hello", Port: "8000", Protocol: "http"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	again, err := Parse(got.Data())
+	if diff := cmp.Diff(want, again); err != nil || diff != "" {
+		t.Errorf("what Data makes is read differently: %v (-want +got):\n%s", err, diff)
+	}
+	if again, err := Parse(List(nil).Data()); err != nil || len(again) != 0 {
+		t.Errorf("an empty list comes back as %v, %v", again, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for content, want := range map[string]string{
+		"- {namespace: a, service: b, ports: x}":          "unknown field",
+		"- {namespace: a}":                                "service",
+		"- {service: b}":                                  "namespace",
+		"- {namespace: a, service: b.c}":                  "service",
+		"- {namespace: a, service: 169}":                  "service",
+		"- {namespace: a, service: '169'}":                "name of a Service",
+		"- {namespace: a/b, service: b}":                  "namespace",
+		"- {namespace: '*', service: b}":                  "namespace",
+		"- {namespace: a, service: b, port: '0'}":         "1 to 65535",
+		"- {namespace: a, service: b, port: '65536'}":     "1 to 65535",
+		"- {namespace: a, service: b, port: '080'}":       "1 to 65535",
+		"- {namespace: a, service: b, port: 'a b'}":       "port",
+		"- {namespace: a, service: b, protocol: udp}":     "protocol",
+		"- {namespace: a, service: b, protocol: unix}":    "protocol",
+		"namespace: a":                                    "cannot unmarshal",
+		"- {namespace: a, service: b}\n- {namespace: a}}": "yaml",
+	} {
+		list, err := Parse(map[string]string{"good": "- {namespace: x, service: web}", "services": content})
+		if err == nil || !strings.Contains(err.Error(), want) || list != nil {
+			t.Errorf("Parse(%q) = %v, %v; want an error with %q", content, list, err, want)
+		}
+	}
+}
+
+func TestAllows(t *testing.T) {
+	list := List{
+		{Namespace: "a", Service: "any"},
+		{Namespace: "a", Service: "port", Port: "8443"},
+		{Namespace: "a", Service: "name", Port: "web", Protocol: "https"},
+		{Namespace: "a", Service: "raw", Protocol: "tcp"},
+	}
+	for _, test := range []struct {
+		want    Service
+		allowed bool
+	}{
+		{Service{"a", "any", "1", "http"}, true},
+		{Service{"a", "any", "", "https"}, true},
+		{Service{"a", "port", "8443", "http"}, true},
+		{Service{"a", "port", "8444", "http"}, false},
+		{Service{"a", "port", "", "http"}, false},
+		{Service{"a", "name", "web", "https"}, true},
+		{Service{"a", "name", "web", "http"}, false},
+		{Service{"a", "name", "443", "https"}, false},
+		{Service{"a", "raw", "5432", "tcp"}, true},
+		{Service{"a", "raw", "5432", "http"}, false},
+		{Service{"b", "any", "1", "http"}, false},
+		{Service{"a", "other", "1", "http"}, false},
+		{Service{"", "", "", ""}, false},
+	} {
+		if got := list.Allows(test.want); got != test.allowed {
+			t.Errorf("Allows(%v) = %v", test.want, got)
+		}
+	}
+	if List(nil).Allows(Service{"a", "any", "1", "http"}) {
+		t.Error("an empty list allows something")
+	}
+}
+
+// FuzzCheck looks for words that pass and that make another host, or more than a
+// host, when they are put into an address.
+func FuzzCheck(f *testing.F) {
+	f.Add("default", "web", "443", "https")
+	f.Add("x", "169.254.169.254/?", "80", "http")
+	f.Fuzz(func(t *testing.T, namespace, service, port, protocol string) {
+		s := Service{namespace, service, port, protocol}
+		if s.Check() != nil {
+			return
+		}
+		if strings.Trim(namespace+service+port+protocol, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || service == "" || namespace == "" {
+			t.Errorf("%v passes", s)
+		}
+	})
+}
