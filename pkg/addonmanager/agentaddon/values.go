@@ -41,6 +41,12 @@ type values struct {
 // requirements.
 const containerID = "deployments:cluster-proxy-proxy-agent:proxy-agent"
 
+// On the cluster that is the hub itself, as in OCM's other addons.
+const (
+	localClusterLabel      = "local-cluster"
+	nodeSelectorAnnotation = "open-cluster-management/nodeSelector"
+)
+
 // imageRegistriesAnnotation overrides images on a ManagedCluster, as in OCM.
 const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
 
@@ -64,6 +70,9 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 		return nil, err
 	}
 	if err := overrideImage(v, cluster); err != nil {
+		return nil, err
+	}
+	if err := placeOnHub(v, cluster); err != nil {
 		return nil, err
 	}
 	if deployment != nil {
@@ -137,7 +146,9 @@ func (a *Addon) hosts(cluster, namespace string) []string {
 
 func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSpec) error {
 	if placement := spec.NodePlacement; placement != nil {
-		v.NodeSelector = placement.NodeSelector
+		if placement.NodeSelector != nil {
+			v.NodeSelector = placement.NodeSelector
+		}
 		if placement.Tolerations != nil {
 			v.Tolerations = placement.Tolerations
 		}
@@ -192,5 +203,17 @@ func overrideImage(v *values, cluster *clusterv1.ManagedCluster) error {
 		return fmt.Errorf("parsing annotation %s of ManagedCluster %q: %w", imageRegistriesAnnotation, cluster.Name, err)
 	}
 	v.Image = addonfactory.OverrideImage(registries.Registries, v.Image)
+	return nil
+}
+
+// placeOnHub honours the node selector that the hub's own ManagedCluster names.
+func placeOnHub(v *values, cluster *clusterv1.ManagedCluster) error {
+	annotation := cluster.Annotations[nodeSelectorAnnotation]
+	if annotation == "" || cluster.Labels[localClusterLabel] != "true" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(annotation), &v.NodeSelector); err != nil {
+		return fmt.Errorf("parsing annotation %s of ManagedCluster %q: it must be a JSON object of strings: %w", nodeSelectorAnnotation, cluster.Name, err)
+	}
 	return nil
 }

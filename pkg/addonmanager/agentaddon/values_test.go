@@ -2,6 +2,7 @@ package agentaddon
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -187,5 +188,37 @@ func TestAgentIsRestricted(t *testing.T) {
 	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || pod.HostNetwork ||
 		*container.AllowPrivilegeEscalation || !*container.ReadOnlyRootFilesystem || !slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("security context is %+v and %+v", pod.SecurityContext, container)
+	}
+}
+
+func TestNodeSelectorOfTheHub(t *testing.T) {
+	const annotation = `{"node-role.kubernetes.io/infra":""}`
+	for name, test := range map[string]struct {
+		labels     map[string]string
+		annotation string
+		want       map[string]string
+		wantErr    string
+	}{
+		"the hub itself":       {map[string]string{"local-cluster": "true"}, annotation, map[string]string{"node-role.kubernetes.io/infra": ""}, ""},
+		"another cluster":      {nil, annotation, nil, ""},
+		"nothing is said":      {map[string]string{"local-cluster": "true"}, "", nil, ""},
+		"not a JSON object":    {map[string]string{"local-cluster": "true"}, "infra", nil, nodeSelectorAnnotation},
+		"values of other type": {map[string]string{"local-cluster": "true"}, `{"a":1}`, nil, nodeSelectorAnnotation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var v values
+			err := placeOnHub(&v, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{
+				Name: "c", Labels: test.labels, Annotations: map[string]string{nodeSelectorAnnotation: test.annotation},
+			}})
+			if test.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+					t.Errorf("got %v, want an error that names %q", err, test.wantErr)
+				}
+				return
+			}
+			if err != nil || !maps.Equal(v.NodeSelector, test.want) {
+				t.Errorf("got %v, %v; want %v", v.NodeSelector, err, test.want)
+			}
+		})
 	}
 }
