@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 
 # Tests that start whole clusters; everything else takes seconds per package.
-LAB_TESTS := ./test/lab ./test/e2e/...
+LAB_TESTS := ./test/lab ./test/lab ./test/e2e/...
 UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
@@ -18,15 +18,23 @@ build: ## Build bin/cluster-proxy
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: test-unit e2e ## Run all tests: packages first, then the scenarios in a lab of whole clusters
+test: test-unit test-lab ## Run the tests that need Go only: packages first, then the scenarios in a lab of whole clusters
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no clusters
 	go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
 
-.PHONY: e2e
-e2e: ## Run the scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
+.PHONY: test-lab
+test-lab: ## Run the scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
 	go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
+
+.PHONY: e2e
+e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc)
+	E2E_NODES=1 go test -count=1 -timeout=60m $(TESTFLAGS) ./test/lab ./test/e2e/...
+
+.PHONY: image
+image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, with a list of contents beside it
+	go run ./hack/image
 
 .PHONY: conformance
 conformance: ## Run konnectivity's own tests against our binaries

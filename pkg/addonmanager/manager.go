@@ -96,9 +96,13 @@ func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 
 func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	o := m.options
+	pods, err := proxyconfig.ParsePods(o.ProxyServerPods)
+	if err != nil {
+		return err
+	}
 	reconciler := &proxyconfig.Reconciler{Client: mgr.GetClient(), Options: proxyconfig.Options{
 		SignerNamespace: o.SignerSecretNamespace, SignerName: o.SignerSecretName, Namespace: o.Namespace,
-		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy,
+		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods,
 	}}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)

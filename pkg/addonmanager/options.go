@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	AgentInstallNamespace string
 	// ImagePullPolicy of the proxy servers.
 	ImagePullPolicy string
+	// ProxyServerPods are settings of the proxy servers' pods as JSON; see
+	// proxyconfig.Pods.
+	ProxyServerPods string
 	// EnableKubeAPIProxy lets clients of the tunnel dial a cluster's
 	// kube-apiserver by the cluster's name.
 	EnableKubeAPIProxy bool
@@ -74,6 +78,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.SignerSecretName, "signer-secret-name", o.SignerSecretName, "name of the hub CA's Secret")
 	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
 	flags.StringVar(&o.ImagePullPolicy, "image-pull-policy", o.ImagePullPolicy, "image pull policy of the proxy servers: Always, IfNotPresent or Never")
+	flags.StringVar(&o.ProxyServerPods, "proxy-server-pods", o.ProxyServerPods, "settings of the proxy servers' pods as JSON: priorityClassName, affinity, topologySpreadConstraints, resources, labels, annotations")
 	flags.BoolVar(&o.EnableKubeAPIProxy, "enable-kube-api-proxy", o.EnableKubeAPIProxy, "let clients of the tunnel dial a cluster's kube-apiserver by the cluster's name")
 	flags.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
 	flags.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
@@ -94,6 +99,9 @@ func (o *Options) Validate() error {
 	}
 	if !slices.Contains([]string{"Always", "IfNotPresent", "Never"}, o.ImagePullPolicy) {
 		return fmt.Errorf("--image-pull-policy is %q: it must be Always, IfNotPresent or Never", o.ImagePullPolicy)
+	}
+	if _, err := proxyconfig.ParsePods(o.ProxyServerPods); err != nil {
+		return fmt.Errorf("--proxy-server-pods: %w", err)
 	}
 	for name := range o.FeatureGates {
 		if !slices.Contains(features, name) {

@@ -108,7 +108,7 @@ func (d *demo) startLab(ctx context.Context) (err error) {
 }
 
 func (d *demo) install(ctx context.Context) error {
-	set := []string{"proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", d.lab.AgentPort)}
+	set := d.lab.ChartValues()
 	fmt.Fprintf(d.out, "$ helm upgrade --install cluster-proxy charts/cluster-proxy --namespace %s --create-namespace --set %s\n", hubNamespace, strings.Join(set, ","))
 	return d.lab.InstallChart(ctx, "cluster-proxy", hubNamespace, "charts/cluster-proxy", set...)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -89,7 +90,7 @@ func TestProxyServerRestart(t *testing.T) {
 		t.Fatalf("%d proxy server pods, %v", len(pods.Items), err)
 	}
 	for _, pod := range pods.Items {
-		if err := suite.hub.CoreV1().Pods(suite.namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+		if err := suite.hub.CoreV1().Pods(suite.namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,10 +42,12 @@ type installed struct {
 	agentNamespace string // of the agent on each managed cluster
 	dir            string // for files of this run
 
-	hub           *kubernetes.Clientset
-	addons        *addonclient.Clientset
-	works         *workclient.Clientset
-	configuration dynamic.ResourceInterface
+	hub             *kubernetes.Clientset
+	addons          *addonclient.Clientset
+	works           *workclient.Clientset
+	configuration   dynamic.ResourceInterface
+	placements      dynamic.NamespaceableResourceInterface
+	managedClusters dynamic.ResourceInterface
 
 	proxyServer string // host:port of the client port
 	proxyAPI    string // host:port of the HTTPS door
@@ -56,6 +58,9 @@ type installed struct {
 }
 
 var suite *installed
+
+// onNodes runs the scenarios on real nodes: make e2e.
+var onNodes = os.Getenv("E2E_NODES") != ""
 
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -98,13 +103,10 @@ func install(ctx context.Context, dir string) (*installed, error) {
 		return nil, err
 	}
 	binary := filepath.Join(dir, "cluster-proxy")
-	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./cmd/cluster-proxy")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the binary: %w\n%s", err, out)
+	if err := buildBinary(ctx, root, binary); err != nil {
+		return nil, err
 	}
-	l, err := lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Clusters: []string{"cluster1", "2nd-cluster"}, Binary: binary, Out: os.Stderr})
+	l, err := lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Clusters: []string{"cluster1", "2nd-cluster"}, Binary: binary, Nodes: onNodes, Out: os.Stderr})
 	if err != nil {
 		return nil, fmt.Errorf("starting the lab: %w", err)
 	}
@@ -119,8 +121,10 @@ func install(ctx context.Context, dir string) (*installed, error) {
 		return s, err
 	}
 	fmt.Fprintln(os.Stderr, "installing the chart")
-	if err := l.InstallChart(ctx, "cluster-proxy", s.namespace, filepath.Join(root, "charts/cluster-proxy"),
-		"proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", l.AgentPort), "featureGates.clusterProfile=true"); err != nil {
+	if err := s.restrictNamespace(ctx); err != nil {
+		return s, err
+	}
+	if err := l.InstallChart(ctx, "cluster-proxy", s.namespace, filepath.Join(root, "charts/cluster-proxy"), s.chartValues()...); err != nil {
 		return s, fmt.Errorf("installing the chart: %w", err)
 	}
 	for _, cluster := range s.clusters {
@@ -133,6 +137,39 @@ func install(ctx context.Context, dir string) (*installed, error) {
 		}
 	}
 	return s, s.findDoors(ctx)
+}
+
+// buildBinary builds what the pods run: with the race detector, but static where
+// the pods are real ones with nothing else in them.
+func buildBinary(ctx context.Context, root, binary string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./cmd/cluster-proxy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if onNodes {
+		build = exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/cluster-proxy")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the binary: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (s *installed) chartValues() []string {
+	values := append(s.lab.ChartValues(), "featureGates.clusterProfile=true")
+	if onNodes {
+		values = append(values, "replicas=2", "networkPolicies.enabled=true")
+	}
+	return values
+}
+
+// restrictNamespace makes the addon's namespace on the hub, where pods must meet
+// Pod Security's strictest profile.
+func (s *installed) restrictNamespace(ctx context.Context) error {
+	_, err := s.hub.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: s.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	return err
 }
 
 func (s *installed) connect() (err error) {
@@ -150,6 +187,8 @@ func (s *installed) connect() (err error) {
 	if err != nil {
 		return err
 	}
+	s.placements = dyn.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Resource: "placements"})
+	s.managedClusters = dyn.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
 	s.configuration = dyn.Resource(schema.GroupVersionResource{Group: "proxy.open-cluster-management.io", Version: "v1alpha1", Resource: "managedproxyconfigurations"})
 	return nil
 }
@@ -269,6 +308,13 @@ func (s *installed) dialer(t *testing.T) *tunnel.Dialer {
 
 // kubectl runs the real kubectl through the proxy API.
 func (s *installed) kubectl(ctx context.Context, cluster, stdin string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.kubectlPatiently(ctx, cluster, stdin, args...)
+}
+
+// kubectlPatiently is kubectl with nothing but ctx to end it.
+func (s *installed) kubectlPatiently(ctx context.Context, cluster, stdin string, args ...string) (string, error) {
 	cfg := s.throughProxyAPI(cluster)
 	file := filepath.Join(s.dir, cluster+".kubeconfig")
 	kubeconfig := clientcmdapi.NewConfig()
@@ -280,8 +326,6 @@ func (s *installed) kubectl(ctx context.Context, cluster, stdin string, args ...
 		return "", err
 	}
 	path, env := s.lab.Kubectl(cluster)
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append([]string{"--kubeconfig=" + file}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(stdin)

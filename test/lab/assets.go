@@ -72,7 +72,7 @@ func BuildAssets(ctx context.Context, out io.Writer) (Assets, error) {
 	if err != nil {
 		return Assets{}, fmt.Errorf("finding the cache folder: %w; set %s to a folder with ready-made programs", err, AssetsVariable)
 	}
-	key, err := assetsKey(filepath.Join(source, "binaries"))
+	key, err := assetsKey(filepath.Join(source, "binaries"), modules)
 	if err != nil {
 		return Assets{}, err
 	}
@@ -211,7 +211,7 @@ func sourceDir() (string, error) {
 }
 
 // assetsKey changes when anything that the programs are built from does.
-func assetsKey(binaries string) (string, error) {
+func assetsKey(binaries string, modules []module) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH, modules, stages, crds)
 	for _, m := range modules {

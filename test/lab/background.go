@@ -45,7 +45,7 @@ func DefaultDir() (string, error) {
 }
 
 // Serve runs a lab until ctx is done: the process in the background.
-func Serve(ctx context.Context, options Options) error {
+func Serve(ctx context.Context, options Options) (err error) {
 	if s, err := readState(options.Dir); err == nil && s.alive() {
 		return fmt.Errorf("a lab is already running, or starting, in %s; stop it with lab down", options.Dir)
 	}
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	defer l.Stop()
+	defer func() { err = errors.Join(err, l.Stop()) }()
 	s.Ready, s.AgentPort, s.Assets = true, l.AgentPort, l.assets.dir
 	for _, c := range l.Managed {
 		s.Clusters = append(s.Clusters, c.Name)
@@ -118,7 +118,7 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, "serve", "--dir="+options.Dir, "--binary="+options.Binary, "--clusters="+strings.Join(options.Clusters, ","))
+	cmd := exec.Command(program, "serve", "--dir="+options.Dir, "--binary="+options.Binary, "--clusters="+strings.Join(options.Clusters, ","), fmt.Sprint("--nodes=", options.Nodes))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -180,7 +180,7 @@ func Open(dir string) (*Lab, error) {
 			l.Managed[name] = c
 		}
 	}
-	return l, nil
+	return l, l.openNodes()
 }
 
 func readState(dir string) (state, error) {
@@ -246,6 +246,9 @@ func removeDead(dir string) error {
 	}
 	if _, err := os.Stat(filepath.Join(dir, hubName)); err != nil {
 		return fmt.Errorf("%s is not empty and not a lab's folder; choose another one", dir)
+	}
+	if err := stopNodes(dir); err != nil {
+		return fmt.Errorf("removing what the lab in %s left: %w", dir, err)
 	}
 	return os.RemoveAll(dir)
 }

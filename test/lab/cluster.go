@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/cluster-proxy/test/lab/certs"
+	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
 )
 
 // Cluster is one cluster of a lab: etcd, kube-apiserver, controller manager,
@@ -26,8 +30,9 @@ type Cluster struct {
 	etcdPort  int
 	apiPort   int
 	kwokPort  int
-	webPort   int // of the program behind every pod's port 8080
-	agentPort int // of the proxy server's agent port (hub only)
+	webPort   int            // of the program behind every pod's port 8080
+	agentPort int            // of the proxy server's agent port (hub only)
+	machine   *nodes.Machine // nil where kwok stands in for nodes
 	config    *rest.Config
 }
 
@@ -45,27 +50,34 @@ func (c *Cluster) prepare() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	ca, err := newAuthority(c.dir, c.Name+" CA")
+	ca, err := certs.New(c.dir, "ca", c.Name+" CA")
 	if err != nil {
 		return err
 	}
 	for _, err := range []error{
-		ca.server("apiserver", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
-		ca.server("kubelet"),
-		ca.client("admin", "admin", "system:masters"),
-		ca.client("kubelet-client", "kube-apiserver", "system:masters"),
-		ca.client("bootstrap", "ocm-bootstrap", "ocm:bootstrap"),
-		ca.client("sa", "service-account-signer"),
+		ca.Server("apiserver", []net.IP{net.IPv4(10, 96, 0, 1)}, "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+		ca.Server("kubelet", nil),
+		ca.Client("admin", "admin", "system:masters"),
+		ca.Client("kubelet-client", "kube-apiserver", "system:masters"),
+		ca.Client("bootstrap", "ocm-bootstrap", "ocm:bootstrap"),
+		ca.Client("sa", "service-account-signer"),
 	} {
 		if err != nil {
 			return err
 		}
 	}
 	c.KubeconfigPath = c.file("admin.kubeconfig")
-	if err := c.writeKubeconfig("admin"); err != nil {
+	hub := c.url()
+	if c.machine != nil {
+		hub = "https://" + c.machine.Address + ":6443"
+		if err := c.prepareNode(ca); err != nil {
+			return err
+		}
+	}
+	if err := c.writeKubeconfig("admin", "admin.kubeconfig", c.url()); err != nil {
 		return err
 	}
-	if err := c.writeKubeconfig("bootstrap"); err != nil {
+	if err := c.writeKubeconfig("bootstrap", "bootstrap.kubeconfig", hub); err != nil {
 		return err
 	}
 	return c.loadConfig()
@@ -79,9 +91,27 @@ func (c *Cluster) loadConfig() (err error) {
 	return err
 }
 
-// writeKubeconfig writes USER.kubeconfig with everything in it, so that the
-// file can be copied.
-func (c *Cluster) writeKubeconfig(user string) error {
+// insideKubeconfig is an administrator's for programs that run where the
+// cluster's own do.
+func (c *Cluster) insideKubeconfig() string {
+	if c.machine != nil {
+		return c.file("inside.kubeconfig")
+	}
+	return c.KubeconfigPath
+}
+
+// start runs a program beside the cluster's own.
+func (c *Cluster) start(g *group, p program) error {
+	if c.machine != nil {
+		return c.keep(p)
+	}
+	g.start(p)
+	return nil
+}
+
+// writeKubeconfig writes a kubeconfig with everything in it, so that the file
+// can be copied.
+func (c *Cluster) writeKubeconfig(user, file, server string) error {
 	read := func(name string) []byte {
 		data, err := os.ReadFile(c.file(name))
 		if err != nil {
@@ -90,11 +120,11 @@ func (c *Cluster) writeKubeconfig(user string) error {
 		return data
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: read("ca.crt")}
+	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: read("ca.crt")}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: read(user + ".crt"), ClientKeyData: read(user + ".key")}
 	config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: user}
 	config.CurrentContext = c.Name
-	return clientcmd.WriteToFile(*config, c.file(user+".kubeconfig"))
+	return clientcmd.WriteToFile(*config, c.file(file))
 }
 
 const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata","omitStages":["RequestReceived"]}]}`

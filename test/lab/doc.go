@@ -16,7 +16,15 @@
 // pods share one machine, container ports become free local ports, and Services
 // of such pods become listeners that spread connections over them.
 //
-// Nothing of this needs root or a container engine. The programs are built from
+// With Options.Nodes a cluster is whole: it has a machine of its own (package
+// nodes) with containerd, kubelet, kube-proxy, CoreDNS and real pods, nobody can
+// dial the managed ones, and Services of type LoadBalancer have addresses on the
+// network between. The API is the same, and the scenarios of test/e2e run on
+// both. What a network provider does, the lab does itself: load balancers'
+// addresses, and NetworkPolicies as rules of nft. The addon's binary is packed
+// as an image of its own name with tag "lab". It needs root on Linux.
+//
+// Without, nothing of this needs root or a container engine. The programs are built from
 // Go modules once and kept in a cache; see BuildAssets. A lab is either a part
 // of the process that calls Start and ends with it, or runs in the background:
 // see Up and Down.

@@ -54,7 +54,7 @@ func TestAssetsKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		key, err := assetsKey(dir)
+		key, err := assetsKey(dir, modules)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestAssetsKey(t *testing.T) {
 			t.Errorf("the key is the same after %s as after %s", change, before)
 		}
 		seen[key] = change
-		if again, _ := assetsKey(dir); again != key {
+		if again, _ := assetsKey(dir, modules); again != key {
 			t.Error("the key changes though nothing did")
 		}
 	}

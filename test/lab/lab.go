@@ -11,9 +11,21 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
 )
 
 const hubName = "hub"
+
+// Images of a lab with nodes. The addon's has the name that the chart makes of
+// the lab's values.
+const (
+	pauseImage   = "lab.local/pause:1"
+	corednsImage = "lab.local/coredns:1"
+	webImage     = "lab.local/web:1"
+	addonImage   = "quay.io/open-cluster-management/cluster-proxy"
+	addonTag     = "lab"
+)
 
 // Options say what lab to start.
 type Options struct {
@@ -24,6 +36,10 @@ type Options struct {
 	Clusters []string
 	// Binary is the addon's binary, which runs in the pods of the charts.
 	Binary string
+	// Nodes gives each cluster a machine of its own with a kubelet and real
+	// containers (root, Linux), in which nobody can dial the managed ones. Binary
+	// must be static then.
+	Nodes bool
 	// Out is told what happens; nothing is said if it is nil.
 	Out io.Writer
 }
@@ -48,6 +64,9 @@ type Lab struct {
 
 	dir      string
 	assets   Assets
+	extra    Assets // what only a lab with nodes needs
+	nodes    *nodes.Lab
+	forwards forwards
 	group    *group
 	runners  map[string]*podRunner
 	services *serviceTable
@@ -63,6 +82,9 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 	}
 	if entries, err := os.ReadDir(options.Dir); err == nil && len(entries) > 0 {
 		return nil, fmt.Errorf("starting a lab in %s: the folder is not empty; stop the lab in it with lab down, or choose another folder", options.Dir)
+	}
+	if options.Nodes {
+		return startNodes(ctx, options)
 	}
 	assets, err := BuildAssets(ctx, options.Out)
 	if err != nil {
@@ -184,7 +206,23 @@ func (l *Lab) Stop() error {
 		return Down(l.dir)
 	}
 	l.group.stop()
-	return nil
+	return stopNodes(l.dir)
+}
+
+func (l *Lab) cluster(name string) *Cluster {
+	if name == hubName {
+		return l.Hub
+	}
+	return l.Managed[name]
+}
+
+// ChartValues are those with which the hub chart works in this lab, each
+// "key=value".
+func (l *Lab) ChartValues() []string {
+	if l.nodes == nil {
+		return []string{"proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", l.AgentPort)}
+	}
+	return []string{"tag=" + addonTag, "proxyServer.entrypointLoadBalancer=true"}
 }
 
 // Kubectl is the real kubectl with the environment it should run in; it is the
@@ -222,8 +260,11 @@ func (l *Lab) AuditLog(cluster string) string {
 func (l *Lab) LogDir() string { return filepath.Join(l.dir, "logs") }
 
 // ServiceAddress is the local address of a port of a Service whose pods the lab
-// runs.
+// runs. In a lab with nodes it serves for as long as this process runs.
 func (l *Lab) ServiceAddress(cluster, namespace, service string, port int) (string, error) {
+	if l.nodes != nil {
+		return l.forward(cluster, namespace, service, port)
+	}
 	address, ok := readServiceTable(l.dir)[serviceKey(cluster, namespace, service, port)]
 	if !ok {
 		return "", fmt.Errorf("no pod of the lab is behind port %d of Service %s/%s on %s", port, namespace, service, cluster)
@@ -232,13 +273,17 @@ func (l *Lab) ServiceAddress(cluster, namespace, service string, port int) (stri
 }
 
 // PausePods stops the processes of our pods on one cluster and keeps them
-// stopped until ResumePods, as if the cluster's nodes had no power.
+// stopped until ResumePods, as if the cluster's nodes had no power. In a lab with
+// nodes it pulls the cluster's network cable instead.
 func (l *Lab) PausePods(cluster string) error { return l.pause(cluster, true) }
 
 // ResumePods undoes PausePods.
 func (l *Lab) ResumePods(cluster string) error { return l.pause(cluster, false) }
 
 func (l *Lab) pause(cluster string, paused bool) error {
+	if l.nodes != nil {
+		return l.link(cluster, paused)
+	}
 	runner, ok := l.runners[cluster]
 	if !ok {
 		return errors.New("only the process that started a lab can pause its pods, and only of its clusters")

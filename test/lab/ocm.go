@@ -17,7 +17,10 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 )
 
-const ocmHubNamespace = "open-cluster-management-hub"
+const (
+	ocmHubNamespace     = "open-cluster-management-hub"
+	klusterletNamespace = "open-cluster-management-agent"
+)
 
 // applyCRDs applies OCM's definitions: those in crds/hub or crds/managed of the
 // assets.
@@ -88,17 +91,19 @@ func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets, free
 		if err != nil {
 			return err
 		}
-		p := c.program(assets, "ocm", append([]string{controller.name, "--kubeconfig=" + c.KubeconfigPath, "--namespace=" + ocmHubNamespace,
+		p := c.program(assets, "ocm", append([]string{controller.name, "--kubeconfig=" + c.insideKubeconfig(), "--namespace=" + ocmHubNamespace,
 			"--disable-leader-election", fmt.Sprintf("--listen=127.0.0.1:%d", port)}, controller.args...)...)
-		p.name, p.log = "hub-ocm-"+controller.name, filepath.Join(c.logs, "hub-ocm-"+controller.name+".log")
-		g.start(p)
+		p.name, p.log = "ocm-"+controller.name, filepath.Join(c.logs, "hub-ocm-"+controller.name+".log")
+		if err := c.start(g, p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // startKlusterlet starts OCM's agent, which registers the cluster at the hub.
 func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, free *ports, hub *Cluster) error {
-	if err := c.createNamespaces(ctx, "open-cluster-management-agent", "open-cluster-management-agent-addon"); err != nil {
+	if err := c.createNamespaces(ctx, klusterletNamespace, "open-cluster-management-agent-addon"); err != nil {
 		return err
 	}
 	port, err := free.next()
@@ -106,16 +111,15 @@ func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, 
 		return err
 	}
 	hubKubeconfigDir := c.file("hub-kubeconfig")
-	p := c.program(assets, "ocm", "klusterlet", "--kubeconfig="+c.KubeconfigPath, "--namespace=open-cluster-management-agent",
+	p := c.program(assets, "ocm", "klusterlet", "--kubeconfig="+c.insideKubeconfig(), "--namespace="+klusterletNamespace,
 		"--disable-leader-election", fmt.Sprintf("--listen=127.0.0.1:%d", port), "--spoke-cluster-name="+c.Name, "--agent-id="+strings.ReplaceAll(c.Name, ".", "-")+"-agent",
 		"--bootstrap-kubeconfig="+hub.file("bootstrap.kubeconfig"), "--hub-kubeconfig-dir="+hubKubeconfigDir,
 		"--workload-source-driver=kube", "--workload-source-config="+filepath.Join(hubKubeconfigDir, "kubeconfig"),
 		"--status-sync-interval=1s", "--cluster-healthcheck-period=5s")
-	p.name, p.log = c.Name+"-klusterlet", filepath.Join(c.logs, c.Name+"-klusterlet.log")
+	p.name, p.log = "klusterlet", filepath.Join(c.logs, c.Name+"-klusterlet.log")
 	// An addon's Lease is looked at each second, and is stale after a minute.
 	p.env = append(os.Environ(), "LAB_ADDON_POLL=1s", "LAB_ADDON_LEASE_SECONDS=12")
-	g.start(p)
-	return nil
+	return c.start(g, p)
 }
 
 // waitRegistered waits until the hub says that a cluster has joined and is
@@ -137,4 +141,31 @@ func (c *Cluster) waitRegistered(ctx context.Context, name string) error {
 		}
 		return nil
 	})
+}
+
+// Rejoin has a cluster that was deleted on the hub register there again, as if
+// its klusterlet had been installed anew. It returns when it has joined.
+func (l *Lab) Rejoin(ctx context.Context, cluster string) error {
+	c := l.Managed[cluster]
+	if c == nil || c.machine == nil {
+		return fmt.Errorf("cluster %q has no machine of its own, on which to start its klusterlet again", cluster)
+	}
+	if err := c.stopProgram(ctx, "klusterlet"); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.file("hub-kubeconfig")); err != nil {
+		return err
+	}
+	cs, err := c.clientset()
+	if err != nil {
+		return err
+	}
+	err = cs.CoreV1().Secrets(klusterletNamespace).Delete(ctx, "hub-kubeconfig-secret", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := c.startKlusterlet(ctx, l.group, l.assets, &ports{}, l.Hub); err != nil {
+		return err
+	}
+	return l.Hub.waitRegistered(ctx, cluster)
 }

@@ -127,3 +127,30 @@ capabilities:
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* What the addon manager is told of the proxy servers' pods, which it makes; the ManagedProxyConfiguration has the rest. */}}
+{{- define "proxyServerPods" -}}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with (.Values.resources).proxyServer }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podLabels }}
+labels:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

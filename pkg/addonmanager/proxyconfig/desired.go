@@ -128,7 +128,7 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 	labels := selector()
 	labels[addonLabel] = identity.AddonName
 	generation := map[string]string{generationAnnotation: strconv.FormatInt(c.Generation, 10)}
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: meta(c, c.Name),
 		Spec: appsv1.DeploymentSpec{
@@ -156,6 +156,8 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 			},
 		},
 	}
+	o.Pods.apply(&d.Spec.Template)
+	return d
 }
 
 func pullSecrets(c *v1alpha1.ManagedProxyConfiguration) []corev1.LocalObjectReference {

@@ -34,6 +34,8 @@ type Options struct {
 	AgentInstallNamespace string
 	// ImagePullPolicy of the proxy servers.
 	ImagePullPolicy string
+	// Pods are further settings of the proxy servers' pods.
+	Pods Pods
 }
 
 // Reconciler reconciles ManagedProxyConfigurations.

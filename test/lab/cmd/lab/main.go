@@ -43,6 +43,7 @@ func newCommand() *cobra.Command {
 	}
 	starting := func(c *cobra.Command) *cobra.Command {
 		c.Flags().StringSliceVar(&options.Clusters, "clusters", []string{"cluster1", "cluster2"}, "names of the managed clusters")
+		c.Flags().BoolVar(&options.Nodes, "nodes", false, "give each cluster a machine of its own with real pods (root, Linux)")
 		c.Flags().StringVar(&options.Binary, "binary", "bin/cluster-proxy", "the addon's binary")
 		c.Args = cobra.NoArgs
 		return c

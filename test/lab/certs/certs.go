@@ -1,4 +1,6 @@
-package lab
+// Package certs makes the certificates of a lab: one CA for each cluster, which
+// signs everything there, as in a small cluster made by hand.
+package certs
 
 import (
 	"crypto/ecdsa"
@@ -15,47 +17,49 @@ import (
 	"time"
 )
 
-// authority is the one CA of a lab cluster: it signs everything there, as in a
-// small cluster made by hand. It lives as long as the lab.
-type authority struct {
+// Authority is a CA whose files are NAME.crt, NAME.key and NAME.pub in a folder. It
+// and what it signs live as long as a lab.
+type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(dir, name string) (*authority, error) {
-	a := &authority{dir: dir}
+// New makes a CA; name is that of its files.
+func New(dir, name, commonName string) (*Authority, error) {
+	a := &Authority{dir: dir}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	a.key = key
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: commonName}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	a.cert = template
-	return a, a.write("ca", template, key)
+	return a, a.write(name, template, key)
 }
 
-// client writes NAME.crt and NAME.key for a user.
-func (a *authority) client(name, user string, groups ...string) error {
+// Client writes NAME.crt and NAME.key for a user.
+func (a *Authority) Client(name, user string, groups ...string) error {
 	return a.leaf(name, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-// server writes NAME.crt and NAME.key for a listener on 127.0.0.1.
-func (a *authority) server(name string, dnsNames ...string) error {
+// Server writes NAME.crt and NAME.key for a listener on 127.0.0.1 and these
+// addresses and names.
+func (a *Authority) Server(name string, addresses []net.IP, dnsNames ...string) error {
 	return a.leaf(name, &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: append(dnsNames, "localhost"),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1)},
+		IPAddresses: append(addresses, net.IPv4(127, 0, 0, 1)),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 }
 
-func (a *authority) leaf(name string, template *x509.Certificate) error {
+func (a *Authority) leaf(name string, template *x509.Certificate) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -64,7 +68,7 @@ func (a *authority) leaf(name string, template *x509.Certificate) error {
 	return a.write(name, template, key)
 }
 
-func (a *authority) write(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
+func (a *Authority) write(name string, template *x509.Certificate, key *ecdsa.PrivateKey) error {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return err

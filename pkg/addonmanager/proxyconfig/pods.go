@@ -1,0 +1,61 @@
+package proxyconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Pods are settings of the proxy servers' pods that a ManagedProxyConfiguration
+// has no fields for. The hub chart gives them; empty ones leave the default.
+type Pods struct {
+	PriorityClassName         string                            `json:"priorityClassName,omitempty"`
+	Affinity                  *corev1.Affinity                  `json:"affinity,omitempty"`
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+	Resources                 *corev1.ResourceRequirements      `json:"resources,omitempty"`
+	Labels                    map[string]string                 `json:"labels,omitempty"`
+	Annotations               map[string]string                 `json:"annotations,omitempty"`
+}
+
+// ParsePods reads Pods from JSON; empty text means none. A field that does not
+// exist is an error.
+func ParsePods(text string) (Pods, error) {
+	var p Pods
+	if text == "" {
+		return p, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return p, fmt.Errorf("reading settings of the proxy servers' pods: %w", err)
+	}
+	return p, nil
+}
+
+// apply changes what is set. Labels and annotations never replace our own, by
+// which pods are found.
+func (p Pods) apply(template *corev1.PodTemplateSpec) {
+	spec := &template.Spec
+	spec.PriorityClassName = p.PriorityClassName
+	if p.Affinity != nil {
+		spec.Affinity = p.Affinity
+	}
+	if len(p.TopologySpreadConstraints) > 0 {
+		spec.TopologySpreadConstraints = p.TopologySpreadConstraints
+	}
+	if p.Resources != nil {
+		spec.Containers[0].Resources = *p.Resources
+	}
+	template.Labels = merged(p.Labels, template.Labels)
+	template.Annotations = merged(p.Annotations, template.Annotations)
+}
+
+func merged(theirs, ours map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, theirs)
+	maps.Copy(out, ours)
+	return out
+}

@@ -1,0 +1,29 @@
+package proxyconfig
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestPods(t *testing.T) {
+	if _, err := ParsePods(`{"priorityClass":"x"}`); err == nil {
+		t.Error("a field that does not exist was let by")
+	}
+	pods, err := ParsePods(`{"priorityClassName":"high","resources":{"limits":{"memory":"1Gi"}},"labels":{"a":"b","own":"theirs"},"annotations":{"c":"d"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy-server"}}, TopologySpreadConstraints: []corev1.TopologySpreadConstraint{spread("zone")}}}
+	template.Labels = map[string]string{"own": "ours"}
+	pods.apply(&template)
+	if template.Spec.PriorityClassName != "high" || template.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi" || template.Annotations["c"] != "d" {
+		t.Errorf("the pods do not have what was set: %+v", template)
+	}
+	if template.Labels["own"] != "ours" || template.Labels["a"] != "b" {
+		t.Errorf("labels are %v: ours must stay, and theirs be added", template.Labels)
+	}
+	if len(template.Spec.TopologySpreadConstraints) != 1 {
+		t.Error("a default was taken away though nothing took its place")
+	}
+}

@@ -1,0 +1,159 @@
+//go:build linux
+
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pid is that of the first process of a machine, or of the network between them
+// if name is empty.
+func (l *Lab) pid(name string) (int, error) {
+	file := l.wanFile()
+	if name != "" {
+		m, err := l.Machine(name)
+		if err != nil {
+			return 0, err
+		}
+		file = m.processFile()
+	}
+	if pid := alive(file); pid != 0 {
+		return pid, nil
+	}
+	return 0, fmt.Errorf("the machine of %q is not running", name)
+}
+
+// Command prepares a command on a machine, or in the network between them if
+// name is empty.
+func (l *Lab) Command(ctx context.Context, name string, argv ...string) (*exec.Cmd, error) {
+	pid, err := l.pid(name)
+	if err != nil {
+		return nil, err
+	}
+	enter := []string{"-t", strconv.Itoa(pid), "-m", "-n", "-p", "-u", "-i", "--"}
+	if name == "" {
+		enter = []string{"-t", strconv.Itoa(pid), "-n", "--"}
+	}
+	return exec.CommandContext(ctx, "nsenter", append(enter, argv...)...), nil
+}
+
+// Run runs a command on a machine and gives what it said as an error if it
+// fails.
+func (l *Lab) Run(name string, argv ...string) error {
+	return l.RunInput(name, "", argv...)
+}
+
+// RunInput is Run with a standard input.
+func (l *Lab) RunInput(name, input string, argv ...string) error {
+	cmd, err := l.Command(context.Background(), name, argv...)
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running %q on %q: %w: %s", argv, name, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Dial opens a connection from inside a machine's network, or from the network
+// between them if name is empty. address has an IP, not a name.
+func (l *Lab) Dial(ctx context.Context, name, address string) (net.Conn, error) {
+	pid, err := l.pid(name)
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		// Never unlocked: the thread belongs to the other network from now on,
+		// and ends with this goroutine.
+		runtime.LockOSThread()
+		conn, err := dialFrom(ctx, pid, address)
+		done <- result{conn, err}
+	}()
+	r := <-done
+	return r.conn, r.err
+}
+
+func dialFrom(ctx context.Context, pid int, address string) (net.Conn, error) {
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer namespace.Close()
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("entering the network of process %d: %w", pid, err)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp4", address)
+}
+
+// Link plugs a machine's cable in or out.
+func (l *Lab) Link(name string, state LinkState) error {
+	m, err := l.Machine(name)
+	if err != nil {
+		return err
+	}
+	return l.Run("", "ip", "link", "set", l.port(m), string(state))
+}
+
+// LinkState is what a cable is.
+type LinkState string
+
+const (
+	Plugged   LinkState = "up"
+	Unplugged LinkState = "down"
+)
+
+// Program is kept running on a machine.
+type Program struct {
+	Argv []string
+	Env  []string
+}
+
+// Start has a machine keep a program running.
+func (m *Machine) Start(name string, p Program) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	partial := m.path("programs", name+".partial")
+	if err := os.WriteFile(partial, raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(partial, m.path("programs", name+".json"))
+}
+
+// Stop has a machine end a program, and returns when it has ended.
+func (m *Machine) Stop(ctx context.Context, name string) error {
+	if err := os.Remove(m.path("programs", name+".json")); err != nil {
+		return fmt.Errorf("stopping program %q of %s: %w", name, m.Name, err)
+	}
+	for {
+		if _, err := os.Stat(m.keptFile(name)); os.IsNotExist(err) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("stopping program %q of %s: %w", name, m.Name, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// keptFile is there while a machine keeps a program.
+func (m *Machine) keptFile(name string) string { return m.path("programs", name+".kept") }

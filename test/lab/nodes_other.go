@@ -1,0 +1,26 @@
+//go:build !linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+
+	"open-cluster-management.io/cluster-proxy/test/lab/certs"
+)
+
+var errNoNodes = errors.New("a lab with nodes needs Linux")
+
+type forwards struct{}
+
+// Missing says in one line what this machine lacks for a lab with nodes.
+func Missing() string { return errNoNodes.Error() }
+
+func startNodes(context.Context, Options) (*Lab, error)            { return nil, errNoNodes }
+func (l *Lab) openNodes() error                                    { return nil }
+func (l *Lab) link(string, bool) error                             { return errNoNodes }
+func (l *Lab) forward(string, string, string, int) (string, error) { return "", errNoNodes }
+func stopNodes(string) error                                       { return nil }
+func (c *Cluster) prepareNode(*certs.Authority) error              { return errNoNodes }
+func (c *Cluster) keep(program) error                              { return errNoNodes }
+func (c *Cluster) stopProgram(context.Context, string) error       { return errNoNodes }
