@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,6 +28,8 @@ type Config struct {
 	// Linger bounds how long a connection that was closed waits for the peer's
 	// FIN, and how long a RESET may take to be sent. Default 1 s.
 	Linger time.Duration
+	// Name is what Accepted answers a dialing side that knows FeatureName.
+	Name string
 }
 
 // Handler answers one OPEN by Accept or Refuse, in a goroutine of its own. A
@@ -65,6 +68,7 @@ const (
 type Carrier struct {
 	nc   net.Conn
 	cfg  Config
+	peer string        // the accepting side's name, if the dialing side asked
 	done chan struct{} // closed when the carrier is closed
 	gone chan struct{} // closed when the transport is closed, too
 
@@ -96,14 +100,21 @@ type openReply struct {
 	err  error
 }
 
-// Dialed makes a carrier of a transport that this side dialed: it sends HELLO.
+// Dialed makes a carrier of a transport that this side dialed: it sends HELLO,
+// and waits for the answer if it asks for one by FeatureName.
 // A handshake must be complete or must complete by itself when written to.
 func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
 	if hello.Version == 0 {
 		hello.Version = Version
 	}
+	c := newCarrierStopped(nc, cfg)
 	stop := interruptOn(ctx, nc)
 	_, err := nc.Write(appendFrame(nil, FrameHello, hello.encode()))
+	if err == nil && slices.Contains(hello.Features, FeatureName) {
+		var answer Hello
+		answer, err = c.readHello()
+		c.peer = answer.Session
+	}
 	if !stop() {
 		err = fromContext(ctx)
 	}
@@ -111,15 +122,20 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 		_ = nc.Close()
 		return nil, cutOff(err)
 	}
-	return newCarrier(nc, cfg), nil
+	go c.watch()
+	return c, nil
 }
 
 // Accepted makes a carrier of a transport that the peer dialed: it waits for
-// HELLO, as long as ctx allows.
+// HELLO, and answers it where that is asked for, as long as ctx allows.
 func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, error) {
 	c := newCarrierStopped(nc, cfg)
 	stop := interruptOn(ctx, nc)
 	hello, err := c.readHello()
+	if err == nil && slices.Contains(hello.Features, FeatureName) {
+		answer := Hello{Version: Version, Session: cfg.Name, Features: []string{FeatureName}}
+		_, err = nc.Write(appendFrame(nil, FrameHello, answer.encode()))
+	}
 	if !stop() {
 		err = fromContext(ctx)
 	}
@@ -172,12 +188,6 @@ func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
 	return c
 }
 
-func newCarrier(nc net.Conn, cfg Config) *Carrier {
-	c := newCarrierStopped(nc, cfg)
-	go c.watch()
-	return c
-}
-
 // Observe sets who is told about the carrier from now on.
 func (c *Carrier) Observe(o Observer) {
 	c.mu.Lock()
@@ -188,6 +198,10 @@ func (c *Carrier) Observe(o Observer) {
 // Transport gives the connection that the carrier runs on, for its addresses
 // and its TLS state.
 func (c *Carrier) Transport() net.Conn { return c.nc }
+
+// PeerName is what the accepting side calls itself, on the side that dialed and
+// asked for it by FeatureName.
+func (c *Carrier) PeerName() string { return c.peer }
 
 // Done is closed when the carrier can carry nothing any more.
 func (c *Carrier) Done() <-chan struct{} { return c.done }

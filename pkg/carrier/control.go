@@ -11,6 +11,11 @@ import (
 // Version is the protocol version that this package speaks.
 const Version = 1
 
+// FeatureName in a dialing side's HELLO asks the accepting side to answer with
+// a HELLO of its own, whose Session is its name. Behind a load balancer it is
+// how an agent finds out which proxy server a carrier leads to.
+const FeatureName = "name"
+
 // Hello is the payload of the first frame on a carrier.
 type Hello struct {
 	Version  uint64

@@ -19,6 +19,9 @@ type PoolConfig struct {
 	// failed one are Backoff(number of failures in a row) apart.
 	Dial    func(ctx context.Context) (*Carrier, error)
 	Backoff func(failures int) time.Duration
+	// OnePeer says that all carriers lead to the same peer, which never changes
+	// its mind about draining; else Dial is a way around one that drains.
+	OnePeer bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
 }
@@ -87,6 +90,13 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{Idle: len(p.idle), InUse: len(p.all) - len(p.idle), Pending: p.pending, Dialing: p.dialing}
+}
+
+// LastError is why the newest attempt to dial a carrier failed, or nil.
+func (p *Pool) LastError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lastErr
 }
 
 // Add takes over an idle carrier. It refuses, and closes the carrier, when the
@@ -205,7 +215,7 @@ func (p *Pool) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 			return nil, err
 		}
 		cn, err := c.Open(ctx, r)
-		if CodeOf(err) == Draining && attempt < maxDraining {
+		if CodeOf(err) == Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.
 			_ = c.Close()

@@ -9,8 +9,20 @@ import (
 // FullJitter is the reconnect delay after that many failures in a row: between
 // nothing and 0.5 s, 1 s, 2 s … 30 s.
 func FullJitter(failures int) time.Duration {
-	limit := min(500*time.Millisecond<<min(max(failures-1, 0), 6), 30*time.Second)
-	return rand.N(limit)
+	return Jitter(500*time.Millisecond, 30*time.Second)(failures)
+}
+
+// Jitter gives delays between nothing and a limit that starts at base and
+// doubles with each failure after the first until it is most. Both must be
+// positive.
+func Jitter(base, most time.Duration) func(failures int) time.Duration {
+	return func(failures int) time.Duration {
+		limit := base
+		for ; failures > 1 && limit < most; failures-- {
+			limit *= 2
+		}
+		return rand.N(min(limit, most))
+	}
 }
 
 // refill dials, or asks for, what lacks to MinIdle idle carriers and one for

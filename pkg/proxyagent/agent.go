@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
@@ -130,20 +132,29 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*ag
 	if err != nil {
 		return nil, err
 	}
+	o := a.options
 	carriers := &carriers{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
 		serverName: k.ProxyServerHost, session: k.AgentID, source: a.source, decide: decide,
+		tcp:              carrier.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
+		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 	}
-	carriers.start()
-	context.AfterFunc(serving, func() { _ = carriers.pool.Close() })
-	a.openCarriers = func() int { return carriers.pool.Stats().InUse }
+	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, carrier.Jitter(k.SyncInterval, k.SyncIntervalCap))
+	context.AfterFunc(serving, servers.close)
+	a.openCarriers = servers.inUse
 	config := k.ClientSetConfig(
-		grpc.WithStreamInterceptor(withPolicy(decide, carriers.pool.Request, ctx.Done())),
-		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos}),
+		grpc.WithStreamInterceptor(withPolicy(decide, servers, ctx.Done())),
+		grpc.WithContextDialer(servers.dialStream),
+		// A dial may wait for its turn first; what comes then has limits of its own.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: k.SyncIntervalCap + 2*o.HandshakeTimeout}),
+		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos, timeout: o.HandshakeTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: k.KeepaliveTime, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 	)
+	// The pauses between attempts are dialStream's; this is how often the agent
+	// looks whether it has all servers.
+	config.SyncIntervalCap = config.SyncInterval
 	tunnels := config.NewAgentClientSet(ctx.Done(), serving.Done())
-	tunnels.SetServerCounter(agent.NewAggregateServerCounter(counter, agent.NewResponseBasedCounter(tunnels), k.ServerCountSource))
+	tunnels.SetServerCounter(servers.counter(agent.NewAggregateServerCounter(counter, agent.NewResponseBasedCounter(tunnels), k.ServerCountSource)))
 	tunnels.Serve()
 	return tunnels, nil
 }

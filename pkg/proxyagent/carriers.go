@@ -24,38 +24,38 @@ const (
 	// moreCarriers is the packet by which a proxy server asks for carriers; see
 	// pkg/proxyserver.
 	moreCarriers = client.PacketType(64)
-	// targetDialTimeout is how long a target may take to accept a connection.
-	targetDialTimeout = 10 * time.Second
-	handshakeTimeout  = 10 * time.Second
+	// serverDrains is the packet by which a proxy server says that it is about
+	// to stop.
+	serverDrains = client.PacketType(65)
+	// carriersHeader is the response header of a stream by which a proxy server
+	// says that it speaks carriers.
+	carriersHeader = "cluster-proxy-carriers"
 )
 
 // errNoCarriers is what an upstream proxy server's handshake amounts to: the
 // connections of konnectivity's streams have to do, and do.
 var errNoCarriers = errors.New("the proxy server does not speak carriers")
 
-// carriers keep idle carriers to the proxy servers and open the connections
-// that are asked for on them.
+// carriers make carriers to the proxy servers and open the connections that are
+// asked for on them. Which server gets how many is decided in servers.go.
 type carriers struct {
-	address    string // of the proxy server
-	serverName string
-	session    string // the agent ID of the konnectivity streams
-	source     *pki.Source
-	decide     decision
-	pool       *carrier.Pool
-}
-
-func (c *carriers) start() {
-	c.pool = carrier.NewPool(carrier.PoolConfig{Dial: c.dial})
-	c.pool.Start()
+	address          string // of the proxy servers
+	serverName       string
+	session          string // the agent ID of the konnectivity streams
+	source           *pki.Source
+	decide           decision
+	tcp              carrier.TCP
+	handshakeTimeout time.Duration
+	targetTimeout    time.Duration // for a target to accept a connection
 }
 
 // dial makes one carrier. Behind a load balancer it leads to any of the proxy
-// servers; one that does not know this agent yet closes it, and the pool tries
-// again.
+// servers, and PeerName says to which; one that does not know this agent yet
+// closes it.
 func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
 	defer cancel()
-	raw, err := dialThroughProxy(ctx, c.address)
+	raw, err := dialThroughProxy(ctx, c.address, c.tcp)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +70,8 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}
-	made, err := carrier.Dialed(ctx, conn, carrier.Hello{Version: carrier.Version, Session: c.session},
-		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return made, nil
+	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName}}
+	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
 }
 
 // serveOpen dials what the destination policy makes of a request, and carries
@@ -88,7 +83,7 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 		_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: err.Error()})
 		return
 	}
-	dialer := &net.Dialer{Timeout: targetDialTimeout}
+	dialer := &net.Dialer{Timeout: c.targetTimeout}
 	began := time.Now()
 	target, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -121,19 +116,24 @@ func targetError(err error) *carrier.Error {
 
 // dialThroughProxy dials TCP, through the proxy that HTTPS_PROXY and NO_PROXY
 // say, as gRPC does for the streams.
-func dialThroughProxy(ctx context.Context, address string) (net.Conn, error) {
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}
+func dialThroughProxy(ctx context.Context, address string, settings carrier.TCP) (net.Conn, error) {
+	dialer := &net.Dialer{}
 	proxy, err := proxyFor(address, httpproxy.FromEnvironment())
 	if err != nil {
 		return nil, err
 	}
 	if proxy == nil {
-		return dialer.DialContext(ctx, "tcp", address)
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			settings.Tune(conn)
+		}
+		return conn, err
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", proxy.address)
 	if err != nil {
 		return nil, fmt.Errorf("dialing proxy %q: %w", proxy.address, err)
 	}
+	settings.Tune(conn)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	tunnel, err := proxy.connect(conn, address)
 	if !stop() && err == nil {

@@ -3,6 +3,7 @@ package proxyagent
 import (
 	"context"
 	"net"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -15,6 +16,7 @@ type reloadingTLS struct {
 	source     *pki.Source
 	serverName string
 	nextProtos []string // besides gRPC's own
+	timeout    time.Duration
 }
 
 func (c reloadingTLS) current() credentials.TransportCredentials {
@@ -24,6 +26,8 @@ func (c reloadingTLS) current() credentials.TransportCredentials {
 }
 
 func (c reloadingTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	return c.current().ClientHandshake(ctx, authority, conn)
 }
 

@@ -11,6 +11,16 @@
 // that speak TLS to it end to end, and the agent's own handler (package
 // apihandler), for requests of the proxy API.
 //
+// Beside each stream to a proxy server that speaks carriers, the agent keeps
+// carriers ready to that very server (package carrier): a server says its name
+// on a new carrier, and one that led to another server behind the load balancer
+// is kept for that one. Connections on carriers are dialed and relayed here and
+// do not share anything.
+//
+// Reconnects wait between nothing and a limit that doubles from --sync-interval
+// to --sync-interval-cap, so that a thousand agents that lose a server do not
+// come back as one. A server that drains is replaced by another one at once.
+//
 // # Who authenticates whom
 //
 // Towards the proxy server both sides show certificates: the server's is checked

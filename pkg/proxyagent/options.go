@@ -33,6 +33,16 @@ type Options struct {
 	// servers may still have a dial for it on the way.
 	MinDrainDuration time.Duration
 
+	// IdleCarriers are kept ready to each proxy server; MaxCarriers bounds all
+	// to one of them.
+	IdleCarriers, MaxCarriers int
+	// TargetDialTimeout is how long a target may take to accept a connection.
+	TargetDialTimeout time.Duration
+	// HandshakeTimeout bounds dialing a proxy server, and TLS with it.
+	HandshakeTimeout time.Duration
+	// TCPKeepAlive and TCPUserTimeout find a proxy server that is gone.
+	TCPKeepAlive, TCPUserTimeout time.Duration
+
 	// EnablePortForwardProxy carries tunnels through the hub's kube-apiserver.
 	EnablePortForwardProxy bool
 	// HubKubeconfig is the credential for that.
@@ -42,10 +52,13 @@ type Options struct {
 }
 
 // NewOptions are the defaults. Where they differ from konnectivity's, it is to
-// find a dead connection within a minute and not within an hour.
+// find a dead connection within a minute and not within an hour, and to come
+// back from 0.5 s on, with full jitter up to 30 s.
 func NewOptions() *Options {
 	konnectivity := options.NewGrpcProxyAgentOptions()
 	konnectivity.KeepaliveTime = 30 * time.Second
+	konnectivity.SyncInterval = 500 * time.Millisecond
+	konnectivity.SyncIntervalCap = 30 * time.Second
 	return &Options{
 		Konnectivity:          konnectivity,
 		AgentInstallNamespace: identity.DefaultAgentNamespace,
@@ -53,6 +66,12 @@ func NewOptions() *Options {
 		HandlerPort:           7443,
 		DrainTimeout:          30 * time.Second,
 		MinDrainDuration:      5 * time.Second,
+		IdleCarriers:          2,
+		MaxCarriers:           4096,
+		TargetDialTimeout:     10 * time.Second,
+		HandshakeTimeout:      10 * time.Second,
+		TCPKeepAlive:          30 * time.Second,
+		TCPUserTimeout:        30 * time.Second,
 		ProxyServerNamespace:  "open-cluster-management-addon",
 	}
 }
@@ -68,6 +87,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty for none")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long connections may go on after SIGTERM")
 	flags.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long the agent stays after SIGTERM even if no connection is open")
+	flags.Lookup("sync-interval").Usage = "how often the agent looks whether it has a tunnel to every proxy server, and the most that it waits after a first failure"
+	flags.Lookup("sync-interval-cap").Usage = "the most that the agent waits after many failures; each pause is between nothing and a limit that doubles up to this"
+	flags.IntVar(&o.IdleCarriers, "idle-carriers", o.IdleCarriers, "carriers kept ready to each proxy server; more are dialed as they are used")
+	flags.IntVar(&o.MaxCarriers, "max-carriers", o.MaxCarriers, "most carriers to one proxy server, and so most connections")
+	flags.DurationVar(&o.TargetDialTimeout, "target-dial-timeout", o.TargetDialTimeout, "how long a target may take to accept a connection")
+	flags.DurationVar(&o.HandshakeTimeout, "handshake-timeout", o.HandshakeTimeout, "how long a proxy server may take to accept a connection, and to make the TLS handshake on it")
+	flags.DurationVar(&o.TCPKeepAlive, "tcp-keepalive", o.TCPKeepAlive, "probe a connection to a proxy server that has been silent for this long")
+	flags.DurationVar(&o.TCPUserTimeout, "tcp-user-timeout", o.TCPUserTimeout, "give a connection to a proxy server up when sent bytes stay unacknowledged for this long")
 	flags.BoolVar(&o.EnablePortForwardProxy, "enable-port-forward-proxy", o.EnablePortForwardProxy, "reach the proxy servers through port-forwards of the hub's kube-apiserver")
 	flags.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "kubeconfig of the hub, for --enable-port-forward-proxy")
 	flags.StringVar(&o.ProxyServerNamespace, "proxy-server-namespace", o.ProxyServerNamespace, "namespace of the proxy servers on the hub, for --enable-port-forward-proxy")
@@ -76,6 +103,12 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 // Validate names the flag that is wrong and says what is allowed.
 func (o *Options) Validate() error {
 	if err := o.Konnectivity.Validate(); err != nil {
+		return err
+	}
+	if o.IdleCarriers < 1 || o.MaxCarriers < o.IdleCarriers {
+		return fmt.Errorf("--idle-carriers is %d and --max-carriers %d: the first must be at least 1, and the second at least the first", o.IdleCarriers, o.MaxCarriers)
+	}
+	if err := o.validateTimes(); err != nil {
 		return err
 	}
 	if o.MinDrainDuration < 0 || o.DrainTimeout < o.MinDrainDuration {
@@ -99,6 +132,23 @@ func (o *Options) Validate() error {
 	for flag, value := range map[string]string{"--agent-cert": o.Konnectivity.AgentCert, "--ca-cert": o.Konnectivity.CaCert, "--agent-identifiers": o.Konnectivity.AgentIdentifiers} {
 		if value == "" {
 			return fmt.Errorf("%s is empty: with --cluster-name it must be set", flag)
+		}
+	}
+	return nil
+}
+
+func (o *Options) validateTimes() error {
+	k := o.Konnectivity
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"--sync-interval", k.SyncInterval}, {"--sync-interval-cap", k.SyncIntervalCap},
+		{"--target-dial-timeout", o.TargetDialTimeout}, {"--handshake-timeout", o.HandshakeTimeout},
+		{"--tcp-keepalive", o.TCPKeepAlive}, {"--tcp-user-timeout", o.TCPUserTimeout},
+	} {
+		if d.value < time.Millisecond {
+			return fmt.Errorf("%s is %s: it must be at least 1ms", d.flag, d.value)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	serverid "sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
@@ -24,7 +25,7 @@ const headerTimeout = 30 * time.Second
 //
 // When draining is closed it tells the server. Konnectivity's agent does so
 // itself only after the next packet from the server, which may never come.
-func withPolicy(decide decision, more func(n int), draining <-chan struct{}) grpc.StreamClientInterceptor {
+func withPolicy(decide decision, servers *servers, draining <-chan struct{}) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -32,7 +33,7 @@ func withPolicy(decide decision, more func(n int), draining <-chan struct{}) grp
 			cancel()
 			return nil, err
 		}
-		wrapped := &policyStream{ClientStream: stream, decision: decide, more: more, cancel: cancel}
+		wrapped := &policyStream{ClientStream: stream, decision: decide, servers: servers, cancel: cancel}
 		go func() {
 			select {
 			case <-draining:
@@ -50,7 +51,8 @@ type decision func(network, address string) (target string, err error)
 type policyStream struct {
 	grpc.ClientStream
 	decision decision
-	more     func(n int) // dials carriers
+	servers  *servers
+	serverID string // set by Header
 	cancel   context.CancelFunc
 	sendMu   sync.Mutex // gRPC allows one SendMsg at a time, and we send too
 }
@@ -58,7 +60,18 @@ type policyStream struct {
 func (s *policyStream) Header() (metadata.MD, error) {
 	timer := time.AfterFunc(headerTimeout, s.cancel)
 	defer timer.Stop()
-	return s.ClientStream.Header()
+	header, err := s.ClientStream.Header()
+	if id := header.Get(serverid.ServerID); err == nil && s.serverID == "" && len(id) == 1 {
+		s.serverID = id[0]
+		leave := s.servers.join(s.serverID, len(header.Get(carriersHeader)) > 0)
+		// Konnectivity's agent closes a stream to a server that it has already
+		// without reading from it, so only the context tells its end.
+		context.AfterFunc(s.ClientStream.Context(), func() {
+			leave()
+			s.cancel()
+		})
+	}
+	return header, err
 }
 
 func (s *policyStream) SendMsg(m any) error {
@@ -84,7 +97,10 @@ func (s *policyStream) RecvMsg(m any) error {
 		switch packet.Type {
 		case client.PacketType_DIAL_REQ:
 		case moreCarriers:
-			s.more(int(packet.GetData().GetConnectID()))
+			s.servers.more(s.serverID, int(packet.GetData().GetConnectID()))
+			continue
+		case serverDrains:
+			s.servers.drains(s.serverID)
 			continue
 		default:
 			return nil

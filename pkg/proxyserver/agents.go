@@ -39,6 +39,8 @@ type agentStream struct {
 	started          time.Time
 
 	draining atomic.Bool // it asked for new dials to go elsewhere
+	ended    chan struct{}
+	end      func() // closes ended
 
 	sendMu sync.Mutex // gRPC allows one SendMsg at a time
 
@@ -55,7 +57,9 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		started:      time.Now(),
 		pending:      map[int64]struct{}{},
 		open:         map[int64]struct{}{},
+		ended:        make(chan struct{}),
 	}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
 	return s
 }
@@ -81,9 +85,9 @@ func (s *agentStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// more asks the agent for n carriers. An error means that the stream has ended.
-func (s *agentStream) more(n int) {
-	_ = s.SendMsg(&client.Packet{Type: moreCarriers, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(n)}}})
+// tell sends one of our own packets. An error means that the stream has ended.
+func (s *agentStream) tell(what client.PacketType, n int) {
+	_ = s.SendMsg(&client.Packet{Type: what, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(n)}}})
 }
 
 func (s *agentStream) RecvMsg(m any) error {
@@ -167,9 +171,19 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 		s.logger.Info("Agent rejected", "cluster", wrapped.cluster, "reason", reason, "error", err.Error(), "peer", peerAddress(stream.Context()))
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
+	if err := stream.SetHeader(metadata.Pairs(carriersHeader, "1")); err != nil {
+		return err
+	}
 	leave := s.carriers.join(wrapped, s.carrierHosts(wrapped))
 	defer leave()
-	return handler(srv, wrapped)
+	served := make(chan error, 1)
+	go func() { served <- handler(srv, wrapped) }()
+	select {
+	case err := <-served:
+		return err
+	case <-wrapped.ended:
+		return status.Error(codes.Unavailable, "the proxy server is about to stop")
+	}
 }
 
 // admitAgent takes the cluster from the certificate, compares what the agent

@@ -2,33 +2,42 @@ package proxyserver
 
 import (
 	"context"
-	"crypto/tls"
 	"math"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// moreCarriers is the type of the packet by which an agent is asked for
-// carriers; the number is in its connection ID. It is no type of konnectivity's,
-// and is sent only to agents that have dialed a carrier.
-const moreCarriers = client.PacketType(64)
+const (
+	// moreCarriers is the type of the packet by which an agent is asked for
+	// carriers; the number is in its connection ID. Like the next one it is no
+	// type of konnectivity's, and is sent only to agents that have dialed a
+	// carrier.
+	moreCarriers = client.PacketType(64)
+	// serverDrains tells an agent that this server is about to stop: it should
+	// have a stream to another one instead.
+	serverDrains = client.PacketType(65)
+	// carriersHeader in the response header of an agent's stream says that this
+	// server speaks carriers.
+	carriersHeader = "cluster-proxy-carriers"
+)
 
 // carrierAgents are the agents that dial carriers. An agent joins with its
 // konnectivity stream, which is its control session: what it may be called is
 // decided there, and carriers say only which session they belong to.
 type carrierAgents struct {
+	pool carrier.PoolConfig
+
 	mu       sync.RWMutex
 	sessions map[sessionKey]*carrierAgent
 	hosts    map[string][]*carrierAgent
+	draining bool // this server is
 }
 
 // sessionKey is an agent: its cluster, if that is proven, and what it calls
@@ -48,8 +57,12 @@ type carrierAgent struct {
 	speaks  bool // it has dialed a carrier at least once
 }
 
-func newCarrierAgents() *carrierAgents {
-	return &carrierAgents{sessions: map[sessionKey]*carrierAgent{}, hosts: map[string][]*carrierAgent{}}
+func newCarrierAgents(l Limits) *carrierAgents {
+	return &carrierAgents{
+		pool: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
+			IdleTime: l.CarrierIdleTime, OnePeer: true},
+		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string][]*carrierAgent{},
+	}
 }
 
 // join adds an agent by its stream. The function it returns takes the stream
@@ -62,7 +75,9 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 	agent := a.sessions[key]
 	if agent == nil {
 		agent = &carrierAgent{key: key, hosts: hosts}
-		agent.pool = carrier.NewPool(carrier.PoolConfig{More: agent.more})
+		pool := a.pool
+		pool.More = agent.more
+		agent.pool = carrier.NewPool(pool)
 		a.sessions[key] = agent
 		for _, host := range hosts {
 			a.hosts[host] = append(a.hosts[host], agent)
@@ -97,19 +112,62 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 	}()
 }
 
-// more asks the agent for n carriers, by its newest stream.
-func (agent *carrierAgent) more(n int) {
+// more asks the agent for n carriers.
+func (agent *carrierAgent) more(n int) { agent.tell(moreCarriers, n) }
+
+// tell sends a packet by the agent's newest settled stream, or else its oldest.
+func (agent *carrierAgent) tell(what client.PacketType, n int) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if len(agent.streams) > 0 {
-		go agent.streams[len(agent.streams)-1].more(n)
+	var chosen *agentStream
+	for _, stream := range agent.streams {
+		if chosen == nil || time.Since(stream.started) >= settled {
+			chosen = stream
+		}
+	}
+	if chosen != nil {
+		go chosen.tell(what, n)
+	}
+}
+
+// drain tells every agent that speaks carriers that this server is about to
+// stop, and will tell those that come later.
+func (a *carrierAgents) drain() {
+	a.mu.Lock()
+	a.draining = true
+	a.mu.Unlock()
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		if agent.hasCarriers() {
+			agent.tell(serverDrains, 0)
+		}
+	}
+}
+
+// endIdleStreams ends the streams of konnectivity's agents that carry nothing:
+// such an agent cannot be told to look for another server in any other way.
+func (a *carrierAgents) endIdleStreams() {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		if agent.hasCarriers() {
+			continue
+		}
+		agent.mu.Lock()
+		for _, stream := range agent.streams {
+			if stream.load() == 0 {
+				stream.end()
+			}
+		}
+		agent.mu.Unlock()
 	}
 }
 
 // add takes over a carrier of a session.
 func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	a.mu.RLock()
-	agent := a.sessions[key]
+	agent, draining := a.sessions[key], a.draining
 	a.mu.RUnlock()
 	if agent == nil {
 		_ = c.Close()
@@ -122,39 +180,70 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	err := agent.pool.Add(c)
 	if first {
 		agent.pool.Start()
+		if draining {
+			agent.tell(serverDrains, 0)
+		}
 	}
 	return err
 }
 
-// open opens a connection through the least used agent of a host. ok is false
-// if no agent of that host has carriers.
+// open opens a connection through the least used agent of a host, and through
+// the next one if that agent goes away meanwhile. ok is false if no agent of
+// that host has carriers.
 func (a *carrierAgents) open(ctx context.Context, request carrier.OpenRequest) (conn *carrier.Conn, ok bool, err error) {
-	agent := a.choose(request.Address)
-	if agent == nil {
-		return nil, false, nil
+	var tried []*carrierAgent
+	for {
+		agent := a.choose(request.Address, tried)
+		if agent == nil {
+			return nil, len(tried) > 0, err
+		}
+		conn, err = agent.pool.Open(ctx, request)
+		if err == nil || !servedElsewhere(err) || ctx.Err() != nil {
+			return conn, true, err
+		}
+		tried = append(tried, agent)
 	}
-	conn, err = agent.pool.Open(ctx, request)
-	return conn, true, err
+}
+
+// servedElsewhere reports whether another agent, or another proxy server, may
+// have a better answer.
+func servedElsewhere(err error) bool {
+	switch carrier.CodeOf(err) {
+	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Draining, carrier.CutOff, carrier.Protocol:
+		return true
+	}
+	return false
 }
 
 // speaksFor reports whether an agent with carriers serves an address.
-func (a *carrierAgents) speaksFor(address string) bool { return a.choose(address) != nil }
+func (a *carrierAgents) speaksFor(address string) bool { return a.choose(address, nil) != nil }
 
-func (a *carrierAgents) choose(address string) *carrierAgent {
+// knows reports whether any agent serves an address.
+func (a *carrierAgents) knows(address string) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return len(a.candidates(address)) > 0
+}
+
+// candidates are the agents of an address; mu is held.
+func (a *carrierAgents) candidates(address string) []*carrierAgent {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil
 	}
+	if agents := a.hosts[host]; len(agents) > 0 {
+		return agents
+	}
+	return a.hosts[anyHost]
+}
+
+func (a *carrierAgents) choose(address string, but []*carrierAgent) *carrierAgent {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	candidates := a.hosts[host]
-	if len(candidates) == 0 {
-		candidates = a.hosts[anyHost]
-	}
 	var best *carrierAgent
 	var least int
-	for _, agent := range candidates {
-		if !agent.hasCarriers() {
+	for _, agent := range a.candidates(address) {
+		if !agent.hasCarriers() || slices.Contains(but, agent) {
 			continue
 		}
 		// An agent that drains is the last resort.
@@ -167,6 +256,17 @@ func (a *carrierAgents) choose(address string) *carrierAgent {
 		}
 	}
 	return best
+}
+
+// stats adds the carriers of all agents up.
+func (a *carrierAgents) stats() (sum carrier.Stats) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		one := agent.pool.Stats()
+		sum.Idle, sum.InUse, sum.Pending = sum.Idle+one.Idle, sum.InUse+one.InUse, sum.Pending+one.Pending
+	}
+	return sum
 }
 
 func (agent *carrierAgent) hasCarriers() bool {
@@ -201,92 +301,4 @@ func (s *Server) carrierHosts(stream *agentStream) []string {
 		return nil
 	}
 	return slices.Concat(identifiers.Host, identifiers.IPv4, identifiers.IPv6)
-}
-
-// takeAgentCarrier makes a carrier of a connection that an agent dialed.
-func (s *Server) takeAgentCarrier(conn *tls.Conn) {
-	key := sessionKey{}
-	if s.options.AgentIdentity == IdentityCertificate {
-		cluster, err := pki.PeerAgent(conn.ConnectionState())
-		if err != nil {
-			s.metrics.agentsRejected.WithLabelValues("certificate").Inc()
-			s.logger.Info("Carrier rejected", "reason", "certificate", "error", err.Error(), "peer", conn.RemoteAddr().String())
-			_ = conn.Close()
-			return
-		}
-		key.cluster = cluster
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
-	defer cancel()
-	c, hello, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Opener})
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
-	key.agentID = hello.Session
-	if err := s.carriers.add(key, c); err != nil {
-		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
-	}
-}
-
-// takeClientCarrier makes a carrier of a connection that a client dialed.
-func (s *Server) takeClientCarrier(conn *tls.Conn) {
-	if s.checksRoles() {
-		if err := s.admitClient(klog.NewContext(context.Background(), s.logger), conn.ConnectionState()); err != nil {
-			_ = conn.Close()
-			return
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
-	defer cancel()
-	c, _, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(s.serveOpen)})
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
-	if err := s.clientCarriers.Add(c); err != nil {
-		s.logger.V(1).Info("Client's carrier refused", "error", err.Error())
-	}
-}
-
-// dialTimeout bounds a client's dial that does not say how long it waits.
-const dialTimeout = 15 * time.Second
-
-// serveOpen answers a client's request for a connection. Frames go from one
-// carrier to the other as they come; an agent without carriers is reached
-// through konnectivity's server.
-func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	conn, ok, err := s.carriers.open(ctx, request.OpenRequest)
-	if !ok {
-		s.serveOpenOverStream(ctx, request)
-		return
-	}
-	if err != nil {
-		_ = request.Refuse(err)
-		return
-	}
-	accepted, err := request.Accept(carrier.Endpoints{Local: conn.LocalAddr().String(), Remote: conn.RemoteAddr().String()})
-	if err != nil {
-		conn.Abort(err)
-		return
-	}
-	_ = carrier.Splice(accepted, conn)
-}
-
-// serveOpenOverStream reaches an agent that has no carriers. The bytes take the
-// way of konnectivity's clients, within this process.
-func (s *Server) serveOpenOverStream(ctx context.Context, request *carrier.Pending) {
-	target, err := s.inner.dial(ctx, request.Address)
-	if err != nil {
-		_ = request.Refuse(err)
-		return
-	}
-	accepted, err := request.Accept(carrier.Endpoints{Remote: request.Address})
-	if err != nil {
-		_ = target.Close()
-		return
-	}
-	_ = carrier.Relay(accepted, target)
 }

@@ -4,17 +4,42 @@
 //
 // # Data flow
 //
-//	client ──mTLS──▶ :8090 ─▶ clientStream ─▶ konnectivity's server ─▶ agentStream ─▶ :8091 ◀──mTLS── agent
+//	client ──mTLS──▶ :8090 ─▶ carrier, or stream joined to one ─▶ agent's carrier ◀──mTLS── agent (:8091)
+//	                      └─▶ konnectivity's server ─▶ agentStream ◀──────────────────────┘
 //
-// The data plane is konnectivity's own server package, so that its clients and
-// agents work unmodified: gRPC or HTTP CONNECT towards clients, on a port or a
-// Unix socket, gRPC towards agents. What this package adds stands between the
-// wire and that package, as stream interceptors and as a backend manager.
+// An agent that dials carriers (package carrier) gets a carrier for each
+// connection, whatever the client speaks: carriers, konnectivity's gRPC or HTTP
+// CONNECT. Its konnectivity stream is its control session: who it is, "more
+// carriers please", drain both ways, liveness. An agent that has none is
+// konnectivity's own and is served by konnectivity's server package. What this
+// package adds stands between the wire and that package, as stream interceptors
+// and as a backend manager.
 //
-// Each port is a plain TCP listener whose server does the TLS handshake with a
-// configuration of pki.Source. A second protocol on a port is a matter of its
-// ALPN name: it needs a listener that makes the handshake first and hands the
-// connection to one server or the other.
+// Each port makes the TLS handshake itself (mux.go) and gives the connection to
+// who speaks the protocol that ALPN chose. At most --max-handshakes are worked
+// on at a time; one that waits for its peer does not count, so that neither
+// distance nor a silent peer holds the others up.
+//
+// # Peers
+//
+// Agents connect to every proxy server, by server ID and count. While they are
+// on their way, a server that has no agent of a cluster sends the dial to a
+// peer (--peers) with hop count 1, which is never sent on. Who has an agent is
+// found by asking: a refusal takes a round trip within the hub, the last one to
+// say yes is asked first, and a peer that takes more than 2 s is not waited for
+// before the next is asked. Peers are all addresses of a name, a headless
+// Service in Kubernetes, which takes no right on the API and includes servers
+// that are starting or draining. They reach each other's client port with their
+// own serving certificate, which has the role of a peer.
+//
+// # Drain
+//
+// On SIGTERM a server is not ready any more and tells the agents, which look
+// for another server at once. For --min-drain-duration it serves on as before;
+// then it takes no new connections, refuses dials on carriers (clients try
+// another one), and ends when the last connection has, or at
+// --graceful-shutdown-timeout. Konnectivity's agents cannot be told; their
+// streams are ended as soon as they carry nothing.
 //
 // # Who may do what
 //
@@ -61,8 +86,11 @@
 //
 // A dial without an agent is answered with "No agent available". When an
 // agent's stream ends, its connections are closed towards the clients, without
-// an error, as konnectivity has it. Dead peers are found by pings after at most
-// --keepalive-time plus 10 s. On SIGTERM the server drains, see Server.Run.
+// an error, as konnectivity has it; connections on carriers go on, since they
+// have TCP connections of their own. A dead agent's stream is found by pings
+// after at most --keepalive-time plus 10 s, and the agent is out of routing
+// then; a dead carrier by TCP keepalive and user timeout, after at most a
+// minute.
 // Changed certificates apply to new handshakes; connections and streams that
 // exist go on.
 //
@@ -70,5 +98,5 @@
 // line per connection and more, which costs throughput.
 //
 // Out of scope here: authentication of agents by token and Leases of servers
-// (konnectivity has both), forwarding between proxy servers, carriers.
+// (konnectivity has both).
 package proxyserver

@@ -71,12 +71,17 @@ func writeFiles(t *testing.T, prefix string, ca *pki.CA, leaf pki.Leaf, trusted 
 	return files
 }
 
-var servingLeaf = pki.Leaf{CommonName: "proxy-server", DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
+var servingLeaf = pki.Leaf{CommonName: string(identity.RolePeer), DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}
 
 // startHub runs a Server on free ports in certificate mode until the test ends.
 func startHub(t *testing.T, change ...func(*Options)) *testHub {
 	t.Helper()
-	h := &testHub{dir: t.TempDir(), hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents"), done: make(chan struct{})}
+	return startHubWith(t, newCA(t, "hub"), newCA(t, "agents"), change...)
+}
+
+func startHubWith(t *testing.T, hubCA, agentCA *pki.CA, change ...func(*Options)) *testHub {
+	t.Helper()
+	h := &testHub{dir: t.TempDir(), hubCA: hubCA, agentCA: agentCA, done: make(chan struct{})}
 	clients := writeFiles(t, filepath.Join(h.dir, "server"), h.hubCA, servingLeaf, h.hubCA)
 	agents := writeFiles(t, filepath.Join(h.dir, "agent"), h.hubCA, servingLeaf, h.agentCA)
 	o := NewOptions()
@@ -85,7 +90,7 @@ func startHub(t *testing.T, change ...func(*Options)) *testHub {
 	o.ServerPort, o.AgentPort, o.HealthPort, o.AdminPort = 0, 0, 0, 0
 	o.ServerBindAddress, o.AgentBindAddress, o.HealthBindAddress = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 	o.AgentIdentity = IdentityCertificate
-	o.GracefulShutdownTimeout = 0
+	o.GracefulShutdownTimeout, o.MinDrainDuration = 0, 0
 	for _, c := range change {
 		c(o)
 	}

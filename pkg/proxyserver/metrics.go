@@ -1,12 +1,18 @@
 package proxyserver
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
 
 // serverMetrics are ours; konnectivity's are in Prometheus's default registry.
 type serverMetrics struct {
 	registry        *prometheus.Registry
 	agentsRejected  *prometheus.CounterVec
 	clientsRejected *prometheus.CounterVec
+	dials           *prometheus.CounterVec
+	handshakes      *prometheus.CounterVec
 }
 
 func newServerMetrics() *serverMetrics {
@@ -20,14 +26,39 @@ func newServerMetrics() *serverMetrics {
 			Name: "cluster_proxy_server_client_rejected_total",
 			Help: "Clients refused because their certificate has no role.",
 		}, []string{"reason"}),
+		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_server_dials_total",
+			Help: "Dials served with carriers, by what they were sent to (agent, or peer that has one) and how they ended.",
+		}, []string{"via", "result"}),
+		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_server_tls_handshakes_total",
+			Help: "TLS handshakes on both ports, by how they ended: full, resumed or failed.",
+		}, []string{"result"}),
 	}
-	m.registry.MustRegister(m.agentsRejected, m.clientsRejected)
+	m.registry.MustRegister(m.agentsRejected, m.clientsRejected, m.dials, m.handshakes)
 	// Alerts need the zero.
 	for _, reason := range []string{"certificate", "metadata", "identifiers"} {
 		m.agentsRejected.WithLabelValues(reason)
 	}
 	m.clientsRejected.WithLabelValues("role")
+	for _, result := range []string{"full", "resumed", "failed"} {
+		m.handshakes.WithLabelValues(result)
+	}
 	return m
+}
+
+// watchCarriers shows how many carriers there are on one side of the server.
+func (m *serverMetrics) watchCarriers(side string, stats func() carrier.Stats) {
+	for state, count := range map[string]func(carrier.Stats) int{
+		"idle":   func(s carrier.Stats) int { return s.Idle },
+		"in use": func(s carrier.Stats) int { return s.InUse },
+	} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "cluster_proxy_server_carriers",
+			Help:        "Carriers by who is at the other end and whether they carry a connection.",
+			ConstLabels: prometheus.Labels{"side": side, "state": state},
+		}, func() float64 { return float64(count(stats())) }))
+	}
 }
 
 func (m *serverMetrics) gatherer() prometheus.Gatherer {

@@ -5,41 +5,41 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
 // carrierProtocol is the ALPN name of carriers (pkg/carrier/spec.md).
 const carrierProtocol = "cluster-proxy/1"
 
-// keepalive finds dead peers of carriers, which have no pings of their own.
-var keepalive30 = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
-
 // muxListener makes the TLS handshake on a port and sends each connection where
 // its protocol belongs: carriers to a function, everything else out of Accept,
 // to the port's gRPC or HTTP server. Handshakes are made side by side but not
 // all at once, so that a thousand agents that come back together leave the
-// processor to live traffic (admittedConn).
+// processor to live traffic. Those that wait for their peer do not count: a
+// peer that stays silent, or is far away, keeps nobody waiting.
 type muxListener struct {
 	net.Listener
 	config   *tls.Config
 	carriers func(*tls.Conn)
+	limits   *Limits
+	metrics  *serverMetrics
 	rest     chan net.Conn
-	admitted chan struct{}
+	turns    chan struct{}
 	done     chan struct{}
 	once     sync.Once
 }
 
 // newMuxListener takes over config. It must be served with serve.
-func newMuxListener(listener net.Listener, config *tls.Config, protocol string, carriers func(*tls.Conn)) *muxListener {
+func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, carriers func(*tls.Conn)) *muxListener {
 	config.NextProtos = []string{carrierProtocol, protocol}
 	return &muxListener{
-		Listener: listener, config: config, carriers: carriers,
-		rest: make(chan net.Conn), admitted: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), done: make(chan struct{}),
+		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics,
+		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), done: make(chan struct{}),
 	}
 }
 
@@ -55,58 +55,69 @@ func (m *muxListener) serve() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetKeepAliveConfig(keepalive30)
-		}
+		carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn)
 		go m.handshake(conn)
 	}
 }
 
 func (m *muxListener) handshake(raw net.Conn) {
-	select {
-	case m.admitted <- struct{}{}:
-	case <-m.done:
-		_ = raw.Close()
-		return
-	}
-	admitted := &admittedConn{Conn: raw, places: m.admitted}
-	conn := tls.Server(admitted, m.config)
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	turn := &turnTaker{Conn: raw, turns: m.turns, handshaking: true}
+	conn := tls.Server(turn, m.config)
+	ctx, cancel := context.WithTimeout(context.Background(), m.limits.HandshakeTimeout)
 	err := conn.HandshakeContext(ctx)
 	cancel()
-	admitted.done.Store(true)
-	<-m.admitted
+	turn.end()
 	switch {
 	case err != nil:
+		m.metrics.handshakes.WithLabelValues("failed").Inc()
 		_ = raw.Close()
-	case conn.ConnectionState().NegotiatedProtocol == carrierProtocol:
-		m.carriers(conn)
+		return
+	case conn.ConnectionState().DidResume:
+		m.metrics.handshakes.WithLabelValues("resumed").Inc()
 	default:
-		select {
-		case m.rest <- conn:
-		case <-m.done:
-			_ = conn.Close()
-		}
+		m.metrics.handshakes.WithLabelValues("full").Inc()
+	}
+	if conn.ConnectionState().NegotiatedProtocol == carrierProtocol {
+		m.carriers(conn)
+		return
+	}
+	select {
+	case m.rest <- conn:
+	case <-m.done:
+		_ = conn.Close()
 	}
 }
 
-// admittedConn gives its place up while the handshake waits for the peer, so
-// that places are for those who compute, and peers that say nothing keep nobody
-// out.
-type admittedConn struct {
+// turnTaker is the transport of a handshake. One that has something to work on
+// takes a turn, and gives it back when it waits for its peer again.
+type turnTaker struct {
 	net.Conn
-	places chan struct{}
-	done   atomic.Bool
+	turns       chan struct{}
+	handshaking bool // only the handshake's goroutine uses it until end
+	mine        bool
 }
 
-func (c *admittedConn) Read(p []byte) (int, error) {
-	if c.done.Load() {
-		return c.Conn.Read(p)
+func (t *turnTaker) Read(p []byte) (int, error) {
+	if !t.handshaking {
+		return t.Conn.Read(p)
 	}
-	<-c.places
-	n, err := c.Conn.Read(p)
-	c.places <- struct{}{}
+	t.giveBack()
+	n, err := t.Conn.Read(p)
+	t.turns <- struct{}{}
+	t.mine = true
 	return n, err
+}
+
+func (t *turnTaker) giveBack() {
+	if t.mine {
+		<-t.turns
+		t.mine = false
+	}
+}
+
+func (t *turnTaker) end() {
+	t.giveBack()
+	t.handshaking = false
 }
 
 // Accept gives the next connection that is not a carrier, its handshake made.

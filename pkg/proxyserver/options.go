@@ -3,6 +3,7 @@ package proxyserver
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -52,6 +53,15 @@ type Options struct {
 
 	AgentIdentity         string
 	AgentInstallNamespace string
+
+	// Peers are host:port addresses of the client ports of the other proxy
+	// servers. A host may stand for several, and for this server too.
+	Peers []string
+	// PeerServerName is the name in the peers' certificates; empty means the
+	// host of each.
+	PeerServerName string
+
+	Limits
 }
 
 // NewOptions returns the defaults. They are konnectivity's, except for the
@@ -78,11 +88,13 @@ func NewOptions() *Options {
 		XfrChannelSize:          10,
 		AgentIdentity:           IdentityDeclared,
 		AgentInstallNamespace:   identity.DefaultAgentNamespace,
+		Limits:                  newLimits(),
 	}
 }
 
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.addFlags(flags)
 	flags.StringVar(&o.ServerCert, "server-cert", o.ServerCert, "Serving certificate of the client port.")
 	flags.StringVar(&o.ServerKey, "server-key", o.ServerKey, "Key of --server-cert.")
 	flags.StringVar(&o.ServerCACert, "server-ca-cert", o.ServerCACert, "CA bundle that client certificates are verified with.")
@@ -113,12 +125,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "VersionTLS12 or VersionTLS13; empty means the latter.")
 	flags.StringSliceVar(&o.CipherSuites, "cipher-suites", o.CipherSuites, "Cipher suites for TLS 1.2; empty means Go's choice.")
 	flags.StringVar(&o.AgentIdentity, "agent-identity", o.AgentIdentity, "How an agent's cluster is known: certificate (its client certificate names it, and clients need a role) or declared (plain konnectivity).")
+	flags.StringSliceVar(&o.Peers, "peers", o.Peers, "host:port of the client ports of other proxy servers, which are asked for clusters whose agents are not here; all addresses of a host count, so a headless Service is enough. This server shows them --server-cert, which needs the peer's role.")
+	flags.StringVar(&o.PeerServerName, "peer-server-name", o.PeerServerName, "Name in the certificates of --peers; empty means the host of each.")
 	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "Namespace of agents on managed clusters; <cluster>.<namespace> is a name of the cluster.")
 }
 
 // Validate reports the first flag that cannot be used. It does no I/O.
 func (o *Options) Validate() error {
-	checks := []func() error{o.validateFiles, o.validatePorts, o.validateRouting, o.validateTimes}
+	checks := []func() error{o.validateFiles, o.validatePorts, o.validateRouting, o.validatePeers, o.validateTimes, o.validate}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -202,6 +216,18 @@ func (o *Options) validateRouting() error {
 	}
 	if o.XfrChannelSize < 1 {
 		return fmt.Errorf("--xfr-channel-size must be at least 1, not %d", o.XfrChannelSize)
+	}
+	return nil
+}
+
+func (o *Options) validatePeers() error {
+	for _, peer := range o.Peers {
+		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "" {
+			return fmt.Errorf("--peers must be host:port, not %q", peer)
+		}
+	}
+	if len(o.Peers) > 0 && o.UDSName != "" {
+		return errors.New("--peers must be empty with --uds-name, peers reach each other by TLS")
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type Server struct {
 	carriers     *carrierAgents
 	// clientCarriers are those that clients dialed, to drain them.
 	clientCarriers *carrier.Pool
+	peers          *peers // nil without any
 	inner          *innerClient
 	clientSource   *pki.Source // nil on a Unix socket
 	agentSource    *pki.Source
@@ -62,8 +63,14 @@ func New(o *Options) (*Server, error) {
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
 		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert}),
 	}
-	s.carriers = newCarrierAgents()
+	s.carriers = newCarrierAgents(o.Limits)
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
+	s.peers = s.newPeers()
+	s.metrics.watchCarriers("agents", s.carriers.stats)
+	s.metrics.watchCarriers("clients", s.clientCarriers.Stats)
+	if s.peers != nil {
+		s.metrics.watchCarriers("peers", s.peers.stats)
+	}
 	s.konnectivity.SetBackendDialTimeout(o.BackendDialTimeout)
 	s.agentSource.TLS = parameters
 	if o.UDSName == "" {
@@ -121,6 +128,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return s.health.Run(life) })
 	group.Go(func() error { return s.runAdmin(life, ports.admin) })
+	if s.peers != nil {
+		group.Go(func() error { return s.peers.run(life) })
+	}
 	group.Go(clients.serve)
 	group.Go(s.inner.serve)
 	for _, mux := range ports.muxes {
@@ -154,15 +164,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drain ends the service in an order that keeps connections: agents are told
-// nothing, because konnectivity's agent drops its connections at the first
-// sign that its server goes.
+// drain ends the service in an order that keeps connections, and lets every new
+// dial find somebody: at first everything is served as before, while clients and
+// agents learn that they should go elsewhere; then no new connections are taken,
+// and what is open goes on. Konnectivity's agents are told last, and by the end
+// of a stream that carries nothing: they drop their connections at the first
+// sign that their server goes.
 func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 	s.health.Drain()
+	s.carriers.drain()
 	s.logger.Info("Draining", "timeout", timeout)
+	if timeout > 0 {
+		time.Sleep(s.options.MinDrainDuration)
+	}
 	_ = ports.agent.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	go s.endIdleStreams(ctx)
 	carriers := make(chan bool, 1)
 	go func() { carriers <- s.clientCarriers.Drain(ctx) == nil }()
 	streams := clients.drain(ctx)
@@ -172,6 +190,19 @@ func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 		s.logger.Info("Connections cut at the end of the drain")
 	}
 	_ = s.clientCarriers.Close()
+}
+
+func (s *Server) endIdleStreams(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s.carriers.endIdleStreams()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (s *Server) sources() []*pki.Source {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -36,7 +35,7 @@ func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.Str
 		}
 		return err
 	}
-	if dial := first.GetDialRequest(); first.Type == client.PacketType_DIAL_REQ && dial != nil && s.carriers.speaksFor(dial.Address) {
+	if dial := first.GetDialRequest(); first.Type == client.PacketType_DIAL_REQ && dial != nil && s.overCarriers(dial.Address) {
 		return s.serveDial(stream, dial)
 	}
 	return handler(srv, &clientStream{ServerStream: &replayedStream{ServerStream: stream, first: first}})
@@ -60,24 +59,18 @@ func (s *replayedStream) RecvMsg(m any) error {
 }
 
 func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) error {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(stream.Context(), dialTimeout)
-	conn, ok, err := s.carriers.open(ctx, carrier.OpenRequest{Network: dial.Protocol, Address: dial.Address, Timeout: dialTimeout})
+	metrics.Metrics.ConnectionInc(metrics.Proxy)
+	defer metrics.Metrics.ConnectionDec(metrics.Proxy)
+	ctx, cancel := context.WithTimeout(stream.Context(), s.options.DialTimeout)
+	conn, err := s.open(ctx, carrier.OpenRequest{Network: dial.Protocol, Address: dial.Address})
 	cancel()
-	if !ok {
-		//lint:ignore ST1005 these are konnectivity's words, which its clients look for
-		err = errors.New("No agent available")
-	}
 	if err != nil {
 		if stream.Context().Err() != nil {
-			metrics.Metrics.ObserveDialFailure(metrics.DialFailureFrontendClose)
 			return stream.Context().Err()
 		}
-		metrics.Metrics.ObserveDialFailure(metrics.DialFailureErrorResponse)
 		return stream.SendMsg(dialResponse(dial.Random, 0, errorText(err)))
 	}
 	defer conn.Close()
-	metrics.Metrics.ObserveDialLatency(time.Since(began))
 	if err := stream.SendMsg(dialResponse(dial.Random, onlyConnection, "")); err != nil {
 		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
 		return err
@@ -87,6 +80,9 @@ func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) e
 
 // errorText is what a refusal says, without the words that this side adds.
 func errorText(err error) string {
+	if errors.Is(err, errUseStream) { // its agents changed during the dial
+		return noAgent
+	}
 	var refused *carrier.Error
 	if errors.As(err, &refused) && refused.Message != "" {
 		return refused.Message
@@ -180,15 +176,17 @@ func dialResponse(random, connection int64, text string) *client.Packet {
 // the rest to next.
 func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodConnect || !s.carriers.speaksFor(r.Host) {
+		if r.Method != http.MethodConnect || !s.overCarriers(r.Host) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), dialTimeout)
-		conn, ok, err := s.carriers.open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host, Timeout: dialTimeout})
+		metrics.Metrics.HTTPConnectionInc()
+		defer metrics.Metrics.HTTPConnectionDec()
+		ctx, cancel := context.WithTimeout(r.Context(), s.options.DialTimeout)
+		conn, err := s.open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host})
 		cancel()
-		if !ok || err != nil {
-			writeConnectError(w, ok, err)
+		if err != nil {
+			writeConnectError(w, err)
 			return
 		}
 		defer conn.Close()
@@ -209,19 +207,15 @@ func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
 	})
 }
 
-func writeConnectError(w http.ResponseWriter, known bool, err error) {
+func writeConnectError(w http.ResponseWriter, err error) {
 	code := http.StatusBadGateway
 	switch carrier.CodeOf(err) {
-	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Overloaded, carrier.Draining:
+	case 0, carrier.NoAgent, carrier.NoSuchCluster, carrier.Overloaded, carrier.Draining:
 		code = http.StatusServiceUnavailable
 	case carrier.TimedOut:
 		code = http.StatusGatewayTimeout
 	case carrier.Denied:
 		code = http.StatusForbidden
-	}
-	if !known {
-		http.Error(w, "No agent available", http.StatusServiceUnavailable)
-		return
 	}
 	http.Error(w, errorText(err), code)
 }

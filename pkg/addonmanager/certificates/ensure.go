@@ -85,11 +85,14 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 
 func (p Params) leaves() map[string]pki.Leaf {
 	server := serving("proxy-server", p.ServerNames)
+	// Proxy servers are clients of each other's client port.
+	peer := serving(string(identity.RolePeer), p.ServerNames)
+	peer.Client = true
 	client := func(role identity.Role) pki.Leaf {
 		return pki.Leaf{CommonName: string(role), Organizations: []string{identity.Organization}, Client: true, Validity: leafValidity}
 	}
 	return map[string]pki.Leaf{
-		p.ProxyServerSecret: server,
+		p.ProxyServerSecret: peer,
 		p.AgentServerSecret: server,
 		p.ProxyClientSecret: client(identity.RoleClient),
 		APIClientSecret:     client(identity.RoleProxyAPI),

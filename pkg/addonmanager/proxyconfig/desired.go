@@ -30,6 +30,9 @@ const (
 	// drainTimeout is how long connections may go on when a proxy server ends;
 	// the pod's grace period is a little longer.
 	drainTimeout = 600
+	// minDrain is how long the rest of the cluster may take to hear of it.
+	minDrain    = 5
+	peersSuffix = "-peers"
 )
 
 func ownerOf(c *v1alpha1.ManagedProxyConfiguration) metav1.OwnerReference {
@@ -50,7 +53,7 @@ func selector() map[string]string { return map[string]string{componentLabel: com
 // desired is what a configuration wants to exist besides certificates, and what
 // it does not want any more. c has its defaults.
 func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration) (apply, remove []client.Object) {
-	apply = []client.Object{o.deployment(c), service(c), disruptionBudget(c)}
+	apply = []client.Object{o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
 		apply = append(apply, loadBalancer(c))
 	}
@@ -71,6 +74,20 @@ func service(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
 				{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: 8090, TargetPort: intstr.FromString("proxy-server")},
 				{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: 8091, TargetPort: intstr.FromString("agent-server")},
 			},
+		},
+	}
+}
+
+// peersService is how proxy servers find each other: a name for all their
+// addresses, those of servers that start or drain included.
+func peersService(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName+peersSuffix),
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Selector: selector(),
+			PublishNotReadyAddresses: true,
+			Ports:                    []corev1.ServicePort{{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: c.Spec.Deploy.Ports.ProxyServer, TargetPort: intstr.FromString("proxy-server")}},
 		},
 	}
 }
@@ -145,7 +162,7 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 					ImagePullSecrets:              pullSecrets(c),
 					NodeSelector:                  c.Spec.ProxyServer.NodePlacement.NodeSelector,
 					Tolerations:                   c.Spec.ProxyServer.NodePlacement.Tolerations,
-					TerminationGracePeriodSeconds: ptr.To[int64](drainTimeout + 20),
+					TerminationGracePeriodSeconds: ptr.To[int64](minDrain + drainTimeout + 20),
 					SecurityContext:               &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
 						spread(corev1.LabelHostname), spread(corev1.LabelTopologyZone),
@@ -197,6 +214,9 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 		"--cluster-ca-cert=/etc/agent-ca-pki/ca.crt",
 		"--backend-dial-timeout=10s",
 		fmt.Sprintf("--graceful-shutdown-timeout=%ds", drainTimeout),
+		fmt.Sprintf("--min-drain-duration=%ds", minDrain),
+		fmt.Sprintf("--peers=%s%s.%s.svc:%d", c.Spec.ProxyServer.InClusterServiceName, peersSuffix, c.Spec.ProxyServer.Namespace, ports.ProxyServer),
+		fmt.Sprintf("--peer-server-name=%s.%s.svc", c.Spec.ProxyServer.InClusterServiceName, c.Spec.ProxyServer.Namespace),
 	}
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{

@@ -1,0 +1,164 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// takeAgentCarrier makes a carrier of a connection that an agent dialed.
+func (s *Server) takeAgentCarrier(conn *tls.Conn) {
+	key := sessionKey{}
+	if s.options.AgentIdentity == IdentityCertificate {
+		cluster, err := pki.PeerAgent(conn.ConnectionState())
+		if err != nil {
+			s.metrics.agentsRejected.WithLabelValues("certificate").Inc()
+			s.logger.Info("Carrier rejected", "reason", "certificate", "error", err.Error(), "peer", conn.RemoteAddr().String())
+			_ = conn.Close()
+			return
+		}
+		key.cluster = cluster
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.HandshakeTimeout)
+	defer cancel()
+	c, hello, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID})
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	key.agentID = hello.Session
+	if err := s.carriers.add(key, c); err != nil {
+		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
+	}
+}
+
+// takeClientCarrier makes a carrier of a connection that a client dialed.
+func (s *Server) takeClientCarrier(conn *tls.Conn) {
+	if s.checksRoles() {
+		if err := s.admitClient(klog.NewContext(context.Background(), s.logger), conn.ConnectionState()); err != nil {
+			_ = conn.Close()
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.HandshakeTimeout)
+	defer cancel()
+	c, _, err := carrier.Accepted(ctx, conn, carrier.Config{
+		Role: carrier.Acceptor, Handler: carrier.HandlerFunc(s.serveOpen), Name: s.options.ServerID})
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	if err := s.clientCarriers.Add(c); err != nil {
+		s.logger.V(1).Info("Client's carrier refused", "error", err.Error())
+	}
+}
+
+var (
+	errNoAgent = &carrier.Error{Code: carrier.NoAgent, Message: noAgent}
+	// errUseStream says that the cluster's agents are konnectivity's own.
+	errUseStream = errors.New("the agent does not speak carriers")
+)
+
+// noAgent is in konnectivity's words, which its clients look for.
+const noAgent = "No agent available"
+
+// open opens a connection on a carrier: an agent's, or a peer's that has one.
+// It gives errUseStream if konnectivity's server has to do it.
+func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
+	began := time.Now()
+	request.Timeout = s.options.DialTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		request.Timeout = time.Until(deadline)
+	}
+	conn, ok, err := s.carriers.open(ctx, request)
+	switch {
+	case ok && !servedElsewhere(err):
+	case !ok && s.carriers.knows(request.Address):
+		return nil, errUseStream
+	case s.peers == nil || request.Hops > 0:
+		if !ok {
+			err = errNoAgent
+		}
+	default:
+		request.Hops++
+		conn, err = s.peers.open(ctx, request)
+	}
+	s.observeDial(time.Since(began), request.Hops, err)
+	return conn, err
+}
+
+func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {
+	via := "agent"
+	if hops > 0 {
+		via = "peer"
+	}
+	result := "ok"
+	switch code := carrier.CodeOf(err); code {
+	case 0:
+		metrics.Metrics.ObserveDialLatency(elapsed)
+	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Draining:
+		result = code.String()
+		metrics.Metrics.ObserveDialFailure(metrics.DialFailureNoAgent)
+	case carrier.Canceled:
+		result = code.String()
+		metrics.Metrics.ObserveDialFailure(metrics.DialFailureFrontendClose)
+	case carrier.TimedOut:
+		result = code.String()
+		metrics.Metrics.ObserveDialFailure(metrics.DialFailureBackendDialTimeout)
+	default:
+		result = code.String()
+		metrics.Metrics.ObserveDialFailure(metrics.DialFailureErrorResponse)
+	}
+	s.metrics.dials.WithLabelValues(via, result).Inc()
+}
+
+// overCarriers reports whether open serves an address, if anybody does.
+func (s *Server) overCarriers(address string) bool {
+	return s.carriers.speaksFor(address) || (s.peers != nil && !s.carriers.knows(address))
+}
+
+// serveOpen answers a client's request for a connection. Frames go from one
+// carrier to the other as they come; an agent without carriers is reached
+// through konnectivity's server.
+func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.DialTimeout)
+	defer cancel()
+	conn, err := s.open(ctx, request.OpenRequest)
+	if errors.Is(err, errUseStream) {
+		s.serveOpenOverStream(ctx, request)
+		return
+	}
+	if err != nil {
+		_ = request.Refuse(err)
+		return
+	}
+	accepted, err := request.Accept(carrier.Endpoints{Local: conn.LocalAddr().String(), Remote: conn.RemoteAddr().String()})
+	if err != nil {
+		conn.Abort(err)
+		return
+	}
+	_ = carrier.Splice(accepted, conn)
+}
+
+// serveOpenOverStream reaches an agent that has no carriers. The bytes take the
+// way of konnectivity's clients, within this process.
+func (s *Server) serveOpenOverStream(ctx context.Context, request *carrier.Pending) {
+	target, err := s.inner.dial(ctx, request.Address)
+	if err != nil {
+		_ = request.Refuse(err)
+		return
+	}
+	accepted, err := request.Accept(carrier.Endpoints{Remote: request.Address})
+	if err != nil {
+		_ = target.Close()
+		return
+	}
+	_ = carrier.Relay(accepted, target)
+}

@@ -1,0 +1,335 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+const (
+	// peerLookup is how often peers' names are resolved. A dial that no peer can
+	// serve asks for it too, but not more often than peerLookupLeast.
+	peerLookup      = 5 * time.Second
+	peerLookupLeast = time.Second
+	// peerPatience is how long one peer may think before the next one is asked
+	// as well, and peerReach how long one may take to be reached at all.
+	peerPatience = 2 * time.Second
+	peerReach    = time.Second
+)
+
+// peers are the other proxy servers. A dial for a cluster whose agents are not
+// here is sent to the one that has them, once: a peer never sends it on.
+//
+// Who has an agent is found out by asking: a refusal takes a round trip within
+// the hub, and who said yes last is asked first.
+type peers struct {
+	addresses []string
+	self      string // this server's ID
+	limits    Limits
+	dial      func(ctx context.Context, address, serverName string) (*carrier.Carrier, error)
+	lookup    func(ctx context.Context, host string) ([]string, error)
+	now       chan struct{} // asks for a lookup
+	resolved  chan struct{} // closed after the first one
+
+	mu    sync.Mutex
+	known map[string]*peerServer // by resolved address
+	last  map[string]*peerServer // who served a host last
+}
+
+type peerServer struct {
+	address, host string
+	pool          *carrier.Pool
+	self          atomic.Bool // it turned out to be this very server
+}
+
+var errSelf = errors.New("this is the server itself")
+
+// newPeers is nil if there are none.
+func (s *Server) newPeers() *peers {
+	if len(s.options.Peers) == 0 {
+		return nil
+	}
+	return &peers{
+		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
+		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
+		known: map[string]*peerServer{}, last: map[string]*peerServer{},
+	}
+}
+
+// dialPeer makes a carrier to the client port of another proxy server.
+func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*carrier.Carrier, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.HandshakeTimeout)
+	defer cancel()
+	if s.options.PeerServerName != "" {
+		serverName = s.options.PeerServerName
+	}
+	config := s.clientSource.ClientConfig(serverName)
+	config.NextProtos = []string{carrierProtocol}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	carrier.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("dialing peer %q: %w", address, err)
+	}
+	hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
+	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener})
+}
+
+// run keeps carriers to all peers until ctx is done.
+func (p *peers) run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	defer p.close()
+	least := time.NewTicker(peerLookupLeast)
+	defer least.Stop()
+	last := ""
+	for first := true; ; first = false {
+		if err := p.resolve(ctx); err != nil && err.Error() != last && ctx.Err() == nil {
+			last = err.Error()
+			logger.Error(err, "Keeping the peers that are known")
+		} else if err == nil {
+			last = ""
+		}
+		if first {
+			close(p.resolved)
+		}
+		regular := time.NewTimer(peerLookup)
+		select {
+		case <-ctx.Done():
+		case <-regular.C:
+		case <-p.now:
+		}
+		regular.Stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-least.C:
+		}
+	}
+}
+
+// resolve adds and removes peers. A name that cannot be resolved keeps all that
+// are known, since it is not clear whose addresses they are.
+func (p *peers) resolve(ctx context.Context) error {
+	found := map[string]string{} // address to host
+	var problems []error
+	for _, address := range p.addresses {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return err
+		}
+		ips, err := p.lookup(ctx, host)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("resolving peer %q: %w", host, err))
+		}
+		for _, ip := range ips {
+			found[net.JoinHostPort(ip, port)] = host
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for address, host := range found {
+		if p.known[address] == nil {
+			p.known[address] = p.newPeer(address, host)
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	for address, gone := range p.known {
+		if found[address] == "" {
+			p.forget(gone)
+		}
+	}
+	return nil
+}
+
+func (p *peers) newPeer(address, host string) *peerServer {
+	made := &peerServer{address: address, host: host}
+	made.pool = carrier.NewPool(carrier.PoolConfig{
+		MinIdle: p.limits.IdleCarriers, Max: math.MaxInt32, MaxPending: math.MaxInt32, IdleTime: p.limits.CarrierIdleTime, OnePeer: true,
+		Backoff: func(failures int) time.Duration { return min(carrier.FullJitter(failures), peerPatience) },
+		Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+			c, err := p.dial(ctx, address, host)
+			if err != nil || c.PeerName() != p.self {
+				return c, err
+			}
+			_ = c.Close()
+			if !made.self.Swap(true) {
+				go func() { _ = made.pool.Close() }()
+			}
+			return nil, errSelf
+		},
+	})
+	made.pool.Start()
+	return made
+}
+
+// forget lets connections through a peer end; mu is held.
+func (p *peers) forget(gone *peerServer) {
+	delete(p.known, gone.address)
+	for host, last := range p.last {
+		if last == gone {
+			delete(p.last, host)
+		}
+	}
+	go func() {
+		_ = gone.pool.Drain(context.Background())
+		_ = gone.pool.Close()
+	}()
+}
+
+func (p *peers) close() {
+	p.mu.Lock()
+	known := p.known
+	p.known = map[string]*peerServer{}
+	p.mu.Unlock()
+	for _, one := range known {
+		_ = one.pool.Close()
+	}
+}
+
+// stats adds the carriers to all peers up.
+func (p *peers) stats() (sum carrier.Stats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.known {
+		stats := one.pool.Stats()
+		sum.Idle, sum.InUse = sum.Idle+stats.Idle, sum.InUse+stats.InUse
+	}
+	return sum
+}
+
+// reached reports whether there is a carrier to the peer.
+func (one *peerServer) reached() bool {
+	stats := one.pool.Stats()
+	return stats.Idle+stats.InUse > 0
+}
+
+// candidates are the peers to ask: first who served the host last, then the
+// others in any order, and last those that cannot be reached at the moment.
+func (p *peers) candidates(host string) []*peerServer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all, unreached []*peerServer
+	for _, one := range p.known {
+		switch {
+		case one.self.Load():
+		case one.reached():
+			all = append(all, one)
+		default:
+			unreached = append(unreached, one)
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i, one := range all {
+		if one == p.last[host] {
+			all[0], all[i] = all[i], all[0]
+		}
+	}
+	return append(all, unreached...)
+}
+
+type peerAnswer struct {
+	from *peerServer
+	conn *carrier.Conn
+	err  error
+}
+
+// open asks one peer after the other, and the next one as well when one takes
+// long: it may be gone without having said so.
+func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
+	host, _, err := net.SplitHostPort(request.Address)
+	if err != nil {
+		return nil, errNoAgent
+	}
+	select {
+	case <-p.resolved:
+	case <-ctx.Done():
+		return nil, errNoAgent
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // gives up those that were asked in vain
+	candidates := p.candidates(host)
+	answers := make(chan peerAnswer)
+	asked, open := 0, 0
+	ask := func() {
+		if asked < len(candidates) {
+			go p.ask(ctx, candidates[asked], request, answers)
+			asked, open = asked+1, open+1
+		}
+	}
+	patience := time.NewTimer(peerPatience)
+	defer patience.Stop()
+	for ask(); open > 0; {
+		select {
+		case <-patience.C:
+			patience.Reset(peerPatience)
+			ask()
+		case answer := <-answers:
+			open--
+			if answer.err != nil && servedElsewhere(answer.err) {
+				ask()
+				continue
+			}
+			go discardAnswers(answers, open)
+			if answer.err == nil {
+				p.mu.Lock()
+				p.last[host] = answer.from
+				p.mu.Unlock()
+			}
+			return answer.conn, answer.err
+		}
+	}
+	select {
+	case p.now <- struct{}{}: // somebody new may have it
+	default:
+	}
+	return nil, errNoAgent
+}
+
+// ask opens a connection through one peer. One without carriers is dialed now:
+// its pool may be waiting for better times, and they may have come.
+func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, answers chan<- peerAnswer) {
+	if !one.reached() {
+		reach, cancel := context.WithTimeout(ctx, peerReach)
+		c, err := p.dial(reach, one.address, one.host)
+		cancel()
+		if err == nil && c.PeerName() == p.self {
+			_ = c.Close()
+			err = errSelf
+		}
+		if err == nil {
+			err = one.pool.Add(c)
+		}
+		if err != nil {
+			answers <- peerAnswer{one, nil, &carrier.Error{Code: carrier.CutOff, Message: err.Error(), Err: err}}
+			return
+		}
+	}
+	conn, err := one.pool.Open(ctx, request)
+	answers <- peerAnswer{one, conn, err}
+}
+
+// discardAnswers ends connections that a second peer opened too late.
+func discardAnswers(answers <-chan peerAnswer, n int) {
+	for range n {
+		if late := <-answers; late.err == nil {
+			late.conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "another proxy server was faster"})
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+)
+
+// startPeers runs servers of one hub that know each other and themselves.
+func startPeers(t *testing.T, n int, change ...func(*Options)) []*testHub {
+	t.Helper()
+	hubCA, agentCA := newCA(t, "hub"), newCA(t, "agents")
+	var addresses []string
+	for range n {
+		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	}
+	var hubs []*testHub
+	for i := range n {
+		hubs = append(hubs, startHubWith(t, hubCA, agentCA, append(change, func(o *Options) {
+			o.ServerID, o.Peers = fmt.Sprint("server-", i), addresses
+			_, port, _ := net.SplitHostPort(addresses[i])
+			_, _ = fmt.Sscan(port, &o.ServerPort)
+		})...))
+	}
+	return hubs
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func (h *testHub) dialer(t *testing.T) *tunnel.Dialer {
+	t.Helper()
+	config := h.clientTLS(t)
+	d := &tunnel.Dialer{ProxyServer: h.clientAddr, TLS: func() *tls.Config { return config.Clone() }}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// carrierAgent makes an agent that speaks carriers: its stream, and n carriers
+// that echo with the agent's name.
+func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
+	t.Helper()
+	a := h.mustConnect(t, spec)
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName(spec.cluster))
+	config.NextProtos = []string{carrierProtocol}
+	id := spec.id
+	if id == "" {
+		id = "agent"
+	}
+	for range n {
+		conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName}},
+			carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
+				if strings.HasPrefix(p.Address, spec.cluster+":99") {
+					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one"})
+					return
+				}
+				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"})
+				if err != nil {
+					return
+				}
+				buf := make([]byte, 1024)
+				for {
+					n, err := cn.Read(buf)
+					if err != nil {
+						_ = cn.Close()
+						return
+					}
+					_, _ = fmt.Fprintf(cn, "%s:%s", a.name, buf[:n])
+				}
+			})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.PeerName() != h.options.ServerID {
+			t.Errorf("the carrier's peer is %q, want %q", c.PeerName(), h.options.ServerID)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return a
+}
+
+func TestPeersServeEachOthersClusters(t *testing.T) {
+	hubs := startPeers(t, 3)
+	hubs[0].carrierAgent(t, agentSpec{cluster: "carriers", name: "carriers"}, 4)
+	hubs[1].mustConnect(t, agentSpec{cluster: "stock"})
+	for _, cluster := range []string{"carriers", "stock"} {
+		for i, h := range hubs {
+			t.Run(fmt.Sprint(cluster, " through ", i), func(t *testing.T) {
+				conn, err := h.dialer(t).DialContext(t.Context(), "tcp", cluster+":443")
+				if err != nil {
+					t.Fatal(err)
+				}
+				exchange(t, conn, "ours", cluster+":ours")
+				_ = conn.Close()
+				stock, err := h.dial(t, h.clientTLS(t), cluster+":443")
+				if err != nil {
+					t.Fatal(err)
+				}
+				exchange(t, stock, "stock", cluster+":stock")
+				_ = stock.Close()
+			})
+		}
+	}
+	if _, body := hubs[2].scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_dials_total{result="ok",via="peer"} 4`) {
+		t.Error("the dials that were sent on are not counted")
+	}
+}
+
+func TestPeersKeepTheMeaningOfErrors(t *testing.T) {
+	hubs := startPeers(t, 2)
+	hubs[0].carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	var failure *tunnel.Error
+	d := hubs[1].dialer(t)
+	if _, err := d.DialContext(t.Context(), "tcp", "cluster1:99"); !errors.As(err, &failure) || failure.Code != tunnel.Denied {
+		t.Errorf("denied by the agent of a peer: %v", err)
+	}
+	began := time.Now()
+	if _, err := d.DialContext(t.Context(), "tcp", "cluster2:443"); !errors.As(err, &failure) || failure.Code != tunnel.NoAgent {
+		t.Errorf("no agent anywhere: %v", err)
+	}
+	if elapsed := time.Since(began); elapsed > peerPatience {
+		t.Errorf("that took %s", elapsed)
+	}
+	if _, err := hubs[1].dial(t, hubs[1].clientTLS(t), "cluster2:443"); err == nil || !strings.Contains(err.Error(), noAgent) {
+		t.Errorf("no agent anywhere, konnectivity's client: %v", err)
+	}
+}
+
+func TestPeersOverHTTPConnect(t *testing.T) {
+	hubs := startPeers(t, 2, func(o *Options) { o.Mode = server.ModeHTTPConnect })
+	hubs[0].mustConnect(t, agentSpec{cluster: "cluster1"})
+	for address, want := range map[string]int{"cluster1:443": http.StatusOK, "cluster2:443": http.StatusServiceUnavailable} {
+		conn, err := tls.Dial("tcp", hubs[1].clientAddr, hubs[1].clientTLS(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		reader, code := connect(t, conn, address)
+		if code != want {
+			t.Errorf("CONNECT %s = %d, want %d", address, code, want)
+		}
+		if code == http.StatusOK {
+			// One byte: net/http hands the first one over on its own.
+			exchange(t, readWriter{reader, conn}, "x", "cluster1:x")
+		}
+	}
+}
+
+// TestADialIsSentOnOnce gives two servers a cluster that neither has: if a peer
+// sent the dial on, it would go round.
+func TestADialIsSentOnOnce(t *testing.T) {
+	hubs := startPeers(t, 2)
+	config := hubs[0].tlsFor(t, hubs[0].hubCA, string(identity.RolePeer))
+	config.NextProtos = []string{carrierProtocol}
+	conn, err := tls.Dial("tcp", hubs[0].clientAddr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	hubs[1].carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	if _, err := c.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443", Hops: 1}); carrier.CodeOf(err) != carrier.NoAgent {
+		t.Errorf("a dial that was sent on already: %v, want no agent", err)
+	}
+}
+
+// TestPeersNeedTheRole shows a peer that presents an agent's or a serving
+// certificate: port 8090 is not for it.
+func TestPeersNeedTheRole(t *testing.T) {
+	h := startHub(t)
+	for name, leaf := range map[string]struct {
+		ca *pki.CA
+		cn string
+	}{
+		"an agent":       {h.agentCA, identity.AgentCommonName("cluster1")},
+		"another server": {h.hubCA, "proxy-server"},
+	} {
+		config := h.tlsFor(t, leaf.ca, leaf.cn)
+		config.NextProtos = []string{carrierProtocol}
+		conn, err := tls.Dial("tcp", h.clientAddr, config)
+		if err != nil {
+			continue
+		}
+		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{Role: carrier.Opener})
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("%s became a peer", name)
+		}
+	}
+}
+
+func TestPeersComeAndGo(t *testing.T) {
+	p := &peers{addresses: []string{"proxy.example:8090"}, self: "me", limits: newLimits(), now: make(chan struct{}, 1),
+		known: map[string]*peerServer{}, last: map[string]*peerServer{},
+		dial: func(ctx context.Context, _, _ string) (*carrier.Carrier, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	defer p.close()
+	known := func() (all []string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for address := range p.known {
+			all = append(all, address)
+		}
+		slices.Sort(all)
+		return all
+	}
+	for _, step := range []struct {
+		ips  []string
+		err  error
+		want []string
+	}{
+		{[]string{"10.0.0.1", "10.0.0.2"}, nil, []string{"10.0.0.1:8090", "10.0.0.2:8090"}},
+		{nil, errors.New("no answer"), []string{"10.0.0.1:8090", "10.0.0.2:8090"}},
+		{[]string{"10.0.0.2", "fd00::3"}, nil, []string{"10.0.0.2:8090", "[fd00::3]:8090"}},
+	} {
+		p.lookup = func(context.Context, string) ([]string, error) { return step.ips, step.err }
+		if err := p.resolve(t.Context()); !errors.Is(err, step.err) {
+			t.Errorf("resolve = %v, want %v", err, step.err)
+		}
+		if got := known(); !slices.Equal(got, step.want) {
+			t.Errorf("peers are %q, want %q", got, step.want)
+		}
+	}
+}
