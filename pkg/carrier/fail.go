@@ -49,18 +49,24 @@ func (c *Carrier) failIf(cond func() bool, err *Error, tell telling) {
 	}
 }
 
-// shutdown closes the transport. A RESET is sent if no write is under way and
+// resetPatience is how long a RESET waits for a write under way: one that does
+// not block is over by then.
+const resetPatience = 50 * time.Millisecond
+
+// shutdown closes the transport. A RESET is sent if no write is blocked and
 // none stopped within a frame; then it waits for the peer to close, or TCP
 // would throw away a RESET in flight because of what arrived unread.
 func (c *Carrier) shutdown(err *Error, tell telling) {
 	defer close(c.gone)
 	if tell {
+		patience := time.NewTimer(resetPatience)
+		defer patience.Stop()
 		select {
 		case c.wsem <- struct{}{}:
 			if c.wrem == 0 && len(c.wpend) == 0 {
 				c.sendReset(err)
 			}
-		default:
+		case <-patience.C:
 		}
 	}
 	_ = c.nc.Close()

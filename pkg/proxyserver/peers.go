@@ -50,8 +50,12 @@ type peers struct {
 type peerServer struct {
 	address, host string
 	pool          *carrier.Pool
-	self          atomic.Bool // it turned out to be this very server
+	selves        atomic.Int32 // how often in a row it was this very server
 }
+
+// self reports whether the address is this server's own. Behind a load balancer
+// it may be for once.
+func (one *peerServer) self() bool { return one.selves.Load() >= 8 }
 
 var errSelf = errors.New("this is the server itself")
 
@@ -125,6 +129,8 @@ func (p *peers) run(ctx context.Context) error {
 // resolve adds and removes peers. A name that cannot be resolved keeps all that
 // are known, since it is not clear whose addresses they are.
 func (p *peers) resolve(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, peerLookup)
+	defer cancel()
 	found := map[string]string{} // address to host
 	var problems []error
 	for _, address := range p.addresses {
@@ -164,19 +170,30 @@ func (p *peers) newPeer(address, host string) *peerServer {
 		MinIdle: p.limits.IdleCarriers, Max: math.MaxInt32, MaxPending: math.MaxInt32, IdleTime: p.limits.CarrierIdleTime, OnePeer: true,
 		Backoff: func(failures int) time.Duration { return min(carrier.FullJitter(failures), peerPatience) },
 		Dial: func(ctx context.Context) (*carrier.Carrier, error) {
-			c, err := p.dial(ctx, address, host)
-			if err != nil || c.PeerName() != p.self {
-				return c, err
-			}
-			_ = c.Close()
-			if !made.self.Swap(true) {
+			c, err := p.reach(ctx, made)
+			if made.self() {
 				go func() { _ = made.pool.Close() }()
 			}
-			return nil, errSelf
+			return c, err
 		},
 	})
 	made.pool.Start()
 	return made
+}
+
+// reach makes a carrier to a peer that is not this server.
+func (p *peers) reach(ctx context.Context, one *peerServer) (*carrier.Carrier, error) {
+	c, err := p.dial(ctx, one.address, one.host)
+	if err != nil {
+		return nil, err
+	}
+	if c.PeerName() == p.self {
+		one.selves.Add(1)
+		_ = c.Close()
+		return nil, errSelf
+	}
+	one.selves.Store(0)
+	return c, nil
 }
 
 // forget lets connections through a peer end; mu is held.
@@ -228,7 +245,7 @@ func (p *peers) candidates(host string) []*peerServer {
 	var all, unreached []*peerServer
 	for _, one := range p.known {
 		switch {
-		case one.self.Load():
+		case one.self():
 		case one.reached():
 			all = append(all, one)
 		default:
@@ -307,12 +324,8 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, answers chan<- peerAnswer) {
 	if !one.reached() {
 		reach, cancel := context.WithTimeout(ctx, peerReach)
-		c, err := p.dial(reach, one.address, one.host)
+		c, err := p.reach(reach, one)
 		cancel()
-		if err == nil && c.PeerName() == p.self {
-			_ = c.Close()
-			err = errSelf
-		}
 		if err == nil {
 			err = one.pool.Add(c)
 		}
