@@ -122,6 +122,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		DeploymentConfigs:  utils.NewAddOnDeploymentConfigGetter(addons),
 		InstallNamespace:   o.AgentInstallNamespace,
 		EnableKubeAPIProxy: o.EnableKubeAPIProxy,
+		ExposedServices:    client.ObjectKey{Namespace: o.Namespace, Name: o.ExposedServicesConfigMap},
 	}
 	built, err := addon.Build()
 	if err != nil {
@@ -134,7 +135,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := framework.AddAgent(built); err != nil {
 		return fmt.Errorf("adding the agent to addon-framework: %w", err)
 	}
-	if err := addRerender(mgr, framework.Trigger); err != nil {
+	if err := addRerender(mgr, o.ExposedServicesConfigMap, framework.Trigger); err != nil {
 		return fmt.Errorf("adding the controller that renders again: %w", err)
 	}
 	// A runnable like this one starts when the manager has become the leader.

@@ -13,6 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -37,6 +38,9 @@ type Options struct {
 	// ProxyServerPods are settings of the proxy servers' pods as JSON; see
 	// proxyconfig.Pods.
 	ProxyServerPods string
+	// ExposedServicesConfigMap, in Namespace, lists the Services that agents
+	// forward requests to.
+	ExposedServicesConfigMap string
 	// EnableKubeAPIProxy lets clients of the tunnel dial a cluster's
 	// kube-apiserver by the cluster's name.
 	EnableKubeAPIProxy bool
@@ -65,6 +69,8 @@ func NewOptions() *Options {
 		AgentInstallNamespace:  identity.DefaultAgentNamespace,
 		ImagePullPolicy:        "IfNotPresent",
 		EnableKubeAPIProxy:     true,
+
+		ExposedServicesConfigMap: exposedservices.ConfigMap,
 	}
 }
 
@@ -79,6 +85,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
 	flags.StringVar(&o.ImagePullPolicy, "image-pull-policy", o.ImagePullPolicy, "image pull policy of the proxy servers: Always, IfNotPresent or Never")
 	flags.StringVar(&o.ProxyServerPods, "proxy-server-pods", o.ProxyServerPods, "settings of the proxy servers' pods as JSON: priorityClassName, affinity, topologySpreadConstraints, resources, labels, annotations")
+	flags.StringVar(&o.ExposedServicesConfigMap, "exposed-services-configmap", o.ExposedServicesConfigMap, "ConfigMap in the manager's namespace with the Services of managed clusters that may be reached")
 	flags.BoolVar(&o.EnableKubeAPIProxy, "enable-kube-api-proxy", o.EnableKubeAPIProxy, "let clients of the tunnel dial a cluster's kube-apiserver by the cluster's name")
 	flags.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
 	flags.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
@@ -92,7 +99,7 @@ func (o *Options) Validate() error {
 	if o.SignerSecretNamespace != o.Namespace {
 		return fmt.Errorf("--signer-secret-namespace is %q: it must be the addon manager's own namespace, %q, where its rights end", o.SignerSecretNamespace, o.Namespace)
 	}
-	for flag, name := range map[string]string{"--signer-secret-name": o.SignerSecretName, "--agent-install-namespace": o.AgentInstallNamespace} {
+	for flag, name := range map[string]string{"--signer-secret-name": o.SignerSecretName, "--agent-install-namespace": o.AgentInstallNamespace, "--exposed-services-configmap": o.ExposedServicesConfigMap} {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return fmt.Errorf("%s is %q: %s", flag, name, strings.Join(problems, "; "))
 		}

@@ -17,8 +17,8 @@ import (
 
 // addRerender asks for the manifests of every cluster to be rendered again when
 // what they are made of changes: a configuration, an address of a Service, the
-// hub CA's bundle.
-func addRerender(mgr ctrl.Manager, trigger func(cluster, addon string)) error {
+// hub CA's bundle, the list of exposed Services.
+func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster, addon string)) error {
 	reader := mgr.GetClient()
 	everyCluster := func(concerns func(client.Object) bool) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
@@ -45,6 +45,7 @@ func addRerender(mgr ctrl.Manager, trigger func(cluster, addon string)) error {
 			return ok && service.Spec.Type == corev1.ServiceTypeLoadBalancer
 		})).
 		Watches(&corev1.Secret{}, everyCluster(func(object client.Object) bool { return object.GetName() == certificates.HubBundleSecret })).
+		Watches(&corev1.ConfigMap{}, everyCluster(func(object client.Object) bool { return object.GetName() == exposedServices })).
 		Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 			trigger(request.Namespace, request.Name)
 			return reconcile.Result{}, nil

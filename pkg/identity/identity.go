@@ -21,6 +21,9 @@ const (
 	// DefaultAgentNamespace is where the agent is installed unless an
 	// AddOnDeploymentConfig says otherwise.
 	DefaultAgentNamespace = "open-cluster-management-cluster-proxy"
+	// TLSProfile is OCM's ConfigMap with the cluster's TLS profile, in the
+	// namespaces of the addon on the hub and of the agent.
+	TLSProfile = "ocm-tls-profile"
 	// HandlerPort is the port of the agent's own handler, as seen in a dial
 	// through the tunnel (the service proxy's port in upstream).
 	HandlerPort = "7443"

@@ -8,7 +8,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +30,64 @@ var errNotLoaded = errors.New("certificates are not loaded")
 
 // Files are the paths of a certificate (with intermediates, if any), its key
 // and a bundle of CAs, all PEM. An empty path means none.
-type Files struct{ Cert, Key, CA string }
+type Files struct {
+	Cert, Key, CA string
+	// CAData is a bundle in the place of the one in CA.
+	CAData []byte
+	// MoreCA is a second bundle, which may be absent.
+	MoreCA string
+	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile, which may be
+	// absent or empty; see ParseTLSProfile.
+	TLSProfile string
+}
+
+// read gives the content of the files. Of those that may be absent it is nil
+// then.
+func (f Files) read() (content contents, err error) {
+	for i, path := range []string{f.Cert, f.Key, f.CA} {
+		if path == "" {
+			continue
+		}
+		if content[i], err = os.ReadFile(path); err != nil {
+			return content, fmt.Errorf("loading certificates: %w", err)
+		}
+	}
+	if f.CA == "" {
+		content[2] = f.CAData
+	}
+	optional := []string{f.MoreCA, "", ""}
+	if f.TLSProfile != "" {
+		optional[1], optional[2] = filepath.Join(f.TLSProfile, profileMinVersion), filepath.Join(f.TLSProfile, profileCipherSuites)
+	}
+	for i, path := range optional {
+		if path == "" {
+			continue
+		}
+		if content[3+i], err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return content, fmt.Errorf("loading certificates: %w", err)
+		}
+	}
+	return content, nil
+}
+
+// contents are those of certificate, key, CA, second CA, and the TLS profile's
+// version and cipher suites.
+type contents [6][]byte
+
+func (c contents) equal(other contents) bool {
+	for i := range c {
+		if !bytes.Equal(c[i], other[i]) {
+			return false
+		}
+	}
+	return true
+}
 
 // Source hands out TLS configurations made from Files and reloads them. Set
 // TLS before the first use; methods are safe for concurrent use.
 type Source struct {
-	// TLS narrows or widens protocol versions and cipher suites.
+	// TLS narrows or widens protocol versions and cipher suites. What is set
+	// here goes before the profile of Files.TLSProfile.
 	TLS TLSParameters
 
 	files   Files
@@ -41,11 +96,14 @@ type Source struct {
 
 // generation is one state of the files.
 type generation struct {
-	raw         [3][]byte
+	raw         contents
+	tls         TLSParameters
 	certificate *tls.Certificate // nil without Files.Cert
 	pool        *x509.CertPool   // nil without Files.CA
 	sessions    tls.ClientSessionCache
 	ticketKey   [32]byte
+	// profileError says why the TLS profile is not the one in use.
+	profileError error
 }
 
 // NewSource does not touch the files; Load or Run does.
@@ -69,6 +127,9 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
+	if err := s.current.Load().profileError; err != nil {
+		logger.Error(err, "Using the defaults for TLS, mend ConfigMap ocm-tls-profile")
+	}
 	lastError := ""
 	for {
 		select {
@@ -79,13 +140,13 @@ func (s *Source) Run(ctx context.Context) error {
 		changed, err := s.reload()
 		switch {
 		case err != nil && err.Error() != lastError:
-			logger.Error(err, "Keeping the certificates in use, the changed ones cannot be loaded")
+			logger.Error(err, "Keeping what is in use, the changed certificates or TLS profile cannot be loaded")
 			lastError = err.Error()
 		case err == nil:
 			lastError = ""
 		}
 		if changed {
-			logger.Info("Certificates reloaded", "notAfter", s.notAfter())
+			logger.Info("Certificates and TLS profile reloaded", "notAfter", s.notAfter(), "minTLSVersion", tls.VersionName(s.minVersion()))
 		}
 	}
 }
@@ -110,17 +171,17 @@ func (s *Source) notAfter() time.Time {
 	return generation.certificate.Leaf.NotAfter
 }
 
+func (s *Source) minVersion() uint16 {
+	return s.current.Load().tls.apply(&tls.Config{}).MinVersion
+}
+
 func (s *Source) reload() (changed bool, err error) {
 	next := &generation{}
-	for i, path := range []string{s.files.Cert, s.files.Key, s.files.CA} {
-		if path == "" {
-			continue
-		}
-		if next.raw[i], err = os.ReadFile(path); err != nil {
-			return false, fmt.Errorf("loading certificates: %w", err)
-		}
+	if next.raw, err = s.files.read(); err != nil {
+		return false, err
 	}
-	if last := s.current.Load(); last != nil && sameContent(last.raw, next.raw) {
+	last := s.current.Load()
+	if last != nil && last.raw.equal(next.raw) {
 		return false, nil
 	}
 	if s.files.Cert != "" {
@@ -130,19 +191,36 @@ func (s *Source) reload() (changed bool, err error) {
 		}
 		next.certificate = &pair
 	}
-	if s.files.CA != "" {
-		if next.pool, err = parsePool(next.raw[2]); err != nil {
+	if len(next.raw[2]) > 0 || s.files.CA != "" {
+		if next.pool, err = parsePool(slices.Concat(next.raw[2], []byte("\n"), next.raw[3])); err != nil {
 			return false, fmt.Errorf("loading CA bundle %q: %w", s.files.CA, err)
 		}
 	}
+	if next.tls, err = s.parameters(next.raw[4], next.raw[5]); err != nil && last != nil {
+		return false, err
+	}
+	// A process that has just started has no good profile to keep: it begins
+	// with the defaults, which are stricter than any profile, and Run says so.
+	next.profileError = err
 	next.sessions = tls.NewLRUClientSessionCache(sessionsPerSource)
 	fillRandom(next.ticketKey[:])
 	s.current.Store(next)
 	return true, nil
 }
 
-func sameContent(a, b [3][]byte) bool {
-	return bytes.Equal(a[0], b[0]) && bytes.Equal(a[1], b[1]) && bytes.Equal(a[2], b[2])
+// parameters are those that are set, and the profile's where none are.
+func (s *Source) parameters(minVersion, cipherSuites []byte) (TLSParameters, error) {
+	profile, err := ParseTLSProfile(string(minVersion), string(cipherSuites))
+	if err != nil {
+		return s.TLS, fmt.Errorf("reading the TLS profile in %q: %w", s.files.TLSProfile, err)
+	}
+	if s.TLS.MinVersion != 0 {
+		profile.MinVersion = s.TLS.MinVersion
+	}
+	if len(s.TLS.CipherSuites) > 0 {
+		profile.CipherSuites = s.TLS.CipherSuites
+	}
+	return profile, nil
 }
 
 // parsePool is strict, unlike x509.CertPool.AppendCertsFromPEM: a bundle of

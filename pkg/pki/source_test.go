@@ -23,7 +23,7 @@ func filesOf(t *testing.T, dir string, ca *CA, leaf Leaf, trusted *CA) Files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := Files{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "ca.crt")}
+	files := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), CA: filepath.Join(dir, "ca.crt")}
 	for path, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM, files.CA: trusted.CertPEM()} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -288,7 +288,11 @@ func TestParseTLSParameters(t *testing.T) {
 	if _, _, err := handshake(t, server.ServerConfig(tls.NoClientCert), old); err == nil {
 		t.Error("TLS 1.2 by default")
 	}
+	server = NewSource(server.files)
 	server.TLS = p
+	if err := server.Load(); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := handshake(t, server.ServerConfig(tls.NoClientCert), old); err != nil {
 		t.Errorf("TLS 1.2 when asked: %v", err)
 	}

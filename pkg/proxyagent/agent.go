@@ -43,7 +43,7 @@ func New(o *Options) (*Agent, error) {
 	k := o.Konnectivity
 	return &Agent{
 		options: o,
-		source:  pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert}),
+		source:  pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
 		health:  health.New(health.Options{Address: net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort))}),
 	}, nil
 }
@@ -167,7 +167,14 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	server, err := apihandler.NewServer(cluster, a.source)
+	services, running, err := o.services(cluster)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	for _, run := range running {
+		group.Go(func() error { return run(serving) })
+	}
+	server, err := apihandler.NewServer(cluster, a.source, services)
 	if err != nil {
 		return policy.Policy{}, err
 	}

@@ -9,3 +9,8 @@ var dialsDenied = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "cluster_proxy_agent_dial_denied_total",
 	Help: "Dials that the destination policy denied, by reason.",
 }, []string{"reason"})
+
+var exposedListInvalid = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "cluster_proxy_agent_exposed_services_invalid",
+	Help: "1 while the list of exposed Services cannot be read and an older one is in force.",
+})

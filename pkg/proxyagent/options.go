@@ -3,6 +3,7 @@ package proxyagent
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,6 +26,16 @@ type Options struct {
 	// HandlerBindAddress and HandlerPort are where the handler listens.
 	HandlerBindAddress string
 	HandlerPort        int
+	// ExposedServices is a folder with the list of Services that requests may
+	// go to (package exposedservices). Empty means none.
+	ExposedServices string
+	// AdditionalServiceCA is a bundle of CAs of Services, besides the cluster's
+	// own CA. It may be absent.
+	AdditionalServiceCA string
+	// DNSServer, host:port, resolves Services in the place of the pod's own.
+	DNSServer string
+	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
+	TLSProfile string
 	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
 	AddonLeaseNamespace string
 	// DrainTimeout is how long connections may go on after SIGTERM.
@@ -84,6 +95,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of the agent, which is part of a name of the kube-apiserver in the tunnel")
 	flags.StringVar(&o.HandlerBindAddress, "handler-bind-address", o.HandlerBindAddress, "address on which the handler of the proxy API's requests listens")
 	flags.IntVar(&o.HandlerPort, "handler-port", o.HandlerPort, "port of that handler; 0 takes a free one")
+	flags.StringVar(&o.ExposedServices, "exposed-services", o.ExposedServices, "folder with the list of exposed Services (ConfigMap cluster-proxy-exposed-services), which may be absent; changes need no restart; empty exposes none")
+	flags.StringVar(&o.AdditionalServiceCA, "additional-service-ca", o.AdditionalServiceCA, "file with more CAs that Services' certificates are verified with, besides the cluster's own; may be absent")
+	flags.StringVar(&o.DNSServer, "dns-server", o.DNSServer, "host:port of the DNS server that resolves Services; empty for the pod's own")
+	flags.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
 	flags.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty for none")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long connections may go on after SIGTERM")
 	flags.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long the agent stays after SIGTERM even if no connection is open")
@@ -128,6 +143,9 @@ func (o *Options) Validate() error {
 	}
 	if o.HandlerPort < 0 || o.HandlerPort > 65535 {
 		return fmt.Errorf("--handler-port is %d: it must be 0 to 65535", o.HandlerPort)
+	}
+	if _, port, err := net.SplitHostPort(o.DNSServer); o.DNSServer != "" && (err != nil || port == "") {
+		return fmt.Errorf("--dns-server is %q: it must be host:port", o.DNSServer)
 	}
 	for flag, value := range map[string]string{"--agent-cert": o.Konnectivity.AgentCert, "--ca-cert": o.Konnectivity.CaCert, "--agent-identifiers": o.Konnectivity.AgentIdentifiers} {
 		if value == "" {

@@ -32,6 +32,9 @@ type Options struct {
 	HealthBindAddress string
 	HealthPort        int
 
+	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
+	TLSProfile string
+
 	// Kubeconfig of the hub; empty means $KUBECONFIG, then in-cluster.
 	Kubeconfig string
 
@@ -66,6 +69,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ServerPort, "server-port", o.ServerPort, "port to serve on")
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "address of /livez, /readyz and /metrics; empty means all")
 	fs.IntVar(&o.HealthPort, "health-port", o.HealthPort, "port of /livez, /readyz and /metrics")
+	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; empty means $KUBECONFIG, then in-cluster")
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long requests are taken after the first signal")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long requests in flight may go on after that")

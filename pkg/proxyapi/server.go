@@ -48,9 +48,9 @@ func New(o *Options) *Server {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s := &Server{
 		options: *o,
-		serving: pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey}),
-		proxy:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert}),
-		inner:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert}),
+		serving: pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
+		proxy:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
+		inner:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
 		metrics: newMetrics(registry),
 		health:  health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort), Gatherer: registry}),
 	}

@@ -50,6 +50,8 @@ type Options struct {
 
 	TLSMinVersion string
 	CipherSuites  []string
+	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
+	TLSProfile string
 
 	AgentIdentity         string
 	AgentInstallNamespace string
@@ -124,6 +126,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.XfrChannelSize, "xfr-channel-size", o.XfrChannelSize, "Packets buffered per stream.")
 	flags.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "VersionTLS12 or VersionTLS13; empty means the latter.")
 	flags.StringSliceVar(&o.CipherSuites, "cipher-suites", o.CipherSuites, "Cipher suites for TLS 1.2; empty means Go's choice.")
+	flags.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "Folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart. The two flags above go before it.")
 	flags.StringVar(&o.AgentIdentity, "agent-identity", o.AgentIdentity, "How an agent's cluster is known: certificate (its client certificate names it, and clients need a role) or declared (plain konnectivity).")
 	flags.StringSliceVar(&o.Peers, "peers", o.Peers, "host:port of the client ports of other proxy servers, which are asked for clusters whose agents are not here; all addresses of a host count, so a headless Service is enough. This server shows them --server-cert, which needs the peer's role.")
 	flags.StringVar(&o.PeerServerName, "peer-server-name", o.PeerServerName, "Name in the certificates of --peers; empty means the host of each.")

@@ -61,7 +61,7 @@ func New(o *Options) (*Server, error) {
 		started: make(chan struct{}),
 		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
-		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert}),
+		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
 	}
 	s.carriers = newCarrierAgents(o.Limits)
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
@@ -74,7 +74,7 @@ func New(o *Options) (*Server, error) {
 	s.konnectivity.SetBackendDialTimeout(o.BackendDialTimeout)
 	s.agentSource.TLS = parameters
 	if o.UDSName == "" {
-		s.clientSource = pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert})
+		s.clientSource = pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert, TLSProfile: o.TLSProfile})
 		s.clientSource.TLS = parameters
 	}
 	s.health = health.New(health.Options{

@@ -143,7 +143,8 @@ func TestRefusedValues(t *testing.T) {
 		{"impersonation", "enableImpersonation: false", "enableImpersonation=false is not available"},
 		{"cluster profiles", "{enableServiceProxy: false, featureGates: {clusterProfile: true}}", "featureGates.clusterProfile=true needs enableServiceProxy=true"},
 		{"external URL", "userServer: {externalURL: 'http://a'}", "externalURL"},
-		{"services", "exposedServices: [{namespace: a, service: b}]", "exposedServices must be empty"},
+		{"services", "exposedServices: [{namespace: a, service: b, port: 80}]", "port"},
+		{"service protocol", "exposedServices: [{namespace: a, service: b, protocol: udp}]", "protocol"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
 	} {
@@ -183,7 +184,8 @@ func TestEveryValueIsRead(t *testing.T) {
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}",
 		// Refused unless they have their default; TestRefusedValues.
-		"enableImpersonation": "", "exposedServices": "", "exposedServicesConfigMapName": "",
+		"enableImpersonation": "",
+		"exposedServices":     "exposedServices: [{namespace: a, service: b}]", "exposedServicesConfigMapName": "exposedServicesConfigMapName: a",
 	}
 	for name := range load(t).Values {
 		values, ok := changes[name]

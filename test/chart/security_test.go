@@ -157,7 +157,7 @@ func checkFile(t *testing.T, container corev1.Container, value string) {
 	if !strings.HasPrefix(value, "/") {
 		return
 	}
-	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(value, m.MountPath+"/") }) {
+	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(value+"/", m.MountPath+"/") }) {
 		t.Errorf("%s: file %s is in no volume", container.Name, value)
 	}
 }

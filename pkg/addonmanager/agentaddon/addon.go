@@ -33,6 +33,11 @@ type Addon struct {
 	InstallNamespace string
 	// EnableKubeAPIProxy makes the cluster's name a destination in the tunnel.
 	EnableKubeAPIProxy bool
+	// ExposedServices is the hub's ConfigMap with the Services that agents
+	// forward requests to. Without a name there are none.
+	ExposedServices client.ObjectKey
+
+	exposed exposed
 }
 
 // Build gives addon-framework what it asks for.

@@ -10,4 +10,9 @@ var requestsRefused = prometheus.NewCounter(prometheus.CounterOpts{
 	Help: "Certificate signing requests of agents that were looked at and not approved.",
 })
 
-func init() { metrics.Registry.MustRegister(requestsRefused) }
+var exposedServicesInvalid = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "cluster_proxy_manager_exposed_services_invalid",
+	Help: "1 while the ConfigMap of exposed Services cannot be read and an older list is in force.",
+})
+
+func init() { metrics.Registry.MustRegister(requestsRefused, exposedServicesInvalid) }

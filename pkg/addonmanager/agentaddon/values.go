@@ -24,8 +24,10 @@ import (
 // values are those of the agent chart; its schema knows the same names.
 type values struct {
 	Args                    []string                    `json:"args"`
+	AdditionalServiceCA     string                      `json:"additionalServiceCA,omitempty"`
 	ConfigurationGeneration string                      `json:"configurationGeneration"`
 	Env                     map[string]string           `json:"env,omitempty"`
+	ExposedServices         string                      `json:"exposedServices"`
 	HubBundle               string                      `json:"hubBundle"`
 	Image                   string                      `json:"image"`
 	ImagePullPolicy         string                      `json:"imagePullPolicy"`
@@ -119,6 +121,8 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 			"--agent-cert=/etc/tls/tls.crt",
 			"--agent-key=/etc/tls/tls.key",
 			"--handler-port=7443",
+			"--exposed-services=/etc/exposed-services",
+			"--tls-profile=/etc/tls-profile",
 			"--health-server-port=8093",
 			"--admin-server-port=8094",
 			"--addon-lease-namespace=" + namespace,
@@ -126,6 +130,9 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	}
 	if v.PortForward {
 		v.Args = append(v.Args, "--enable-port-forward-proxy=true", "--hub-kubeconfig=/etc/hub/kubeconfig", "--proxy-server-namespace="+c.Spec.ProxyServer.Namespace)
+	}
+	if err := a.exposeServices(ctx, v, c.Spec.ProxyAgent.AdditionalServiceCAConfigMap); err != nil {
+		return nil, err
 	}
 	v.Args = slices.Concat(v.Args, c.Spec.ProxyAgent.AdditionalArgs)
 	return v, nil

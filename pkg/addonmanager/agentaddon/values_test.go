@@ -159,8 +159,8 @@ func TestDeploymentConfig(t *testing.T) {
 			t.Errorf("arguments %q lack %q", pod.Containers[0].Args, want)
 		}
 	}
-	if len(objects) != 6 {
-		t.Errorf("%d objects were rendered, want namespace, account, role, binding, secret and Deployment", len(objects))
+	if len(objects) != 7 {
+		t.Errorf("%d objects were rendered, want namespace, account, role, binding, secret, ConfigMap and Deployment", len(objects))
 	}
 }
 

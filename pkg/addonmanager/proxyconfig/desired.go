@@ -212,6 +212,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 		"--cluster-cert=/etc/agent-pki/tls.crt",
 		"--cluster-key=/etc/agent-pki/tls.key",
 		"--cluster-ca-cert=/etc/agent-ca-pki/ca.crt",
+		"--tls-profile=/etc/tls-profile",
 		"--backend-dial-timeout=10s",
 		fmt.Sprintf("--graceful-shutdown-timeout=%ds", drainTimeout),
 		fmt.Sprintf("--min-drain-duration=%ds", minDrain),
@@ -246,6 +247,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 			{Name: "server", MountPath: "/etc/server-pki", ReadOnly: true},
 			{Name: "agent", MountPath: "/etc/agent-pki", ReadOnly: true},
 			{Name: "agent-ca", MountPath: "/etc/agent-ca-pki", ReadOnly: true},
+			{Name: "tls-profile", MountPath: "/etc/tls-profile", ReadOnly: true},
 		},
 	}
 }
@@ -261,5 +263,7 @@ func volumes(c *v1alpha1.ManagedProxyConfiguration) []corev1.Volume {
 	} {
 		out = append(out, corev1.Volume{Name: v.name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: v.secret}}})
 	}
-	return out
+	return append(out, corev1.Volume{Name: "tls-profile", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: identity.TLSProfile}, Optional: ptr.To(true),
+	}}})
 }

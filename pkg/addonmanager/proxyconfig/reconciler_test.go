@@ -236,7 +236,7 @@ func TestUpgradeFromUpstream(t *testing.T) {
 	if command := d.Spec.Template.Spec.Containers[0].Command; len(command) != 0 {
 		t.Errorf("upstream's command %q is still there", command)
 	}
-	if mounts := d.Spec.Template.Spec.Containers[0].VolumeMounts; len(mounts) != 4 || len(d.Spec.Template.Spec.Volumes) != 4 {
+	if mounts := d.Spec.Template.Spec.Containers[0].VolumeMounts; len(mounts) != 5 || len(d.Spec.Template.Spec.Volumes) != 5 {
 		t.Errorf("upstream's mounts are still there: %+v", mounts)
 	}
 	if d.Spec.Template.Spec.ServiceAccountName != "" {

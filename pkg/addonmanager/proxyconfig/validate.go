@@ -92,8 +92,8 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if len(spec.ProxyAgent.AdditionalServiceProxyArgs) > 0 {
 		return fmt.Errorf("spec.proxyAgent.additionalServiceProxyArgs is set: there is no service proxy any more, use spec.proxyAgent.additionalArgs")
 	}
-	if spec.ProxyAgent.AdditionalServiceCAConfigMap != "" {
-		return fmt.Errorf("spec.proxyAgent.additionalServiceCAConfigMap is set, which is not supported yet: it must be empty")
+	if name := spec.ProxyAgent.AdditionalServiceCAConfigMap; name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("spec.proxyAgent.additionalServiceCAConfigMap is %q, which is not the name of a ConfigMap", name)
 	}
 	return checkEntrypoint(spec.ProxyServer.Entrypoint, spec.ProxyServer.InClusterServiceName)
 }

@@ -35,7 +35,7 @@ const (
 // NewServer makes the server of the handler; the caller listens with the server's TLS
 // configuration. cfg says where the kube-apiserver is and which CA it has;
 // credentials in it are not used.
-func NewServer(cfg *rest.Config, source *pki.Source) (*http.Server, error) {
+func NewServer(cfg *rest.Config, source *pki.Source, services Services) (*http.Server, error) {
 	handler, err := newHandler(cfg)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func NewServer(cfg *rest.Config, source *pki.Source) (*http.Server, error) {
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	return &http.Server{
-		Handler:           onlyProxyAPI(handler),
+		Handler:           onlyProxyAPI(byTarget(services.handler(), handler)),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,

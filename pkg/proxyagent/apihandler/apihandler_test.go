@@ -81,7 +81,7 @@ func startFor(t *testing.T, cfg *rest.Config) *fixture {
 	t.Helper()
 	f := &fixture{hubCA: authority(t, "hub"), agentCA: authority(t, "agents")}
 	source := files(t, f.agentCA, f.hubCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true})
-	server, err := NewServer(cfg, source)
+	server, err := NewServer(cfg, source, Services{})
 	if err != nil {
 		t.Fatal(err)
 	}

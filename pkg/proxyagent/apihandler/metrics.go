@@ -9,3 +9,8 @@ var requestsDenied = promauto.NewCounter(prometheus.CounterOpts{
 	Name: "cluster_proxy_agent_requests_denied_total",
 	Help: "Requests to the agent's handler from somebody who is not the proxy API.",
 })
+
+var servicesDenied = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "cluster_proxy_agent_service_denied_total",
+	Help: "Requests for Services that the destination policy denied, by reason.",
+}, []string{"reason"})

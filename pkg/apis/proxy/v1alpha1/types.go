@@ -247,8 +247,9 @@ type ManagedProxyConfigurationProxyAgent struct {
 	// ImagePullSecrets are names of Secrets in the agents' namespace.
 	// +optional
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
-	// AdditionalServiceCAConfigMap named CAs of Services for upstream's service
-	// proxy. It is not supported yet.
+	// AdditionalServiceCAConfigMap names a ConfigMap in the agents' namespace
+	// whose key service-ca.crt holds CAs that certificates of exposed Services
+	// are verified with, besides the managed cluster's own CA.
 	// +optional
 	AdditionalServiceCAConfigMap string `json:"additionalServiceCAConfigMap,omitempty"`
 }

@@ -1,0 +1,66 @@
+package agentaddon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+)
+
+// exposed remembers the last good list of exposed Services.
+type exposed struct {
+	mu   sync.Mutex
+	last *exposedservices.List
+	said string // the error that was logged last
+}
+
+// exposedServices is the list that agents get. No ConfigMap is an empty list.
+// One that does not parse leaves the last good one in force: the one in memory,
+// or, after a restart, the one in the manifests, which an error leaves alone.
+func (a *Addon) exposedServices(ctx context.Context) (exposedservices.List, error) {
+	if a.ExposedServices.Name == "" {
+		return nil, nil
+	}
+	var stored corev1.ConfigMap
+	if err := a.Reader.Get(ctx, a.ExposedServices, &stored); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading ConfigMap %q with the exposed Services: %w", a.ExposedServices, err)
+	}
+	list, err := exposedservices.Parse(stored.Data)
+	a.exposed.mu.Lock()
+	defer a.exposed.mu.Unlock()
+	if err == nil {
+		exposedServicesInvalid.Set(0)
+		a.exposed.last, a.exposed.said = &list, ""
+		return list, nil
+	}
+	exposedServicesInvalid.Set(1)
+	err = fmt.Errorf("ConfigMap %q: %w", a.ExposedServices, err)
+	if a.exposed.said != err.Error() {
+		klog.FromContext(ctx).Error(err, "Keeping the list of exposed Services in force, the changed one cannot be read")
+		a.exposed.said = err.Error()
+	}
+	if a.exposed.last == nil {
+		return nil, err
+	}
+	return *a.exposed.last, nil
+}
+
+// exposeServices puts into the values what the agent's handler needs for
+// Services.
+func (a *Addon) exposeServices(ctx context.Context, v *values, additionalCA string) error {
+	list, err := a.exposedServices(ctx)
+	if err != nil {
+		return err
+	}
+	v.ExposedServices = list.Data()[exposedservices.Key]
+	v.AdditionalServiceCA = additionalCA
+	if additionalCA != "" {
+		v.Args = append(v.Args, "--additional-service-ca=/additional-service-ca/service-ca.crt")
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package pki
+
+import (
+	"crypto/tls"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// issuedAt writes a certificate as it is made by somebody whose clock is off.
+func issuedAt(t *testing.T, ca *CA, off time.Duration) Files {
+	t.Helper()
+	leaf := Leaf{CommonName: "both", DNSNames: []string{"server"}, Server: true, Client: true}
+	files := filesOf(t, t.TempDir(), ca, leaf, ca)
+	leaf.Validity = time.Hour
+	pair, err := ca.Issue(leaf, time.Now().Add(off))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func longLivedCA(t *testing.T) *CA {
+	t.Helper()
+	pair, err := NewCA("ca", time.Now().Add(-24*time.Hour), 48*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := ParseCA(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func TestClockSkew(t *testing.T) {
+	ca := longLivedCA(t)
+	good := load(t, issuedAt(t, ca, 0))
+	for _, off := range []time.Duration{-5*time.Minute + time.Second, 5*time.Minute - time.Second} {
+		other := load(t, issuedAt(t, ca, off))
+		if _, _, err := handshake(t, other.ServerConfig(tls.RequireAndVerifyClientCert), good.ClientConfig("server")); err != nil {
+			t.Errorf("a server that is %s off: %v", off, err)
+		}
+		if _, _, err := handshake(t, good.ServerConfig(tls.RequireAndVerifyClientCert), other.ClientConfig("server")); err != nil {
+			t.Errorf("a client that is %s off: %v", off, err)
+		}
+	}
+	for _, off := range []time.Duration{time.Hour, -2 * time.Hour} {
+		other := load(t, issuedAt(t, ca, off))
+		for who, sides := range map[string][2]*Source{"server": {other, good}, "client": {good, other}} {
+			_, _, err := handshake(t, sides[0].ServerConfig(tls.RequireAndVerifyClientCert), sides[1].ClientConfig("server"))
+			if err == nil {
+				t.Fatalf("a %s that is %s off is accepted", who, off)
+			}
+			if explained := Explain(err); HandshakeReason(err) != ReasonClockSkew || !strings.Contains(explained.Error(), "clock skew") {
+				t.Errorf("a %s that is %s off: %q, %v", who, off, HandshakeReason(err), explained)
+			}
+		}
+	}
+}
+
+func TestHandshakeReason(t *testing.T) {
+	ca, other := testCA(t, "ca"), testCA(t, "other")
+	leaf := Leaf{CommonName: "both", DNSNames: []string{"server"}, Server: true, Client: true}
+	server, stranger := load(t, filesOf(t, t.TempDir(), ca, leaf, ca)), load(t, filesOf(t, t.TempDir(), other, leaf, other))
+	_, _, err := handshake(t, server.ServerConfig(tls.RequireAndVerifyClientCert), stranger.ClientConfig("server"))
+	if HandshakeReason(err) != ReasonUnknownCA || Explain(err) != err {
+		t.Errorf("%q for %v", HandshakeReason(err), err)
+	}
+	_, _, err = handshake(t, server.ServerConfig(tls.RequireAndVerifyClientCert), server.ClientConfig("another"))
+	if HandshakeReason(err) != ReasonCertificate {
+		t.Errorf("%q for %v", HandshakeReason(err), err)
+	}
+	if HandshakeReason(nil) != ReasonOther || Explain(nil) != nil {
+		t.Error("no error has a reason")
+	}
+}

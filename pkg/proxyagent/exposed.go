@@ -1,0 +1,124 @@
+package proxyagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
+)
+
+// exposedInterval is how often the list is read again. A kubelet takes about a
+// minute to project a changed ConfigMap, so this adds nothing that matters.
+const exposedInterval = 3 * time.Second
+
+// exposedList is the list of exposed Services in a folder, which is a mounted
+// ConfigMap. It is empty until read has succeeded.
+type exposedList struct {
+	dir     string
+	current atomic.Pointer[exposedservices.List]
+}
+
+func (e *exposedList) get() exposedservices.List {
+	if list := e.current.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// run reads the list again and again until ctx is done. A list that cannot be
+// read leaves the last good one in force.
+func (e *exposedList) run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	ticker := time.NewTicker(exposedInterval)
+	defer ticker.Stop()
+	lastError := ""
+	for {
+		before := fmt.Sprint(e.get())
+		err := e.read()
+		switch {
+		case err != nil && err.Error() != lastError:
+			logger.Error(err, "Keeping the list of exposed Services in force, the changed one cannot be read")
+			lastError = err.Error()
+		case err == nil:
+			lastError = ""
+		}
+		if fmt.Sprint(e.get()) != before {
+			logger.Info("Read the list of exposed Services", "services", len(e.get()))
+		}
+		exposedListInvalid.Set(oneIf(err != nil))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// read takes every file of the folder for a key of the ConfigMap. No folder is
+// an empty list.
+func (e *exposedList) read() error {
+	data := map[string]string{}
+	entries, err := os.ReadDir(e.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the exposed Services: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") || entry.IsDir() { // the kubelet's own
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(e.dir, entry.Name()))
+		if err != nil {
+			return fmt.Errorf("reading the exposed Services: %w", err)
+		}
+		data[entry.Name()] = string(content)
+	}
+	list, err := exposedservices.Parse(data)
+	if err != nil {
+		return err
+	}
+	e.current.Store(&list)
+	return nil
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// services are the Services that the handler forwards to, and what has to run
+// for that.
+func (o *Options) services(cluster *rest.Config) (_ apihandler.Services, run []func(context.Context) error, err error) {
+	services := apihandler.Services{Roots: pki.NewSource(pki.Files{
+		CA: cluster.CAFile, CAData: cluster.CAData, MoreCA: o.AdditionalServiceCA, TLSProfile: o.TLSProfile,
+	})}
+	if err := services.Roots.Load(); err != nil {
+		return services, nil, fmt.Errorf("loading the CAs of Services: %w", err)
+	}
+	run = append(run, services.Roots.Run)
+	if o.ExposedServices != "" {
+		list := &exposedList{dir: o.ExposedServices}
+		services.Exposed = list.get
+		run = append(run, list.run)
+	}
+	if o.DNSServer != "" {
+		services.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, o.DNSServer)
+		}}
+	}
+	return services, run, nil
+}
