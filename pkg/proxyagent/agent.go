@@ -32,6 +32,7 @@ type Agent struct {
 	source  *pki.Source
 	health  *health.Server
 
+	handshakes   handshakes
 	openCarriers func() int // set by startTunnels
 }
 
@@ -64,6 +65,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.health.AddReadyCheck("server-connected", func() error {
 		if connected() == 0 {
+			if err := a.handshakes.lastError(); err != nil {
+				return fmt.Errorf("no tunnel to a proxy server: %w", err)
+			}
 			return errors.New("no tunnel to a proxy server; is the hub reachable?")
 		}
 		return nil
@@ -147,7 +151,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*ag
 		grpc.WithContextDialer(servers.dialStream),
 		// A dial may wait for its turn first; what comes then has limits of its own.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: k.SyncIntervalCap + 2*o.HandshakeTimeout}),
-		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos, timeout: o.HandshakeTimeout}),
+		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos, timeout: o.HandshakeTimeout, handshakes: &a.handshakes}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: k.KeepaliveTime, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 	)
 	// The pauses between attempts are dialStream's; this is how often the agent

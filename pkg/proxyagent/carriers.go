@@ -64,7 +64,7 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
-		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, err)
+		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))
 	}
 	if conn.ConnectionState().NegotiatedProtocol != carrierProtocol {
 		_ = conn.Close()

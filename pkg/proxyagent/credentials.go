@@ -17,6 +17,7 @@ type reloadingTLS struct {
 	serverName string
 	nextProtos []string // besides gRPC's own
 	timeout    time.Duration
+	handshakes *handshakes
 }
 
 func (c reloadingTLS) current() credentials.TransportCredentials {
@@ -28,7 +29,12 @@ func (c reloadingTLS) current() credentials.TransportCredentials {
 func (c reloadingTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.current().ClientHandshake(ctx, authority, conn)
+	secure, info, err := c.current().ClientHandshake(ctx, authority, conn)
+	if err != nil {
+		c.handshakes.failed(err)
+		return nil, nil, pki.Explain(err)
+	}
+	return &watchedConn{Conn: secure, handshakes: c.handshakes}, info, nil
 }
 
 func (c reloadingTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 // serverMetrics are ours; konnectivity's are in Prometheus's default registry.
@@ -13,6 +14,7 @@ type serverMetrics struct {
 	clientsRejected *prometheus.CounterVec
 	dials           *prometheus.CounterVec
 	handshakes      *prometheus.CounterVec
+	tlsFailures     *prometheus.CounterVec
 }
 
 func newServerMetrics() *serverMetrics {
@@ -34,6 +36,14 @@ func newServerMetrics() *serverMetrics {
 			Name: "cluster_proxy_server_tls_handshakes_total",
 			Help: "TLS handshakes on both ports, by how they ended: full, resumed or failed.",
 		}, []string{"result"}),
+		tlsFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_server_tls_failures_total",
+			Help: "TLS handshakes that failed, by reason: clock-skew, unknown-ca, certificate, closed or other.",
+		}, []string{"reason"}),
+	}
+	m.registry.MustRegister(m.tlsFailures)
+	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
+		m.tlsFailures.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(m.agentsRejected, m.clientsRejected, m.dials, m.handshakes)
 	// Alerts need the zero.

@@ -8,9 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 // carrierProtocol is the ALPN name of carriers (pkg/carrier/spec.md).
@@ -28,18 +31,22 @@ type muxListener struct {
 	carriers func(*tls.Conn)
 	limits   *Limits
 	metrics  *serverMetrics
+	logger   klog.Logger
 	rest     chan net.Conn
 	turns    chan struct{}
 	done     chan struct{}
 	once     sync.Once
+
+	sayFailure rate.Sometimes
 }
 
 // newMuxListener takes over config. It must be served with serve.
 func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, carriers func(*tls.Conn)) *muxListener {
 	config.NextProtos = []string{carrierProtocol, protocol}
 	return &muxListener{
-		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics,
+		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
 		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), done: make(chan struct{}),
+		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
 
@@ -70,6 +77,7 @@ func (m *muxListener) handshake(raw net.Conn) {
 	switch {
 	case err != nil:
 		m.metrics.handshakes.WithLabelValues("failed").Inc()
+		m.noteFailure(raw.RemoteAddr(), err)
 		_ = raw.Close()
 		return
 	case conn.ConnectionState().DidResume:
@@ -86,6 +94,20 @@ func (m *muxListener) handshake(raw net.Conn) {
 	case <-m.done:
 		_ = conn.Close()
 	}
+}
+
+// noteFailure says why a handshake failed if that is about certificates. The
+// rest is port scans and connections that were cut, and anybody can make many:
+// of all, a few a second are logged.
+func (m *muxListener) noteFailure(peer net.Addr, err error) {
+	reason := pki.HandshakeReason(err)
+	m.metrics.tlsFailures.WithLabelValues(reason).Inc()
+	if reason == pki.ReasonClosed || reason == pki.ReasonOther {
+		return
+	}
+	m.sayFailure.Do(func() {
+		m.logger.Info("TLS handshake failed", "reason", reason, "error", pki.Explain(err).Error(), "peer", peer.String())
+	})
 }
 
 // turnTaker is the transport of a handshake. One that has something to work on
