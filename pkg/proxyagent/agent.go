@@ -97,11 +97,9 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 		if cluster, err = loadConfig(o.Konnectivity.KubeconfigPath); err != nil {
 			return nil, err
 		}
-		destinations, err := a.startHandler(serving, group, cluster)
-		if err != nil {
+		if decide, err = a.startHandler(serving, group, cluster); err != nil {
 			return nil, err
 		}
-		decide = destinations.Target
 	} else {
 		klog.FromContext(ctx).Info("No --cluster-name: this is a plain konnectivity agent, which dials whatever it is asked for")
 	}
@@ -165,28 +163,29 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*ag
 
 // startHandler listens for the proxy API's requests and says what may be
 // dialed, the handler included.
-func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (policy.Policy, error) {
+func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, error) {
 	o := a.options
 	apiServer, err := apiServerAddress(cluster)
 	if err != nil {
-		return policy.Policy{}, err
+		return nil, err
 	}
 	services, running, err := o.services(cluster)
 	if err != nil {
-		return policy.Policy{}, err
+		return nil, err
 	}
 	for _, run := range running {
 		group.Go(func() error { return run(serving) })
 	}
-	server, err := apihandler.NewServer(cluster, a.source, services)
+	access := a.startAccess(serving, group)
+	server, err := apihandler.NewServer(cluster, a.source, services, access)
 	if err != nil {
-		return policy.Policy{}, err
+		return nil, err
 	}
 	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
 	var lc net.ListenConfig
 	listener, err := lc.Listen(serving, "tcp", address)
 	if err != nil {
-		return policy.Policy{}, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
+		return nil, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
 	}
 	group.Go(func() error {
 		stop := context.AfterFunc(serving, func() { _ = server.Close() })
@@ -196,12 +195,13 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		}
 		return nil
 	})
-	return policy.Policy{
+	destinations := policy.Policy{
 		Cluster:        o.ClusterName,
 		AgentNamespace: o.AgentInstallNamespace,
 		KubeAPIServer:  apiServer,
 		Handler:        listener.Addr().String(),
-	}, nil
+	}
+	return capped(destinations, access.Owner), nil
 }
 
 func (a *Agent) startPortForward(serving context.Context, group *errgroup.Group) error {

@@ -36,6 +36,9 @@ type Options struct {
 	DNSServer string
 	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
 	TLSProfile string
+	// OwnerPolicy is a folder with what the cluster's owner says about requests
+	// of the hub (package ownerpolicy). Empty is an owner who says nothing.
+	OwnerPolicy string
 	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
 	AddonLeaseNamespace string
 	// DrainTimeout is how long connections may go on after SIGTERM.
@@ -99,6 +102,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.AdditionalServiceCA, "additional-service-ca", o.AdditionalServiceCA, "file with more CAs that Services' certificates are verified with, besides the cluster's own; may be absent")
 	flags.StringVar(&o.DNSServer, "dns-server", o.DNSServer, "host:port of the DNS server that resolves Services; empty for the pod's own")
 	flags.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
+	flags.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, allowedReservedNames), which may be absent; changes need no restart")
 	flags.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty for none")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long connections may go on after SIGTERM")
 	flags.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long the agent stays after SIGTERM even if no connection is open")

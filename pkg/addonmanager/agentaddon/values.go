@@ -28,6 +28,7 @@ type values struct {
 	ConfigurationGeneration string                      `json:"configurationGeneration"`
 	Env                     map[string]string           `json:"env,omitempty"`
 	ExposedServices         string                      `json:"exposedServices"`
+	ExtraKeys               []string                    `json:"extraKeys"`
 	HubBundle               string                      `json:"hubBundle"`
 	Image                   string                      `json:"image"`
 	ImagePullPolicy         string                      `json:"imagePullPolicy"`
@@ -48,6 +49,14 @@ const (
 	localClusterLabel      = "local-cluster"
 	nodeSelectorAnnotation = "open-cluster-management/nodeSelector"
 )
+
+// extraKeys are the extras of hub users that agents assert: those of Kubernetes
+// itself, and OpenShift's, which narrows what a token is good for. Others are
+// added by the customized variable extraKeys.
+var extraKeys = []string{
+	"authentication.kubernetes.io/credential-id", "authentication.kubernetes.io/node-name", "authentication.kubernetes.io/node-uid",
+	"authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid", "scopes.authorization.openshift.io",
+}
 
 // imageRegistriesAnnotation overrides images on a ManagedCluster, as in OCM.
 const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
@@ -96,6 +105,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	}
 	v := &values{
 		ConfigurationGeneration: strconv.FormatInt(c.Generation, 10),
+		ExtraKeys:               slices.Clone(extraKeys),
 		HubBundle:               string(bundle),
 		Image:                   c.Spec.ProxyAgent.Image,
 		ImagePullPolicy:         "IfNotPresent",
@@ -126,6 +136,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 			"--health-server-port=8093",
 			"--admin-server-port=8094",
 			"--addon-lease-namespace=" + namespace,
+			"--owner-policy=/etc/owner-policy",
 		},
 	}
 	if v.PortForward {

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -159,8 +160,8 @@ func TestDeploymentConfig(t *testing.T) {
 			t.Errorf("arguments %q lack %q", pod.Containers[0].Args, want)
 		}
 	}
-	if len(objects) != 7 {
-		t.Errorf("%d objects were rendered, want namespace, account, role, binding, secret, ConfigMap and Deployment", len(objects))
+	if len(objects) != 9 {
+		t.Errorf("%d objects were rendered, want namespace, account, two roles, two bindings, secret, ConfigMap and Deployment", len(objects))
 	}
 }
 
@@ -177,7 +178,46 @@ func TestBadDeploymentConfigIsAnError(t *testing.T) {
 	}
 }
 
-// The pod meets Pod Security "restricted", and has no more rights than a Lease.
+// The agent may renew a Lease and impersonate; nothing is said with a wildcard.
+func TestAgentsRights(t *testing.T) {
+	_, objects, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{
+		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "extraKeys", Value: "example.org/team, tenant"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []rbacv1.PolicyRule
+	for _, object := range objects {
+		switch role := object.(type) {
+		case *rbacv1.Role:
+			rules = append(rules, role.Rules...)
+		case *rbacv1.ClusterRole:
+			rules = append(rules, role.Rules...)
+			for _, rule := range role.Rules {
+				if !slices.Equal(rule.Verbs, []string{"impersonate"}) {
+					t.Errorf("in all namespaces the agent may %v %v", rule.Verbs, rule.Resources)
+				}
+			}
+		}
+	}
+	var resources []string
+	for _, rule := range rules {
+		if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") {
+			t.Errorf("a wildcard: %v", rule)
+		}
+		resources = append(resources, rule.Resources...)
+	}
+	for _, want := range []string{"users", "groups", "uids", "userextras/authentication.kubernetes.io/credential-id", "userextras/example.org/team", "userextras/tenant"} {
+		if !slices.Contains(resources, want) {
+			t.Errorf("the agent may not impersonate %q", want)
+		}
+	}
+	if slices.Contains(resources, "serviceaccounts") {
+		t.Error("the agent may impersonate this cluster's service accounts by their kind")
+	}
+}
+
+// The pod meets Pod Security "restricted".
 func TestAgentIsRestricted(t *testing.T) {
 	deployment, _, err := render(t, "cluster1", configuration(nil), nil)
 	if err != nil {

@@ -3,6 +3,7 @@ package agentaddon
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,15 @@ var variables = map[string]func(v *values, value string) error{
 		v.ImagePullPolicy = value
 		return nil
 	},
+	"extraKeys": func(v *values, value string) error {
+		for key := range strings.SplitSeq(value, ",") {
+			if key = strings.TrimSpace(key); !extraKey.MatchString(key) {
+				return fmt.Errorf("must be a list of keys in lower case, with commas between them")
+			}
+			v.ExtraKeys = append(v.ExtraKeys, key)
+		}
+		return nil
+	},
 	"verbosity": func(v *values, value string) error {
 		if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 10 {
 			return fmt.Errorf("must be a number from 0 to 10")
@@ -37,6 +47,8 @@ var variables = map[string]func(v *values, value string) error{
 		return nil
 	},
 }
+
+var extraKey = regexp.MustCompile(`^[a-z0-9]([a-z0-9./_-]*[a-z0-9])?$`)
 
 // applyVariables changes values as the variables say. An unknown one is an
 // error: silence would leave its author to wonder.

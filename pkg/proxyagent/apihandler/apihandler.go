@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,9 +34,9 @@ const (
 )
 
 // NewServer makes the server of the handler; the caller listens with the server's TLS
-// configuration. cfg says where the kube-apiserver is and which CA it has;
-// credentials in it are not used.
-func NewServer(cfg *rest.Config, source *pki.Source, services Services) (*http.Server, error) {
+// configuration. cfg says where the kube-apiserver is and which CA it has; the
+// credential in it is used for impersonation and for nothing else.
+func NewServer(cfg *rest.Config, source *pki.Source, services Services, access Access) (*http.Server, error) {
 	handler, err := newHandler(cfg)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services) (*http.S
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	return &http.Server{
-		Handler:           onlyProxyAPI(byTarget(services.handler(), handler)),
+		Handler:           onlyProxyAPI(access.filter(byTarget(services.handler(), handler))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
@@ -79,7 +80,7 @@ func listedIdentity(header http.Header) string {
 	for _, list := range header.Values("Connection") {
 		for name := range strings.SplitSeq(list, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
+			if slices.ContainsFunc(slices.Concat(claims, []string{serviceHeaders}), func(prefix string) bool { return hasPrefix(name, prefix) }) {
 				return name
 			}
 		}
@@ -88,41 +89,25 @@ func listedIdentity(header http.Header) string {
 }
 
 func newHandler(cfg *rest.Config) (http.Handler, error) {
-	// The agent's own credentials stop here.
-	anonymous := rest.AnonymousClientConfig(cfg)
-	// Whether an answer is compressed is between client and kube-apiserver.
-	anonymous.DisableCompression = true
-	target, _, err := rest.DefaultServerUrlFor(anonymous)
+	target, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the address of the kube-apiserver %q: %w", cfg.Host, err)
 	}
-	shared, err := rest.TransportFor(anonymous)
+	way, err := newTransports(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("preparing connections to the kube-apiserver: %w", err)
-	}
-	upgrades := rest.CopyConfig(anonymous)
-	upgrades.NextProtos = []string{"http/1.1"}
-	separate, err := rest.TransportFor(upgrades)
-	if err != nil {
-		return nil, fmt.Errorf("preparing upgraded connections to the kube-apiserver: %w", err)
+		return nil, err
 	}
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
-		Transport:     byUpgrade{shared: shared, separate: separate},
+		Transport:     way,
 		FlushInterval: -1,
+		BufferPool:    &buffers{},
 		ErrorHandler:  writeError,
 	}, nil
 }
 
-// byUpgrade sends requests for an upgrade over HTTP/1.1.
-type byUpgrade struct{ shared, separate http.RoundTripper }
-
-func (t byUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Header.Get("Upgrade") != "" {
-		return t.separate.RoundTrip(r)
-	}
-	return t.shared.RoundTrip(r)
-}
+// vouched are headers in which a proxy speaks about somebody else.
+var vouched = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}
 
 // rewrite points a request at the kube-apiserver. Path and query stay byte for
 // byte. The addresses that the proxy API vouches for are passed on with its own
@@ -133,10 +118,9 @@ func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	// ReverseProxy drops what it cannot parse of a query; the kube-apiserver
 	// should see it and refuse it.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
-	for name := range r.Out.Header {
-		if name == "Forwarded" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
-			delete(r.Out.Header, name)
-		}
+	deleteHeaders(r.Out.Header, vouched)
+	if _, ok := impersonationOf(r.In.Context()); ok {
+		deleteHeaders(r.Out.Header, claims)
 	}
 	forwarded := r.In.Header["X-Forwarded-For"]
 	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {

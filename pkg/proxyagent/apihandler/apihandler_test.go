@@ -63,7 +63,7 @@ type fixture struct {
 	hubCA, agentCA *pki.CA
 }
 
-func start(t *testing.T, apiServer http.HandlerFunc) *fixture {
+func start(t *testing.T, apiServer http.HandlerFunc, access ...Access) *fixture {
 	t.Helper()
 	upstream := httptest.NewUnstartedServer(apiServer)
 	upstream.EnableHTTP2 = true
@@ -74,14 +74,14 @@ func start(t *testing.T, apiServer http.HandlerFunc) *fixture {
 	return startFor(t, &rest.Config{
 		Host: upstream.URL, BearerToken: "the-agents-own-token",
 		TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(upstream)},
-	})
+	}, append(access, Access{})[0])
 }
 
-func startFor(t *testing.T, cfg *rest.Config) *fixture {
+func startFor(t *testing.T, cfg *rest.Config, access Access) *fixture {
 	t.Helper()
 	f := &fixture{hubCA: authority(t, "hub"), agentCA: authority(t, "agents")}
 	source := files(t, f.agentCA, f.hubCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true})
-	server, err := NewServer(cfg, source, Services{})
+	server, err := NewServer(cfg, source, Services{}, access)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestUnreachableIs502(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	f := startFor(t, &rest.Config{Host: "https://" + address})
+	f := startFor(t, &rest.Config{Host: "https://" + address}, Access{})
 	resp, err := f.proxyAPI(t).Get(f.url + "/api")
 	if err != nil {
 		t.Fatal(err)

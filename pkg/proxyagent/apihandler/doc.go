@@ -7,11 +7,26 @@
 // the role of the proxy API. A connection without it is not answered. TLS runs
 // from the proxy API to here, so the proxy server in between sees ciphertext.
 //
-// The bearer token of a request goes through unchanged: it is the managed
-// cluster's business whether it knows it, and what its owner may do. The agent
-// never adds a credential of its own; a request without one is anonymous.
-// Headers that ask for impersonation travel with the token that must have the
-// right to it.
+// # Whom a request is from
+//
+// A user whom the hub knows comes in Kubernetes' headers for front proxies
+// (X-Remote-User, -Uid, -Group, -Extra-*), which only the proxy API can set. The
+// agent deletes everything else that says who somebody is and impersonates him
+// with its own service account, whose only right that is. It decides for itself
+// whom it impersonates (identity.go): service accounts of the hub get the prefix
+// cluster:hub:, names that mean something to a control plane (system:, but for
+// system:authenticated) are refused as users and left out as groups, unless this
+// cluster's owner allows them.
+//
+// Without these headers the hub does not know the user. The request goes through
+// with the token and the Impersonate headers that it has, to the kube-apiserver,
+// which knows whether they are good; unless the agent is told of an OpenID
+// Connect provider and the token is one of that: then he is impersonated too.
+// The agent's own credential goes with impersonation and with nothing else; a
+// request without any is anonymous.
+//
+// Before all that the owner's policy is asked (package ownerpolicy). One that
+// cannot be understood stops every request.
 //
 // Requests share pooled HTTP/2 connections to the kube-apiserver. Those that ask
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of

@@ -14,3 +14,8 @@ var servicesDenied = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "cluster_proxy_agent_service_denied_total",
 	Help: "Requests for Services that the destination policy denied, by reason.",
 }, []string{"reason"})
+
+var identitiesDenied = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "cluster_proxy_agent_identities_denied_total",
+	Help: "Requests of the proxy API that were refused, by reason: the user's name is reserved, the owner's policy, or malformed.",
+}, []string{"reason"})

@@ -51,11 +51,9 @@ type serviceProxy struct {
 // must not make a request for a Service into one for the kube-apiserver.
 func byTarget(services, kubeAPIServer http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for name := range r.Header {
-			if hasPrefix(name, serviceHeaders) {
-				services.ServeHTTP(w, r)
-				return
-			}
+		if hasHeader(r.Header, serviceHeaders) {
+			services.ServeHTTP(w, r)
+			return
 		}
 		kubeAPIServer.ServeHTTP(w, r)
 	})

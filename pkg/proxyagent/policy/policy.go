@@ -22,8 +22,8 @@ type Policy struct {
 // Denied is the error of everything that may not be dialed.
 type Denied struct {
 	Network, Address string
-	// Reason is one of a few words, fit for a metric: "network", "address" or
-	// "destination".
+	// Reason is one of a few words, fit for a metric: "network", "address",
+	// "destination" or "owner".
 	Reason string
 }
 

@@ -1,0 +1,34 @@
+package proxyagent
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
+)
+
+// startAccess starts what the handler asks about identities.
+func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apihandler.Access {
+	owner := ownerpolicy.NewFolder(a.options.OwnerPolicy)
+	owner.Load()
+	group.Go(func() error { return owner.Run(serving) })
+	return apihandler.Access{Owner: owner.Policy}
+}
+
+// capped closes the way to the kube-apiserver that the agent cannot look into as
+// soon as the owner caps anything. The handler's stays open: it looks.
+func capped(destinations policy.Policy, owner func() (ownerpolicy.Policy, error)) decision {
+	return func(network, address string) (string, error) {
+		target, err := destinations.Target(network, address)
+		if err != nil || target == destinations.Handler {
+			return target, err
+		}
+		if caps, err := owner(); err != nil || caps.Caps() {
+			return "", &policy.Denied{Network: network, Address: address, Reason: "owner"}
+		}
+		return target, nil
+	}
+}

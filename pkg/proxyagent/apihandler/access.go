@@ -1,0 +1,123 @@
+package apihandler
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
+)
+
+// webSocketToken is how browsers send tokens, see k8s.io/apiserver's package
+// websocket.
+const webSocketToken = "base64url.bearer.authorization.k8s.io."
+
+// Access decides whom a request is from, and whether it may pass. The zero value
+// knows the hub's users only, under no owner's policy.
+type Access struct {
+	// Owner is what the cluster's owner says at this moment; with an error
+	// nothing passes. Nil is an owner who says nothing.
+	Owner func() (ownerpolicy.Policy, error)
+	// OIDC knows the users of an identity provider. It is asked for requests
+	// of people whom the hub does not know. It may change a request only if it
+	// knows who it is from. Nil knows nobody.
+	OIDC authenticator.Request
+}
+
+type impersonationKey struct{}
+
+// impersonationOf is whom the agent impersonates for a request; without one the
+// request goes on with the credential that came with it.
+func impersonationOf(ctx context.Context) (transport.ImpersonationConfig, bool) {
+	config, ok := ctx.Value(impersonationKey{}).(transport.ImpersonationConfig)
+	return config, ok
+}
+
+func (a Access) filter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		policy, err := a.policyFor(r)
+		if err != nil {
+			forbid(w, r, "owner", err)
+			return
+		}
+		u, err := hubUser(r.Header)
+		if err != nil || u != nil && hasWebSocketToken(r.Header) {
+			identitiesDenied.WithLabelValues("malformed").Inc()
+			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request does not say in one way who it is from")
+			return
+		}
+		if hasHeader(r.Header, serviceHeaders) {
+			next.ServeHTTP(w, r) // whose Service decides about his rights
+			return
+		}
+		if u != nil {
+			u, err = fromHub(u)
+		} else {
+			u = a.stranger(r)
+		}
+		if u != nil && err == nil {
+			var config transport.ImpersonationConfig
+			config, err = impersonation(u, policy.AllowedReservedNames)
+			r = r.WithContext(context.WithValue(r.Context(), impersonationKey{}, config))
+		}
+		if err != nil {
+			forbid(w, r, "reserved", err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policyFor is the owner's policy, or why it stops a request.
+func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
+	if a.Owner == nil {
+		return ownerpolicy.Policy{}, nil
+	}
+	policy, err := a.Owner()
+	if err != nil {
+		return policy, err
+	}
+	if hasHeader(r.Header, serviceHeaders) {
+		return policy, policy.CheckService()
+	}
+	return policy, policy.Check(r)
+}
+
+// stranger is a user of the identity provider, or nil. A token that the provider
+// did not make, or that is no good, goes on to the kube-apiserver, which decides
+// for itself; and so does one that comes with Impersonate headers, which need a
+// right that only the kube-apiserver knows of.
+func (a Access) stranger(r *http.Request) user.Info {
+	if a.OIDC == nil || hasHeader(r.Header, "Impersonate-") {
+		return nil
+	}
+	response, ok, err := a.OIDC.AuthenticateRequest(r)
+	if err != nil {
+		klog.FromContext(r.Context()).V(1).Info("Leaving a token to the kube-apiserver", "reason", err.Error())
+	}
+	if err != nil || !ok {
+		return nil
+	}
+	return response.User
+}
+
+func hasWebSocketToken(header http.Header) bool {
+	for _, line := range header["Sec-Websocket-Protocol"] {
+		if strings.Contains(line, webSocketToken) {
+			return true
+		}
+	}
+	return false
+}
+
+func forbid(w http.ResponseWriter, r *http.Request, reason string, err error) {
+	identitiesDenied.WithLabelValues(reason).Inc()
+	klog.FromContext(r.Context()).Info("Refused a request", "reason", reason, "err", err.Error())
+	writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
+}

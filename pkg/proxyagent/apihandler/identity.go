@@ -1,0 +1,154 @@
+package apihandler
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
+)
+
+// hubPrefix is what names of the hub get that mean something else here.
+const hubPrefix = "cluster:hub:"
+
+const (
+	headerUser   = "X-Remote-User"
+	headerUID    = "X-Remote-Uid"
+	headerGroup  = "X-Remote-Group"
+	prefixExtra  = "X-Remote-Extra-"
+	prefixRemote = "X-Remote-"
+)
+
+// claims are headers that say who a request is from, by the beginnings of their
+// names. With an asserted identity none of them may reach the kube-apiserver.
+var claims = []string{"Authorization", "Proxy-Authorization", "Impersonate-", prefixRemote}
+
+// hasHeader reports whether there is a header whose name begins like this.
+func hasHeader(header http.Header, prefix string) bool {
+	for name := range header {
+		if hasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func deleteHeaders(header http.Header, prefixes []string) {
+	for name := range header {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return hasPrefix(name, prefix) }) {
+			delete(header, name)
+		}
+	}
+}
+
+// hubUser is the user whom the proxy API vouches for, in Kubernetes' headers for
+// front proxies; nil if it vouches for nobody. Every header must have its plain
+// spelling and make sense, or the request is refused: two readers must not
+// understand it in two ways.
+func hubUser(header http.Header) (user.Info, error) {
+	if !hasHeader(header, prefixRemote) {
+		return nil, nil
+	}
+	u := &user.DefaultInfo{Extra: map[string][]string{}}
+	for name, values := range header {
+		if !hasPrefix(name, prefixRemote) {
+			continue
+		}
+		key, isExtra := strings.CutPrefix(name, prefixExtra)
+		switch {
+		case isExtra:
+			unescaped, err := url.PathUnescape(key)
+			unescaped = strings.ToLower(unescaped)
+			if err != nil || unescaped == "" || u.Extra[unescaped] != nil {
+				return nil, fmt.Errorf("header %q names no key, or one that is named twice", name)
+			}
+			u.Extra[unescaped] = values
+		case name == headerGroup:
+			u.Groups = values
+		case name == headerUser && len(values) == 1:
+			u.Name = values[0]
+		case name == headerUID && len(values) == 1:
+			u.UID = values[0]
+		default:
+			return nil, fmt.Errorf("header %q with %d values is no way to say who the user is", name, len(values))
+		}
+	}
+	if u.Name == "" {
+		return nil, fmt.Errorf("there are %s headers, but none of them names a user", prefixRemote)
+	}
+	return u, nil
+}
+
+// fromHub gives service accounts of the hub a name of their own: without it they
+// would be taken for this cluster's.
+func fromHub(u user.Info) (user.Info, error) {
+	mapped := func(name string) string {
+		if strings.HasPrefix(name, "system:serviceaccount") {
+			return hubPrefix + name
+		}
+		return name
+	}
+	out := &user.DefaultInfo{Name: mapped(u.GetName()), UID: u.GetUID(), Extra: u.GetExtra()}
+	for _, name := range append([]string{u.GetName()}, u.GetGroups()...) {
+		if strings.HasPrefix(name, hubPrefix) {
+			return nil, fmt.Errorf("%q on the hub would be taken for a service account of the hub: names with %s belong to the agent", name, hubPrefix)
+		}
+	}
+	for _, group := range u.GetGroups() {
+		out.Groups = append(out.Groups, mapped(group))
+	}
+	return out, nil
+}
+
+// reserved reports whether a name means something to a cluster's own control
+// plane. Kubernetes keeps system: for itself; the only name there that says
+// nothing but what is true anyway is system:authenticated.
+func reserved(name string) bool {
+	return strings.HasPrefix(name, "system:") && name != user.AllAuthenticated
+}
+
+// impersonation is whom the agent impersonates for a user. A reserved user name
+// is an error; reserved groups are left out, so that an administrator of the hub
+// is not shut out but has the rights of his other groups. allowed are those that
+// the cluster's owner allows.
+func impersonation(u user.Info, allowed []string) (transport.ImpersonationConfig, error) {
+	config := transport.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Extra: u.GetExtra()}
+	if err := checkValues(u); err != nil {
+		return transport.ImpersonationConfig{}, err
+	}
+	if reserved(u.GetName()) && !slices.Contains(allowed, u.GetName()) {
+		return transport.ImpersonationConfig{}, fmt.Errorf("user %q means something to the control plane of this cluster and is not asserted here, unless its owner allows it (allowedReservedNames in ConfigMap cluster-proxy-owner-policy)", u.GetName())
+	}
+	for _, group := range u.GetGroups() {
+		if !reserved(group) || slices.Contains(allowed, group) {
+			config.Groups = append(config.Groups, group)
+		}
+	}
+	return config, nil
+}
+
+// checkValues refuses values that a header would not carry as they are. A space
+// at the end is lost on the way, and with it the difference to another name.
+func checkValues(u user.Info) error {
+	values := append([]string{u.GetName()}, u.GetGroups()...)
+	if u.GetUID() != "" {
+		values = append(values, u.GetUID())
+	}
+	for _, value := range values {
+		if value == "" || value != strings.TrimSpace(value) || !httpguts.ValidHeaderFieldValue(value) {
+			return fmt.Errorf("the user, uid or group %q cannot be asserted: it is empty, or has spaces around it or control characters", value)
+		}
+	}
+	for key, list := range u.GetExtra() {
+		for _, value := range append([]string{key}, list...) {
+			if value != strings.TrimSpace(value) || !httpguts.ValidHeaderFieldValue(value) {
+				return fmt.Errorf("the extra %q cannot be asserted: it has spaces around it or control characters", key)
+			}
+		}
+	}
+	return nil
+}

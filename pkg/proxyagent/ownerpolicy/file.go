@@ -1,0 +1,127 @@
+package ownerpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/klog/v2"
+)
+
+// interval is how often the policy is read. A kubelet takes about a minute to
+// project a changed ConfigMap, so this adds nothing that matters.
+const interval = 3 * time.Second
+
+var invalid = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "cluster_proxy_agent_owner_policy_invalid",
+	Help: "1 while the owner's policy cannot be understood, so that nothing is let through.",
+})
+
+// Folder is a mounted ConfigMap with the owner's policy. It may be used by many
+// goroutines.
+type Folder struct {
+	dir     string
+	current atomic.Pointer[read]
+}
+
+// read is a policy, or why there is none to follow.
+type read struct {
+	policy Policy
+	err    error
+}
+
+// NewFolder makes one; nothing is read before Load. An empty dir is an owner who
+// says nothing.
+func NewFolder(dir string) *Folder { return &Folder{dir: dir} }
+
+// Policy is the policy of this moment. With an error nothing may pass.
+func (f *Folder) Policy() (Policy, error) {
+	if f.dir == "" {
+		return Policy{}, nil
+	}
+	if now := f.current.Load(); now != nil {
+		return now.policy, now.err
+	}
+	return Policy{}, errors.New("the owner's policy was not read yet")
+}
+
+// Load reads the policy. An error is kept for Policy.
+func (f *Folder) Load() {
+	if f.dir == "" {
+		return
+	}
+	policy, err := load(f.dir)
+	if err != nil {
+		err = fmt.Errorf("nothing is let through from the hub until the managed cluster's owner mends ConfigMap %s: %w", ConfigMap, err)
+	}
+	f.current.Store(&read{policy, err})
+}
+
+// Run reads the policy again and again until ctx is done.
+func (f *Folder) Run(ctx context.Context) error {
+	if f.dir == "" {
+		return nil
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	said := "{} <nil>"
+	for {
+		f.Load()
+		policy, err := f.Policy()
+		if now := fmt.Sprint(policy, err); now != said {
+			said = now
+			report(ctx, policy, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func report(ctx context.Context, policy Policy, err error) {
+	logger := klog.FromContext(ctx)
+	if err != nil {
+		invalid.Set(1)
+		logger.Error(err, "Refusing every request")
+		return
+	}
+	invalid.Set(0)
+	logger.Info("Read the owner's policy", "readOnly", policy.ReadOnly, "noStreams", policy.NoStreams, "noSecrets", policy.NoSecrets,
+		"allowedReservedNames", policy.AllowedReservedNames)
+}
+
+// load takes a folder that is absent or empty for no policy. A file of another
+// name is a mistake of somebody who wanted to cap something.
+func load(dir string) (Policy, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Policy{}, fmt.Errorf("reading the owner's policy: %w", err)
+	}
+	var policy Policy
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case strings.HasPrefix(name, "."): // the kubelet's own
+		case name != Key:
+			return Policy{}, fmt.Errorf("it has the key %q: the only key is %s", name, Key)
+		default:
+			content, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				return Policy{}, fmt.Errorf("reading the owner's policy: %w", err)
+			}
+			if policy, err = Parse(content); err != nil {
+				return Policy{}, err
+			}
+		}
+	}
+	return policy, nil
+}

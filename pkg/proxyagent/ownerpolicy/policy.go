@@ -1,0 +1,123 @@
+package ownerpolicy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/yaml"
+)
+
+// ConfigMap and Key are where the owner writes the policy.
+const (
+	ConfigMap = "cluster-proxy-owner-policy"
+	Key       = "policy.yaml"
+)
+
+// Policy is what the owner says. The zero value caps nothing and allows no
+// reserved name.
+type Policy struct {
+	// ReadOnly lets through what only reads, and streams not at all: exec is
+	// a way to write.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// NoStreams stops exec, attach, port-forward, proxy subresources, every
+	// other upgrade, and requests for Services.
+	NoStreams bool `json:"noStreams,omitempty"`
+	// NoSecrets stops requests for Secrets and for tokens of service accounts.
+	NoSecrets bool `json:"noSecrets,omitempty"`
+	// AllowedReservedNames are names of users and groups that may be asserted
+	// although they are a control plane's own, such as system:masters.
+	AllowedReservedNames []string `json:"allowedReservedNames,omitempty"`
+}
+
+// Parse reads a policy. What it does not know is an error.
+func Parse(content []byte) (Policy, error) {
+	var p Policy
+	if err := yaml.UnmarshalStrict(content, &p); err != nil {
+		return Policy{}, fmt.Errorf("parsing the owner's policy: %w", err)
+	}
+	if slices.Contains(p.AllowedReservedNames, "") {
+		return Policy{}, fmt.Errorf("parsing the owner's policy: allowedReservedNames has an empty name")
+	}
+	return p, nil
+}
+
+// Capped is the error of a request that the owner does not want.
+type Capped struct{ What, Cap string }
+
+func (c *Capped) Error() string {
+	return fmt.Sprintf("the owner of this cluster lets no %s through from the hub: %s is set in ConfigMap %s on the managed cluster", c.What, c.Cap, ConfigMap)
+}
+
+// Caps reports whether the policy stops any request.
+func (p Policy) Caps() bool { return p.ReadOnly || p.NoStreams || p.NoSecrets }
+
+// requestInfo reads requests as every Kubernetes API server does.
+var requestInfo = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// CheckService is the error of a request for a Service: nil or a *Capped.
+func (p Policy) CheckService() error {
+	if p.ReadOnly {
+		return &Capped{"request for a Service", "readOnly"}
+	}
+	if p.NoStreams {
+		return &Capped{"request for a Service", "noStreams"}
+	}
+	return nil
+}
+
+// Check is the error of a request for the kube-apiserver: nil, a *Capped, or
+// why the request cannot be understood.
+func (p Policy) Check(r *http.Request) error {
+	if !p.Caps() {
+		return nil
+	}
+	info, err := requestInfo.NewRequestInfo(r)
+	if err != nil {
+		return fmt.Errorf("reading what the request is for: %w", err)
+	}
+	if streams(r, info) {
+		if p.ReadOnly {
+			return &Capped{"exec, port-forward or other stream", "readOnly"}
+		}
+		if p.NoStreams {
+			return &Capped{"exec, port-forward or other stream", "noStreams"}
+		}
+	}
+	if p.ReadOnly && !reads(r, info) {
+		return &Capped{"request that writes", "readOnly"}
+	}
+	if p.NoSecrets && secret(info) {
+		return &Capped{"request for Secrets or tokens", "noSecrets"}
+	}
+	return nil
+}
+
+// streams reports whether a request leaves the Kubernetes API.
+func streams(r *http.Request, info *request.RequestInfo) bool {
+	return len(r.Header.Values("Upgrade")) > 0 || r.Method == http.MethodConnect || info.Verb == "proxy" ||
+		slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, info.Subresource)
+}
+
+// selfReviews are created and change nothing: they say what the caller may do.
+var selfReviews = []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
+
+// reads looks at the method as well as at the verb: the verb of a path below
+// /api/v1/watch is "watch" for every method.
+func reads(r *http.Request, info *request.RequestInfo) bool {
+	if info.IsResourceRequest && info.Verb == "create" && slices.Contains(selfReviews, info.Resource) &&
+		slices.Contains([]string{"authorization.k8s.io", "authentication.k8s.io"}, info.APIGroup) {
+		return true
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	return !info.IsResourceRequest || slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+}
+
+func secret(info *request.RequestInfo) bool {
+	return info.IsResourceRequest && info.APIGroup == "" &&
+		(info.Resource == "secrets" || info.Resource == "serviceaccounts" && info.Subresource == "token")
+}
