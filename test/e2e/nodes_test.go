@@ -86,10 +86,6 @@ func TestExecStdinEnds(t *testing.T) {
 	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
 		for name, executor := range executors(t, cfg, "cat") {
 			t.Run(name, func(t *testing.T) {
-				if name == "spdy" {
-					// SPDY has no way to end standard input alone.
-					t.Skip("see kubernetes/kubernetes#89899")
-				}
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				var got, stderr bytes.Buffer

@@ -1,0 +1,300 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// traffic is what clients of one cluster do while something happens to the
+// system: short requests on connections of their own through the proxy API and
+// through the Go dialer, a watch, and an exec. Each client starts again what
+// broke, as real ones do.
+type traffic struct {
+	cluster string
+	ctx     context.Context
+	cancel  context.CancelFunc
+	clients sync.WaitGroup
+
+	mu       sync.Mutex
+	requests int
+	failures []failure
+	breaks   map[string]int // of watches and execs, each reported as an error
+	events   int
+	wrong    []string
+}
+
+// failure is a request that failed.
+type failure struct {
+	began, ended time.Time
+	what         string
+}
+
+// startTraffic returns when every client has had its first success.
+func startTraffic(t *testing.T, cluster string) *traffic {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	tr := &traffic{cluster: cluster, ctx: ctx, cancel: cancel, breaks: map[string]int{}}
+	cs := clientset(t, suite.direct(cluster))
+	ns := scratch(t, cs)
+	if _, err := cs.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "count"}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dialed := suite.dialer(t).RESTConfig(cluster)
+	dialed.BearerToken, dialed.CAData = suite.adminToken[cluster], suite.clusterCA(cluster)
+	ready := &sync.WaitGroup{}
+	for _, client := range []func(done func()){
+		func(done func()) { tr.request("proxy API", suite.throughProxyAPI(cluster), done) },
+		func(done func()) { tr.request("Go dialer", dialed, done) },
+		func(done func()) { tr.watch(ns, done) },
+		func(done func()) { tr.exec(webPodName(ctx, cs), done) },
+	} {
+		ready.Add(1)
+		tr.clients.Go(func() { client(sync.OnceFunc(ready.Done)) })
+	}
+	t.Cleanup(tr.stop)
+	began := make(chan struct{})
+	go func() { ready.Wait(); close(began) }()
+	select {
+	case <-began:
+	case <-time.After(patience):
+		t.Fatalf("not every client of %s has had a success in %s: %v %v", cluster, patience, tr.failures, tr.wrong)
+	}
+	tr.clients.Go(func() { tr.write(cs, ns) })
+	return tr
+}
+
+func webPodName(ctx context.Context, cs *kubernetes.Clientset) string {
+	pods, err := cs.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil || len(pods.Items) == 0 {
+		return "none"
+	}
+	return pods.Items[0].Name
+}
+
+func (tr *traffic) stop() {
+	tr.cancel()
+	tr.clients.Wait()
+}
+
+func (tr *traffic) note(change func()) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	change()
+}
+
+// pause waits a little, and reports whether to go on.
+func (tr *traffic) pause(d time.Duration) bool {
+	select {
+	case <-tr.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// request makes a request each 50 ms, each on a connection of its own.
+func (tr *traffic) request(what string, cfg *rest.Config, done func()) {
+	for tr.pause(50 * time.Millisecond) {
+		began := time.Now()
+		err := once(tr.ctx, cfg)
+		if tr.ctx.Err() != nil {
+			return
+		}
+		tr.note(func() {
+			tr.requests++
+			if err != nil {
+				tr.failures = append(tr.failures, failure{began, time.Now(), what + ": " + err.Error()})
+			}
+		})
+		if err == nil {
+			done()
+		}
+	}
+}
+
+// once makes one request on a connection of its own.
+func once(ctx context.Context, cfg *rest.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: tlsConfig, DialContext: cfg.Dial, DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+cfg.BearerToken)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d: %.200s", resp.StatusCode, body)
+	}
+	return err
+}
+
+// write changes the object that is watched, ten times a second, without the
+// addon.
+func (tr *traffic) write(cs *kubernetes.Clientset, ns string) {
+	for n := 1; tr.pause(100 * time.Millisecond); n++ {
+		_, err := cs.CoreV1().ConfigMaps(ns).Patch(tr.ctx, "count", types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n), metav1.PatchOptions{})
+		if err != nil && tr.ctx.Err() == nil {
+			tr.note(func() { tr.wrong = append(tr.wrong, "writing: "+err.Error()) })
+		}
+	}
+}
+
+// watch follows the object and goes on after a break where it was. A number
+// that is left out is a lost event.
+func (tr *traffic) watch(ns string, done func()) {
+	version, last := "", 0
+	for tr.ctx.Err() == nil {
+		err := tr.watchOnce(ns, &version, &last, done)
+		if tr.ctx.Err() != nil || !tr.pause(200*time.Millisecond) {
+			return
+		}
+		tr.ended("watch", err)
+	}
+}
+
+// ended notes the end of a stream that nobody asked to end: it must be an error.
+func (tr *traffic) ended(what string, err error) {
+	tr.note(func() {
+		if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			tr.wrong = append(tr.wrong, what+" ended cleanly though it was cut off")
+			return
+		}
+		tr.breaks[what]++
+	})
+}
+
+func (tr *traffic) watchOnce(ns string, version *string, last *int, done func()) error {
+	cfg := suite.throughProxyAPI(tr.cluster)
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	url := cfg.Host + "/api/v1/namespaces/" + ns + "/configmaps?watch=1&fieldSelector=metadata.name%3Dcount&resourceVersion=" + *version
+	req, err := http.NewRequestWithContext(tr.ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %d", resp.StatusCode)
+	}
+	for decoder := json.NewDecoder(resp.Body); ; {
+		var event struct {
+			Type   string
+			Object corev1.ConfigMap
+		}
+		if err := decoder.Decode(&event); err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(event.Object.Data["n"])
+		if err != nil || event.Type == "ERROR" {
+			return fmt.Errorf("event %q: %w", event.Type, err)
+		}
+		tr.note(func() {
+			tr.events++
+			if n > *last+1 {
+				tr.wrong = append(tr.wrong, fmt.Sprintf("watch lost events %d to %d", *last+1, n-1))
+			}
+		})
+		*version, *last = event.Object.ResourceVersion, n
+		done()
+	}
+}
+
+// exec reads numbers from a command that never ends.
+func (tr *traffic) exec(pod string, done func()) {
+	for tr.ctx.Err() == nil {
+		err := tr.execOnce(pod, done)
+		if tr.ctx.Err() != nil || !tr.pause(200*time.Millisecond) {
+			return
+		}
+		tr.ended("exec", err)
+	}
+}
+
+func (tr *traffic) execOnce(pod string, done func()) error {
+	cfg := suite.throughProxyAPI(tr.cluster)
+	cs, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	url := cs.CoreV1().RESTClient().Get().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
+		Param("command", "sh").Param("command", "-c").Param("command", "i=0; while true; do i=$((i+1)); echo $i; sleep 0.2; done").Param("stdout", "true").URL()
+	executor, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, url.String())
+	if err != nil {
+		return err
+	}
+	reader, writer := io.Pipe()
+	defer reader.Close()
+	go func() {
+		for lines, want := bufio.NewScanner(reader), 1; lines.Scan(); want++ {
+			if got := lines.Text(); got != strconv.Itoa(want) {
+				tr.note(func() { tr.wrong = append(tr.wrong, fmt.Sprintf("exec said %q, want %d", got, want)) })
+			}
+			done()
+		}
+	}()
+	err = executor.StreamWithContext(tr.ctx, remotecommand.StreamOptions{Stdout: writer})
+	writer.Close()
+	return err
+}
+
+// verdict ends the traffic and says what of the promises was broken: no request
+// that began more than grace after one of the disruptions failed, no event was
+// lost, nothing that was cut off ended cleanly.
+func (tr *traffic) verdict(t *testing.T, grace time.Duration, disruptions ...time.Time) {
+	t.Helper()
+	tr.stop()
+	excused := 0
+	for _, f := range tr.failures {
+		inGrace := false
+		for _, d := range disruptions {
+			inGrace = inGrace || f.ended.After(d) && f.began.Before(d.Add(grace))
+		}
+		if inGrace {
+			excused++
+			continue
+		}
+		t.Errorf("%s: a request failed at %s after %s: %s", tr.cluster, f.began.Format(time.TimeOnly), f.ended.Sub(f.began).Round(time.Millisecond), f.what)
+	}
+	for _, wrong := range tr.wrong {
+		t.Errorf("%s: %s", tr.cluster, wrong)
+	}
+	if tr.events < 10 {
+		t.Errorf("%s: the watch saw %d events only", tr.cluster, tr.events)
+	}
+	t.Logf("%s: %d requests, %d failed, of which %d within %s of a disruption; %d watch events, none lost; breaks reported as errors: %s",
+		tr.cluster, tr.requests, len(tr.failures), excused, grace, tr.events, strings.TrimPrefix(fmt.Sprint(tr.breaks), "map"))
+}
