@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"golang.org/x/sync/errgroup"
 
@@ -163,6 +164,21 @@ func (l *Lab) proveClosed(ctx context.Context, from, address string) error {
 // Nodes are the machines of a lab with nodes, for those who cut cables; nil in
 // a lab without.
 func (l *Lab) Nodes() *nodes.Lab { return l.nodes }
+
+// StartHubAPI starts the hub's kube-apiserver after somebody stopped it on its
+// machine, and returns when it is ready.
+func (l *Lab) StartHubAPI() error {
+	if err := l.Hub.startNodePrograms(l.assets, "kube-apiserver"); err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(l.Hub.config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) error { return getOK(ctx, client, l.Hub.url()+"/readyz") })
+}
 
 // forwards are local listeners that lead to Services inside.
 type forwards struct {
