@@ -1,6 +1,6 @@
-// Command cluster-proxy holds the four processes of the addon. Each subcommand
-// parses flags into the options of one component and runs it until SIGTERM or
-// SIGINT.
+// Command cluster-proxy holds the four processes of the addon, and the check
+// that helm test runs. Each subcommand of the four parses flags into the options
+// of one component and runs it until SIGTERM or SIGINT.
 package main
 
 import (
@@ -24,6 +24,7 @@ func newCommand() *cobra.Command {
 		newProxyServerCommand(),
 		newProxyAPICommand(),
 		newProxyAgentCommand(),
+		newCheckCommand(),
 	)
 	return root
 }

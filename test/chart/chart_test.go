@@ -40,7 +40,7 @@ func TestNames(t *testing.T) {
 		"Deployment/cluster-proxy-addon-user",
 		"ManagedClusterSetBinding/global",
 		"ManagedProxyConfiguration/cluster-proxy",
-		"Placement/cluster-proxy-placement",
+		"Placement/cluster-proxy-placement", "Pod/cluster-proxy-test",
 		"Role/open-cluster-management:cluster-proxy:addon-manager",
 		"RoleBinding/open-cluster-management:cluster-proxy:addon-manager",
 		"Service/cluster-proxy-addon-user",

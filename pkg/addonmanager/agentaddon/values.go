@@ -35,6 +35,7 @@ type values struct {
 	ImagePullSecrets        []string                    `json:"imagePullSecrets,omitempty"`
 	NodeSelector            map[string]string           `json:"nodeSelector,omitempty"`
 	PortForward             bool                        `json:"portForward"`
+	PriorityClassName       string                      `json:"priorityClassName,omitempty"`
 	Replicas                int32                       `json:"replicas"`
 	Resources               corev1.ResourceRequirements `json:"resources"`
 	Tolerations             []corev1.Toleration         `json:"tolerations,omitempty"`

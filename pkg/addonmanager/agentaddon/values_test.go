@@ -160,8 +160,8 @@ func TestDeploymentConfig(t *testing.T) {
 			t.Errorf("arguments %q lack %q", pod.Containers[0].Args, want)
 		}
 	}
-	if len(objects) != 9 {
-		t.Errorf("%d objects were rendered, want namespace, account, two roles, two bindings, secret, ConfigMap and Deployment", len(objects))
+	if len(objects) != 10 {
+		t.Errorf("%d objects were rendered, want namespace, account, two roles, two bindings, secret, ConfigMap, Deployment and its budget", len(objects))
 	}
 }
 

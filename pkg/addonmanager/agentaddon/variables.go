@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 )
 
@@ -37,6 +38,13 @@ var variables = map[string]func(v *values, value string) error{
 			}
 			v.ExtraKeys = append(v.ExtraKeys, key)
 		}
+		return nil
+	},
+	"priorityClassName": func(v *values, value string) error {
+		if problems := validation.IsDNS1123Subdomain(value); len(problems) > 0 {
+			return fmt.Errorf("must be the name of a PriorityClass of the managed cluster: %s", strings.Join(problems, "; "))
+		}
+		v.PriorityClassName = value
 		return nil
 	},
 	"verbosity": func(v *values, value string) error {

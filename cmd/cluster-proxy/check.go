@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+)
+
+// newCheckCommand is what helm test runs in a pod.
+func newCheckCommand() *cobra.Command {
+	var server, ca, cert, key string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Dials every managed cluster whose addon is Available, as a client on the hub",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			dialer, err := tunnel.FromFiles(server, ca, cert, key)
+			if err != nil {
+				return err
+			}
+			defer dialer.Close()
+			clusters, err := availableClusters(ctx)
+			if err != nil {
+				return err
+			}
+			return check(ctx, cmd.OutOrStdout(), dialer, clusters)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&server, "proxy-server", "", "host:port of the proxy servers' client port")
+	flags.StringVar(&ca, "proxy-ca-cert", "", "file with the hub CA")
+	flags.StringVar(&cert, "proxy-cert", "", "file with the client certificate")
+	flags.StringVar(&key, "proxy-key", "", "file with its key")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "how long all of it may take")
+	return cmd
+}
+
+func availableClusters(ctx context.Context) ([]string, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the hub: %w", err)
+	}
+	client, err := addonclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	addons, err := client.AddonV1alpha1().ManagedClusterAddOns(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + identity.AddonName})
+	if err != nil {
+		return nil, fmt.Errorf("listing the addon's clusters: %w", err)
+	}
+	var clusters []string
+	for _, addon := range addons.Items {
+		for _, c := range addon.Status.Conditions {
+			if c.Type == "Available" && c.Status == metav1.ConditionTrue {
+				clusters = append(clusters, addon.Namespace)
+			}
+		}
+	}
+	return clusters, nil
+}
+
+// check dials the agent's handler of each cluster, which every agent lets
+// clients dial.
+func check(ctx context.Context, out io.Writer, dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}, clusters []string) error {
+	fmt.Fprintf(out, "clusters whose addon is Available: %d\n", len(clusters))
+	var failed []error
+	for _, cluster := range clusters {
+		began := time.Now()
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort))
+		if err != nil {
+			failed = append(failed, fmt.Errorf("dialing cluster %q: %w", cluster, err))
+			continue
+		}
+		fmt.Fprintf(out, "%s: reached in %s\n", cluster, time.Since(began).Round(time.Millisecond))
+		conn.Close()
+	}
+	return errors.Join(failed...)
+}
