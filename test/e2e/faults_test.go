@@ -16,6 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
@@ -170,21 +172,31 @@ func (s *sampler) run(ctx context.Context, cluster string) {
 	})
 }
 
+// change changes the ConfigMap that is watched four times a second, without the
+// addon.
+func (s *sampler) change(ctx context.Context, maps typedcorev1.ConfigMapInterface) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ctx.Err() == nil; n++ {
+		_, _ = maps.Apply(ctx, corev1ac.ConfigMap("e2e-faults", "default").WithData(map[string]string{"n": fmt.Sprint(n)}), metav1.ApplyOptions{FieldManager: "e2e"})
+		<-tick.C
+	}
+}
+
 func (s *sampler) add(to *[]sample, one sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*to = append(*to, one)
 }
 
-// follow reads a watch of the cluster's Leases, which its node renews each ten
-// seconds, until it breaks.
+// follow reads a watch of a ConfigMap until it breaks.
 func follow(ctx context.Context, cfg *rest.Config) error {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/apis/coordination.k8s.io/v1/leases?watch=1", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3De2e-faults", nil)
 	if err != nil {
 		return err
 	}
@@ -210,6 +222,7 @@ type outcome struct {
 	began, ended                      time.Time
 	ok, failed, silent, other         int
 	slowest, told, recovered, watched time.Duration
+	errors                            map[string]int // for the log
 }
 
 func (o *outcome) read(hurt, other *sampler) {
@@ -224,6 +237,7 @@ func (o *outcome) read(hurt, other *sampler) {
 		case took >= requestLimit:
 			o.silent++
 		default:
+			o.errors[fmt.Sprintf("%.160s", strings.ReplaceAll(r.err.Error(), "\n", " "))]++
 			o.failed++
 			o.told = max(o.told, took)
 		}
@@ -259,15 +273,18 @@ func TestFaults(t *testing.T) {
 		}
 		t.Run(fault.name, func(t *testing.T) {
 			f.t = t
-			o := &outcome{fault: fault}
+			o := &outcome{fault: fault, errors: map[string]int{}}
 			outcomes = append(outcomes, o)
 			f.suffer(t, o)
-			t.Logf("%+v", *o)
+			t.Log("\n" + table([]*outcome{o}))
+			for text, times := range o.errors {
+				t.Logf("%d times: %s", times, text)
+			}
 		})
 	}
-	table := write(outcomes)
-	t.Log("\n" + table)
-	if err := os.WriteFile(file, []byte(table), 0o644); err != nil {
+	text := heading + table(outcomes)
+	t.Log("\n" + text)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Error(err)
 	}
 }
@@ -279,6 +296,8 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 	defer cancel()
 	hurt, other := &sampler{}, &sampler{}
 	for i, s := range []*sampler{hurt, other} {
+		maps := clientset(t, suite.direct(suite.clusters[i])).CoreV1().ConfigMaps("default")
+		s.waiting.Go(func() { s.change(ctx, maps) })
 		s.run(ctx, suite.clusters[i])
 		eventually(t, "a first success", func() error {
 			s.mu.Lock()
@@ -322,9 +341,13 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 	}
 }
 
-func write(outcomes []*outcome) string {
+const heading = `Faults between one managed cluster and the hub: what clients of the proxy API notice. Each makes a request on a
+connection of its own four times a second and waits up to 40 s, or follows a watch. Written by make e2e-faults.
+
+`
+
+func table(outcomes []*outcome) string {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "Faults between one managed cluster and the hub: what clients of the proxy API notice. A request on a\nconnection of its own each 250 ms, and a watch. %s.\n\n", time.Now().UTC().Format(time.DateOnly))
 	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "FAULT\tFOR\tWENT WELL\tSLOWEST\tFAILED\tTOLD WITHIN\tNO ANSWER\tWATCH TOLD AFTER\tWELL AGAIN AFTER\tOTHER CLUSTER FAILED")
 	for _, o := range outcomes {

@@ -113,7 +113,9 @@ func (tr *traffic) pause(d time.Duration) bool {
 func (tr *traffic) request(what string, cfg *rest.Config, done func()) {
 	for tr.pause(50 * time.Millisecond) {
 		began := time.Now()
-		err := once(tr.ctx, cfg)
+		limited, cancel := context.WithTimeout(tr.ctx, 15*time.Second)
+		err := once(limited, cfg)
+		cancel()
 		if tr.ctx.Err() != nil {
 			return
 		}
@@ -131,8 +133,6 @@ func (tr *traffic) request(what string, cfg *rest.Config, done func()) {
 
 // once makes one request on a connection of its own.
 func once(ctx context.Context, cfg *rest.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return err

@@ -65,6 +65,12 @@ func newCommand() *cobra.Command {
 		&cobra.Command{Use: "kubeconfig CLUSTER", Short: "Print an administrator's kubeconfig of a cluster", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 			return kubeconfig(c.OutOrStdout(), options.Dir, args[0])
 		}},
+		&cobra.Command{Use: "check", Short: "Say what this machine lacks for a lab with nodes", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			if missing := lab.Missing(); missing != "" {
+				return errors.New(missing)
+			}
+			return nil
+		}},
 		logsCommand(&options.Dir),
 	)
 	return root
