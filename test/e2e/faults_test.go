@@ -355,7 +355,7 @@ func table(outcomes []*outcome) string {
 		if o.watched > 0 {
 			watched = round(o.watched)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%d\n", o.fault.name, o.fault.hold, o.ok, round(o.slowest), o.failed, round(o.told), o.silent, watched, round(o.recovered), o.other)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%d\n", o.fault.name, o.ended.Sub(o.began).Round(time.Second), o.ok, round(o.slowest), o.failed, round(o.told), o.silent, watched, round(o.recovered), o.other)
 	}
 	_ = w.Flush()
 	return out.String()

@@ -278,6 +278,11 @@ func (tr *traffic) verdict(t *testing.T, grace time.Duration, disruptions ...tim
 	t.Helper()
 	tr.stop()
 	excused := 0
+	const clock = "15:04:05.000"
+	var at []string
+	for _, d := range disruptions {
+		at = append(at, d.Format(clock))
+	}
 	for _, f := range tr.failures {
 		inGrace := false
 		for _, d := range disruptions {
@@ -287,7 +292,7 @@ func (tr *traffic) verdict(t *testing.T, grace time.Duration, disruptions ...tim
 			excused++
 			continue
 		}
-		t.Errorf("%s: a request failed at %s after %s: %s", tr.cluster, f.began.Format(time.TimeOnly), f.ended.Sub(f.began).Round(time.Millisecond), f.what)
+		t.Errorf("%s: a request failed that began at %s (disruptions were at %s) and took %s: %s", tr.cluster, f.began.Format(clock), at, f.ended.Sub(f.began).Round(time.Millisecond), f.what)
 	}
 	for _, wrong := range tr.wrong {
 		t.Errorf("%s: %s", tr.cluster, wrong)

@@ -146,11 +146,11 @@ func TestProxyServersAreScaled(t *testing.T) {
 	scale := func(replicas int) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"spec":{"proxyServer":{"replicas":%d}}}`, replicas)
-		if _, err := suite.configuration.Patch(t.Context(), identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := suite.configuration.Patch(context.Background(), identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, fmt.Sprint(replicas, " proxy servers"), func() error {
-			deployment, err := suite.hub.AppsV1().Deployments(suite.namespace).Get(t.Context(), "cluster-proxy", metav1.GetOptions{})
+			deployment, err := suite.hub.AppsV1().Deployments(suite.namespace).Get(context.Background(), "cluster-proxy", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
