@@ -1,0 +1,65 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Cluster is a managed cluster, as the replica of the proxy API that answers
+// sees it.
+//
+// +kubebuilder:object:root=true
+type Cluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Status ClusterStatus `json:"status"`
+}
+
+// ClusterStatus says whether and how a cluster is reached.
+type ClusterStatus struct {
+	// Available is True, False or Unknown: the condition of that name of the
+	// cluster's ManagedClusterAddOn.
+	Available metav1.ConditionStatus `json:"available"`
+	// Tunnels is how many connections through the tunnel this replica has open.
+	Tunnels int32 `json:"tunnels"`
+	// Latency is the time that the last few requests of this replica took to
+	// get the header of their answer, as a moving average. There is none before
+	// the first.
+	Latency *metav1.Duration `json:"latency,omitempty"`
+	// Version of Kubernetes on the cluster.
+	Version string `json:"version,omitempty"`
+	// LastSeen is when the cluster was last known to be reachable: the time of
+	// the answer while it is available.
+	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
+}
+
+// ClusterList is a list of clusters that the caller may reach.
+//
+// +kubebuilder:object:root=true
+type ClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Cluster `json:"items"`
+}
+
+// ClusterIdentity says who the caller is on the hub and on a cluster.
+//
+// +kubebuilder:object:root=true
+type ClusterIdentity struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Hub is who the hub says the caller is.
+	Hub UserInfo `json:"hub"`
+	// Cluster is who the cluster's kube-apiserver says the caller is.
+	Cluster UserInfo `json:"cluster"`
+}
+
+// UserInfo is a user, in the form of authentication.k8s.io/v1.
+type UserInfo struct {
+	Username string              `json:"username,omitempty"`
+	UID      string              `json:"uid,omitempty"`
+	Groups   []string            `json:"groups,omitempty"`
+	Extra    map[string][]string `json:"extra,omitempty"`
+}
