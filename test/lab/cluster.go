@@ -73,6 +73,8 @@ func (c *Cluster) prepare() error {
 		if err := c.prepareNode(ca); err != nil {
 			return err
 		}
+	} else if err := c.prepareFrontProxy(); err != nil {
+		return err
 	}
 	if err := c.writeKubeconfig("admin", "admin.kubeconfig", c.url()); err != nil {
 		return err
@@ -81,6 +83,19 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	return c.loadConfig()
+}
+
+// prepareFrontProxy makes what the kube-apiserver vouches with for users, towards
+// aggregated APIs. It has a CA of its own, which signs nothing else.
+func (c *Cluster) prepareFrontProxy() error {
+	if err := os.MkdirAll(c.file("front-proxy"), 0o700); err != nil {
+		return err
+	}
+	ca, err := certs.New(c.file("front-proxy"), "ca", c.Name+" front proxy CA")
+	if err != nil {
+		return err
+	}
+	return ca.Client("client", "front-proxy-client")
 }
 
 func (c *Cluster) loadConfig() (err error) {
@@ -154,7 +169,11 @@ func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerP
 		"--etcd-servers="+etcd, fmt.Sprint("--secure-port=", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", "--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
 		"--client-ca-file="+c.file("ca.crt"), "--service-account-key-file="+c.file("sa.pub"), "--service-account-signing-key-file="+c.file("sa.key"),
-		"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC", "--service-cluster-ip-range="+c.serviceRange(),
+		"--requestheader-client-ca-file="+c.file("front-proxy/ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+c.file("front-proxy/client.crt"), "--proxy-client-key-file="+c.file("front-proxy/client.key"),
 		"--allow-privileged=true", "--kubelet-client-certificate="+c.file("kubelet-client.crt"), "--kubelet-client-key="+c.file("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP", "--enable-priority-and-fairness=false", "--profiling=false",
 		// Only a node-lifecycle controller would take that taint off again.
@@ -168,6 +187,16 @@ func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerP
 		return fmt.Errorf("waiting for the kube-apiserver of %s: %w", c.Name, err)
 	}
 	return nil
+}
+
+// serviceRange is where Services have their addresses. On the hub they are this
+// machine's own, so that its kube-apiserver finds aggregated APIs there: see
+// serviceTable.listenOn.
+func (c *Cluster) serviceRange() string {
+	if c.isHub() {
+		return "127.96.0.0/16"
+	}
+	return "10.96.0.0/16"
 }
 
 func getOK(ctx context.Context, client *http.Client, url string) error {

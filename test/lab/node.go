@@ -35,7 +35,7 @@ options:
   serverAddress: 127.0.0.1:%[1]d
   tlsCertFile: %[2]s/kubelet.crt
   tlsPrivateKeyFile: %[2]s/kubelet.key
-  cidr: 127.1.0.0/16
+  cidr: %[8]s
 ---
 {apiVersion: kwok.x-k8s.io/v1alpha1, kind: ClusterLogs, metadata: {name: all}, spec: {logs: [{logsFile: %[3]s, previousLogsFile: %[3]s, follow: true}]}}
 ---
@@ -57,7 +57,7 @@ func (c *Cluster) startNode(g *group, assets Assets) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	config := fmt.Sprintf(kwokConfig, c.kwokPort, c.dir, podLog, home, c.Name, c.webPort, c.agentPort)
+	config := fmt.Sprintf(kwokConfig, c.kwokPort, c.dir, podLog, home, c.Name, c.webPort, c.agentPort, c.podRange())
 	if err := os.WriteFile(c.file("kwok.yaml"), append([]byte(config+"---\n"), stages...), 0o600); err != nil {
 		return err
 	}
@@ -72,6 +72,16 @@ func (c *Cluster) startNode(g *group, assets Assets) error {
 	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	g.start(p)
 	return nil
+}
+
+// podRange is where pods have their addresses. On the hub those are addresses
+// that an EndpointSlice may hold, because its kube-apiserver looks for endpoints
+// of aggregated APIs. Nobody dials them.
+func (c *Cluster) podRange() string {
+	if c.isHub() {
+		return "10.127.0.0/16"
+	}
+	return "127.1.0.0/16"
 }
 
 // serveWeb is the program behind port 8080 of every pod.

@@ -258,6 +258,9 @@ func (r *podRunner) syncServices(ctx context.Context) error {
 			if err := r.services.setBackends(ctx, r.cluster.Name, svc.Namespace, svc.Name, int(port.Port), backends); err != nil {
 				return err
 			}
+			if err := r.services.listenOn(ctx, r.cluster.Name, svc.Namespace, svc.Name, svc.Spec.ClusterIP, int(port.Port)); err != nil {
+				r.noteOnce(err.Error())
+			}
 		}
 	}
 	return nil

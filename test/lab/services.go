@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 )
 
@@ -20,6 +21,7 @@ type serviceTable struct {
 
 	mu       sync.Mutex
 	services map[string]*service
+	listens  map[string]bool // ClusterIP:port
 }
 
 type service struct {
@@ -35,7 +37,7 @@ func serviceKey(cluster, namespace, name string, port int) string {
 }
 
 func newServiceTable(dir string, free *ports, preset map[string]int) *serviceTable {
-	return &serviceTable{file: filepath.Join(dir, "services.json"), free: free, preset: preset, services: map[string]*service{}}
+	return &serviceTable{file: filepath.Join(dir, "services.json"), free: free, preset: preset, services: map[string]*service{}, listens: map[string]bool{}}
 }
 
 // readServiceTable is the table as the lab last wrote it.
@@ -66,6 +68,36 @@ func (t *serviceTable) setBackends(ctx context.Context, cluster, namespace, name
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backends = backends
+	return nil
+}
+
+// listenOn gives a port of a Service a listener at its ClusterIP too, if that is
+// an address of this machine. Somebody else's listener there, or a system that
+// has no such address, is an error.
+func (t *serviceTable) listenOn(ctx context.Context, cluster, namespace, name, clusterIP string, port int) error {
+	if ip := net.ParseIP(clusterIP); ip == nil || !ip.IsLoopback() {
+		return nil
+	}
+	s, err := t.get(ctx, cluster, namespace, name, port)
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort(clusterIP, strconv.Itoa(port))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listens[address] {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening at the address of Service %s/%s: %w", namespace, name, err)
+	}
+	t.listens[address] = true
+	go func() {
+		<-ctx.Done()
+		_ = listener.Close()
+	}()
+	go s.serve(ctx, listener)
 	return nil
 }
 
