@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/agentaddon"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/apiservice"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
@@ -111,6 +112,14 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
 			return fmt.Errorf("adding the controller of cluster profiles: %w", err)
 		}
+	}
+	// What the cache does not hold: it would have to list and watch.
+	hub, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return fmt.Errorf("preparing a client of the hub: %w", err)
+	}
+	if err := (&apiservice.Reconciler{Client: mgr.GetClient(), Hub: hub, Namespace: o.Namespace}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding the controller of the APIService: %w", err)
 	}
 	addons, err := addonclient.NewForConfig(config)
 	if err != nil {

@@ -1,0 +1,64 @@
+package apiservice
+
+import (
+	"encoding/base64"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func secret(name, ca string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "addons", Name: name}, Data: map[string][]byte{"ca.crt": []byte(ca)}}
+}
+
+func service(spec map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(kind)
+	object.SetName(Name)
+	return object
+}
+
+func TestBundleIsKept(t *testing.T) {
+	versions := map[string]any{"group": "g", "versionPriority": int64(15)}
+	for _, tc := range []struct {
+		name    string
+		objects []client.Object
+		want    string
+	}{
+		{"the hub CA", []client.Object{secret("proxy-server-ca", "a"), service(versions)}, "a\n"},
+		{"both CAs of a rotation", []client.Object{secret("proxy-server-ca", "a\nb\n"), service(map[string]any{"caBundle": "YQo="})}, "a\nb\n"},
+		{"a provided certificate's CA", []client.Object{secret("proxy-server-ca", "a"), secret("cluster-proxy-user-serving-cert", "c"), service(versions)}, "a\nc\n"},
+		{"nothing to trust yet", []client.Object{service(versions)}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build()
+			r := &Reconciler{Client: c, Hub: c, Namespace: "addons"}
+			result, err := r.Reconcile(t.Context(), ctrl.Request{})
+			if err != nil || result.RequeueAfter == 0 {
+				t.Fatalf("%v, %v", result, err)
+			}
+			got := service(nil)
+			if err := c.Get(t.Context(), client.ObjectKey{Name: Name}, got); err != nil {
+				t.Fatal(err)
+			}
+			encoded, _, _ := unstructured.NestedString(got.Object, "spec", "caBundle")
+			bundle, err := base64.StdEncoding.DecodeString(encoded)
+			if err != nil || string(bundle) != tc.want {
+				t.Errorf("bundle %q, %v, want %q", bundle, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNoAPIServiceIsFine(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret("proxy-server-ca", "a")).Build()
+	if _, err := (&Reconciler{Client: c, Hub: c, Namespace: "addons"}).Reconcile(t.Context(), ctrl.Request{}); err != nil {
+		t.Error(err)
+	}
+}
