@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 )
 
 // fakeHub lists cluster1 and its addon, which is away, and deletes cluster1
@@ -43,18 +44,19 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func cluster1(version string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", ResourceVersion: version},
+func cluster1(version string) *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "cluster.open-cluster-management.io/v1", Kind: "ManagedCluster"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", ResourceVersion: version, Labels: map[string]string{"env": "test"}},
+		Status:     clusterv1.ManagedClusterStatus{Version: clusterv1.ManagedClusterVersion{Kubernetes: "v1.36.3"}},
 	}
 }
 
 func (h *fakeHub) list(w http.ResponseWriter, clusters bool) {
 	if clusters {
-		_ = json.NewEncoder(w).Encode(metav1.PartialObjectMetadataList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
-			ListMeta: metav1.ListMeta{ResourceVersion: "2"}, Items: []metav1.PartialObjectMetadata{*cluster1("1")},
+		_ = json.NewEncoder(w).Encode(clusterv1.ManagedClusterList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "cluster.open-cluster-management.io/v1", Kind: "ManagedClusterList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "2"}, Items: []clusterv1.ManagedCluster{*cluster1("1")},
 		})
 		return
 	}
@@ -94,6 +96,10 @@ func TestClustersAreWatched(t *testing.T) {
 	}
 	if since := watched.awaySince("cluster1"); !since.Equal(away) {
 		t.Errorf("away since %v, want %v", since, away)
+	}
+	described := watched.describe("cluster1")
+	if s := described.Status; s.Available != metav1.ConditionUnknown || s.Version != "v1.36.3" || !s.LastSeen.Time.Equal(away) || described.Labels["env"] != "test" {
+		t.Errorf("described as %+v", described)
 	}
 	if since := watched.awaySince("cluster2"); !since.IsZero() {
 		t.Errorf("cluster2 away since %v", since)

@@ -1,52 +1,97 @@
-// Package proxyapi is the HTTPS door to the managed clusters: it serves
-// /<cluster>/<any Kubernetes path> on the hub.
+// Package proxyapi is the HTTPS door to the managed clusters. It is an API server
+// of the hub without a store: k8s.io/apiserver finds out who calls, asks the hub
+// whether he may, and writes the audit log; our handler stands before its REST
+// layer and forwards. It is never a rest.Connecter, which refuses dry-run and
+// reads query parameters that are the managed cluster's.
+//
+// # Doors
+//
+// All of them lead through the same chain of filters; newCall tells them apart.
+//
+//   - /<cluster>/<path>, upstream's URL, and <cluster>.<domain> as host.
+//   - /apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/<cluster>/proxy/<path>,
+//     which the hub's kube-apiserver sends here by an APIService. Its front proxy
+//     decodes and encodes paths anew, so byte for byte is for the other doors.
+//   - CONNECT <cluster>:443, a connection to the cluster's kube-apiserver that we
+//     do not look into.
+//   - /<cluster>/api/v1/namespaces/<ns>/services/[<scheme>:]<service>[:<port>]/proxy-service/<path>,
+//     a Service of the hub's allowlist, in the first three doors.
+//
+// Below the aggregated API's group there are also the list of clusters, those
+// that the caller may reach, and clusters/<name>/identity, which says who he is
+// there. First segments that the proxy API needs itself (route.Own) are no
+// clusters in the first door.
 //
 // # The way of a request
 //
 //  1. route takes the request target apart, byte for byte, or refuses it.
-//  2. A cluster that the hub does not have is 404. The set of clusters is
-//     watched, and so is each ManagedClusterAddOn's Available condition, which
-//     only serves to say since when a cluster is away.
-//  3. One ReverseProxy forwards through the pool: per cluster, one HTTP/2
-//     connection for everything but upgrades, and HTTP/1.1 connections for
-//     those. A connection is TLS inside a dial of pkg/tunnel, to the agent's
-//     own handler. It is made once and used by all users: what a user may do is
-//     decided per request, by the credential in it.
-//  4. The agent's handler passes the request on to the kube-apiserver.
+//     RequestInfo reads what is left as the managed kube-apiserver will.
+//  2. callers finds the user by client certificate, the hub's front proxy, or
+//     TokenReview. A token that the hub says it does not know is left to the
+//     managed cluster: the request goes on unchanged, without a user.
+//  3. Impersonate-* headers of the hub's users are checked on the hub.
+//  4. The hub is asked for clusters/proxy, with the cluster's name and the inner
+//     request's verb, and for create on clusters/stream if the request leaves the
+//     Kubernetes API: upgrades, exec, attach, port-forward, proxy, Services.
+//  5. Limits by user and by cluster, and whether there is such a cluster.
+//  6. rewrite deletes every header by which somebody vouches or claims, and then
+//     sets the user's. One ReverseProxy sends it through the pool: per cluster,
+//     one HTTP/2 connection for everything but upgrades, HTTP/1.1 for those.
 //
-// # Who authenticates whom
+// # Who authenticates whom, and why that holds
 //
 // Clients verify our serving certificate. The proxy server is verified with the
 // hub CA and verifies our client certificate. The agent is verified, inside the
-// tunnel, with the agent CA and under the host name of that one cluster, so
-// neither the proxy server nor the agent of another cluster can answer in its
-// place; it verifies the same client certificate, and its role. The user's
-// credential is not looked at here: Authorization and Impersonate-* headers
-// reach the managed kube-apiserver unchanged, and that one decides.
+// tunnel, with the agent CA and under the host name of that one cluster; it
+// verifies our certificate, and its role. It believes X-Remote-* from us, so:
 //
-// Headers in which a proxy vouches for something (X-Forwarded-*, X-Remote-*,
-// Forwarded) are never taken from a client. A Connection header may not name
-// headers to be dropped: it could take Authorization away and turn a request
-// into an anonymous one.
+//   - What the client sent of that name, in any letters, with hyphens or
+//     underscores, is deleted before ours is set, by the one function that sets
+//     it. A Connection header may not name end-to-end headers, or it could take
+//     one of them away on the next hop. Names with blanks at an end or control
+//     characters are refused: HTTP would make others of them.
+//   - A request has a user, or was passed through; with neither, rewrite takes
+//     its destination away. There is no third state to fall into.
+//   - A credential of the hub never leaves it. With a user, Authorization,
+//     Impersonate-* and WebSocket tokens are deleted. Without one, the token goes
+//     on only after the hub said that it is not its own: if the hub cannot be
+//     asked, or says that the token is expired or for somebody else, the answer
+//     is ours.
+//   - Authorization is decided on the same bytes that are forwarded. What two
+//     parsers could read in two ways is refused by route. An upgrade needs a
+//     right of its own, because exec by WebSocket is a GET.
+//   - A cluster cannot turn clients against others: an answer other than 101 ends
+//     an upgrade as any answer does, and redirects stay within what was asked
+//     for.
+//
+// The pooled connections are used by all users: what a user may do is decided
+// per request, by what is in it.
 //
 // # What fails how
 //
 // Every error is a metav1.Status that says what to do; statusFor is the one
 // place that knows which. Clients of client-go repeat a request up to ten times
 // when it is refused with Retry-After, which is why that is always a second:
-// it rides out the restart of an agent, and does not keep people waiting.
+// it rides out the restart of an agent, and does not keep people waiting. A
+// cluster that the caller has no right to is 403 whether there is one or not.
 //
 // A pooled connection that is found dead before a request was sent on it is
 // replaced without an error. A request that was sent is not repeated.
 //
+// Credentials that nobody has vouched for are let through at a low rate from
+// each address (strangers), so that a flood of bad tokens costs neither the hub
+// nor those whose token was good before.
+//
 // # Ending
 //
 // On the first signal /readyz fails, requests are taken for the minimum drain
-// duration still, then the listener closes, and requests in flight, watches and
-// upgraded connections included, may go on until the drain timeout.
+// duration still; then the listener closes, watches end as if their time were
+// up, and requests in flight, upgraded connections included, may go on until the
+// drain timeout.
 //
 // # Out of scope
 //
-// Authentication and authorization of users on the hub, and the aggregated API,
-// are not done yet; nothing here may be taken for them.
+// Bodies are not in the audit log: they are streamed. CONNECT reaches no
+// Services. What a user may do on a cluster is the cluster's RBAC's business;
+// the agent impersonates him there.
 package proxyapi

@@ -5,16 +5,20 @@ import (
 	"crypto/tls"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
@@ -30,6 +34,10 @@ type fakeClusters map[string]time.Time
 func (f fakeClusters) synced() error                { return nil }
 func (f fakeClusters) known(c string) bool          { _, ok := f[c]; return ok }
 func (f fakeClusters) awaySince(c string) time.Time { return f[c] }
+func (f fakeClusters) names() []string              { return slices.Collect(maps.Keys(f)) }
+func (f fakeClusters) describe(c string) v1alpha1.Cluster {
+	return v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Version: "v1.36.3"}}
+}
 
 // away is when cluster "away" was lost.
 var away = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -40,10 +48,13 @@ type world struct {
 	dir            string
 	hubCA, agentCA *pki.CA
 	hub            *tunneltest.Hub
-	server         *Server
-	url            string
-	stop           context.CancelFunc
-	stopped        chan error
+	api            *fakeHubAPI
+	// cas are those of the hub's users and of its front proxy.
+	cas     map[string]*pki.CA
+	server  *Server
+	url     string
+	stop    context.CancelFunc
+	stopped chan error
 }
 
 func newCA(t testing.TB, name string) *pki.CA {
@@ -88,9 +99,9 @@ func load(t testing.TB, files pki.Files) *pki.Source {
 	return source
 }
 
-func start(t testing.TB) *world {
+func start(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents")}
+	w := &world{t: t, dir: t.TempDir(), cas: map[string]*pki.CA{}, hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	hubTLS := load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}
@@ -103,6 +114,10 @@ func start(t testing.TB) *world {
 	o.AgentCACert = w.file("agent-ca.crt", w.agentCA.CertPEM())
 	o.ServerCert, o.ServerKey = serving.Cert, serving.Key
 	o.MinDrainDuration, o.DrainTimeout = 0, 10*time.Second
+	o.Namespace = "addons"
+	for _, f := range change {
+		f(o)
+	}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +127,11 @@ func start(t testing.TB) *world {
 			t.Fatal(err)
 		}
 	}
+	w.api = startHubAPI(t, w)
+	parts, err := w.server.newParts(w.api.client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
+	if err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +140,7 @@ func start(t testing.TB) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stop, w.stopped = cancel, make(chan error, 1)
 	go func() {
-		w.stopped <- w.server.run(ctx, listener, fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
+		w.stopped <- w.server.run(ctx, listener, parts)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -2,10 +2,10 @@ package proxyapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
@@ -13,83 +13,110 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
-// handler serves /<cluster>/<path>.
+// handler serves every door: see the package comment for the way of a request.
 type handler struct {
 	clusters clusters
 	pool     *pool
 	metrics  *metrics
-	proxy    *httputil.ReverseProxy
+	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
+	domain     string
+	callers    *callers
+	authorizer authorizer.Authorizer
+	services   services
+	latencies  *latencies
+	// requests and streams are limits of those with a natural end, and without.
+	requests, streams *limiter
+	// draining is done when watches should go elsewhere.
+	draining context.Context
+
+	// chain is what a request goes through that was understood.
+	chain http.Handler
+	// own answers requests that are for the proxy API itself.
+	own    http.Handler
+	probes http.Handler
+	proxy  *httputil.ReverseProxy
 	// inFlight counts requests, those with a hijacked connection included.
 	inFlight sync.WaitGroup
 }
 
-func newHandler(c clusters, p *pool, m *metrics) *handler {
-	h := &handler{clusters: c, pool: p, metrics: m}
-	h.proxy = &httputil.ReverseProxy{
-		Rewrite:       rewrite,
-		Transport:     p,
-		FlushInterval: -1,
-		ErrorHandler:  h.refuse,
-		BufferPool:    &buffers{},
-		// What it would write there is about clients that went away.
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
-	return h
-}
-
-type targetKey struct{}
-
-// targetOf is the target of a request that ServeHTTP let through.
-func targetOf(ctx context.Context) route.Target {
-	target, _ := ctx.Value(targetKey{}).(route.Target)
-	return target
+// services is which Services of clusters may be asked for.
+type services interface {
+	exposed(route.Service) bool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.inFlight.Add(1)
 	defer h.inFlight.Done()
-	kind := "request"
-	if isUpgrade(r) {
-		kind = "upgrade"
-	}
-	gauge := h.metrics.inFlight.WithLabelValues(kind)
-	gauge.Inc()
-	defer gauge.Dec()
-
-	start, method := time.Now(), methodLabel(r.Method)
-	rec := &recorder{ResponseWriter: w, onHeader: func() {
-		h.metrics.latency.WithLabelValues(method).Observe(time.Since(start).Seconds())
-	}}
-	// Deferred, because ReverseProxy panics to cut a response off.
-	defer func() { h.metrics.requests.WithLabelValues(method, rec.label()).Inc() }()
-
-	target, err := h.admit(r)
-	r = r.WithContext(context.WithValue(r.Context(), targetKey{}, target))
-	if err != nil {
-		h.refuse(rec, r, err)
+	defer logPanic(r)
+	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz" {
+		h.probes.ServeHTTP(w, r)
 		return
 	}
-	h.proxy.ServeHTTP(rec, r)
+	c, err := h.newCall(r)
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	rec := h.record(w, c)
+	// Deferred, because ReverseProxy panics to cut a response off.
+	defer rec.end()
+	measured := responsewriter.WrapForHTTP1Or2(rec)
+	if err != nil {
+		h.refuse(measured, r, err)
+		return
+	}
+	h.chain.ServeHTTP(measured, r)
 }
 
-// admit decides whether a request is forwarded, and where to.
-func (h *handler) admit(r *http.Request) (route.Target, error) {
-	target, err := route.Parse(r.RequestURI)
-	if err != nil {
-		return route.Target{}, err
-	}
+// admitted lets a request on if there is such a cluster, and nothing in its
+// headers is meant to deceive. It comes after authorization, because who may
+// not reach a cluster need not know whether there is one.
+func (h *handler) admitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		if c.inner == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		audit.AddAuditAnnotations(r.Context(), annotationPrefix+"cluster", c.target.Cluster, annotationPrefix+"request", innerText(r, c))
+		if err := h.admit(c, r); err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *handler) admit(c *call, r *http.Request) error {
+	target := c.target
 	if err := h.clusters.synced(); err != nil {
-		return target, &problem{http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)}
+		return &problem{http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)}
 	}
 	if !h.clusters.known(target.Cluster) {
-		return target, &problem{http.StatusNotFound, fmt.Sprintf("there is no managed cluster %q on this hub: see \"kubectl get managedclusters\"", target.Cluster)}
+		return &problem{http.StatusNotFound, fmt.Sprintf("there is no managed cluster %q on this hub: see \"kubectl get managedclusters\"", target.Cluster)}
 	}
-	return target, checkConnection(r.Header)
+	if s := target.Service; s != (route.Service{}) {
+		if c.passThrough && c.credential == "" {
+			return &problem{http.StatusUnauthorized, "Services are not for anonymous users: send a token"}
+		}
+		if !h.services.exposed(s) {
+			return &problem{http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist: add it to the value exposedServices of the hub's chart", s.Namespace, s.Name)}
+		}
+	}
+	return checkConnection(r.Header)
+}
+
+// innerText is the request as the cluster sees it, for audit events.
+func innerText(r *http.Request, c *call) string {
+	text := r.Method + " " + c.target.Path + c.target.Query
+	if s := c.target.Service; s != (route.Service{}) {
+		text = fmt.Sprintf("%s of Service %s/%s:%s", text, s.Namespace, s.Name, s.Port)
+	}
+	return text
 }
 
 // hopHeaders are what a Connection header may name.
@@ -108,60 +135,38 @@ func checkConnection(header http.Header) error {
 	return nil
 }
 
-// vouched are headers with which a proxy speaks about somebody else. Only the
-// next hop's own proxy may; ReverseProxy deletes X-Forwarded-* and Forwarded.
-var vouched = []string{"X-Remote-", "Cluster-Proxy-", "X-Real-Ip", "X-Forwarded-"}
-
-func rewrite(r *httputil.ProxyRequest) {
-	target := targetOf(r.In.Context())
-	r.Out.URL.Scheme = "https"
-	r.Out.URL.Host = net.JoinHostPort(identity.HandlerHost(target.Cluster), identity.HandlerPort)
-	r.Out.Host = r.Out.URL.Host
-	if err := target.Apply(r.Out.URL); err != nil {
-		// admit parsed it. A host that the pool does not know fails the request.
-		r.Out.URL.Host = ""
-	}
-	for name := range r.Out.Header {
-		for _, prefix := range vouched {
-			if strings.HasPrefix(name, prefix) {
-				delete(r.Out.Header, name)
-			}
-		}
-	}
-	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
-		r.Out.Header.Set("X-Forwarded-For", host)
+// serve answers a request that may go on.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	c := callOf(r.Context())
+	switch {
+	case c.inner == nil:
+		h.own.ServeHTTP(w, r)
+	case r.Method == http.MethodConnect:
+		h.connect(w, r)
+	default:
+		c.sent = time.Now()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, cancelKey{}, cancel)))
 	}
 }
 
+type cancelKey struct{}
+
 // refuse answers in the place of the cluster.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	cluster := targetOf(r.Context()).Cluster
+	cluster := callOf(r.Context()).target.Cluster
 	code, message := statusFor(err, cluster, h.clusters.awaySince(cluster))
-	if code == statusClientClosed || r.Context().Err() == context.Canceled {
+	if code == statusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:
 		// the request must not look as if it had been answered.
 		panic(http.ErrAbortHandler)
 	}
+	if code == http.StatusUnauthorized && r.Method == http.MethodConnect {
+		code = http.StatusProxyAuthRequired
+		w.Header().Set("Proxy-Authenticate", `Basic realm="cluster-proxy: any user name, a token of the hub as password"`)
+	}
 	writeStatus(w, code, message)
-}
-
-// RoundTrip sends a request to the agent of the cluster in its context.
-func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
-	target := targetOf(r.Context())
-	if target.Cluster == "" || r.URL.Host == "" {
-		return nil, &problem{http.StatusBadRequest, "the request has no target"}
-	}
-	a := p.agent(target.Cluster)
-	if isUpgrade(r) {
-		return a.upgrades.RoundTrip(r)
-	}
-	return a.requests.RoundTrip(r)
-}
-
-// isUpgrade reports whether a request is exec, attach, port-forward or another
-// change of protocol.
-func isUpgrade(r *http.Request) bool {
-	return r.Header.Get("Upgrade") != "" && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
 }
 
 // buffers lends ReverseProxy its copy buffers.
@@ -175,3 +180,7 @@ func (b *buffers) Get() []byte {
 }
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// discard is where net/http logs. What it has to say is about clients that went
+// away and port scans.
+var discard = log.New(io.Discard, "", 0)

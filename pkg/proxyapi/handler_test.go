@@ -25,6 +25,8 @@ func get(t testing.TB, client *http.Client, url string, header http.Header) (*ht
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A token of the managed cluster's, if nothing else is said.
+	req.Header.Set("Authorization", "Bearer managed")
 	if header != nil {
 		req.Header = header
 	}

@@ -1,12 +1,6 @@
 package proxyapi
 
 import (
-	"bufio"
-	"net"
-	"net/http"
-	"slices"
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -17,12 +11,15 @@ const (
 	subsystem = "api"
 )
 
-// metrics are the numbers of the proxy API. None has the cluster as a label: a
-// hub has thousands.
+// metrics are the numbers of the proxy API. Those with the cluster as a label
+// are few for each, because a hub has thousands, and go with the cluster.
 type metrics struct {
 	requests    *prometheus.CounterVec
 	latency     *prometheus.HistogramVec
+	seconds     *prometheus.CounterVec
 	inFlight    *prometheus.GaugeVec
+	streams     *prometheus.GaugeVec
+	denied      *prometheus.CounterVec
 	dials       *prometheus.CounterVec
 	connect     prometheus.Histogram
 	connections prometheus.Gauge
@@ -32,11 +29,17 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "requests_total", Help: "Requests that ended, by method and HTTP status; 499 means that the client went away."}, []string{"method", "code"}),
+			Name: "requests_total", Help: "Requests that ended, by cluster (empty for none), verb and HTTP status; 499 means that the client went away."}, []string{"cluster", "verb", "code"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "request_duration_seconds", Help: "Time from a request to its response's header.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, []string{"method"}),
+			Name: "request_duration_seconds", Help: "Time from a request to its response's header.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, []string{"verb"}),
+		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "request_seconds_total", Help: "Sum of the times from a request to its response's header, by cluster."}, []string{"cluster"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "requests_in_flight", Help: "Requests being served; upgrade is exec, attach and port-forward."}, []string{"kind"}),
+			Name: "requests_in_flight", Help: "Requests being served; stream is what has no natural end."}, []string{"kind"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "streams", Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb."}, []string{"cluster", "verb"}),
+		denied: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit."}, []string{"reason"}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "tunnel_dials_total", Help: "Dials through the tunnel, by result."}, []string{"result"}),
 		connect: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
@@ -46,8 +49,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		clusters: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "pooled_clusters", Help: "Clusters that have a place in the connection pool."}),
 	}
-	registry.MustRegister(m.requests, m.latency, m.inFlight, m.dials, m.connect, m.connections, m.clusters)
+	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.dials, m.connect, m.connections, m.clusters)
 	return m
+}
+
+// forget drops what is counted for a cluster that is gone.
+func (m *metrics) forget(cluster string) {
+	gone := prometheus.Labels{"cluster": cluster}
+	m.requests.DeletePartialMatch(gone)
+	m.seconds.DeletePartialMatch(gone)
+	m.streams.DeletePartialMatch(gone)
 }
 
 func (m *metrics) observeDial(err error) {
@@ -58,59 +69,4 @@ func (m *metrics) observeDial(err error) {
 		}
 	}
 	m.dials.WithLabelValues(result).Inc()
-}
-
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
-
-// methodLabel keeps clients from inventing label values.
-func methodLabel(method string) string {
-	if slices.Contains(methods, method) {
-		return method
-	}
-	return "other"
-}
-
-// recorder remembers the status of a response. Everything else is the inner
-// writer's, found by http.ResponseController.
-type recorder struct {
-	http.ResponseWriter
-	code     int
-	onHeader func()
-}
-
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-func (r *recorder) WriteHeader(code int) {
-	r.record(code)
-	r.ResponseWriter.WriteHeader(code)
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	r.record(http.StatusOK)
-	return r.ResponseWriter.Write(p)
-}
-
-// Hijack is called for upgrades, whose header does not come through here.
-func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffer, err := http.NewResponseController(r.ResponseWriter).Hijack()
-	if err == nil {
-		r.record(http.StatusSwitchingProtocols)
-	}
-	return conn, buffer, err
-}
-
-func (r *recorder) record(code int) {
-	informational := code < 200 && code != http.StatusSwitchingProtocols
-	if r.code != 0 || informational {
-		return
-	}
-	r.code = code
-	r.onHeader()
-}
-
-func (r *recorder) label() string {
-	if r.code == 0 {
-		return strconv.Itoa(statusClientClosed)
-	}
-	return strconv.Itoa(r.code)
 }

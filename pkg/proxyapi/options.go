@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // Options configure the proxy API.
@@ -34,6 +37,20 @@ type Options struct {
 
 	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
 	TLSProfile string
+	// Domain is the one that <cluster>.<domain> are hosts of; empty for none.
+	Domain string
+	// Namespace and ExposedServices name the ConfigMap with the Services that
+	// may be asked for.
+	Namespace, ExposedServices string
+	// Audiences are what a hub's token must be for; empty means the audience of
+	// the hub's kube-apiserver.
+	Audiences []string
+	// How many requests, and how many streams (watches, logs, exec, Services),
+	// are served at a time; 0 means as many as come.
+	RequestsPerUser, RequestsPerCluster, StreamsPerUser, StreamsPerCluster int
+	// Audit and Tracing are as in a kube-apiserver; there is none by default.
+	Audit   *options.AuditOptions
+	Tracing *options.TracingOptions
 
 	// Kubeconfig of the hub; empty means $KUBECONFIG, then in-cluster.
 	Kubeconfig string
@@ -48,9 +65,15 @@ type Options struct {
 // NewOptions are the defaults.
 func NewOptions() *Options {
 	return &Options{
-		ProxyServer:      "proxy-entrypoint.open-cluster-management-addon.svc:8090",
-		ServerPort:       9092,
-		HealthPort:       8000,
+		ProxyServer:     "proxy-entrypoint.open-cluster-management-addon.svc:8090",
+		ServerPort:      9092,
+		HealthPort:      8000,
+		Namespace:       os.Getenv("POD_NAMESPACE"),
+		ExposedServices: "cluster-proxy-exposed-services",
+		RequestsPerUser: 400, RequestsPerCluster: 1000,
+		StreamsPerUser: 2000, StreamsPerCluster: 8000,
+		Audit:            options.NewAuditOptions(),
+		Tracing:          options.NewTracingOptions(),
 		MinDrainDuration: 10 * time.Second,
 		DrainTimeout:     10 * time.Minute,
 	}
@@ -71,6 +94,16 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.HealthPort, "health-port", o.HealthPort, "port of /livez, /readyz and /metrics")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; empty means $KUBECONFIG, then in-cluster")
+	fs.StringVar(&o.Domain, "cluster-domain", o.Domain, "domain below which every cluster has a host, <cluster>.<domain>; empty means that there are only paths. The serving certificate must be for *.<domain>")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of --exposed-services; $POD_NAMESPACE if not given")
+	fs.StringVar(&o.ExposedServices, "exposed-services", o.ExposedServices, "name of the ConfigMap with the Services on clusters that may be asked for")
+	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that a hub's token may be for; empty means that of the hub's kube-apiserver")
+	fs.IntVar(&o.RequestsPerUser, "max-requests-per-user", o.RequestsPerUser, "how many requests of one user are served at a time; 0 means as many as come")
+	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
+	fs.IntVar(&o.StreamsPerUser, "max-streams-per-user", o.StreamsPerUser, "how many watches, logs, exec, attach, port-forward and connections to Services one user may have open; 0 means as many as come")
+	fs.IntVar(&o.StreamsPerCluster, "max-streams-per-cluster", o.StreamsPerCluster, "the same, to one cluster")
+	o.Audit.AddFlags(fs)
+	o.Tracing.AddFlags(fs)
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long requests are taken after the first signal")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long requests in flight may go on after that")
 }
@@ -97,6 +130,20 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("--%s %d must be a port number from 0 to 65535", port.flag, port.value))
 		}
 	}
+	for _, limit := range []struct {
+		flag  string
+		value int
+	}{{"max-requests-per-user", o.RequestsPerUser}, {"max-requests-per-cluster", o.RequestsPerCluster},
+		{"max-streams-per-user", o.StreamsPerUser}, {"max-streams-per-cluster", o.StreamsPerCluster}} {
+		if limit.value < 0 {
+			errs = append(errs, fmt.Errorf("--%s %d must not be negative", limit.flag, limit.value))
+		}
+	}
+	if o.Domain != "" && identity.ValidateCluster(o.Domain) != nil {
+		errs = append(errs, fmt.Errorf("--cluster-domain %q must be a DNS name in lower case", o.Domain))
+	}
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Tracing.Validate()...)
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -117,6 +164,9 @@ func (o *Options) hubConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the hub's kubeconfig %q: %w", path, err)
 	}
+	// Requests of users wait for answers of the hub. What bounds them is here,
+	// and in the hub's own flow control.
+	config.QPS = -1
 	return config, nil
 }
 

@@ -134,6 +134,30 @@ func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) 
 	return secure, nil
 }
 
+// connectAPIServer dials a cluster's kube-apiserver for somebody who speaks TLS
+// with it himself.
+func (p *pool) connectAPIServer(ctx context.Context, cluster string) (net.Conn, error) {
+	raw, err := p.dial(ctx, "tcp", net.JoinHostPort(cluster, "443"))
+	p.metrics.observeDial(err)
+	if err != nil {
+		return nil, err
+	}
+	return p.agent(cluster).track(raw)
+}
+
+// connections is how many connections to a cluster there are.
+func (p *pool) connections(cluster string) int {
+	p.mu.Lock()
+	a := p.clusters[cluster]
+	p.mu.Unlock()
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.conns)
+}
+
 // track registers conn, so that it ends with the cluster.
 func (a *agent) track(conn net.Conn) (*pooledConn, error) {
 	c := &pooledConn{Conn: conn, agent: a}
@@ -178,4 +202,12 @@ func (c *pooledConn) Close() error {
 		c.agent.pool.metrics.connections.Dec()
 	})
 	return c.Conn.Close()
+}
+
+// CloseWrite says that this side has no more to send.
+func (c *pooledConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
 }

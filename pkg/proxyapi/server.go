@@ -5,15 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/health"
@@ -40,19 +41,22 @@ type Server struct {
 	health                *health.Server
 	pool                  *pool
 	reachable             *prober
+	latencies             *latencies
 }
 
 // New makes a Server from valid options. It does no I/O.
 func New(o *Options) *Server {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s := &Server{
 		options: *o,
 		serving: pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
 		proxy:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
 		inner:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
 		metrics: newMetrics(registry),
-		health:  health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort), Gatherer: registry}),
+		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
+			// k8s.io/apiserver's own are of the process too.
+			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
+		latencies: newLatencies(),
 	}
 	proxyTLS := func() *tls.Config {
 		host, _, _ := net.SplitHostPort(o.ProxyServer) // Validate looked at it
@@ -76,7 +80,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watched, err := newWatchedClusters(hub, s.pool.evict)
+	watched, err := newWatchedClusters(hub, s.forget)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(hub)
+	if err != nil {
+		return fmt.Errorf("making a client for the hub: %w", err)
+	}
+	parts, err := s.newParts(client, watched, watched.run)
 	if err != nil {
 		return err
 	}
@@ -86,36 +98,126 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("listening on %q: %w", listen, err)
 	}
 	klog.FromContext(ctx).Info("Serving", "address", listener.Addr().String(), "proxyServer", s.options.ProxyServer)
-	return s.run(ctx, listener, watched, watched.run)
+	return s.run(ctx, listener, parts)
+}
+
+// parts are what a Server asks the hub with.
+type parts struct {
+	clusters   clusters
+	callers    *callers
+	authorizer authorizer.Authorizer
+	services   services
+	config     *server.Config
+	// background runs as long as requests do.
+	background []func(context.Context) error
+}
+
+// newParts does no I/O but to read the files that options name.
+func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...func(context.Context) error) (*parts, error) {
+	p := &parts{clusters: c, config: newConfig()}
+	var err error
+	if p.callers, err = newCallers(hub, s.options.Audiences); err != nil {
+		return nil, err
+	}
+	if p.authorizer, err = newAuthorizer(hub); err != nil {
+		return nil, err
+	}
+	exposed, err := newAllowlist(hub, s.options.Namespace, s.options.ExposedServices)
+	if err != nil {
+		return nil, err
+	}
+	p.services = exposed
+	if err := s.options.Audit.ApplyTo(p.config); err != nil {
+		return nil, fmt.Errorf("preparing the audit log: %w", err)
+	}
+	if err := s.options.Tracing.ApplyTo(nil, p.config); err != nil {
+		return nil, fmt.Errorf("preparing traces: %w", err)
+	}
+	p.background = append(background, p.callers.run, exposed.run, p.traces)
+	if p.config.AuditBackend != nil {
+		p.background = append(p.background, p.audit)
+	}
+	return p, nil
+}
+
+// audit lets the audit backends write until ctx is done, and what they have
+// after that.
+func (p *parts) audit(ctx context.Context) error {
+	if err := p.config.AuditBackend.Run(ctx.Done()); err != nil {
+		return fmt.Errorf("starting the audit log: %w", err)
+	}
+	<-ctx.Done()
+	p.config.AuditBackend.Shutdown()
+	return nil
+}
+
+// traces sends what is left of them at the end.
+func (p *parts) traces(ctx context.Context) error {
+	<-ctx.Done()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutOff)
+	defer cancel()
+	if err := p.config.TracerProvider.Shutdown(limited); err != nil {
+		klog.FromContext(ctx).Info("The last traces could not be sent", "err", err.Error())
+	}
+	return nil
+}
+
+// newHandler puts the doors together. Watches end when draining is done.
+func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error) {
+	o := s.options
+	h := &handler{
+		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer,
+		services: p.services, latencies: s.latencies, draining: draining, probes: s.health.Handler(),
+		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
+		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
+	}
+	h.proxy = h.newProxy()
+	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
+	var err error
+	h.own, err = newGroup(p.config, h)
+	return h, err
+}
+
+// forget drops everything about a cluster that is gone.
+func (s *Server) forget(cluster string) {
+	s.pool.evict(cluster)
+	s.metrics.forget(cluster)
+	s.latencies.forget(cluster)
 }
 
 // run serves on listener. The process's parts go on until everything drained.
-func (s *Server) run(ctx context.Context, listener net.Listener, c clusters, background ...func(context.Context) error) error {
-	s.health.AddReadyCheck("clusters", c.synced)
+func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
+	s.health.AddReadyCheck("clusters", p.clusters.synced)
 	s.health.AddReadyCheck("proxy-server", s.reachable.check)
 	s.health.AddReadyCheck("certificate", s.serving.Check)
 
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	draining, drainWatches := context.WithCancel(parts)
+	defer drainWatches()
+	h, err := s.newHandler(p, draining)
+	if err != nil {
+		return err
+	}
 	group, parts := errgroup.WithContext(parts)
-	background = append(background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.reachable.run)
+	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.reachable.run)
 	for _, part := range background {
 		group.Go(func() error { return part(parts) })
 	}
 	group.Go(func() error {
 		defer stop()
-		return s.serve(ctx, parts, listener, newHandler(c, s.pool, s.metrics))
+		return s.serve(ctx, parts, listener, h, drainWatches)
 	})
-	err := group.Wait()
+	err = group.Wait()
 	s.pool.close()
 	return errors.Join(err, s.dialer.Close())
 }
 
 // serve serves until ctx is done and drained, or a part of the process failed.
-func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *handler) error {
+func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *handler, drainWatches func()) error {
 	requests, cancelRequests := context.WithCancel(parts)
 	defer cancelRequests()
-	config := s.serving.ServerConfig(tls.NoClientCert)
+	config := s.serving.ServerConfig(tls.RequestClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
 		Handler:           h,
@@ -124,8 +226,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		MaxHeaderBytes:    maxHeaderBytes,
 		TLSConfig:         config,
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		// Port scans and clients that do not trust us would fill the log.
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog:          discard,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(listener, "", "") }()
@@ -134,7 +235,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		return fmt.Errorf("serving on %q: %w", listener.Addr(), err)
 	case <-parts.Done():
 	case <-ctx.Done():
-		s.drain(ctx, parts, server, h)
+		s.drain(ctx, parts, server, h, drainWatches)
 	}
 	cancelRequests()
 	_ = server.Close() // what is left was given its time
@@ -144,7 +245,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 }
 
 // drain lets requests end.
-func (s *Server) drain(ctx, parts context.Context, server *http.Server, h *handler) {
+func (s *Server) drain(ctx, parts context.Context, server *http.Server, h *handler, drainWatches func()) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Draining", "minDrainDuration", s.options.MinDrainDuration, "drainTimeout", s.options.DrainTimeout)
 	s.health.Drain()
@@ -153,6 +254,7 @@ func (s *Server) drain(ctx, parts context.Context, server *http.Server, h *handl
 	case <-parts.Done():
 		return
 	}
+	drainWatches()
 	limit, cancel := context.WithTimeout(parts, s.options.DrainTimeout)
 	defer cancel()
 	if err := server.Shutdown(limit); err == nil && waitFor(&h.inFlight, limit.Done()) {

@@ -95,6 +95,7 @@ func noAgent(cluster string, since time.Time) string {
 
 var reasons = map[int]metav1.StatusReason{
 	http.StatusBadRequest:         metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized:       metav1.StatusReasonUnauthorized,
 	http.StatusForbidden:          metav1.StatusReasonForbidden,
 	http.StatusNotFound:           metav1.StatusReasonNotFound,
 	http.StatusTooManyRequests:    metav1.StatusReasonTooManyRequests,
@@ -102,8 +103,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:     metav1.StatusReasonTimeout,
 }
 
-// writeStatus answers with a metav1.Status.
-func writeStatus(w http.ResponseWriter, code int, message string) {
+func newStatus(code int, message string) metav1.Status {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure,
@@ -112,8 +112,16 @@ func writeStatus(w http.ResponseWriter, code int, message string) {
 		Message:  message,
 	}
 	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	}
+	return status
+}
+
+// writeStatus answers with a metav1.Status.
+func writeStatus(w http.ResponseWriter, code int, message string) {
+	status := newStatus(code, message)
+	if status.Details != nil {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	body, err := json.Marshal(status)
 	if err != nil {

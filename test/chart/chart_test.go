@@ -25,16 +25,23 @@ podLabels: {team: a}
 podAnnotations: {note: b}
 proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"}
 userServer: {additionalSANs: [proxy.example.com]}
+proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], limits: {requestsPerUser: 0}, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
 `
 
 // Upgrades from upstream's chart find the objects that are there by these names.
 func TestNames(t *testing.T) {
 	want := []string{
+		"APIService/v1alpha1.clusterproxy.open-cluster-management.io",
 		"ClusterManagementAddOn/cluster-proxy",
+		"ClusterRole/cluster-proxy-user",
+		"ClusterRole/cluster-proxy-viewer",
 		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager",
+		"ClusterRole/open-cluster-management:cluster-proxy:ca-bundle",
 		"ClusterRole/open-cluster-management:cluster-proxy:proxy-api",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:addon-manager",
+		"ClusterRoleBinding/open-cluster-management:cluster-proxy:ca-bundle",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api",
+		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api:auth-delegator",
 		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io",
 		"Deployment/cluster-proxy-addon-manager",
 		"Deployment/cluster-proxy-addon-user",
@@ -42,7 +49,10 @@ func TestNames(t *testing.T) {
 		"ManagedProxyConfiguration/cluster-proxy",
 		"Placement/cluster-proxy-placement", "Pod/cluster-proxy-test",
 		"Role/open-cluster-management:cluster-proxy:addon-manager",
+		"Role/open-cluster-management:cluster-proxy:proxy-api",
 		"RoleBinding/open-cluster-management:cluster-proxy:addon-manager",
+		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api",
+		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api:authentication-reader",
 		"Service/cluster-proxy-addon-user",
 		"ServiceAccount/cluster-proxy",
 		"ServiceAccount/cluster-proxy-addon-user",
@@ -205,7 +215,7 @@ func TestEveryValueIsRead(t *testing.T) {
 
 func TestProxyAPIIsOptional(t *testing.T) {
 	for name := range mustRender(t, everything+"\nenableServiceProxy: false").byName {
-		if strings.HasSuffix(name, "/cluster-proxy-addon-user") || strings.HasSuffix(name, ":proxy-api") {
+		if strings.HasSuffix(name, "/cluster-proxy-addon-user") || strings.Contains(name, ":proxy-api") || strings.HasPrefix(name, "APIService/") {
 			t.Errorf("%s is made although enableServiceProxy is false", name)
 		}
 	}
@@ -233,5 +243,23 @@ func TestPullSecretsReachAgents(t *testing.T) {
 	got, _, _ := unstructured.NestedStringSlice(o.byName["ManagedProxyConfiguration/cluster-proxy"].Object, "spec", "proxyAgent", "imagePullSecrets")
 	if diff := cmp.Diff([]string{"pull"}, got); diff != "" {
 		t.Errorf("agents' pull secrets (-want +got):\n%s", diff)
+	}
+}
+
+// Nobody gets to clusters by the mere installation.
+func TestUsersAreLetInByAValue(t *testing.T) {
+	const binding = "ClusterRoleBinding/cluster-proxy-user:authenticated"
+	if mustRender(t, "").byName[binding] != nil {
+		t.Error("everybody is let in by default")
+	}
+	if mustRender(t, "proxyAPI: {allowAuthenticated: true}").byName[binding] == nil {
+		t.Error("proxyAPI.allowAuthenticated binds nobody")
+	}
+	for _, rule := range mustRender(t, "").rules(t)["ClusterRole/cluster-proxy-viewer"] {
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) || slices.Contains(rule.Resources, "clusters/stream") {
+				t.Errorf("a viewer may %s %v", verb, rule.Resources)
+			}
+		}
 	}
 }

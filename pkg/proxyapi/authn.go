@@ -1,0 +1,227 @@
+package proxyapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// tokenTTL is how long the hub's answer about a token is believed.
+	tokenTTL      = 10 * time.Second
+	reviewTimeout = 10 * time.Second
+	// configNamespace and configName are where a kube-apiserver publishes whose
+	// client certificates it believes.
+	configNamespace = "kube-system"
+	configName      = "extension-apiserver-authentication"
+)
+
+// callers finds out who sends a request, by the hub's own means.
+type callers struct {
+	// certificates are those of the hub's users and of its front proxy.
+	certificates authenticator.Request
+	tokens       authenticator.Request
+	strangers    *strangers
+	// controllers keep the certificates' CAs up to date.
+	controllers []dynamiccertificates.ControllerRunner
+}
+
+// newCallers does no I/O.
+func newCallers(hub kubernetes.Interface, audiences []string) (*callers, error) {
+	ca := func(purpose, key string) (*dynamiccertificates.ConfigMapCAController, error) {
+		return dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, configNamespace, configName, key, hub)
+	}
+	users, err := ca("client-ca", "client-ca-file")
+	if err != nil {
+		return nil, fmt.Errorf("preparing the hub's client CA: %w", err)
+	}
+	proxies, err := ca("front-proxy-ca", "requestheader-client-ca-file")
+	if err != nil {
+		return nil, fmt.Errorf("preparing the hub's front proxy CA: %w", err)
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(configName, configNamespace, hub,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	certificates, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		ClientCertificateCAContentProvider: users,
+		RequestHeaderConfig: &authenticatorfactory.RequestHeaderConfig{
+			CAContentProvider:   proxies,
+			UsernameHeaders:     headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
+			UIDHeaders:          headerrequest.StringSliceProviderFunc(headers.UIDHeaders),
+			GroupHeaders:        headerrequest.StringSliceProviderFunc(headers.GroupHeaders),
+			ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(headers.ExtraHeaderPrefixes),
+			AllowedClientNames:  headerrequest.StringSliceProviderFunc(headers.AllowedClientNames),
+		},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("preparing authentication by certificates: %w", err)
+	}
+	reviewed := cache.New(&reviewer{hub: hub, audiences: audiences}, false, tokenTTL, tokenTTL)
+	return &callers{
+		certificates: certificates,
+		tokens:       group.NewAuthenticatedGroupAdder(union.New(bearertoken.New(reviewed), websocket.NewProtocolAuthenticator(reviewed))),
+		strangers:    newStrangers(),
+		controllers:  []dynamiccertificates.ControllerRunner{users, proxies, headers},
+	}, nil
+}
+
+// run keeps up with the hub's CAs until ctx is done. A hub that publishes none
+// has no users with certificates.
+func (c *callers) run(ctx context.Context) error {
+	done := make(chan struct{})
+	for _, controller := range c.controllers {
+		if err := controller.RunOnce(ctx); err != nil {
+			klog.FromContext(ctx).Info("The hub's CA of client certificates cannot be read yet; until then such certificates are refused", "err", err.Error())
+		}
+		go func() {
+			controller.Run(ctx, 1)
+			done <- struct{}{}
+		}()
+	}
+	for range c.controllers {
+		<-done
+	}
+	return nil
+}
+
+// A token about which the hub said one of these may be its own, so it must not be
+// sent anywhere.
+var (
+	errNoAnswer = errors.New("the hub's kube-apiserver could not check the token")
+	errNotForUs = errors.New("the token is one of the hub, but has expired or is for another audience")
+)
+
+// authenticate finds out who sends a request. A nil user means that the hub does
+// not know him: his credential may be one of the managed cluster's. The error is
+// for statusFor.
+func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
+	if len(r.Header["Authorization"]) > 1 {
+		return nil, "", &problem{http.StatusBadRequest, "the request has more than one Authorization header: send one"}
+	}
+	presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+	if presented {
+		if answer, ok, err := c.certificates.AuthenticateRequest(r); ok && err == nil {
+			return answer.User, "", nil
+		}
+	}
+	credential := credentialOf(r)
+	if presented && credential == "" {
+		return nil, "", &problem{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
+	}
+	if !c.strangers.admit(credential, addressOf(r)) {
+		return nil, "", &problem{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
+	}
+	if credential == "" {
+		return nil, "", nil
+	}
+	answer, ok, err := c.tokens.AuthenticateRequest(r)
+	switch {
+	case errors.Is(err, errNoAnswer):
+		return nil, "", &problem{http.StatusServiceUnavailable, errNoAnswer.Error() + ": try again"}
+	case errors.Is(err, errNotForUs):
+		return nil, "", &problem{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
+	case ok && err == nil:
+		c.strangers.trust(credential)
+		return answer.User, credential, nil
+	case err == nil || err.Error() == unknownToken:
+		return nil, credential, nil
+	}
+	// Whatever it is, nobody has said that the credential is not the hub's.
+	return nil, "", &problem{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
+}
+
+// unknownToken is what k8s.io/apiserver says of a token for which an
+// authenticator has no user and no error.
+const unknownToken = "invalid bearer token"
+
+// webSocketToken begins the WebSocket protocol by which browsers send a token.
+const webSocketToken = "base64url.bearer.authorization.k8s.io."
+
+// credentialOf names the credential in a request's headers without giving it
+// away; empty if there is none.
+func credentialOf(r *http.Request) string {
+	values := slices.Clone(r.Header["Authorization"])
+	for _, line := range r.Header["Sec-Websocket-Protocol"] {
+		if strings.Contains(line, webSocketToken) {
+			values = append(values, line)
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join(values, "\n")))
+	return string(sum[:])
+}
+
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// reviewer asks the hub about tokens.
+type reviewer struct {
+	hub       kubernetes.Interface
+	audiences []string
+}
+
+// AuthenticateToken has three answers: a user, not a token of the hub, and one
+// of the errors above.
+func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	review, err := v.hub.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: v.audiences}}, metav1.CreateOptions{})
+	if err != nil {
+		klog.FromContext(ctx).Info("The hub could not be asked about a token", "err", err.Error())
+		return nil, false, errNoAnswer
+	}
+	status := review.Status
+	if !status.Authenticated {
+		return nil, false, v.whyNot(ctx, status.Error)
+	}
+	if len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(v.audiences, a) }) {
+		return nil, false, errNotForUs
+	}
+	extra := map[string][]string{}
+	for key, values := range status.User.Extra {
+		extra[key] = values
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{
+		Name: status.User.Username, UID: status.User.UID, Groups: status.User.Groups, Extra: extra}}, true, nil
+}
+
+// whyNot is nil if a TokenReview's error says that the token is not the hub's.
+func (v *reviewer) whyNot(ctx context.Context, message string) error {
+	switch {
+	case strings.Contains(message, "target audiences"), strings.Contains(message, "token has expired"):
+		return errNotForUs
+	case message == "", strings.Contains(message, unknownToken):
+		return nil
+	}
+	klog.FromContext(ctx).Info("The hub did not decide about a token", "err", message)
+	return errNoAnswer
+}

@@ -1,0 +1,148 @@
+package proxyapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizerunion "k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// decisionTTL is how long the hub's decisions are believed.
+const decisionTTL = 10 * time.Second
+
+// newAuthorizer asks the hub, by SubjectAccessReview. As on every API server,
+// system:masters may do everything.
+func newAuthorizer(hub kubernetes.Interface) (authorizer.Authorizer, error) {
+	hubs, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: hub.AuthorizationV1(),
+		AllowCacheTTL:             decisionTTL,
+		DenyCacheTTL:              decisionTTL,
+		WebhookRetryBackoff:       &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("preparing authorization by the hub: %w", err)
+	}
+	return authorizerunion.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), hubs), nil
+}
+
+const (
+	annotationPrefix = "clusterproxy.open-cluster-management.io/"
+	decisionKey      = "authorization.k8s.io/decision"
+	reasonKey        = "authorization.k8s.io/reason"
+)
+
+// authorized lets a request on if the hub allows it: what the inner request
+// does, and streams if it leaves the Kubernetes API. A caller whom the hub does
+// not know is the managed cluster's business.
+func (h *handler) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		if c.passThrough {
+			audit.AddAuditAnnotation(r.Context(), decisionKey, "left to the managed cluster")
+			next.ServeHTTP(w, r)
+			return
+		}
+		attributes, err := filters.GetAuthorizerAttributes(r.Context())
+		if err != nil {
+			responsewriters.InternalError(w, r, err)
+			return
+		}
+		if !h.allowed(w, r, attributes) || c.leaves && !h.allowed(w, r, streamAttributes(attributes)) {
+			return
+		}
+		u := attributes.GetUser()
+		if c.inner != nil {
+			if err := assertable(u); err != nil {
+				h.metrics.denied.WithLabelValues("user").Inc()
+				h.refuse(w, r, err)
+				return
+			}
+			c.user = u
+			audit.AddAuditAnnotation(r.Context(), annotationPrefix+"user", mappedName(u))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// streamAttributes ask for the right to streams of the same cluster.
+func streamAttributes(a authorizer.Attributes) authorizer.Attributes {
+	return authorizer.AttributesRecord{
+		User: a.GetUser(), Verb: "create", ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
+		Resource: v1alpha1.Resource, Subresource: v1alpha1.StreamSubresource, Name: a.GetName(), Path: a.GetPath(),
+	}
+}
+
+// allowed asks the hub, and answers a request that is not.
+func (h *handler) allowed(w http.ResponseWriter, r *http.Request, a authorizer.Attributes) bool {
+	decision, reason, err := h.authorizer.Authorize(r.Context(), a)
+	if decision == authorizer.DecisionAllow {
+		audit.AddAuditAnnotations(r.Context(), decisionKey, "allow", reasonKey, reason)
+		return true
+	}
+	if err != nil {
+		audit.AddAuditAnnotation(r.Context(), reasonKey, "internal error")
+		h.refuse(w, r, &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"})
+		return false
+	}
+	h.metrics.denied.WithLabelValues("forbidden").Inc()
+	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
+	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole cluster-proxy-user on the hub"), codecs)
+	return false
+}
+
+// mayReach reports whether a user may send requests to a cluster's API at all;
+// the empty name means every cluster's.
+func (h *handler) mayReach(ctx context.Context, u user.Info, cluster string) bool {
+	decision, _, err := h.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: u, Verb: "get", ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
+		Resource: v1alpha1.Resource, Subresource: v1alpha1.ProxySubresource, Name: cluster, Path: clustersPath + cluster + "/" + v1alpha1.ProxySubresource,
+	})
+	return decision == authorizer.DecisionAllow && err == nil
+}
+
+// assertable refuses names that could turn into others on their way: HTTP drops
+// blanks around a value, and ends it at a line's end.
+func assertable(u user.Info) error {
+	names := append([]string{u.GetName(), u.GetUID()}, u.GetGroups()...)
+	for key, values := range u.GetExtra() {
+		names = append(append(names, key), values...)
+	}
+	for _, name := range names {
+		if strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return &problem{http.StatusForbidden, "the user's name, groups or extra have blanks at an end or control characters, and cannot be told to a cluster: use another user"}
+		}
+	}
+	if u.GetName() == "" {
+		return &problem{http.StatusForbidden, "the hub gives the user no name, so a cluster cannot be told who it is: use another user"}
+	}
+	return nil
+}
+
+// mappedName is the name that the agent gives a user of the hub.
+func mappedName(u user.Info) string {
+	if strings.HasPrefix(u.GetName(), "system:serviceaccount:") {
+		return identity.HubUserPrefix + u.GetName()
+	}
+	return u.GetName()
+}
+
+// userOf is who sends a request, after impersonation.
+func userOf(ctx context.Context) user.Info {
+	u, _ := request.UserFrom(ctx)
+	return u
+}

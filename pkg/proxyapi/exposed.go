@@ -1,0 +1,67 @@
+package proxyapi
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+)
+
+// allowlist is the list of Services that clusters expose, from a ConfigMap in
+// upstream's form. Without a list nothing is exposed, and a list with a mistake
+// leaves the last good one in force.
+type allowlist struct {
+	informer cache.SharedIndexInformer
+	entries  atomic.Pointer[exposedservices.List]
+}
+
+func newAllowlist(hub kubernetes.Interface, namespace, name string) (*allowlist, error) {
+	l := &allowlist{informer: coreinformers.NewFilteredConfigMapInformer(hub, namespace, 0, nil, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+	})}
+	_, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { l.set(obj) },
+		UpdateFunc: func(_, obj any) { l.set(obj) },
+		DeleteFunc: func(any) { l.entries.Store(nil) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the watch of exposed Services: %w", err)
+	}
+	return l, nil
+}
+
+// run watches until ctx is done.
+func (l *allowlist) run(ctx context.Context) error {
+	l.informer.RunWithContext(ctx)
+	return nil
+}
+
+func (l *allowlist) set(obj any) {
+	configMap, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return
+	}
+	entries, err := exposedservices.Parse(configMap.Data)
+	if err != nil {
+		klog.Background().Error(err, "Keeping the last good list of exposed Services", "configMap", configMap.Namespace+"/"+configMap.Name)
+		return
+	}
+	l.entries.Store(&entries)
+}
+
+// exposed reports whether the list has a Service. A request that leaves the port
+// out is for entries that do.
+func (l *allowlist) exposed(s route.Service) bool {
+	entries := l.entries.Load()
+	return entries != nil && entries.Allows(exposedservices.Service{Namespace: s.Namespace, Service: s.Name, Port: s.Port, Protocol: s.Scheme})
+}

@@ -1,0 +1,93 @@
+package proxyapi
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect", "options"}
+
+// verbLabel keeps clients from inventing label values.
+func verbLabel(c *call) string {
+	if c.info != nil && slices.Contains(verbs, c.info.Verb) {
+		return c.info.Verb
+	}
+	return "other"
+}
+
+// recorder measures a request. Everything else is the inner writer's, found by
+// http.ResponseController.
+type recorder struct {
+	http.ResponseWriter
+	handler *handler
+	call    *call
+	started time.Time
+	// cluster is empty if there is no such cluster.
+	cluster, verb, kind string
+	code                int
+}
+
+func (h *handler) record(w http.ResponseWriter, c *call) *recorder {
+	r := &recorder{ResponseWriter: w, handler: h, call: c, started: time.Now(), verb: verbLabel(c), kind: "request"}
+	if name := c.target.Cluster; name != "" && h.clusters.known(name) {
+		r.cluster = name
+	}
+	if c.long {
+		r.kind = "stream"
+		h.metrics.streams.WithLabelValues(r.cluster, r.verb).Inc()
+	}
+	h.metrics.inFlight.WithLabelValues(r.kind).Inc()
+	return r
+}
+
+func (r *recorder) end() {
+	m := r.handler.metrics
+	m.inFlight.WithLabelValues(r.kind).Dec()
+	if r.call.long {
+		m.streams.WithLabelValues(r.cluster, r.verb).Dec()
+	}
+	code := r.code
+	if code == 0 {
+		code = statusClientClosed
+	}
+	m.requests.WithLabelValues(r.cluster, r.verb, strconv.Itoa(code)).Inc()
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) WriteHeader(code int) {
+	r.record(code)
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.record(http.StatusOK)
+	return r.ResponseWriter.Write(p)
+}
+
+// Hijack is called for upgrades, whose header does not come through here.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.record(http.StatusSwitchingProtocols)
+	}
+	return conn, buffer, err
+}
+
+func (r *recorder) record(code int) {
+	informational := code < 200 && code != http.StatusSwitchingProtocols
+	if r.code != 0 || informational {
+		return
+	}
+	r.code = code
+	took := time.Since(r.started)
+	m := r.handler.metrics
+	m.latency.WithLabelValues(r.verb).Observe(took.Seconds())
+	if r.cluster != "" {
+		m.seconds.WithLabelValues(r.cluster).Add(took.Seconds())
+	}
+}

@@ -1,0 +1,199 @@
+package proxyapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// parallelDecisions is how many questions about one list the hub is asked at a
+// time.
+const parallelDecisions = 16
+
+// clusterStorage shows the clusters that a caller may reach. Nothing is stored.
+type clusterStorage struct{ h *handler }
+
+var (
+	_ rest.Scoper               = &clusterStorage{}
+	_ rest.Getter               = &clusterStorage{}
+	_ rest.Lister               = &clusterStorage{}
+	_ rest.SingularNameProvider = &clusterStorage{}
+)
+
+func (s *clusterStorage) New() runtime.Object     { return &v1alpha1.Cluster{} }
+func (s *clusterStorage) NewList() runtime.Object { return &v1alpha1.ClusterList{} }
+func (s *clusterStorage) Destroy()                {}
+func (s *clusterStorage) NamespaceScoped() bool   { return false }
+func (s *clusterStorage) GetSingularName() string { return "cluster" }
+
+// Get finds a cluster, if the caller may reach it.
+func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if !s.h.clusters.known(name) || !s.h.mayReach(ctx, userOf(ctx), name) {
+		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
+	}
+	cluster := s.h.describe(name)
+	return &cluster, nil
+}
+
+// List lists the clusters that the caller may reach, by name.
+func (s *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	if err := s.h.clusters.synced(); err != nil {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy API is starting: %v", err))
+	}
+	byLabel, byField := labels.Everything(), fields.Everything()
+	if options != nil && options.LabelSelector != nil {
+		byLabel = options.LabelSelector
+	}
+	if options != nil && options.FieldSelector != nil {
+		byField = options.FieldSelector
+	}
+	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
+	for _, name := range s.reachable(ctx, s.h.clusters.names()) {
+		cluster := s.h.describe(name)
+		if byLabel.Matches(labels.Set(cluster.Labels)) && byField.Matches(fields.Set{"metadata.name": name}) {
+			list.Items = append(list.Items, cluster)
+		}
+	}
+	return list, nil
+}
+
+// reachable asks the hub about all clusters at once, and if that is denied,
+// about each.
+func (s *clusterStorage) reachable(ctx context.Context, names []string) []string {
+	slices.Sort(names)
+	u := userOf(ctx)
+	if s.h.mayReach(ctx, u, "") {
+		return names
+	}
+	var (
+		mu      sync.Mutex
+		allowed []string
+		group   errgroup.Group
+	)
+	group.SetLimit(parallelDecisions)
+	for _, name := range names {
+		group.Go(func() error {
+			if s.h.mayReach(ctx, u, name) {
+				mu.Lock()
+				defer mu.Unlock()
+				allowed = append(allowed, name)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // it has no errors: what cannot be decided is denied
+	slices.Sort(allowed)
+	return allowed
+}
+
+// describe says what this replica knows of a cluster.
+func (h *handler) describe(name string) v1alpha1.Cluster {
+	cluster := h.clusters.describe(name)
+	cluster.Status.Tunnels = int32(min(h.pool.connections(name), 1<<20))
+	if latency := h.latencies.of(name); latency > 0 {
+		cluster.Status.Latency = &metav1.Duration{Duration: latency.Round(10 * time.Microsecond)}
+	}
+	return cluster
+}
+
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name", Description: "Name of the ManagedCluster"},
+	{Name: "Available", Type: "string", Description: "Condition Available of the cluster's ManagedClusterAddOn"},
+	{Name: "Tunnels", Type: "integer", Description: "Connections through the tunnel that the replica which answers has open"},
+	{Name: "Latency", Type: "string", Description: "Moving average of the time to the header of an answer"},
+	{Name: "Version", Type: "string", Description: "Version of Kubernetes on the cluster"},
+	{Name: "Last Seen", Type: "string", Description: "How long ago the cluster was last known to be reachable"},
+}
+
+// ConvertToTable is what kubectl get shows.
+func (s *clusterStorage) ConvertToTable(_ context.Context, object runtime.Object, options runtime.Object) (*metav1.Table, error) {
+	table := &metav1.Table{}
+	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
+		table.ColumnDefinitions = columns
+	}
+	var items []v1alpha1.Cluster
+	switch o := object.(type) {
+	case *v1alpha1.Cluster:
+		items = []v1alpha1.Cluster{*o}
+	case *v1alpha1.ClusterList:
+		items = o.Items
+	default:
+		return nil, fmt.Errorf("making a table of %T: it is no cluster", object)
+	}
+	now := time.Now()
+	for i := range items {
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells(&items[i], now), Object: runtime.RawExtension{Object: &items[i]}})
+	}
+	return table, nil
+}
+
+func cells(c *v1alpha1.Cluster, now time.Time) []any {
+	latency, seen := "<none>", "<unknown>"
+	if c.Status.Latency != nil {
+		latency = c.Status.Latency.Duration.Round(100 * time.Microsecond).String()
+	}
+	if c.Status.LastSeen != nil {
+		seen = duration.HumanDuration(now.Sub(c.Status.LastSeen.Time))
+	}
+	return []any{c.Name, string(c.Status.Available), c.Status.Tunnels, latency, c.Status.Version, seen}
+}
+
+var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
+
+// listed is in discovery and OpenAPI, and answers nothing: what it stands for
+// is served before requests come here, or is a right only.
+type listed struct {
+	name    string
+	methods []string
+}
+
+var _ rest.Connecter = &listed{}
+
+func (l *listed) New() runtime.Object                               { return &v1alpha1.Cluster{} }
+func (l *listed) Destroy()                                          {}
+func (l *listed) ConnectMethods() []string                          { return l.methods }
+func (l *listed) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
+func (l *listed) Connect(context.Context, string, runtime.Object, rest.Responder) (http.Handler, error) {
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("clusters/<name>/%s answers nothing in this form: the cluster's API is below clusters/<name>/%s/, written plainly", l.name, v1alpha1.ProxySubresource))
+}
+
+// identityStorage says who the caller is on a cluster.
+type identityStorage struct{ h *handler }
+
+var _ rest.Getter = &identityStorage{}
+
+func (s *identityStorage) New() runtime.Object { return &v1alpha1.ClusterIdentity{} }
+func (s *identityStorage) Destroy()            {}
+
+// Get asks the cluster, as the caller.
+func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	u := userOf(ctx)
+	if !s.h.clusters.known(name) || !s.h.mayReach(ctx, u, name) {
+		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
+	}
+	there, err := s.h.whoAmI(ctx, name, u)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.ClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: name}, Hub: userInfo(u), Cluster: *there}, nil
+}
+
+func userInfo(u user.Info) v1alpha1.UserInfo {
+	return v1alpha1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+}

@@ -1,0 +1,64 @@
+package proxyapi
+
+import (
+	"sync"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// strangersRate and strangersBurst are how many requests per second, and how
+	// many at once, one address may send with credentials that nobody has
+	// vouched for yet. A credential counts until it was good for something once.
+	strangersRate  = 20
+	strangersBurst = 100
+	// maxAddresses and maxCredentials bound what is remembered.
+	maxAddresses   = 4096
+	maxCredentials = 16384
+)
+
+// strangers keeps a flood of bad credentials from costing those with good ones:
+// the hub and the clusters are asked about few of them.
+type strangers struct {
+	known *lru.Cache // by credential
+
+	mu        sync.Mutex
+	addresses *lru.Cache // to *rate.Limiter
+}
+
+func newStrangers() *strangers {
+	return &strangers{known: lru.New(maxCredentials), addresses: lru.New(maxAddresses)}
+}
+
+// admit reports whether a request from address may go on with a credential,
+// which may be empty.
+func (s *strangers) admit(credential, address string) bool {
+	if credential != "" {
+		if _, ok := s.known.Get(credential); ok {
+			return true
+		}
+	}
+	return s.limiter(address).Allow()
+}
+
+// trust remembers a credential that was good for something.
+func (s *strangers) trust(credential string) {
+	if credential != "" {
+		s.known.Add(credential, struct{}{})
+	}
+}
+
+// forget is for a known credential that is not good any more.
+func (s *strangers) forget(credential string) { s.known.Remove(credential) }
+
+func (s *strangers) limiter(address string) *rate.Limiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limiter, ok := s.addresses.Get(address); ok {
+		return limiter.(*rate.Limiter)
+	}
+	limiter := rate.NewLimiter(strangersRate, strangersBurst)
+	s.addresses.Add(address, limiter)
+	return limiter
+}

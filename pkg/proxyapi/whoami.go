@@ -1,0 +1,92 @@
+package proxyapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+)
+
+const (
+	whoAmITimeout = 10 * time.Second
+	maxAnswer     = 1 << 20
+	reviewPath    = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+)
+
+// whoAmI asks a cluster's kube-apiserver who u is there. The error is an
+// APIStatus.
+func (h *handler) whoAmI(ctx context.Context, cluster string, u user.Info) (*v1alpha1.UserInfo, error) {
+	if err := assertable(u); err != nil {
+		return nil, h.statusError(cluster, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, whoAmITimeout)
+	defer cancel()
+	ctx = context.WithValue(ctx, callKey{}, &call{target: route.Target{Cluster: cluster, Path: reviewPath}, user: u})
+	body, err := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
+	if err != nil {
+		return nil, h.statusError(cluster, err)
+	}
+	url := "https://" + net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort) + reviewPath
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(body)))
+	if err != nil {
+		return nil, h.statusError(cluster, err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
+	resp, err := h.pool.RoundTrip(r)
+	if err != nil {
+		return nil, h.statusError(cluster, err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, h.statusError(cluster, err)
+	}
+	return parseReview(cluster, resp.StatusCode, answer)
+}
+
+func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, error) {
+	if code != http.StatusCreated {
+		var status metav1.Status
+		if json.Unmarshal(answer, &status) != nil || status.Kind != "Status" {
+			status = newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered %d to the question who you are there", cluster, code))
+		}
+		return nil, &apierrors.StatusError{ErrStatus: status}
+	}
+	var review authenticationv1.SelfSubjectReview
+	if err := json.Unmarshal(answer, &review); err != nil {
+		return nil, &apierrors.StatusError{ErrStatus: newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered the question who you are there with something else", cluster))}
+	}
+	there := review.Status.UserInfo
+	info := &v1alpha1.UserInfo{Username: there.Username, UID: there.UID, Groups: there.Groups}
+	for key, values := range there.Extra {
+		if info.Extra == nil {
+			info.Extra = map[string][]string{}
+		}
+		info.Extra[key] = values
+	}
+	return info, nil
+}
+
+func (h *handler) statusError(cluster string, err error) error {
+	code, message := statusFor(err, cluster, h.clusters.awaySince(cluster))
+	if code == statusClientClosed {
+		code = http.StatusServiceUnavailable
+	}
+	return &apierrors.StatusError{ErrStatus: newStatus(code, message)}
+}
