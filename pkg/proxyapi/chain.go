@@ -21,6 +21,7 @@ func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 	chain = h.limited(chain)
 	chain = h.authorized(chain)
 	chain = h.impersonated(chain)
+	chain = annotated(chain)
 	chain = filters.WithAudit(chain, config.AuditBackend, config.AuditPolicyRuleEvaluator, longRunning)
 	if traced {
 		chain = filters.WithTracing(chain, config.TracerProvider)

@@ -82,7 +82,6 @@ func (h *handler) admitted(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		audit.AddAuditAnnotations(r.Context(), annotationPrefix+"cluster", c.target.Cluster, annotationPrefix+"request", innerText(r, c))
 		if err := h.admit(c, r); err != nil {
 			h.refuse(w, r, err)
 			return
@@ -108,6 +107,16 @@ func (h *handler) admit(c *call, r *http.Request) error {
 		}
 	}
 	return checkConnection(r.Header)
+}
+
+// annotated adds to audit events what cannot be seen from outside.
+func annotated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := callOf(r.Context()); c.inner != nil {
+			audit.AddAuditAnnotations(r.Context(), annotationPrefix+"cluster", c.target.Cluster, annotationPrefix+"request", innerText(r, c))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // innerText is the request as the cluster sees it, for audit events.

@@ -31,16 +31,18 @@ type fakeHubAPI struct {
 	// each may be *.
 	rules []string
 	// down makes every review fail.
-	down     bool
-	reviews  int
-	asked    []string
-	exposed  map[string]string
+	down    bool
+	reviews int
+	asked   []string
+	exposed map[string]string
+	// changed is closed when exposed is set: watches show it then.
+	changed  chan struct{}
 	frontCA  []byte
 	clientCA []byte
 }
 
 func startHubAPI(t testing.TB, w *world) *fakeHubAPI {
-	api := &fakeHubAPI{users: map[string]authenticationv1.UserInfo{}, errors: map[string]string{},
+	api := &fakeHubAPI{users: map[string]authenticationv1.UserInfo{}, errors: map[string]string{}, changed: make(chan struct{}),
 		clientCA: newUsersCA(t, w, "users"), frontCA: newUsersCA(t, w, "front-proxy")}
 	api.server = httptest.NewServer(api)
 	t.Cleanup(func() {
@@ -77,6 +79,14 @@ func (a *fakeHubAPI) allow(rules ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rules = append(a.rules, rules...)
+}
+
+// setExposed is the list of Services, before the first look at it.
+func (a *fakeHubAPI) setExposed(data map[string]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.exposed = data
+	close(a.changed)
 }
 
 func (a *fakeHubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -167,6 +177,17 @@ func (a *fakeHubAPI) configMaps(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(list)
 	default:
 		_ = http.NewResponseController(w).Flush()
+		if item.Namespace == "addons" {
+			select {
+			case <-a.changed:
+				a.mu.Lock()
+				item.Data, item.ResourceVersion = a.exposed, "3"
+				a.mu.Unlock()
+				_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": item})
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+			}
+		}
 		<-r.Context().Done()
 	}
 }

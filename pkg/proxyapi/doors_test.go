@@ -1,0 +1,340 @@
+package proxyapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+func TestHostDoor(t *testing.T) {
+	w := start(t, func(o *Options) { o.Domain = "clusters.example.org" })
+	seen := make(chan *http.Request, 1)
+	w.agent("cluster1", recording(seen), "cluster1")
+	client := w.client()
+	for host, want := range map[string]struct {
+		code int
+		uri  string
+	}{
+		"cluster1.clusters.example.org":        {200, "/cluster2/x?y=z"},
+		"Cluster1.Clusters.example.org.:9092":  {200, "/cluster2/x?y=z"},
+		"nowhere.clusters.example.org":         {404, ""},
+		"-.clusters.example.org":               {404, ""},
+		"clusters.example.org":                 {503, ""}, // a path: cluster2 has no agent
+		"cluster1.clusters.example.org.evil.x": {503, ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/cluster2/x?y=z", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer managed")
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want.code {
+			t.Errorf("host %s: %d, want %d", host, resp.StatusCode, want.code)
+		}
+		if want.code == 200 {
+			if got := (<-seen).RequestURI; got != want.uri {
+				t.Errorf("host %s: %q arrived", host, got)
+			}
+		}
+	}
+}
+
+func TestServices(t *testing.T) {
+	w := start(t)
+	w.api.user("hub-token", "jane")
+	w.api.allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
+	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: web, port: http}, {namespace: ns, service: any}]", "b": "[{namespace: ns, service: plain, port: '80', protocol: http}]"})
+	seen := make(chan *http.Request, 1)
+	w.agent("cluster1", recording(seen), "cluster1")
+	client := w.client()
+	const prefix = "/cluster1/api/v1/namespaces/ns/services/"
+	eventually(t, func() bool {
+		resp, _ := get(t, client, w.url+prefix+"any/proxy-service/", nil)
+		if resp.StatusCode == 200 {
+			<-seen
+		}
+		return resp.StatusCode == 200
+	})
+	for service, want := range map[string]string{
+		"any/proxy-service/a%2Fb//c?d=/": "https ns any  /a%2Fb//c?d=/", "http:any:/proxy-service/": "http ns any  /", "any:8443/proxy-service/": "https ns any 8443 /",
+		"https:web:http/proxy-service/": "https ns web http /", "http:plain:80/proxy-service/": "http ns plain 80 /", ":any:/proxy-service/": "https ns any  /",
+		"https:plain:80/proxy-service/": "403", "web/proxy-service/": "403", "web:80/proxy-service/": "403", "other:80/proxy-service/": "403",
+		"ftp:any:21/proxy-service/": "400", "any:0/proxy-service/": "400", "any:080/proxy-service/": "400", "any.x/proxy-service/": "400", "%61ny/proxy-service/": "400",
+		"a:b:c:d/proxy-service/": "400", "-any/proxy-service/": "400",
+	} {
+		for _, token := range []string{"hub-token", "managed"} {
+			resp, body := get(t, client, w.url+prefix+service, http.Header{"Authorization": {"Bearer " + token}})
+			got := fmt.Sprint(resp.StatusCode)
+			if resp.StatusCode == 200 {
+				r := <-seen
+				got = strings.Join([]string{r.Header.Get("Cluster-Proxy-Proto"), r.Header.Get("Cluster-Proxy-Namespace"), r.Header.Get("Cluster-Proxy-Service"), r.Header.Get("Cluster-Proxy-Port"), r.RequestURI}, " ")
+				if asserted := r.Header.Get("X-Remote-User"); (asserted == "jane") != (token == "hub-token") || (r.Header.Get("Authorization") != "") != (token == "managed") {
+					t.Errorf("%s with %s: user %q, Authorization %q", service, token, asserted, r.Header.Get("Authorization"))
+				}
+			}
+			if got != want {
+				t.Errorf("%s: %s, want %s (%s)", service, got, want, body)
+			}
+		}
+	}
+	if resp, _ := get(t, client, w.url+prefix+"any/proxy-service/", http.Header{}); resp.StatusCode != 401 {
+		t.Errorf("anonymous: %d, want 401", resp.StatusCode)
+	}
+	if resp, _ := get(t, client, w.url+prefix+"any/proxy-service", http.Header{}); resp.StatusCode != 200 || (<-seen).RequestURI != prefix[len("/cluster1"):]+"any/proxy-service" {
+		t.Errorf("without the slash: %d, want it to go to the kube-apiserver", resp.StatusCode)
+	}
+}
+
+// eventually waits for something that comes by itself.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(20 * time.Second); !done(); {
+		select {
+		case <-limit:
+			t.Fatal("it does not come")
+		case <-tick.C:
+		}
+	}
+}
+
+func TestConnect(t *testing.T) {
+	w := start(t)
+	w.api.user("hub-token", "jane")
+	w.api.user("viewer", "vera")
+	w.api.allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "vera get clusters/proxy cluster1", "devs * clusters/proxy *", "devs create clusters/stream *")
+	managed := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(rw, r.Header.Get("Authorization"), r.Header.Get("Proxy-Authorization"), r.Header.Get("X-Remote-User"))
+	}))
+	t.Cleanup(managed.Close)
+	w.hub.Forward("cluster1:443", managed.Listener.Addr().String())
+	config := managed.Client().Transport.(*http.Transport).TLSClientConfig
+	config.ServerName = "example.com"
+	through := func(credentials *url.Userinfo) *http.Client {
+		door, err := url.Parse(w.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		door.User = credentials
+		door.Scheme = "http" // the TLS to the door is dialed below
+		transport := &http.Transport{Proxy: http.ProxyURL(door), TLSClientConfig: config, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&tls.Dialer{Config: w.client().Transport.(*http.Transport).TLSClientConfig.Clone()}).DialContext(ctx, network, address)
+		}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	resp, body := get(t, through(url.UserPassword("anybody", "hub-token")), "https://cluster1/version", http.Header{"Authorization": {"Bearer for-the-cluster"}})
+	if resp.StatusCode != 200 || body != "Bearer for-the-cluster" {
+		t.Errorf("%d, the cluster saw %q", resp.StatusCode, body)
+	}
+	for _, tc := range []struct{ target, header, want string }{
+		{"cluster1:443", basic("x", "viewer"), "403"}, {"cluster1:443", basic("x", "of-a-cluster"), "407"}, {"cluster1:443", "", "407"},
+		{"cluster1:443", "Bearer hub-token", "200"}, {"cluster1:22", basic("x", "hub-token"), "400"}, {"cluster2:443", basic("x", "hub-token"), "403"},
+		{"127.0.0.1:443", basic("x", "hub-token"), "403"}, {"cluster1:0443", basic("x", "hub-token"), "400"}, {"CLUSTER1:443", basic("x", "hub-token"), "404"},
+		{"kubernetes.default.svc.cluster1:443", basic("x", "hub-token"), "501"}, {"169.254.169.254:80", basic("x", "hub-token"), "400"},
+	} {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), w.client().Transport.(*http.Transport).TLSClientConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n", tc.target, tc.target)
+		if tc.header != "" {
+			fmt.Fprintf(conn, "Proxy-Authorization: %s\r\nAuthorization: Bearer hub-token\r\n", tc.header)
+		}
+		fmt.Fprint(conn, "\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(resp.StatusCode); got != tc.want || (got == "407") != (resp.Header.Get("Proxy-Authenticate") != "") {
+			t.Errorf("%s with %q: %s, want %s", tc.target, tc.header, got, tc.want)
+		}
+		conn.Close()
+	}
+}
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func TestRedirectsStay(t *testing.T) {
+	w := start(t)
+	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: s}]"})
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Location", r.Header.Get("Redirect-To"))
+		rw.WriteHeader(http.StatusTemporaryRedirect)
+	}), "cluster1")
+	client := w.client("http/1.1")
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	const service = "/cluster1/api/v1/namespaces/ns/services/s/proxy-service"
+	host := strings.TrimPrefix(w.url, "https://")
+	eventually(t, func() bool {
+		resp, _ := get(t, client, w.url+service+"/", http.Header{"Authorization": {"Bearer x"}})
+		return resp.StatusCode == 307
+	})
+	for _, tc := range []struct{ path, to, want string }{
+		{"/cluster1/a/b", "/c?d", "/cluster1/c?d"},
+		{"/cluster1/a/b", "c", "/cluster1/a/c"},
+		{"/cluster1/a/b", "../../../../cluster2/x", "/cluster1/cluster2/x"},
+		{"/cluster1/a/b", "/../cluster2/x", "/cluster1/cluster2/x"},
+		{"/cluster1/a/b", "//evil.example/x", ""},
+		{"/cluster1/a/b", "https://evil.example/x", ""},
+		{"/cluster1/a/b", "https://" + host + "/cluster2/x", ""},
+		{"/cluster1/a/b", "https:///cluster2/x", ""},
+		{"/cluster1/a/b", "https:opaque", ""},
+		{"/cluster1/a/b", "\\\\evil.example", "/cluster1/a/%5C%5Cevil.example"},
+		{service + "/a", "/login", service + "/login"},
+		{service + "/a", "https://login.example/x", "https://login.example/x"},
+		{service + "/a", "https://" + host + "/cluster2/x", ""},
+	} {
+		resp, _ := get(t, client, w.url+tc.path, http.Header{"Authorization": {"Bearer x"}, "Redirect-To": {tc.to}})
+		if got := resp.Header.Get("Location"); got != tc.want || (resp.StatusCode == 502) != (tc.want == "") {
+			t.Errorf("%s redirected to %q: %d %q, want %q", tc.path, tc.to, resp.StatusCode, got, tc.want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	w := start(t, func(o *Options) { o.RequestsPerUser, o.StreamsPerUser, o.RequestsPerCluster = 1, 1, 2 })
+	for _, name := range []string{"jane", "bob", "eve"} {
+		w.api.user(name, name)
+	}
+	w.api.allow("* * clusters/proxy cluster1")
+	arrived, release := make(chan struct{}), make(chan struct{})
+	w.agent("cluster1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" || r.URL.Query().Has("watch") {
+			arrived <- struct{}{}
+			<-release
+		}
+	}), "cluster1")
+	client := w.client()
+	as := func(user string) http.Header { return http.Header{"Authorization": {"Bearer " + user}} }
+	var waiting sync.WaitGroup
+	open := func(user, path string) {
+		waiting.Go(func() { get(t, client, w.url+path, as(user)) })
+		<-arrived
+	}
+	open("jane", "/cluster1/wait")
+	resp, body := get(t, client, w.url+"/cluster1/version", as("jane"))
+	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, `user \"jane\"`) {
+		t.Errorf("jane's second: %d %s", resp.StatusCode, body)
+	}
+	open("jane", "/cluster1/api/v1/pods?watch=1")
+	if resp, _ := get(t, client, w.url+"/cluster1/api/v1/pods?watch=1", as("jane")); resp.StatusCode != 429 {
+		t.Errorf("jane's second watch: %d", resp.StatusCode)
+	}
+	open("bob", "/cluster1/wait")
+	if resp, body := get(t, client, w.url+"/cluster1/version", as("eve")); resp.StatusCode != 429 || !strings.Contains(body, "cluster") {
+		t.Errorf("the cluster's third: %d %s", resp.StatusCode, body)
+	}
+	close(release)
+	waiting.Wait()
+	if resp, _ := get(t, client, w.url+"/cluster1/version", as("jane")); resp.StatusCode != 200 {
+		t.Errorf("after all ended: %d", resp.StatusCode)
+	}
+}
+
+// TestDrainEndsWatches ends the door while a watch is idle: that must look like
+// the end of a watch, so that clients go on elsewhere without an error.
+func TestDrainEndsWatches(t *testing.T) {
+	w := start(t)
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(rw, `{"type":"ADDED"}`)
+		_ = http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+	}), "cluster1")
+	for _, protocol := range [][]string{nil, {"http/1.1"}} {
+		resp, err := w.client(protocol...).Get(w.url + "/cluster1/api/v1/pods?watch=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body := bufio.NewReader(resp.Body)
+		if line, err := body.ReadString('\n'); err != nil || !strings.Contains(line, "ADDED") {
+			t.Fatalf("%q, %v", line, err)
+		}
+		defer func() {
+			if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {
+				t.Errorf("the watch ended with %q, %v; want a clean end", rest, err)
+			}
+		}()
+	}
+	w.stop()
+	if err := w.ended(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAuditLog(t *testing.T) {
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, func(o *Options) {
+		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.BatchOptions.Mode = policy, log, "blocking"
+	})
+	w.api.user("hub-token", "system:serviceaccount:a:b", "devs")
+	w.api.user("viewer", "vera")
+	w.api.allow("system:serviceaccount:a:b list clusters/proxy cluster1")
+	w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
+	client := w.client()
+	for token, id := range map[string]string{"hub-token": "allowed", "viewer": "denied", "of-a-cluster": "passed"} {
+		get(t, client, w.url+"/cluster1/api/v1/namespaces/n/pods?limit=5", http.Header{"Authorization": {"Bearer " + token}, "Audit-Id": {id}})
+	}
+	w.stop()
+	if err := w.ended(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(raw, []byte("hub-token")) || bytes.Contains(raw, []byte("of-a-cluster")) {
+		t.Error("there is a token in the audit log")
+	}
+	found := map[string]string{}
+	for line := range bytes.Lines(raw) {
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Stage == "ResponseComplete" {
+			found[string(e.AuditID)] = fmt.Sprintf("%s %s %s/%s %s %d [%s] %s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name,
+				e.ResponseStatus.Code, e.Annotations[annotationPrefix+"request"], e.Annotations[annotationPrefix+"user"])
+		}
+	}
+	for id, want := range map[string]string{
+		"allowed": "system:serviceaccount:a:b list clusters/proxy cluster1 200 [GET /api/v1/namespaces/n/pods?limit=5] cluster:hub:system:serviceaccount:a:b",
+		"denied":  "vera list clusters/proxy cluster1 403 [GET /api/v1/namespaces/n/pods?limit=5] ",
+		"passed":  "system:anonymous list clusters/proxy cluster1 200 [GET /api/v1/namespaces/n/pods?limit=5] whom the managed cluster knows",
+	} {
+		if found[id] != want {
+			t.Errorf("%s: %q, want %q", id, found[id], want)
+		}
+	}
+}
