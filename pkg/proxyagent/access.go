@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/oidc"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
@@ -15,7 +16,13 @@ func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apih
 	owner := ownerpolicy.NewFolder(a.options.OwnerPolicy)
 	owner.Load()
 	group.Go(func() error { return owner.Run(serving) })
-	return apihandler.Access{Owner: owner.Policy}
+	access := apihandler.Access{Owner: owner.Policy}
+	if a.options.OIDC.IssuerURL != "" {
+		provider := oidc.New(a.options.OIDC)
+		group.Go(func() error { return provider.Run(serving) })
+		access.OIDC = provider
+	}
+	return access
 }
 
 // capped closes the way to the kube-apiserver that the agent cannot look into as

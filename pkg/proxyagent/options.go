@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/oidc"
 )
 
 // Options are the flags of the agent. Use NewOptions.
@@ -39,6 +40,8 @@ type Options struct {
 	// OwnerPolicy is a folder with what the cluster's owner says about requests
 	// of the hub (package ownerpolicy). Empty is an owner who says nothing.
 	OwnerPolicy string
+	// OIDC is the identity provider whose users are impersonated.
+	OIDC *oidc.Options
 	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
 	AddonLeaseNamespace string
 	// DrainTimeout is how long connections may go on after SIGTERM.
@@ -87,6 +90,7 @@ func NewOptions() *Options {
 		TCPKeepAlive:          30 * time.Second,
 		TCPUserTimeout:        30 * time.Second,
 		ProxyServerNamespace:  "open-cluster-management-addon",
+		OIDC:                  oidc.NewOptions(),
 	}
 }
 
@@ -103,6 +107,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.DNSServer, "dns-server", o.DNSServer, "host:port of the DNS server that resolves Services; empty for the pod's own")
 	flags.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
 	flags.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, allowedReservedNames), which may be absent; changes need no restart")
+	o.OIDC.AddFlags(flags)
 	flags.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty for none")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long connections may go on after SIGTERM")
 	flags.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long the agent stays after SIGTERM even if no connection is open")
@@ -128,6 +133,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--idle-carriers is %d and --max-carriers %d: the first must be at least 1, and the second at least the first", o.IdleCarriers, o.MaxCarriers)
 	}
 	if err := o.validateTimes(); err != nil {
+		return err
+	}
+	if err := o.OIDC.Validate(); err != nil {
 		return err
 	}
 	if o.MinDrainDuration < 0 || o.DrainTimeout < o.MinDrainDuration {

@@ -17,6 +17,8 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{[]string{"--drain-timeout=1s", "--min-drain-duration=2s"}, "--drain-timeout"},
 		{[]string{"--enable-port-forward-proxy"}, "--hub-kubeconfig"},
 		{[]string{"--enable-port-forward-proxy", "--hub-kubeconfig=x", "--proxy-server-host=hub"}, "--proxy-server-host"},
+		{[]string{"--oidc-issuer-url=https://issuer.example.org"}, "--oidc-client-id"},
+		{[]string{"--oidc-issuer-url=http://issuer.example.org", "--oidc-client-id=a"}, "https URL"},
 		{[]string{"--agent-identifiers=planet=earth"}, "planet"},
 		{[]string{"--agent-cert=/does/not/exist", "--agent-key=/does/not/exist"}, "/does/not/exist"},
 	} {

@@ -34,6 +34,7 @@ type values struct {
 	ImagePullPolicy         string                      `json:"imagePullPolicy"`
 	ImagePullSecrets        []string                    `json:"imagePullSecrets,omitempty"`
 	NodeSelector            map[string]string           `json:"nodeSelector,omitempty"`
+	OIDCCA                  string                      `json:"oidcCA,omitempty"`
 	PortForward             bool                        `json:"portForward"`
 	PriorityClassName       string                      `json:"priorityClassName,omitempty"`
 	Replicas                int32                       `json:"replicas"`

@@ -165,11 +165,37 @@ func TestDeploymentConfig(t *testing.T) {
 	}
 }
 
+func TestOIDCVariables(t *testing.T) {
+	deployment, _, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{CustomizedVariables: []addonv1alpha1.CustomizedVariable{
+		{Name: "oidcIssuerURL", Value: "https://issuer.example.org"}, {Name: "oidcClientID", Value: "kubectl"}, {Name: "oidcGroupsClaim", Value: "groups"},
+		{Name: "oidcReservedNamePrefixes", Value: "system:,admin:"}, {Name: "oidcRequiredClaimsJSON", Value: `{"b":"2,3","a":"1"}`}, {Name: "oidcCAConfigMap", Value: "issuer-ca"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	for _, want := range []string{"--oidc-issuer-url=https://issuer.example.org", "--oidc-client-id=kubectl", "--oidc-groups-claim=groups",
+		"--oidc-reserved-name-prefixes=system:,admin:", "--oidc-required-claim=a=1", "--oidc-required-claim=b=2,3", "--oidc-ca-file=/etc/oidc-ca/ca.crt"} {
+		if !slices.Contains(pod.Containers[0].Args, want) {
+			t.Errorf("arguments %q lack %q", pod.Containers[0].Args, want)
+		}
+	}
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == "issuer-ca" }) {
+		t.Error("no volume with the CA")
+	}
+}
+
 func TestBadDeploymentConfigIsAnError(t *testing.T) {
 	for want, spec := range map[string]addonv1alpha1.AddOnDeploymentConfigSpec{
 		`"agentIdentifiers" is not known`: {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "agentIdentifiers", Value: "host=cluster2"}}},
 		`"image" is not known`:            {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "image", Value: "evil"}}},
 		`"replicas" is "many"`:            {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "replicas", Value: "many"}}},
+		"must be set together":            {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcIssuerURL", Value: "https://a"}}},
+		"must be an https URL":            {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcIssuerURL", Value: "http://a"}, {Name: "oidcClientID", Value: "a"}}},
+		"no element may be empty":         {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcReservedNamePrefixes", Value: "system:,"}}},
+		"JSON object of strings":          {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcRequiredClaimsJSON", Value: `["a"]`}}},
+		"name of a ConfigMap":             {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcCAConfigMap", Value: "../x"}}},
+		"keys in lower case":              {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "extraKeys", Value: "*"}}},
 		"HTTPS_PROXY":                     {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "proxy:3128"}},
 	} {
 		if _, _, err := render(t, "cluster1", configuration(nil), &spec); err == nil || !strings.Contains(err.Error(), want) {

@@ -47,6 +47,16 @@ var variables = map[string]func(v *values, value string) error{
 		v.PriorityClassName = value
 		return nil
 	},
+	"oidcIssuerURL":            oidcFlag("issuer-url", isHTTPS),
+	"oidcClientID":             oidcFlag("client-id", nil),
+	"oidcUsernameClaim":        oidcFlag("username-claim", nil),
+	"oidcUsernamePrefix":       oidcFlag("username-prefix", nil),
+	"oidcGroupsClaim":          oidcFlag("groups-claim", nil),
+	"oidcGroupsPrefix":         oidcFlag("groups-prefix", nil),
+	"oidcReservedNamePrefixes": oidcFlag("reserved-name-prefixes", isList),
+	"oidcSigningAlgs":          oidcFlag("signing-algs", isList),
+	"oidcRequiredClaimsJSON":   setRequiredClaims,
+	"oidcCAConfigMap":          setOIDCCA,
 	"verbosity": func(v *values, value string) error {
 		if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 10 {
 			return fmt.Errorf("must be a number from 0 to 10")
@@ -70,5 +80,5 @@ func applyVariables(v *values, customized []addonv1alpha1.CustomizedVariable) er
 			return fmt.Errorf("customized variable %q is %q: it %w", variable.Name, variable.Value, err)
 		}
 	}
-	return nil
+	return checkOIDC(v.Args)
 }

@@ -1,0 +1,111 @@
+package oidc
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	upstream "k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// Options are the flags. Without an issuer there is no provider.
+type Options struct {
+	IssuerURL, ClientID           string
+	UsernameClaim, UsernamePrefix string
+	GroupsClaim, GroupsPrefix     string
+	// ReservedNamePrefixes are what no user's name and group may begin with.
+	ReservedNamePrefixes []string
+	// CAFile has the CA of the provider; empty means the system's CAs.
+	CAFile         string
+	SigningAlgs    []string
+	RequiredClaims map[string]string
+}
+
+// NewOptions are the defaults.
+func NewOptions() *Options {
+	return &Options{UsernameClaim: "sub", ReservedNamePrefixes: []string{"system:"}, SigningAlgs: []string{"RS256"}}
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.IssuerURL, "oidc-issuer-url", o.IssuerURL, "https URL of an OpenID Connect provider whose users are impersonated; empty for none")
+	flags.StringVar(&o.ClientID, "oidc-client-id", o.ClientID, "client that tokens must be for; must be set with --oidc-issuer-url")
+	flags.StringVar(&o.UsernameClaim, "oidc-username-claim", o.UsernameClaim, "claim with the user's name")
+	flags.StringVar(&o.UsernamePrefix, "oidc-username-prefix", o.UsernamePrefix, "prefix of users' names; empty is the issuer and # (or nothing, if the claim is email), - is nothing")
+	flags.StringVar(&o.GroupsClaim, "oidc-groups-claim", o.GroupsClaim, "claim with the user's groups; empty for no groups")
+	flags.StringVar(&o.GroupsPrefix, "oidc-groups-prefix", o.GroupsPrefix, "prefix of groups")
+	flags.StringSliceVar(&o.ReservedNamePrefixes, "oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "prefixes that make the token of a user worthless if his name or a group begins with one")
+	flags.StringVar(&o.CAFile, "oidc-ca-file", o.CAFile, "file with the provider's CA, read again when it changes; empty for the system's CAs")
+	flags.StringSliceVar(&o.SigningAlgs, "oidc-signing-algs", o.SigningAlgs, "algorithms that tokens may be signed with")
+	flags.Var(cliflag.NewMapStringStringNoSplit(&o.RequiredClaims), "oidc-required-claim", "claim=value that tokens must have; may be repeated")
+}
+
+// Validate names the flag that is wrong and says what is allowed.
+func (o *Options) Validate() error {
+	if (o.IssuerURL == "") != (o.ClientID == "") {
+		return errors.New("--oidc-issuer-url and --oidc-client-id must be set together")
+	}
+	if o.IssuerURL == "" {
+		return nil
+	}
+	if u, err := url.Parse(o.IssuerURL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("--oidc-issuer-url is %q: it must be an https URL", o.IssuerURL)
+	}
+	if o.UsernameClaim == "" {
+		return errors.New("--oidc-username-claim is empty: it must name the claim with the user's name")
+	}
+	if o.GroupsPrefix != "" && o.GroupsClaim == "" {
+		return errors.New("--oidc-groups-prefix needs --oidc-groups-claim")
+	}
+	if slices.Contains(o.ReservedNamePrefixes, "") {
+		return errors.New("--oidc-reserved-name-prefixes has an empty prefix, with which every name begins")
+	}
+	for _, algorithm := range o.SigningAlgs {
+		if !slices.Contains(upstream.AllValidSigningAlgorithms(), algorithm) {
+			return fmt.Errorf("--oidc-signing-algs has %q: there are %s", algorithm, strings.Join(upstream.AllValidSigningAlgorithms(), ", "))
+		}
+	}
+	return nil
+}
+
+// authenticator is the configuration as the kube-apiserver writes it.
+func (o *Options) authenticator() apiserver.JWTAuthenticator {
+	config := apiserver.JWTAuthenticator{
+		Issuer: apiserver.Issuer{URL: o.IssuerURL, Audiences: []string{o.ClientID}},
+		ClaimMappings: apiserver.ClaimMappings{
+			Username: apiserver.PrefixedClaimOrExpression{Claim: o.UsernameClaim, Prefix: new(o.usernamePrefix())},
+		},
+	}
+	if o.GroupsClaim != "" {
+		config.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
+	}
+	for claim, value := range o.RequiredClaims {
+		config.ClaimValidationRules = append(config.ClaimValidationRules, apiserver.ClaimValidationRule{Claim: claim, RequiredValue: value})
+	}
+	for _, prefix := range o.ReservedNamePrefixes {
+		literal := strconv.QuoteToASCII(prefix)
+		config.UserValidationRules = append(config.UserValidationRules,
+			apiserver.UserValidationRule{Expression: "!user.username.startsWith(" + literal + ")", Message: "the user's name begins with " + literal + ", which is reserved"},
+			apiserver.UserValidationRule{Expression: "user.groups.all(group, !group.startsWith(" + literal + "))", Message: "a group begins with " + literal + ", which is reserved"},
+		)
+	}
+	return config
+}
+
+// usernamePrefix is the kube-apiserver's rule: names of two providers must not be
+// the same by chance.
+func (o *Options) usernamePrefix() string {
+	switch {
+	case o.UsernamePrefix == "-":
+		return ""
+	case o.UsernamePrefix == "" && o.UsernameClaim != "email":
+		return o.IssuerURL + "#"
+	}
+	return o.UsernamePrefix
+}

@@ -1,0 +1,120 @@
+package oidc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	upstream "k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+	"k8s.io/klog/v2"
+)
+
+// interval is how often the CA's file is read.
+const interval = 10 * time.Second
+
+// Provider knows the users of one OpenID Connect provider. It may be used by
+// many goroutines. Nobody is known before Run.
+type Provider struct {
+	options *Options
+	current atomic.Pointer[authenticator.Token]
+	request authenticator.Request
+}
+
+// New makes a provider; options must be valid.
+func New(options *Options) *Provider {
+	p := &Provider{options: options}
+	p.request = union.New(bearertoken.New(p), websocket.NewProtocolAuthenticator(p))
+	return p
+}
+
+// AuthenticateRequest says who a request is from, by its token, which is taken
+// off the request if it is good. It implements authenticator.Request.
+func (p *Provider) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	return p.request.AuthenticateRequest(r)
+}
+
+// AuthenticateToken implements authenticator.Token. A token of another issuer is
+// no error.
+func (p *Provider) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if now := p.current.Load(); now != nil {
+		return (*now).AuthenticateToken(ctx, token)
+	}
+	return nil, false, nil
+}
+
+// ca is a CAContentProvider of the kube-apiserver's authenticator.
+type ca []byte
+
+func (c ca) CurrentCABundleContent() []byte { return c }
+
+// Run keeps the provider until ctx is done. A CA that cannot be read leaves the
+// last good one in force.
+func (p *Provider) Run(ctx context.Context) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var before []byte
+	stop := func() {}
+	for {
+		content, err := p.readCA()
+		if err == nil && (p.current.Load() == nil || !bytes.Equal(content, before)) {
+			// A token may be in the middle of a check: the old one goes on for a
+			// while after it was replaced.
+			old := stop
+			if stop, err = p.use(ctx, content); err == nil {
+				before = content
+				time.AfterFunc(interval, old)
+			} else {
+				stop = old
+			}
+		}
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Preparing the OpenID Connect provider")
+		}
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *Provider) readCA() ([]byte, error) {
+	if p.options.CAFile == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(p.options.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA of the OpenID Connect provider: %w", err)
+	}
+	if len(content) == 0 {
+		return nil, errors.New("the CA of the OpenID Connect provider is empty")
+	}
+	return content, nil
+}
+
+// use puts a new authenticator into use, until it is stopped.
+func (p *Provider) use(ctx context.Context, content []byte) (stop func(), err error) {
+	options := upstream.Options{JWTAuthenticator: p.options.authenticator(), SupportedSigningAlgs: p.options.SigningAlgs}
+	if content != nil {
+		options.CAContentProvider = ca(content)
+	}
+	ctx, stop = context.WithCancel(ctx)
+	made, err := upstream.New(ctx, options)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("preparing the authenticator of %q: %w", p.options.IssuerURL, err)
+	}
+	token := authenticator.Token(made)
+	p.current.Store(&token)
+	return stop, nil
+}
