@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// errNotGood says by the exit status that something is not as it should be.
+var errNotGood = errors.New("not everything is good")
+
+// groupPath is where the hub serves clusters.
+var groupPath = "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Resource
+
+// plugin is what all commands share.
+type plugin struct {
+	files     *clientcmd.ClientConfigLoadingRules
+	overrides *clientcmd.ConfigOverrides
+	out, err  io.Writer
+}
+
+func newCommand(out, errOut io.Writer) *cobra.Command {
+	p := &plugin{files: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}, out: out, err: errOut}
+	root := &cobra.Command{
+		Use:           "kubectl-clusterproxy",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterproxy"},
+		Short:         "Reach the managed clusters of this hub",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	// kubectl's own flags say which hub, and as whom.
+	root.PersistentFlags().StringVar(&p.files.ExplicitPath, "kubeconfig", "", "the hub's kubeconfig; without it $KUBECONFIG, then ~/.kube/config")
+	flags := clientcmd.RecommendedConfigOverrideFlags("")
+	flags.ClusterOverrideFlags.InsecureSkipTLSVerify.LongName = "" // there is no such thing here
+	clientcmd.BindOverrideFlags(p.overrides, root.PersistentFlags(), flags)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.AddCommand(p.statusCommand(), p.checkCommand(), p.kubeconfigCommand(), p.whoamiCommand())
+	return root
+}
+
+func (p *plugin) loader() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(p.files, p.overrides)
+}
+
+func (p *plugin) hub() (*kubernetes.Clientset, error) {
+	config, err := p.loader().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// get asks the hub for a JSON object.
+func get(ctx context.Context, hub kubernetes.Interface, path string, into any) error {
+	raw, err := hub.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		// client-go has words of its own for some codes; ours say more.
+		var status metav1.Status
+		if json.Unmarshal(raw, &status) == nil && status.Kind == "Status" && status.Message != "" {
+			return &apierrors.StatusError{ErrStatus: status}
+		}
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("reading the hub's answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+// clusters are those that the user may reach, or the named ones of them.
+func clusters(ctx context.Context, hub kubernetes.Interface, names []string) ([]v1alpha1.Cluster, error) {
+	var list v1alpha1.ClusterList
+	if err := get(ctx, hub, groupPath, &list); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("the hub does not serve %s: is the chart installed, with enableServiceProxy=true?", v1alpha1.GroupVersion)
+		}
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	if len(names) == 0 {
+		return list.Items, nil
+	}
+	var chosen []v1alpha1.Cluster
+	var missing []string
+	for _, name := range names {
+		i := slices.IndexFunc(list.Items, func(c v1alpha1.Cluster) bool { return c.Name == name })
+		if i < 0 {
+			missing = append(missing, name)
+			continue
+		}
+		chosen = append(chosen, list.Items[i])
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("no cluster %q that you may reach; see: kubectl clusterproxy status", strings.Join(missing, ", "))
+	}
+	return chosen, nil
+}
+
+// outputFlag is the format of a command's output besides its own.
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "", "format: json or yaml instead of text")
+}
+
+// print writes object as JSON or YAML. It reports false if text was asked for.
+func (p *plugin) print(output string, object any) (bool, error) {
+	switch output {
+	case "":
+		return false, nil
+	case "json":
+		encoder := json.NewEncoder(p.out)
+		encoder.SetIndent("", "  ")
+		return true, encoder.Encode(object)
+	case "yaml":
+		raw, err := yaml.Marshal(object)
+		if err != nil {
+			return true, err
+		}
+		_, err = p.out.Write(raw)
+		return true, err
+	}
+	return true, fmt.Errorf("--output is %q: it must be json or yaml", output)
+}

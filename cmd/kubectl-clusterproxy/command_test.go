@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// fakeHub answers as a hub with the addon does: c1 is up, c2 is away.
+func fakeHub(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	serve := func(path string, code int, object any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			code, object := code, object
+			if r.Header.Get("Authorization") != "Bearer hub-token" {
+				code, object = http.StatusUnauthorized, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 401, Reason: metav1.StatusReasonUnauthorized, Message: "Unauthorized"}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			if err := json.NewEncoder(w).Encode(object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	serve("/version", 200, version.Info{GitVersion: "v1.36.3"})
+	serve(groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{
+		{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Tunnels: 2, Version: "v1.35.1", Latency: &metav1.Duration{Duration: 1500 * time.Microsecond}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown}},
+	}})
+	serve(groupPath+"/c1/proxy/version", 200, version.Info{GitVersion: "v1.35.1"})
+	serve(groupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "c2 has no tunnel since noon"})
+	serve(identityPath("c1"), 200, v1alpha1.ClusterIdentity{
+		Hub: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs"}}, Cluster: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs", "system:authenticated"}}})
+	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}})
+	server := httptest.NewTLSServer(mux)
+	t.Cleanup(server.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	config.AuthInfos["ann"] = &clientcmdapi.AuthInfo{Token: "hub-token"}
+	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "ann", Namespace: "team"}
+	config.CurrentContext = "hub"
+	file := filepath.Join(t.TempDir(), "config")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := newCommand(&stdout, &stderr)
+	command.SetArgs(append([]string{"--kubeconfig=" + kubeconfig}, args...))
+	err = command.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func TestCommands(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	for name, test := range map[string]struct {
+		args    []string
+		notGood bool
+		out     []string // in this order
+		errOut  string
+		err     string
+	}{
+		"status": {args: []string{"status"}, notGood: true,
+			out: []string{"NAME", "c1", "True", "2", "1.5ms", "v1.35.1", "c2", "Unknown"}, errOut: "c2 is not available; see: kubectl get managedclusteraddon -n c2"},
+		"status of one":      {args: []string{"status", "c1"}, out: []string{"c1"}},
+		"status as JSON":     {args: []string{"status", "c1", "-o", "json"}, out: []string{`"name": "c1"`}},
+		"status of a format": {args: []string{"status", "-o", "xml"}, err: `"xml": it must be json or yaml`},
+		"unknown cluster":    {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
+		"whoami":             {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
+		"whoami nowhere":     {args: []string{"whoami"}, err: "accepts 1 arg"},
+		"check": {args: []string{"check"}, notGood: true, out: []string{
+			"√ hub-api", "v1.36.3", "√ hub-clusters", "2 clusters",
+			"√ cluster-available", "√ cluster-api", "v1.35.1", "√ cluster-identity", `"ann"`, "‼ cluster-stream", "clusters/stream",
+			"× cluster-available", "c2", "× cluster-api", "no tunnel since noon"}},
+		"check of a good one": {args: []string{"check", "c1"}, out: []string{"√ cluster-api"}},
+		"wrong token":         {args: []string{"--token=other", "status"}, err: "Unauthorized"},
+		"no such context":     {args: []string{"--context=nope", "status"}, err: `"nope"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errOut, err := run(t, kubeconfig, test.args...)
+			switch {
+			case test.err != "":
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("error %v, want one with %q", err, test.err)
+				}
+			case errors.Is(err, errNotGood) != test.notGood || err != nil && !test.notGood:
+				t.Errorf("error %v, want errNotGood: %v", err, test.notGood)
+			}
+			rest := out
+			for _, want := range test.out {
+				_, after, ok := strings.Cut(rest, want)
+				if !ok {
+					t.Fatalf("output lacks %q, in this place:\n%s", want, out)
+				}
+				rest = after
+			}
+			if !strings.Contains(errOut, test.errOut) {
+				t.Errorf("standard error is %q, want %q in it", errOut, test.errOut)
+			}
+		})
+	}
+}
+
+func TestKubeconfigIsWhole(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	out, _, err := run(t, kubeconfig, "kubeconfig", "--prefix=prod-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load([]byte(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range []string{"c1", "c2"} {
+		c := config.Contexts["prod-"+cluster]
+		if c == nil || c.AuthInfo != "ann" || c.Namespace != "team" {
+			t.Fatalf("context of %s is %+v", cluster, c)
+		}
+		entry := config.Clusters[c.Cluster]
+		if want := hub.Clusters["hub"].Server + groupPath + "/" + cluster + "/proxy"; entry.Server != want || len(entry.CertificateAuthorityData) == 0 {
+			t.Errorf("server of %s is %q with a CA of %d bytes, want %q", cluster, entry.Server, len(entry.CertificateAuthorityData), want)
+		}
+	}
+	if config.AuthInfos["ann"].Token != "hub-token" || config.CurrentContext != "prod-c1" {
+		t.Errorf("user %v, current context %q", config.AuthInfos["ann"], config.CurrentContext)
+	}
+}
+
+func TestMergeKeepsWhatIsThere(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err != nil {
+		t.Errorf("merging twice: %v", err)
+	}
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.CurrentContext != "hub" || config.Contexts["c1"] == nil || config.Contexts["hub"] == nil {
+		t.Errorf("contexts are %v, current %q", config.Contexts, config.CurrentContext)
+	}
+	// A cluster of the user's own that has the same name.
+	config.Clusters["c1"].Server = "https://mine.example.com"
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err == nil || !strings.Contains(err.Error(), "choose a --prefix") {
+		t.Errorf("merging over somebody else's entry: %v", err)
+	}
+	if now, err := clientcmd.LoadFromFile(kubeconfig); err != nil || now.Clusters["c1"].Server != "https://mine.example.com" {
+		t.Errorf("the entry is gone, or %v", err)
+	}
+}
