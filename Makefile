@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 
 # Tests that start whole clusters; everything else takes seconds per package.
-LAB_TESTS := ./test/lab ./test/lab ./test/e2e/...
+LAB_TESTS := ./test/lab ./test/e2e/...
 UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
