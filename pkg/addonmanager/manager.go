@@ -108,6 +108,11 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)
 	}
+	if o.LeaderElect {
+		if err := addLeaseOwner(mgr, o.Namespace); err != nil {
+			return err
+		}
+	}
 	if o.FeatureGates[ClusterProfile] {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
 			return fmt.Errorf("adding the controller of cluster profiles: %w", err)

@@ -39,7 +39,7 @@ func TestHelmTest(t *testing.T) {
 
 func uninstall(t *testing.T) {
 	t.Helper()
-	if err := suite.lab.Helm(t.Context(), "uninstall", "cluster-proxy", "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace, "--wait"); err != nil {
+	if err := suite.lab.Helm(t.Context(), "uninstall", "cluster-proxy", "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace, "--wait", "--ignore-not-found"); err != nil {
 		t.Fatal(err)
 	}
 	for _, cluster := range suite.clusters {

@@ -1,0 +1,47 @@
+package addonmanager
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// addLeaseOwner makes the manager's Deployment, which has the Lease's name, the
+// owner of the Lease, so that it goes when the chart does: Helm does not know of
+// it. Nothing depends on that, so an error is only logged.
+func addLeaseOwner(mgr ctrl.Manager, namespace string) error {
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		err := ownLease(ctx, mgr.GetAPIReader(), mgr.GetClient(), client.ObjectKey{Namespace: namespace, Name: leaseName})
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Leaving the Lease of the election without an owner")
+		}
+		return nil
+	}))
+}
+
+func ownLease(ctx context.Context, reader client.Reader, writer client.Writer, key client.ObjectKey) error {
+	var deployment appsv1.Deployment
+	if err := reader.Get(ctx, key, &deployment); apierrors.IsNotFound(err) {
+		return nil // run by hand
+	} else if err != nil {
+		return fmt.Errorf("reading the manager's own Deployment: %w", err)
+	}
+	var lease coordinationv1.Lease
+	if err := reader.Get(ctx, key, &lease); err != nil {
+		return fmt.Errorf("reading the Lease of the election: %w", err)
+	}
+	before := lease.DeepCopy()
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID}}
+	if err := writer.Patch(ctx, &lease, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("giving the Lease of the election an owner: %w", err)
+	}
+	return nil
+}
