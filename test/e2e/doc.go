@@ -6,6 +6,18 @@
 // at the managed kube-apiserver, which shows what right looks like, and through
 // the proxy API. A scenario asserts the same of both.
 //
-// What kwok cannot do is left to real nodes: the exit code of an exec'ed
-// command, and the end of its standard input.
+// make test runs them in a lab without nodes. What only real nodes can show is
+// skipped there: exit codes, entrypoints that agents really dial, gigabytes,
+// NetworkPolicies, and what happens when things are taken away. make e2e runs
+// everything on nodes (E2E_NODES), where the addon is the chart and the image.
+//
+// Promises about upgrades, scaling, evictions and killed pods are held under
+// traffic (traffic_test.go): of clients that make short requests on connections
+// of their own, of a watch and of an exec, no request that begins more than a
+// second after something was killed may fail, the watch may lose no event, and
+// nothing that is cut off may end as if it had come to its end. In an upgrade or
+// an eviction, where pods are told before they go, nothing may fail at all.
+//
+// faults_test.go breaks the network between a cluster and the hub in many ways
+// and writes down what clients notice, in faults.txt: make e2e-faults.
 package e2e

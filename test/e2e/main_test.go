@@ -88,7 +88,13 @@ func run(ctx context.Context, m *testing.M) int {
 		return 1
 	}
 	suite = s
+	// An interrupt ends the lab, and not only the waiting for it.
+	interrupted := context.AfterFunc(ctx, func() {
+		s.lab.Stop()
+		os.Exit(130)
+	})
 	code := m.Run()
+	interrupted()
 	if code != 0 {
 		keepLogs(s.lab)
 	}
