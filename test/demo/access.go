@@ -6,21 +6,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -126,22 +123,7 @@ func (d *demo) showAudit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		client, err := rest.HTTPClientFor(cfg)
-		if err != nil {
-			return err
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/pods", nil)
-		if err != nil {
-			return err
-		}
-		id := uuid.NewString()
-		req.Header.Set("Audit-ID", id)
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		resp.Body.Close()
-		event, err := d.findAudit(ctx, cluster, id)
+		event, err := d.getAudited(ctx, cfg, cluster)
 		if err != nil {
 			return err
 		}
@@ -163,10 +145,18 @@ func (d *demo) findAudit(ctx context.Context, cluster, id string) (string, error
 				AuditID, RequestURI, Verb, UserAgent string
 				SourceIPs                            []string
 				User                                 struct{ Username string }
-				ResponseStatus                       struct{ Code int }
+				ImpersonatedUser                     *struct {
+					Username string
+					Groups   []string
+				}
+				ResponseStatus struct{ Code int }
 			}
 			if json.Unmarshal(line, &event) == nil && event.AuditID == id && event.ResponseStatus.Code != 0 {
-				return fmt.Sprintf("%s %s by %s, path %s, answered %d", event.Verb, event.RequestURI, event.User.Username, strings.Join(event.SourceIPs, " → "), event.ResponseStatus.Code), nil
+				user := event.User.Username
+				if as := event.ImpersonatedUser; as != nil {
+					user = fmt.Sprintf("%s of groups %s (told by %s)", as.Username, strings.Join(as.Groups, ", "), user)
+				}
+				return fmt.Sprintf("%s %s by %s, path %s, answered %d", event.Verb, event.RequestURI, user, strings.Join(event.SourceIPs, " → "), event.ResponseStatus.Code), nil
 			}
 		}
 		select {

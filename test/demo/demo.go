@@ -58,6 +58,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		{"kubectl through the hub: pods, logs, exec", d.showKubectl},
 		{"kubectl through the hub: a watch, and a change that arrives in it", d.showWatch},
 		{"kubectl through the hub: a port-forward", d.showPortForward},
+		{"A user of the hub, with nothing but her kubeconfig of the hub", d.showHubUser},
 		{"A Go program that overrides its dialer", d.showExample},
 		{"What the managed API servers saw", d.showAudit},
 	} {
