@@ -107,10 +107,11 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// eventually waits for something that comes by itself.
+// eventually waits for something that comes by itself. It asks less often than
+// strangers may.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Second / strangersRate)
 	defer tick.Stop()
 	for limit := time.After(20 * time.Second); !done(); {
 		select {
