@@ -15,13 +15,14 @@ import (
 	apiaudit "k8s.io/apiserver/pkg/audit"
 	"k8s.io/client-go/transport"
 
+	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 func (h *handler) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Rewrite:        rewrite,
+		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); earlyanswer.Rewrite(r) },
 		ModifyResponse: h.modifyResponse,
 		Transport:      h.pool,
 		FlushInterval:  -1,

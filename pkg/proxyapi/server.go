@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -220,7 +221,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 	config := s.serving.ServerConfig(tls.RequestClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
-		Handler:           h,
+		Handler:           earlyanswer.Handler(h),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       keepAliveTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

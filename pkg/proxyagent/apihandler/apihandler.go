@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -44,7 +45,7 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	return &http.Server{
-		Handler:           onlyProxyAPI(access.filter(byTarget(services.handler(), handler))),
+		Handler:           earlyanswer.Handler(onlyProxyAPI(access.filter(byTarget(services.handler(), handler)))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
@@ -98,7 +99,7 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 		return nil, err
 	}
 	return &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
+		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target); earlyanswer.Rewrite(r) },
 		Transport:     way,
 		FlushInterval: -1,
 		BufferPool:    &buffers{},
