@@ -48,6 +48,11 @@ conformance: ## Run konnectivity's own tests against our binaries
 bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP
 	go run ./test/bench
 
+.PHONY: bench-api
+bench-api: ## Measure the HTTP path beside direct access to the same kube-apiserver, then again with 20 ms of round trip (BENCH_ROUNDS=1 for a glance)
+	BENCH_OUT=$(CURDIR)/test/bench/api go test -tags=benchapi -count=1 -timeout=40m -v -run TestAPIBenchmark ./test/e2e
+	BENCH_DELAY=20ms BENCH_OUT=$(CURDIR)/test/bench/api-20ms go test -tags=benchapi -count=1 -timeout=20m -v -run TestAPIBenchmark ./test/e2e
+
 .PHONY: lint
 lint: ## Look for mistakes: go vet, staticcheck
 	go vet ./...

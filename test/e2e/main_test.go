@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,12 +55,23 @@ type installed struct {
 	proxyServer string // host:port of the client port
 	proxyAPI    string // host:port of the HTTPS door
 	hubCA       []byte
+	// hubToken is of a service account of the hub, who may do everything on the
+	// managed clusters.
+	hubToken string
+
 	adminToken  map[string]string
 	viewerToken map[string]string
 	auditLog    map[string]string
 }
 
 var suite *installed
+
+// withoutRace builds what the pods run without the race detector, to measure it.
+var withoutRace bool
+
+// benchDelay is how long a round trip between agents and the hub takes; nothing
+// is added if it is 0.
+var benchDelay, _ = time.ParseDuration(os.Getenv("BENCH_DELAY"))
 
 // onNodes runs the scenarios on real nodes: make e2e.
 var onNodes = os.Getenv("E2E_NODES") != ""
@@ -142,6 +156,9 @@ func install(ctx context.Context, dir string) (*installed, error) {
 			return s, err
 		}
 	}
+	if err := s.makeHubUser(ctx); err != nil {
+		return s, err
+	}
 	return s, s.findDoors(ctx)
 }
 
@@ -150,7 +167,7 @@ func install(ctx context.Context, dir string) (*installed, error) {
 func buildBinary(ctx context.Context, root, binary string) error {
 	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./cmd/cluster-proxy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if onNodes {
+	if onNodes || withoutRace {
 		build = exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/cluster-proxy")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
@@ -163,6 +180,13 @@ func buildBinary(ctx context.Context, root, binary string) error {
 
 func (s *installed) chartValues() []string {
 	values := append(s.lab.ChartValues(), "featureGates.clusterProfile=true")
+	if benchDelay > 0 {
+		_, port, err := net.SplitHostPort(delayedListener(nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.lab.AgentPort)), benchDelay))
+		if err != nil {
+			panic(err)
+		}
+		values = append(values, "proxyServer.port="+port)
+	}
 	if onNodes {
 		values = append(values, "replicas=2", "networkPolicies.enabled=true")
 	}
@@ -215,7 +239,15 @@ func (s *installed) findDoors(ctx context.Context) (err error) {
 			return err
 		}
 		s.hubCA = secret.Data["ca.crt"]
-		return reachable(ctx, s.clusters[0])
+		if err := reachable(ctx, s.clusters[0]); err != nil {
+			return err
+		}
+		doors := s.doors(s.clusters[0])
+		got, err := ask(ctx, doors[len(doors)-1].cfg, request{method: http.MethodGet, path: "/version"})
+		if err == nil && got.Code != http.StatusOK {
+			err = fmt.Errorf("the aggregated API answers %d: %.200s", got.Code, got.Body)
+		}
+		return err
 	})
 }
 

@@ -30,18 +30,36 @@ import (
 // take long. It bounds a hang; it is not a promise of speed.
 const patience = time.Minute
 
+// door is a way to a cluster's kube-apiserver, with a user who may do everything
+// there.
+type door struct {
+	name string
+	cfg  *rest.Config
+}
+
+// doors are all ways: straight; through the proxy API with a token of the
+// cluster, and with one of the hub; and through the hub's own kube-apiserver.
+func (s *installed) doors(cluster string) []door {
+	hubUser := s.throughProxyAPI(cluster)
+	hubUser.BearerToken = s.hubToken
+	hub := s.lab.Hub.RESTConfig()
+	return []door{
+		{"direct", s.direct(cluster)},
+		{"proxy-api", s.throughProxyAPI(cluster)},
+		{"hub-user", hubUser},
+		{"aggregated", &rest.Config{
+			Host:        hub.Host + "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + cluster + "/proxy",
+			BearerToken: s.hubToken, TLSClientConfig: rest.TLSClientConfig{CAFile: hub.CAFile, CAData: hub.CAData}, QPS: -1,
+		}},
+	}
+}
+
 // forEachDoor runs a scenario on every managed cluster, straight and through
-// the proxy API.
+// every door of the hub.
 func forEachDoor(t *testing.T, scenario func(t *testing.T, cluster string, cfg *rest.Config)) {
 	t.Helper()
 	for _, cluster := range suite.clusters {
-		for _, door := range []struct {
-			name string
-			cfg  *rest.Config
-		}{
-			{"direct", suite.direct(cluster)},
-			{"proxy-api", suite.throughProxyAPI(cluster)},
-		} {
+		for _, door := range suite.doors(cluster) {
 			t.Run(cluster+"/"+door.name, func(t *testing.T) { scenario(t, cluster, door.cfg) })
 		}
 	}
