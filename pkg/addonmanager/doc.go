@@ -12,6 +12,10 @@
 //     cluster's manifests again when something changes that the framework does
 //     not watch: a configuration, a load balancer's address, a CA.
 //
+// While a CA is rotated the manager is a client of the proxy servers too: it asks
+// agents through the tunnel whether they have moved (certificates.Probe), with
+// certificates that it makes for that and keeps nowhere.
+//
 // It starts before its definitions and its configuration exist and waits.
 //
 // # Rights

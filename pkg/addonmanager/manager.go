@@ -103,8 +103,10 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	}
 	reconciler := &proxyconfig.Reconciler{Client: mgr.GetClient(), Options: proxyconfig.Options{
 		SignerNamespace: o.SignerSecretNamespace, SignerName: o.SignerSecretName, Namespace: o.Namespace,
-		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods,
+		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation,
 	}}
+	reconciler.Witness = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
+	reconciler.Events = mgr.GetEventRecorder("cluster-proxy-addon-manager")
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)
 	}
@@ -137,6 +139,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		InstallNamespace:   o.AgentInstallNamespace,
 		EnableKubeAPIProxy: o.EnableKubeAPIProxy,
 		ExposedServices:    client.ObjectKey{Namespace: o.Namespace, Name: o.ExposedServicesConfigMap},
+		NetworkPolicy:      o.AgentNetworkPolicy,
 	}
 	built, err := addon.Build()
 	if err != nil {

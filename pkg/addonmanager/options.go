@@ -3,10 +3,12 @@ package addonmanager
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,6 +46,15 @@ type Options struct {
 	// EnableKubeAPIProxy lets clients of the tunnel dial a cluster's
 	// kube-apiserver by the cluster's name.
 	EnableKubeAPIProxy bool
+	// ProxyServer is the host:port of the proxy servers' client port, through
+	// which the manager asks agents whether they have moved to a new CA.
+	ProxyServer string
+	// SecretPropagation is how long a pod may take to read a Secret that has
+	// changed.
+	SecretPropagation time.Duration
+	// AgentNetworkPolicy makes a NetworkPolicy for agents, unless an
+	// AddOnDeploymentConfig says otherwise.
+	AgentNetworkPolicy bool
 	// FeatureGates are upstream's; see features.
 	FeatureGates map[string]bool
 	// ProxyAPIURL is where clients outside the hub find the proxy API, for
@@ -71,6 +82,8 @@ func NewOptions() *Options {
 		EnableKubeAPIProxy:     true,
 
 		ExposedServicesConfigMap: exposedservices.ConfigMap,
+		ProxyServer:              "proxy-entrypoint." + namespace + ".svc:8090",
+		SecretPropagation:        5 * time.Minute,
 	}
 }
 
@@ -87,6 +100,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ProxyServerPods, "proxy-server-pods", o.ProxyServerPods, "settings of the proxy servers' pods as JSON: priorityClassName, affinity, topologySpreadConstraints, resources, labels, annotations")
 	flags.StringVar(&o.ExposedServicesConfigMap, "exposed-services-configmap", o.ExposedServicesConfigMap, "ConfigMap in the manager's namespace with the Services of managed clusters that may be reached")
 	flags.BoolVar(&o.EnableKubeAPIProxy, "enable-kube-api-proxy", o.EnableKubeAPIProxy, "let clients of the tunnel dial a cluster's kube-apiserver by the cluster's name")
+	flags.StringVar(&o.ProxyServer, "proxy-server", o.ProxyServer, "host:port of the proxy servers' client port, through which agents are asked whether they have moved to a new CA")
+	flags.DurationVar(&o.SecretPropagation, "secret-propagation", o.SecretPropagation, "how long pods may take to read a Secret that has changed; each phase of a CA's rotation lasts at least that long")
+	flags.BoolVar(&o.AgentNetworkPolicy, "agent-network-policy", o.AgentNetworkPolicy, "make a NetworkPolicy for agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
 	flags.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
 	flags.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
 }
@@ -109,6 +125,12 @@ func (o *Options) Validate() error {
 	}
 	if _, err := proxyconfig.ParsePods(o.ProxyServerPods); err != nil {
 		return fmt.Errorf("--proxy-server-pods: %w", err)
+	}
+	if _, _, err := net.SplitHostPort(o.ProxyServer); err != nil {
+		return fmt.Errorf("--proxy-server is %q: it must be of the form host:port", o.ProxyServer)
+	}
+	if o.SecretPropagation < time.Second {
+		return fmt.Errorf("--secret-propagation is %s: it must be 1s at least, and no shorter than kubelets take", o.SecretPropagation)
 	}
 	for name := range o.FeatureGates {
 		if !slices.Contains(features, name) {

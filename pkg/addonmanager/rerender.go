@@ -17,7 +17,8 @@ import (
 
 // addRerender asks for the manifests of every cluster to be rendered again when
 // what they are made of changes: a configuration, an address of a Service, the
-// hub CA's bundle, the list of exposed Services.
+// hub CA's bundle, the list of exposed Services, or the agent CA, which is in
+// what agents ask for.
 func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster, addon string)) error {
 	reader := mgr.GetClient()
 	everyCluster := func(concerns func(client.Object) bool) handler.EventHandler {
@@ -44,10 +45,29 @@ func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster,
 			service, ok := object.(*corev1.Service)
 			return ok && service.Spec.Type == corev1.ServiceTypeLoadBalancer
 		})).
-		Watches(&corev1.Secret{}, everyCluster(func(object client.Object) bool { return object.GetName() == certificates.HubBundleSecret })).
+		Watches(&corev1.Secret{}, everyCluster(func(object client.Object) bool {
+			return object.GetName() == certificates.HubBundleSecret || object.GetName() == certificates.AgentSignerSecret
+		})).
 		Watches(&corev1.ConfigMap{}, everyCluster(func(object client.Object) bool { return object.GetName() == exposedServices })).
 		Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 			trigger(request.Namespace, request.Name)
 			return reconcile.Result{}, nil
 		}))
+}
+
+// clustersWithAddon are the clusters whose agents are to go on working.
+func clustersWithAddon(reader client.Reader) func(ctx context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		var addons addonv1alpha1.ManagedClusterAddOnList
+		if err := reader.List(ctx, &addons); err != nil {
+			return nil, err
+		}
+		var clusters []string
+		for _, addon := range addons.Items {
+			if addon.Name == identity.AddonName && addon.DeletionTimestamp == nil {
+				clusters = append(clusters, addon.Namespace)
+			}
+		}
+		return clusters, nil
+	}
 }

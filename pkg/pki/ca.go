@@ -39,10 +39,11 @@ type CA struct {
 // Leaf says what a certificate holds. It is the whole template: nothing else
 // gets into a certificate.
 type Leaf struct {
-	CommonName    string
-	Organizations []string
-	DNSNames      []string
-	IPs           []net.IP
+	CommonName          string
+	Organizations       []string
+	OrganizationalUnits []string
+	DNSNames            []string
+	IPs                 []net.IP
 	// Server and Client are the extended key usages; at least one is needed.
 	Server, Client bool
 	// Validity is counted from now and cut at the CA's own end.
@@ -151,7 +152,7 @@ func (ca *CA) sign(leaf Leaf, public crypto.PublicKey, now time.Time) ([]byte, e
 		return nil, fmt.Errorf("signing %q: CA %q expired at %s", leaf.CommonName, ca.cert.Subject.CommonName, ca.cert.NotAfter)
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organizations},
+		Subject:               pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organizations, OrganizationalUnit: leaf.OrganizationalUnits},
 		DNSNames:              leaf.DNSNames,
 		IPAddresses:           leaf.IPs,
 		NotBefore:             now.Add(-backdate),

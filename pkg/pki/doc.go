@@ -16,6 +16,9 @@
 // certificate. ParseRequest shows what a CSR asks for, in full, to those who
 // decide whether to approve it.
 //
+// Who rotates a CA finds here what tells two of them apart, and ProveHTTP2, a
+// handshake that shows what a peer presents and trusts now.
+//
 // # Using certificates
 //
 // A Source holds a certificate, its key and a CA bundle from files, and hands

@@ -25,6 +25,8 @@ func RenewalReason(certPEM []byte, issuer *CA, want Leaf, now time.Time) string 
 		return fmt.Sprintf("its common name is %q, not %q", cert.Subject.CommonName, want.CommonName)
 	case !sameSet(cert.Subject.Organization, want.Organizations):
 		return fmt.Sprintf("its organizations are %q, not %q", cert.Subject.Organization, want.Organizations)
+	case !sameSet(cert.Subject.OrganizationalUnit, want.OrganizationalUnits):
+		return fmt.Sprintf("its organizational units are %q, not %q", cert.Subject.OrganizationalUnit, want.OrganizationalUnits)
 	case !sameSet(cert.DNSNames, want.DNSNames):
 		return fmt.Sprintf("its DNS names are %q, not %q", cert.DNSNames, want.DNSNames)
 	case !sameSet(addresses(cert.IPAddresses), addresses(want.IPs)):

@@ -14,8 +14,10 @@ import (
 type Request struct {
 	CommonName    string
 	Organizations []string
-	// OtherSubject are subject attributes besides one CN and any number of O,
-	// as "oid=value".
+	// OrganizationalUnits are the OU values.
+	OrganizationalUnits []string
+	// OtherSubject are subject attributes besides one CN and any number of O and
+	// OU, as "oid=value".
 	OtherSubject []string
 	DNSNames     []string
 	// OtherSANs are subject alternative names of every other kind, as
@@ -27,9 +29,10 @@ type Request struct {
 }
 
 var (
-	oidCommonName   = asn1.ObjectIdentifier{2, 5, 4, 3}
-	oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
-	oidSubjectAlt   = asn1.ObjectIdentifier{2, 5, 29, 17}
+	oidCommonName         = asn1.ObjectIdentifier{2, 5, 4, 3}
+	oidOrganization       = asn1.ObjectIdentifier{2, 5, 4, 10}
+	oidOrganizationalUnit = asn1.ObjectIdentifier{2, 5, 4, 11}
+	oidSubjectAlt         = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
 // ParseRequest reads a CSR. It refuses keys that are too weak and requests
@@ -40,14 +43,15 @@ func ParseRequest(csrPEM []byte) (Request, error) {
 		return Request{}, err
 	}
 	request := Request{
-		Organizations: csr.Subject.Organization,
-		DNSNames:      csr.DNSNames,
+		Organizations:       csr.Subject.Organization,
+		OrganizationalUnits: csr.Subject.OrganizationalUnit,
+		DNSNames:            csr.DNSNames,
 	}
 	for _, attribute := range csr.Subject.Names {
 		switch {
 		case attribute.Type.Equal(oidCommonName) && request.CommonName == "":
 			request.CommonName = fmt.Sprint(attribute.Value)
-		case attribute.Type.Equal(oidOrganization):
+		case attribute.Type.Equal(oidOrganization), attribute.Type.Equal(oidOrganizationalUnit):
 		default:
 			request.OtherSubject = append(request.OtherSubject, fmt.Sprintf("%s=%v", attribute.Type, attribute.Value))
 		}

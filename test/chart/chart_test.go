@@ -14,7 +14,7 @@ import (
 // everything switches on all that is optional.
 const everything = `
 replicas: 2
-networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}]}
+networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}], monitoring: [{namespaceSelector: {matchLabels: {c: d}}}]}
 imagePullSecrets: [pull]
 nodeSelector: {a: b}
 tolerations: [{key: a, operator: Exists}]
@@ -80,7 +80,7 @@ func TestNames(t *testing.T) {
 func TestUpgradeReusingUpstreamsValues(t *testing.T) {
 	c := load(t)
 	for _, added := range []string{"imagePullSecrets", "resources", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints",
-		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig"} {
+		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds"} {
 		if _, ok := c.Values[added]; !ok {
 			t.Errorf("the test lists a value %q that the chart does not have", added)
 		}
@@ -155,6 +155,8 @@ func TestRefusedValues(t *testing.T) {
 		{"external URL", "userServer: {externalURL: 'http://a'}", "externalURL"},
 		{"services", "exposedServices: [{namespace: a, service: b, port: 80}]", "port"},
 		{"service protocol", "exposedServices: [{namespace: a, service: b, protocol: udp}]", "protocol"},
+		{"signer", "signer: {type: Pigeon}", "signer"},
+		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
 	} {
@@ -193,6 +195,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}",
+		"signer":       "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",
 		"exposedServices":     "exposedServices: [{namespace: a, service: b}]", "exposedServicesConfigMapName": "exposedServicesConfigMapName: a",

@@ -161,3 +161,45 @@ func checkFile(t *testing.T, container corev1.Container, value string) {
 		t.Errorf("%s: file %s is in no volume", container.Name, value)
 	}
 }
+
+// CA keys are in Secrets of the release namespace: who may read those is the
+// addon manager, which signs, and nobody else.
+func TestOnlyTheSignerReadsSecrets(t *testing.T) {
+	rendered := mustRender(t, everything)
+	readers := map[string]bool{}
+	for role, rules := range rendered.rules(t) {
+		for _, rule := range rules {
+			if slices.Contains(rule.Resources, "secrets") {
+				readers[role] = true
+			}
+		}
+	}
+	const manager = "Role/open-cluster-management:cluster-proxy:addon-manager"
+	if len(readers) != 1 || !readers[manager] {
+		t.Errorf("Secrets are read with %v, want %s alone", readers, manager)
+	}
+	for name, object := range rendered.byName {
+		if kind := object.GetKind(); kind != "RoleBinding" && kind != "ClusterRoleBinding" {
+			continue
+		}
+		binding := as[rbacv1.RoleBinding](t, object) // both kinds have these fields
+		if !strings.HasSuffix(binding.RoleRef.Name, ":addon-manager") {
+			continue
+		}
+		if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != "ServiceAccount" || binding.Subjects[0].Name != "cluster-proxy" || binding.Subjects[0].Namespace != namespace {
+			t.Errorf("%s gives the signer's rights to %+v", name, binding.Subjects)
+		}
+	}
+	// And no pod but the addon manager's runs with its account or mounts a CA's key.
+	for _, deployment := range rendered.deployments(t) {
+		pod := deployment.Spec.Template.Spec
+		if pod.ServiceAccountName == "cluster-proxy" && deployment.Name != "cluster-proxy-addon-manager" {
+			t.Errorf("%s runs as the signer", deployment.Name)
+		}
+		for _, volume := range pod.Volumes {
+			if volume.Secret != nil && strings.HasSuffix(volume.Secret.SecretName, "signer") {
+				t.Errorf("%s mounts %s", deployment.Name, volume.Secret.SecretName)
+			}
+		}
+	}
+}

@@ -268,28 +268,3 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 		})
 	}
 }
-
-func TestUnsupportedSignerIsRefused(t *testing.T) {
-	if err := patchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"CertManager"}}}}`); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a condition that says so", func() error {
-		mpc, err := suite.configuration.Get(t.Context(), identity.AddonName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		raw, err := json.Marshal(mpc.Object["status"])
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(string(raw), "CertManager") {
-			return fmt.Errorf("status is %s", raw)
-		}
-		return nil
-	})
-	for _, cluster := range suite.clusters {
-		if err := reachable(t.Context(), cluster); err != nil {
-			t.Errorf("%s: %v", cluster, err)
-		}
-	}
-}

@@ -33,6 +33,9 @@ type Addon struct {
 	InstallNamespace string
 	// EnableKubeAPIProxy makes the cluster's name a destination in the tunnel.
 	EnableKubeAPIProxy bool
+	// NetworkPolicy makes one for agents unless an AddOnDeploymentConfig says
+	// otherwise.
+	NetworkPolicy bool
 	// ExposedServices is the hub's ConfigMap with the Services that agents
 	// forward requests to. Without a name there are none.
 	ExposedServices client.ObjectKey

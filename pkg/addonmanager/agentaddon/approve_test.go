@@ -11,16 +11,24 @@ import (
 	"encoding/pem"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
+
+// unit is the organizational unit of the day.
+const unit = "agent-ca:0123456789abcdef0123456789abcdef"
 
 // attempt is a request and who makes it, for which cluster.
 type attempt struct {
@@ -43,7 +51,7 @@ func honest() *attempt {
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 		},
 		request: x509.CertificateRequest{
-			Subject:  pkix.Name{CommonName: identity.AgentCommonName("cluster1"), Organization: identity.AgentOrganizations("cluster1")},
+			Subject:  pkix.Name{CommonName: identity.AgentCommonName("cluster1"), Organization: identity.AgentOrganizations("cluster1"), OrganizationalUnit: []string{unit}},
 			DNSNames: []string{requestedDNSName},
 		},
 	}
@@ -64,7 +72,7 @@ func (a *attempt) approve(t *testing.T) error {
 		t.Fatal(err)
 	}
 	a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
+	return approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, unit)
 }
 
 func TestHonestRequestsAreApproved(t *testing.T) {
@@ -78,6 +86,7 @@ func TestHonestRequestsAreApproved(t *testing.T) {
 	}
 	hub := honest()
 	hub.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
+	hub.request.Subject.OrganizationalUnit = nil
 	hub.request.Subject.Organization = append(hub.request.Subject.Organization, identity.Organization)
 	if err := hub.approve(t); err != nil {
 		t.Errorf("for the hub's kube-apiserver: %v", err)
@@ -102,7 +111,13 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		"hub's organization with our signer": func(a *attempt) {
 			a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
 		},
-		"organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = []string{"x"} },
+		"another organizational unit":  func(a *attempt) { a.request.Subject.OrganizationalUnit = []string{"x"} },
+		"a second organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = []string{unit, "x"} },
+		"no organizational unit":       func(a *attempt) { a.request.Subject.OrganizationalUnit = nil },
+		"hub's credential with our unit": func(a *attempt) {
+			a.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
+			a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
+		},
 		"second common name": func(a *attempt) {
 			a.request.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: identity.AgentCommonName("cluster2")}}
 		},
@@ -146,7 +161,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	t.Run("garbage", func(t *testing.T) {
 		a := honest()
 		a.spec.Request = []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")
-		if err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}); err == nil {
+		if err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, unit); err == nil {
 			t.Error("approved")
 		}
 	})
@@ -154,23 +169,107 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 
 // What the certificate holds is the template's, whatever was asked for.
 func TestTemplateNamesOneCluster(t *testing.T) {
-	leaf := agentLeaf("cluster1")
+	leaf := agentLeaf("cluster1", unit)
 	if leaf.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(leaf.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
 		len(leaf.IPs) > 0 || leaf.Validity > 30*24*time.Hour {
 		t.Errorf("template is %+v", leaf)
 	}
 }
 
+// Whatever a request holds, it is approved only for the cluster's own agent, and
+// what is signed is the template.
 func FuzzApprove(f *testing.F) {
-	f.Add("system:open-cluster-management:cluster1:agent", "system:open-cluster-management:cluster1", identity.AgentSigner, []byte("x"))
-	f.Add("system:open-cluster-management:cluster2:agent", "system:open-cluster-management:cluster1", identity.AgentSigner, []byte{})
-	f.Fuzz(func(t *testing.T, user, group, signer string, request []byte) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	pair, err := pki.NewCA("agents", time.Now(), time.Hour)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ca, err := pki.ParseCA(pair)
+	if err != nil {
+		f.Fatal(err)
+	}
+	good := honest()
+	own := "system:open-cluster-management:cluster1"
+	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, unit, requestedDNSName, []byte{}, []byte{})
+	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, unit, "*", []byte{0x30, 0x03, 0x01, 0x01, 0xff}, []byte{})
+	f.Add("system:open-cluster-management:cluster2:agent", own, identity.AgentSigner, identity.AgentCommonName("cluster2"), "", "", []byte{}, []byte("x"))
+	f.Fuzz(func(t *testing.T, user, group, signer, commonName, ou, dns string, extension, raw []byte) {
 		a := honest()
 		a.spec.Username, a.spec.Groups, a.spec.SignerName = user, []string{group}, signer
-		a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
-		err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
-		if err == nil && (group != "system:open-cluster-management:cluster1" || len(user) <= len("system:open-cluster-management:cluster1:")) {
-			t.Fatalf("approved for user %q of group %q", user, group)
+		a.request.Subject.CommonName, a.request.Subject.OrganizationalUnit, a.request.DNSNames = commonName, []string{ou}, []string{dns}
+		if len(extension) > 0 {
+			a.request.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: extension}}
 		}
+		der := raw
+		if len(raw) == 0 {
+			made, err := x509.CreateCertificateRequest(rand.Reader, &a.request, key)
+			if err != nil {
+				return // not even crypto/x509 would write it
+			}
+			der = made
+		}
+		a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+		if approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, unit) != nil {
+			return
+		}
+		agent, ok := strings.CutPrefix(user, own+":")
+		if !ok || agent == "" || strings.Contains(agent, ":") || group != own || signer != identity.AgentSigner || len(extension) > 0 ||
+			commonName != identity.AgentCommonName("cluster1") || ou != unit || dns != requestedDNSName {
+			t.Fatalf("approved for user %q of group %q: %q %q %q %x", user, group, commonName, ou, dns, extension)
+		}
+		signed, err := ca.SignRequest(a.spec.Request, agentLeaf("cluster1", unit), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAgentCertificate(t, signed)
 	})
+}
+
+// checkAgentCertificate compares every field that means something.
+func checkAgentCertificate(t *testing.T, signed []byte) {
+	t.Helper()
+	block, _ := pem.Decode(signed)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage != x509.KeyUsageDigitalSignature ||
+		!slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}) || len(cert.UnknownExtKeyUsage) > 0 ||
+		cert.Subject.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(cert.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
+		len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) > 0 || time.Until(cert.NotAfter) > 30*24*time.Hour {
+		t.Errorf("signed %+v", cert)
+	}
+}
+
+// A request that was approved by somebody else is looked at again before it is
+// signed, and the certificate has nothing of it but the key.
+func TestSign(t *testing.T) {
+	pair, err := pki.NewCA("agents", time.Now(), 365*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.ParseCA(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: certificates.AgentSignerSecret}, Data: map[string][]byte{"ca.crt": pair.CertPEM, "ca.key": pair.KeyPEM}}
+	addon := &Addon{Certificates: certificates.Store{Client: fake.NewClientBuilder().WithObjects(secret).Build(), Namespace: hubNamespace}}
+	a := honest()
+	a.request.Subject.OrganizationalUnit = []string{unitOf(ca)}
+	_ = a.approve(t) // makes the request
+	signed, err := addon.sign(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAgentCertificate(t, signed)
+	hostile := honest()
+	hostile.request.Subject.OrganizationalUnit = []string{unitOf(ca)}
+	hostile.request.Subject.CommonName = identity.AgentCommonName("cluster2")
+	_ = hostile.approve(t)
+	if signed, err := addon.sign(&hostile.cluster, &hostile.addon, &certificatesv1.CertificateSigningRequest{Spec: hostile.spec}); err == nil || signed != nil {
+		t.Error("signed for another cluster because somebody approved it")
+	}
 }

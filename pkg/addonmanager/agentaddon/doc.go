@@ -7,8 +7,13 @@
 // certificate with the subject that is set here. The request is approved only if
 // it is exactly that and comes from that cluster's own OCM identity
 // (approve.go). The certificate is built from our template and takes nothing
-// from the request but the public key (sign.go). In PortForward mode, and only
-// then, the agent also gets a credential for the hub's kube-apiserver.
+// from the request but the public key (registration.go). In PortForward mode, and
+// only then, the agent also gets a credential for the hub's kube-apiserver.
+//
+// The subject has an organizational unit that names the CA which signs. It gives
+// no rights; OCM's registration agent asks again when the subject that it is told
+// changes, and so a rotated or restored agent CA reaches every cluster without
+// waiting for certificates to end (unitOf).
 //
 // # What is installed
 //

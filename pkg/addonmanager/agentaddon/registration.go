@@ -25,7 +25,7 @@ func (a *Addon) registration() *agent.RegistrationOption {
 	return &agent.RegistrationOption{
 		CSRConfigurations: a.csrConfigurations,
 		CSRApproveCheck: func(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest) bool {
-			err := approve(cluster, addon, csr)
+			err := a.approve(cluster, addon, csr)
 			if err == nil && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName {
 				err = a.checkPortForward(addon)
 			}
@@ -40,9 +40,16 @@ func (a *Addon) registration() *agent.RegistrationOption {
 }
 
 func (a *Addon) csrConfigurations(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) ([]addonv1alpha1.RegistrationConfig, error) {
+	ca, err := a.Certificates.AgentCA(context.Background())
+	if err != nil {
+		return nil, err
+	}
 	configs := []addonv1alpha1.RegistrationConfig{{
 		SignerName: identity.AgentSigner,
-		Subject:    addonv1alpha1.Subject{User: identity.AgentCommonName(cluster.Name), Groups: identity.AgentOrganizations(cluster.Name)},
+		Subject: addonv1alpha1.Subject{
+			User: identity.AgentCommonName(cluster.Name), Groups: identity.AgentOrganizations(cluster.Name),
+			OrganizationUnits: []string{unitOf(ca)},
+		},
 	}}
 	configuration, err := a.configuration(context.Background(), addon)
 	if err != nil {
@@ -82,24 +89,40 @@ func (a *Addon) sign(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.Man
 	if csr.Spec.SignerName != identity.AgentSigner {
 		return nil, nil
 	}
-	if err := approve(cluster, addon, csr); err != nil {
-		return nil, fmt.Errorf("signing request %q: %w", csr.Name, err)
-	}
 	ca, err := a.Certificates.AgentCA(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return ca.SignRequest(csr.Spec.Request, agentLeaf(cluster.Name), time.Now())
+	if err := approve(cluster, addon, csr, unitOf(ca)); err != nil {
+		return nil, fmt.Errorf("signing request %q: %w", csr.Name, err)
+	}
+	return ca.SignRequest(csr.Spec.Request, agentLeaf(cluster.Name, unitOf(ca)), time.Now())
 }
+
+func (a *Addon) approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest) error {
+	ca, err := a.Certificates.AgentCA(context.Background())
+	if err != nil {
+		return err
+	}
+	return approve(cluster, addon, csr, unitOf(ca))
+}
+
+// unitOf is the organizational unit in certificates of a CA. It means nothing to
+// those who verify: it is there because OCM's registration agent asks for another
+// certificate when the subject that it is to have changes, and so it does at
+// once when the CA is another.
+func unitOf(ca *pki.CA) string { return "agent-ca:" + ca.Fingerprint() }
 
 // agentLeaf is the template of an agent's certificate: a client of the proxy
 // server, and a server for the proxy API under its cluster's own host name.
-func agentLeaf(cluster string) pki.Leaf {
+func agentLeaf(cluster, unit string) pki.Leaf {
 	return pki.Leaf{
 		CommonName:    identity.AgentCommonName(cluster),
 		Organizations: identity.AgentOrganizations(cluster),
-		DNSNames:      []string{identity.HandlerHost(cluster)},
-		Client:        true, Server: true,
+		// See unitOf.
+		OrganizationalUnits: []string{unit},
+		DNSNames:            []string{identity.HandlerHost(cluster)},
+		Client:              true, Server: true,
 		Validity: certificateLife,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -33,6 +34,7 @@ type values struct {
 	Image                   string                      `json:"image"`
 	ImagePullPolicy         string                      `json:"imagePullPolicy"`
 	ImagePullSecrets        []string                    `json:"imagePullSecrets,omitempty"`
+	NetworkPolicy           networkPolicy               `json:"networkPolicy"`
 	NodeSelector            map[string]string           `json:"nodeSelector,omitempty"`
 	OIDCCA                  string                      `json:"oidcCA,omitempty"`
 	PortForward             bool                        `json:"portForward"`
@@ -40,6 +42,29 @@ type values struct {
 	Replicas                int32                       `json:"replicas"`
 	Resources               corev1.ResourceRequirements `json:"resources"`
 	Tolerations             []corev1.Toleration         `json:"tolerations,omitempty"`
+}
+
+// networkPolicy is what the agent's NetworkPolicy is made of.
+type networkPolicy struct {
+	Enabled bool `json:"enabled"`
+	// Peers are what agents dial outside the cluster.
+	Peers []networkPeer `json:"peers,omitempty"`
+}
+
+// networkPeer is an address, where it is known, and a port. A NetworkPolicy
+// cannot name a host.
+type networkPeer struct {
+	CIDR string `json:"cidr,omitempty"`
+	Port int    `json:"port"`
+}
+
+// peer makes one of a host name or an IP address.
+func peer(host string, port int) networkPeer {
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return networkPeer{Port: port}
+	}
+	return networkPeer{CIDR: netip.PrefixFrom(address, address.BitLen()).String(), Port: port}
 }
 
 // containerID is the agent's container in AddOnDeploymentConfig's resource
@@ -141,6 +166,10 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 			"--owner-policy=/etc/owner-policy",
 		},
 	}
+	v.NetworkPolicy.Enabled = a.NetworkPolicy
+	if !v.PortForward { // which needs the hub's kube-apiserver, and that no more than its port
+		v.NetworkPolicy.Peers = []networkPeer{peer(host, int(port))}
+	}
 	if v.PortForward {
 		v.Args = append(v.Args, "--enable-port-forward-proxy=true", "--hub-kubeconfig=/etc/hub/kubeconfig", "--proxy-server-namespace="+c.Spec.ProxyServer.Namespace)
 	}
@@ -180,6 +209,9 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 		if u, err := url.Parse(value); name != "NO_PROXY" && (err != nil || u.Host == "" || u.Scheme != "http") {
 			return fmt.Errorf("spec.proxyConfig for %s is not a URL of the form http://host:port", name)
 		}
+		if u, err := url.Parse(value); err == nil && name != "NO_PROXY" {
+			v.NetworkPolicy.Peers = append(v.NetworkPolicy.Peers, peer(u.Hostname(), portOf(u)))
+		}
 		if v.Env == nil {
 			v.Env = map[string]string{}
 		}
@@ -198,6 +230,15 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 		}
 	}
 	return applyVariables(v, spec.CustomizedVariables)
+}
+
+// portOf is the port of an http proxy.
+func portOf(u *url.URL) int {
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		return 80
+	}
+	return port
 }
 
 // matchContainer reports whether an ID such as "deployments:*:proxy-agent" is

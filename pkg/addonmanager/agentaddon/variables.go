@@ -57,6 +57,14 @@ var variables = map[string]func(v *values, value string) error{
 	"oidcSigningAlgs":          oidcFlag("signing-algs", isList),
 	"oidcRequiredClaimsJSON":   setRequiredClaims,
 	"oidcCAConfigMap":          setOIDCCA,
+	"networkPolicy": func(v *values, value string) error {
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("must be true or false")
+		}
+		v.NetworkPolicy.Enabled = on
+		return nil
+	},
 	"verbosity": func(v *values, value string) error {
 		if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 10 {
 			return fmt.Errorf("must be a number from 0 to 10")

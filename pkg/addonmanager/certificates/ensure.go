@@ -40,35 +40,65 @@ type Params struct {
 	// ServerNames are the DNS names and IP addresses of the proxy servers,
 	// UserServerNames those of the proxy API.
 	ServerNames, UserServerNames []string
+
+	// Source gives the CAs; nil means that they are made here.
+	Source Source
+	// Request asks for a rotation of both CAs when it changes to another text.
+	// It has no effect with a Source.
+	Request string
+	// Witness knows who has moved; without one no rotation goes on.
+	Witness Witness
+	// Propagation is how long a pod may take to read a Secret that has changed.
+	Propagation time.Duration
 }
 
 // Result says until when certificates are valid, by the name of their Secret.
 type Result struct {
 	Expiry map[string]time.Time
+	// Rotations are those of both CAs; a CA that cannot be had is missing.
+	Rotations map[CA]Rotation
+	// SignerError is the part of Ensure's error that is about CAs.
+	SignerError error
 	// RenewAfter is when to call Ensure again at the latest.
 	RenewAfter time.Duration
 }
 
-// Ensure makes the CAs, if there are none, and issues what is missing, wrong or
-// near its end. One certificate that cannot be had does not keep it from the
-// others: with an error, the result is about those that are good.
+// rotationPoll is how often a rotation is looked at.
+const rotationPoll = 15 * time.Second
+
+// Ensure makes the CAs, if there are none, goes on with their rotation, and
+// issues what is missing, wrong or near its end. One thing that cannot be had
+// does not keep it from the others: with an error, the result is about those
+// that are good.
 func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Result, error) {
-	hub, err := ensureCA(ctx, c, p.SignerNamespace, p.SignerName, "open-cluster-management:cluster-proxy", now)
+	result := Result{Expiry: map[string]time.Time{}, Rotations: map[CA]Rotation{}, RenewAfter: 12 * time.Hour}
+	hub, err := loadAuthority(ctx, c, p, HubCA, nil, now)
 	if err != nil {
-		return Result{}, err
+		result.SignerError = err
+		return result, err
 	}
-	agents, err := ensureCA(ctx, c, p.SignerNamespace, AgentSignerSecret, "open-cluster-management:cluster-proxy:agents", now)
+	agents, err := loadAuthority(ctx, c, p, AgentCA, hub, now)
 	if err != nil {
-		return Result{}, err
+		result.SignerError = err
+		return result, err
 	}
-	for name, ca := range map[string]*pki.CA{HubBundleSecret: hub, AgentBundleSecret: agents} {
-		if err := apply(ctx, c, p, name, corev1.SecretTypeOpaque, map[string][]byte{caCert: ca.CertPEM()}); err != nil {
-			return Result{}, err
+	for _, ca := range []CA{HubCA, AgentCA} {
+		rotation, err := rotate(ctx, c, p, ca, hub, agents, now)
+		if err != nil {
+			// What there is goes on working.
+			result.SignerError = errors.Join(result.SignerError, err)
+		}
+		result.Rotations[ca] = rotation
+		if rotation.Phase != Stable {
+			result.RenewAfter = min(result.RenewAfter, rotationPoll, max(p.Propagation/2, time.Second))
 		}
 	}
-	result := Result{Expiry: map[string]time.Time{}, RenewAfter: 12 * time.Hour}
-	leaves := p.leaves()
-	var failures []error
+	for name, a := range map[string]*authority{HubBundleSecret: hub, AgentBundleSecret: agents} {
+		if err := apply(ctx, c, p, name, corev1.SecretTypeOpaque, map[string][]byte{caCert: a.bundle()}); err != nil {
+			return result, err
+		}
+	}
+	leaves, failures := p.leaves(), []error{result.SignerError}
 	// In order, so that the same failures make the same message.
 	for _, name := range slices.Sorted(maps.Keys(leaves)) {
 		expiry, err := ensureLeaf(ctx, c, p, hub, name, leaves[name], now)
@@ -112,49 +142,7 @@ func serving(commonName string, names []string) pki.Leaf {
 	return leaf
 }
 
-func ensureCA(ctx context.Context, c client.Client, namespace, name, commonName string, now time.Time) (*pki.CA, error) {
-	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
-	if err == nil {
-		if err := disown(ctx, c, &secret); err != nil {
-			return nil, err
-		}
-		return parseCA(&secret)
-	}
-	if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading the CA in secret %q: %w", name, err)
-	}
-	pair, err := pki.NewCA(commonName, now, caValidity)
-	if err != nil {
-		return nil, fmt.Errorf("making CA %q: %w", commonName, err)
-	}
-	secret = corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedLabel: "ca"}},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{caCert: pair.CertPEM, caKey: pair.KeyPEM},
-	}
-	// Create, never update: of two that race, the first one's CA is the CA.
-	if err := c.Create(ctx, &secret); err != nil {
-		return nil, fmt.Errorf("keeping CA %q: %w", commonName, err)
-	}
-	return parseCA(&secret)
-}
-
-// disown keeps a CA from being collected with the configuration, which upstream
-// made its owner.
-func disown(ctx context.Context, c client.Client, secret *corev1.Secret) error {
-	if !ownedByConfiguration(secret) {
-		return nil
-	}
-	free := secret.DeepCopy()
-	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, isConfiguration)
-	if err := c.Update(ctx, free); err != nil {
-		return fmt.Errorf("taking the owner from the CA in secret %q: %w", secret.Name, err)
-	}
-	return nil
-}
-
-func ensureLeaf(ctx context.Context, c client.Client, p Params, issuer *pki.CA, name string, leaf pki.Leaf, now time.Time) (time.Time, error) {
+func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, name string, leaf pki.Leaf, now time.Time) (time.Time, error) {
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -172,17 +160,17 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, issuer *pki.CA, 
 		return expiry, nil
 	}
 	_, mismatch := tls.X509KeyPair(certificate, secret.Data[corev1.TLSPrivateKeyKey])
-	if err == nil && mismatch == nil && pki.RenewalReason(certificate, issuer, leaf, now) == "" {
+	if err == nil && mismatch == nil && pki.RenewalReason(certificate, hub.current, leaf, now) == "" {
 		return pki.NotAfter(certificate)
 	}
-	pair, err := issuer.Issue(leaf, now)
+	pair, err := hub.current.Issue(leaf, now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("issuing the certificate in secret %q: %w", name, err)
 	}
 	data := map[string][]byte{corev1.TLSCertKey: pair.CertPEM, corev1.TLSPrivateKeyKey: pair.KeyPEM}
 	if name == UserServingSecret {
 		// The chain, so that one file does for those who trust its end.
-		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, issuer.CertPEM()}, nil)
+		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, hub.current.CertPEM()}, nil)
 	}
 	if err := apply(ctx, c, p, name, corev1.SecretTypeTLS, data); err != nil {
 		return time.Time{}, err

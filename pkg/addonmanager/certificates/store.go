@@ -17,9 +17,6 @@ const (
 	APIClientSecret   = "cluster-proxy-api-client"
 	UserServingSecret = "cluster-proxy-user-serving-cert"
 	AgentSignerSecret = "cluster-proxy-agent-signer"
-
-	caCert = "ca.crt"
-	caKey  = "ca.key"
 )
 
 // Store reads what Ensure keeps in Secrets.

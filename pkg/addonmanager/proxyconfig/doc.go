@@ -10,4 +10,8 @@
 // then, so that what worked goes on working.
 //
 // Every object has the configuration as owner and goes with it, except the CAs.
+//
+// Conditions say until when each certificate is valid, whether the CAs can be had
+// from where the signer says, and how far a rotation is and whom it waits for. The
+// same is in metrics, and each phase of a rotation is an event.
 package proxyconfig

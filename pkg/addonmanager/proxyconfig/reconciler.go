@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -36,30 +37,36 @@ type Options struct {
 	ImagePullPolicy string
 	// Pods are further settings of the proxy servers' pods.
 	Pods Pods
+	// Propagation is how long a pod may take to read a Secret that has changed.
+	Propagation time.Duration
 }
 
 // Reconciler reconciles ManagedProxyConfigurations.
 type Reconciler struct {
 	Client  client.Client
 	Options Options
+	// Witness knows which clusters have moved to a new CA.
+	Witness certificates.Witness
+	// Events tells of rotations; nil means nobody.
+	Events events.EventRecorder
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
 // SetupWithManager starts the reconciler with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	// Secrets of CAs have no owner; a change of one concerns all configurations.
+	// Secrets of CAs have no owner; a change of one concerns all configurations
+	// that use it.
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-		if object.GetName() != r.Options.SignerName && object.GetName() != certificates.AgentSignerSecret {
-			return nil
-		}
 		var list v1alpha1.ManagedProxyConfigurationList
 		if err := r.Client.List(ctx, &list); err != nil {
 			return nil
 		}
 		var requests []reconcile.Request
 		for _, item := range list.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&item)})
+			if slices.Contains(r.caSecrets(&item), object.GetName()) {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&item)})
+			}
 		}
 		return requests
 	})
@@ -118,20 +125,7 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 		return ctrl.Result{}, err
 	}
 	issued, err := certificates.Ensure(ctx, r.Client, params, r.now())
-	for kind, name := range map[string]string{
-		v1alpha1.ConditionProxyServerSecretSigned: params.ProxyServerSecret,
-		v1alpha1.ConditionAgentServerSecretSigned: params.AgentServerSecret,
-		v1alpha1.ConditionProxyClientSecretSigned: params.ProxyClientSecret,
-		v1alpha1.ConditionUserServerSecretSigned:  certificates.UserServingSecret,
-	} {
-		expiry, ok := issued.Expiry[name]
-		switch {
-		case ok:
-			set(kind, true, "SuccessfullySigned", "Expiry:"+expiry.UTC().Format(time.RFC3339))
-		case err != nil:
-			set(kind, false, "NotYetSigned", err.Error())
-		}
-	}
+	r.report(c, params, issued, err, set)
 	deployed, message, deployErr := r.deployed(ctx, c)
 	if deployErr != nil {
 		return ctrl.Result{}, errors.Join(err, deployErr)
@@ -185,13 +179,16 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 	if c.Spec.UserServer != nil {
 		userNames = append(userNames, c.Spec.UserServer.AdditionalSANs...)
 	}
-	return certificates.Params{
+	params := certificates.Params{
 		SignerNamespace: r.Options.SignerNamespace, SignerName: r.Options.SignerName, Namespace: namespace, Owner: ownerOf(c),
 		ProxyServerSecret: secrets.SigningProxyServerSecretName,
 		AgentServerSecret: secrets.SigningAgentServerSecretName,
 		ProxyClientSecret: secrets.SigningProxyClientSecretName,
 		ServerNames:       names, UserServerNames: userNames,
-	}, nil
+		Source: r.source(c), Request: c.Annotations[v1alpha1.RotateAnnotation],
+		Witness: r.Witness, Propagation: r.Options.Propagation,
+	}
+	return params, nil
 }
 
 func (r *Reconciler) deployed(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (bool, string, error) {

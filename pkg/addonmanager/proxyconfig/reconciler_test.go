@@ -125,7 +125,14 @@ func TestRefused(t *testing.T) {
 		change func(*v1alpha1.ManagedProxyConfiguration)
 		want   string
 	}{
-		"signer":       {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.Authentication.Signer.Type = "CertManager" }, "CertManager"},
+		"signer": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.Authentication.Signer.Type = "Pigeon" }, "signer.type"},
+		"no CAs": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.Authentication.Signer.Type = "Provided" }, "signer.provided"},
+		"one CA": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.Authentication.Signer = v1alpha1.ManagedProxyConfigurationCertificateSigner{Type: "Provided", Provided: &v1alpha1.ManagedProxyConfigurationProvided{HubCASecretName: "a", AgentCASecretName: "a"}}
+		}, "signer.provided"},
+		"our CA as theirs": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.Authentication.Signer = v1alpha1.ManagedProxyConfigurationCertificateSigner{Type: "Provided", Provided: &v1alpha1.ManagedProxyConfigurationProvided{HubCASecretName: "cluster-proxy-agent-signer", AgentCASecretName: "a"}}
+		}, "hubCASecretName"},
 		"no hostname":  {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname"}), "entrypoint.hostname.value"},
 		"pigeon":       {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Pigeon"}), "entrypoint.type"},
 		"port":         {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "PortForward", Port: 70000}), "entrypoint.port"},

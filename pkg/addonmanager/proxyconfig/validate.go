@@ -60,15 +60,15 @@ func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyC
 // check reports the first thing that cannot be had. c has its defaults.
 func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	spec := c.Spec
-	if signer := spec.Authentication.Signer.Type; signer != v1alpha1.SelfSigned {
-		return fmt.Errorf("spec.authentication.signer.type is %q, which is not supported yet: it must be SelfSigned", signer)
+	if err := checkSigner(spec.Authentication.Signer); err != nil {
+		return err
 	}
 	// In order: a message that changes without a reason would be written to the
 	// status, which is a change of the object.
 	names := append([]named{
 		{"spec.proxyServer.namespace", spec.ProxyServer.Namespace},
 		{"spec.proxyServer.inClusterServiceName", spec.ProxyServer.InClusterServiceName},
-	}, secretNames(c)...)
+	}, slices.Concat(secretNames(c), providedNames(c))...)
 	for _, n := range names {
 		if problems := validation.IsDNS1123Subdomain(n.value); len(problems) > 0 {
 			return fmt.Errorf("%s is %q: %s", n.field, n.value, strings.Join(problems, "; "))
@@ -98,6 +98,35 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	return checkEntrypoint(spec.ProxyServer.Entrypoint, spec.ProxyServer.InClusterServiceName)
 }
 
+func checkSigner(signer v1alpha1.ManagedProxyConfigurationCertificateSigner) error {
+	const field = "spec.authentication.signer"
+	switch signer.Type {
+	case v1alpha1.SelfSigned:
+		return nil
+	case v1alpha1.CertManager:
+		if signer.CertManager != nil && signer.CertManager.IssuerRef != nil && signer.CertManager.IssuerRef.Name == "" {
+			return fmt.Errorf("%s.certManager.issuerRef.name is empty: it must be the name of an issuer, or issuerRef be left out", field)
+		}
+		return nil
+	case v1alpha1.Provided:
+		if signer.Provided == nil || signer.Provided.HubCASecretName == signer.Provided.AgentCASecretName {
+			return fmt.Errorf("%s.provided must name two Secrets, one with the hub CA and one with the agent CA", field)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s.type is %q: it must be SelfSigned, Provided or CertManager", field, signer.Type)
+}
+
+// providedNames are the Secrets with CAs that are somebody else's.
+func providedNames(c *v1alpha1.ManagedProxyConfiguration) []named {
+	signer := c.Spec.Authentication.Signer
+	if signer.Type != v1alpha1.Provided {
+		return nil
+	}
+	const field = "spec.authentication.signer.provided."
+	return []named{{field + "hubCASecretName", signer.Provided.HubCASecretName}, {field + "agentCASecretName", signer.Provided.AgentCASecretName}}
+}
+
 type named struct{ field, value string }
 
 func secretNames(c *v1alpha1.ManagedProxyConfiguration) []named {
@@ -115,9 +144,9 @@ func secretNames(c *v1alpha1.ManagedProxyConfiguration) []named {
 func checkSecretNames(c *v1alpha1.ManagedProxyConfiguration, signerName string) error {
 	taken := []string{
 		signerName, certificates.AgentSignerSecret, certificates.HubBundleSecret, certificates.AgentBundleSecret,
-		certificates.APIClientSecret, certificates.UserServingSecret,
+		certificates.APIClientSecret, certificates.UserServingSecret, certificates.CertManagerHubCA, certificates.CertManagerAgentCA,
 	}
-	for _, n := range secretNames(c) {
+	for _, n := range slices.Concat(secretNames(c), providedNames(c)) {
 		if slices.Contains(taken, n.value) {
 			return fmt.Errorf("%s is %q: it must be a name that no other Secret of the addon has; taken are %s", n.field, n.value, strings.Join(taken, ", "))
 		}

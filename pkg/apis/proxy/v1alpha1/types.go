@@ -53,7 +53,7 @@ type ManagedProxyConfigurationSpec struct {
 
 // ManagedProxyConfigurationAuthentication is about certificates.
 type ManagedProxyConfigurationAuthentication struct {
-	// Signer says where the hub CA comes from.
+	// Signer says where the two CAs come from.
 	// +optional
 	Signer ManagedProxyConfigurationCertificateSigner `json:"signer,omitempty"`
 	// Dump names the Secrets of certificates.
@@ -61,26 +61,79 @@ type ManagedProxyConfigurationAuthentication struct {
 	Dump ManagedProxyConfigurationCertificateDump `json:"dump,omitempty"`
 }
 
-// SignerType is where the hub CA comes from.
+// SignerType is where the hub CA and the agent CA come from.
 // +kubebuilder:validation:Enum=SelfSigned;Provided;CertManager
 type SignerType string
 
-// The signer types. SelfSigned is the only one that is supported yet.
+// The signer types.
 const (
-	SelfSigned  SignerType = "SelfSigned"
-	Provided    SignerType = "Provided"
+	// SelfSigned makes the CAs, keeps them in Secrets and rotates them.
+	SelfSigned SignerType = "SelfSigned"
+	// Provided takes the CAs from Secrets that the administrator keeps.
+	Provided SignerType = "Provided"
+	// CertManager asks cert-manager for them.
 	CertManager SignerType = "CertManager"
 )
 
-// ManagedProxyConfigurationCertificateSigner says where the hub CA comes from.
+// ManagedProxyConfigurationCertificateSigner says where the two CAs come from.
+// Whenever one is another than before, whatever the reason, the change is staged:
+// both are trusted, then everything is issued again, then the old one is
+// dropped, not before every cluster has moved.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'Provided' || has(self.provided)",message="provided is required when type is Provided"
 type ManagedProxyConfigurationCertificateSigner struct {
-	// Type of the signer. SelfSigned makes a CA and keeps it in a Secret.
+	// Type of the signer: SelfSigned, Provided or CertManager.
 	// +optional
 	// +kubebuilder:default=SelfSigned
 	Type SignerType `json:"type,omitempty"`
-	// SelfSigned belongs to type SelfSigned.
+	// SelfSigned belongs to type SelfSigned. Its names are in the certificates of
+	// the proxy servers with every type.
 	// +optional
 	SelfSigned *ManagedProxyConfigurationSelfSigned `json:"selfSigned,omitempty"`
+	// Provided belongs to type Provided.
+	// +optional
+	Provided *ManagedProxyConfigurationProvided `json:"provided,omitempty"`
+	// CertManager belongs to type CertManager.
+	// +optional
+	CertManager *ManagedProxyConfigurationCertManager `json:"certManager,omitempty"`
+}
+
+// ManagedProxyConfigurationProvided belongs to signer type Provided.
+//
+// +kubebuilder:validation:XValidation:rule="self.hubCASecretName != self.agentCASecretName",message="the hub CA and the agent CA must be two"
+type ManagedProxyConfigurationProvided struct {
+	// HubCASecretName is the name of a Secret in the proxy servers' namespace with
+	// the hub CA's certificate and key, as tls.crt and tls.key or as ca.crt and
+	// ca.key.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	HubCASecretName string `json:"hubCASecretName"`
+	// AgentCASecretName is that of the agent CA.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	AgentCASecretName string `json:"agentCASecretName"`
+}
+
+// ManagedProxyConfigurationCertManager belongs to signer type CertManager.
+type ManagedProxyConfigurationCertManager struct {
+	// IssuerRef is the issuer that signs both CAs. Without it an Issuer is made,
+	// by which they sign themselves.
+	// +optional
+	IssuerRef *CertManagerIssuerReference `json:"issuerRef,omitempty"`
+}
+
+// CertManagerIssuerReference refers to an issuer as cert-manager does.
+type CertManagerIssuerReference struct {
+	// Name of the issuer. An Issuer is in the proxy servers' namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Kind is Issuer, ClusterIssuer or an external one; empty means Issuer.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// Group of an external issuer; empty means cert-manager.io.
+	// +optional
+	Group string `json:"group,omitempty"`
 }
 
 // ManagedProxyConfigurationSelfSigned belongs to signer type SelfSigned.
@@ -307,7 +360,20 @@ const (
 	ConditionAgentServerSecretSigned = "AgentServerSecretSigned"
 	ConditionProxyClientSecretSigned = "ProxyClientSecretSigned"
 	ConditionUserServerSecretSigned  = "UserServerSecretSigned"
+	// ConditionSignerReady is False while a CA cannot be had from where the signer
+	// says; the certificates that are there stay in use.
+	ConditionSignerReady = "SignerReady"
+	// The conditions of rotations are True while the CA is being changed. The
+	// reason is the phase (Stable, Distributing, Reissuing), the message says
+	// until when the CA is valid and which clusters are waited for.
+	ConditionHubCARotating   = "HubCARotating"
+	ConditionAgentCARotating = "AgentCARotating"
 )
+
+// RotateAnnotation on a ManagedProxyConfiguration asks for a rotation of both CAs
+// each time its value changes. Any text will do, for example the date. It belongs
+// to signer type SelfSigned.
+const RotateAnnotation = "proxy.open-cluster-management.io/rotate-ca"
 
 // ManagedProxyConfigurationStatus is what is.
 type ManagedProxyConfigurationStatus struct {

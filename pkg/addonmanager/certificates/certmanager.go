@@ -1,0 +1,109 @@
+package certificates
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// Names of what is made for cert-manager. The Secrets are cert-manager's own.
+const (
+	certManagerVersion = "cert-manager.io/v1"
+	certManagerOwner   = client.FieldOwner("cluster-proxy-addon-manager")
+
+	CertManagerIssuer   = "cluster-proxy-selfsigned"
+	CertManagerHubCA    = "cluster-proxy-hub-ca"
+	CertManagerAgentCA  = "cluster-proxy-agent-ca-cert"
+	certManagerLifetime = "43800h0m0s" // five years
+	certManagerRenewal  = "14600h0m0s" // a third of them before the end
+)
+
+// CertManager is the Source of CAs that cert-manager keeps: it asks for them with
+// Certificates and waits until cert-manager has filled their Secrets. When
+// cert-manager renews one, that is a rotation like every other.
+type CertManager struct {
+	Client    client.Client
+	Namespace string
+	// IssuerName, IssuerKind and IssuerGroup refer to who signs the CAs. An empty
+	// name means an Issuer that is made here, by which they sign themselves.
+	IssuerName, IssuerKind, IssuerGroup string
+}
+
+// CA asks for one and reads it. Until it is there the error says what
+// cert-manager says.
+func (m CertManager) CA(ctx context.Context, ca CA) (pki.KeyPair, error) {
+	for _, object := range m.objects(ca) {
+		err := m.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), certManagerOwner, client.ForceOwnership)
+		if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return pki.KeyPair{}, fmt.Errorf("signer type CertManager needs cert-manager on the hub, which serves no %s %s; install it, or use another type", object.GetAPIVersion(), object.GetKind())
+		}
+		if err != nil {
+			return pki.KeyPair{}, fmt.Errorf("asking cert-manager for the %s with %s %q: %w", ca, object.GetKind(), object.GetName(), err)
+		}
+	}
+	name := m.secretOf(ca)
+	pair, err := Provided{Client: m.Client, Namespace: m.Namespace, Secrets: map[CA]string{ca: name}}.CA(ctx, ca)
+	if err != nil {
+		return pki.KeyPair{}, fmt.Errorf("waiting for cert-manager (Certificate %q: %s): %w", name, m.condition(ctx, name), err)
+	}
+	return pair, nil
+}
+
+// secretOf is the name of a CA's Certificate and of its Secret.
+func (m CertManager) secretOf(ca CA) string {
+	return map[CA]string{HubCA: CertManagerHubCA, AgentCA: CertManagerAgentCA}[ca]
+}
+
+func (m CertManager) objects(ca CA) []*unstructured.Unstructured {
+	object := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": certManagerVersion, "kind": kind,
+			"metadata": map[string]any{"name": name, "namespace": m.Namespace, "labels": map[string]any{managedLabel: "ca"}},
+			"spec":     spec,
+		}}
+	}
+	var objects []*unstructured.Unstructured
+	issuer := map[string]any{"name": m.IssuerName, "kind": m.IssuerKind, "group": m.IssuerGroup}
+	if m.IssuerName == "" {
+		objects = append(objects, object("Issuer", CertManagerIssuer, map[string]any{"selfSigned": map[string]any{}}))
+		issuer = map[string]any{"name": CertManagerIssuer, "kind": "Issuer", "group": "cert-manager.io"}
+	}
+	for key, value := range issuer {
+		if value == "" {
+			delete(issuer, key) // cert-manager has defaults
+		}
+	}
+	name := m.secretOf(ca)
+	return append(objects, object("Certificate", name, map[string]any{
+		"isCA":        true,
+		"commonName":  commonNames[ca],
+		"secretName":  name,
+		"duration":    certManagerLifetime,
+		"renewBefore": certManagerRenewal,
+		// A renewed CA with the old key would be no new CA.
+		"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "rotationPolicy": "Always"},
+		"usages":     []any{"cert sign", "digital signature"},
+		"issuerRef":  issuer,
+	}))
+}
+
+// condition is what cert-manager says of a Certificate.
+func (m CertManager) condition(ctx context.Context, name string) string {
+	certificate := &unstructured.Unstructured{Object: map[string]any{"apiVersion": certManagerVersion, "kind": "Certificate"}}
+	if err := m.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, certificate); err != nil {
+		return err.Error()
+	}
+	conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
+	for _, item := range conditions {
+		if condition, ok := item.(map[string]any); ok && condition["type"] == "Ready" {
+			return fmt.Sprintf("Ready is %v: %v", condition["status"], condition["message"])
+		}
+	}
+	return "cert-manager has said nothing yet"
+}

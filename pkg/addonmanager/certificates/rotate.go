@@ -1,0 +1,226 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// CA is one of the two.
+type CA string
+
+// The CAs.
+const (
+	HubCA   CA = "hub CA"
+	AgentCA CA = "agent CA"
+)
+
+var commonNames = map[CA]string{HubCA: "open-cluster-management:cluster-proxy", AgentCA: "open-cluster-management:cluster-proxy:agents"}
+
+// Source gives the CA that is wanted, where the addon manager does not make it
+// itself. It returns an error while there is none.
+type Source interface {
+	CA(ctx context.Context, ca CA) (pki.KeyPair, error)
+}
+
+// Rotation says how far the rotation of a CA is.
+type Rotation struct {
+	Phase Phase
+	// Expiry is that of the CA which signs.
+	Expiry time.Time
+	// Waiting are the clusters that have not been seen to have moved, sorted.
+	Waiting []string
+	// Moved is true if the phase began in this call of Ensure.
+	Moved bool
+}
+
+// Witness knows which clusters have moved to new CAs; see Probe.
+type Witness interface {
+	// Missing are the clusters that have not been seen to pass test, sorted. last
+	// is when the last one of the others was seen to for the first time.
+	Missing(ctx context.Context, test Test) (missing []string, last time.Time, err error)
+}
+
+// Test is what an agent must do to show that its cluster has moved.
+type Test struct {
+	// ID tells a test from others.
+	ID string
+	// Tunnel signs the certificate that leads through the proxy servers, which
+	// are verified with Servers, PEM.
+	Tunnel  *pki.CA
+	Servers []byte
+	// Client signs a certificate that the agent must accept.
+	Client *pki.CA
+	// Agents are the CAs under which the agent must have its own, PEM.
+	Agents []byte
+}
+
+func testOf(ca CA, hub, agents *authority) Test {
+	test := Test{Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}
+	if ca == HubCA {
+		test.Client = hub.newest()
+		test.ID = fmt.Sprintf("%s %s %s", ca, hub.phase(), hub.newest().Fingerprint())
+		return test
+	}
+	test.Agents = agents.newest().CertPEM()
+	test.ID = fmt.Sprintf("%s %s %s", ca, agents.phase(), agents.newest().Fingerprint())
+	return test
+}
+
+// rotate starts a rotation if one is wanted, and goes on with one that has
+// begun as far as it may.
+func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *authority, now time.Time) (Rotation, error) {
+	a, other := hub, agents
+	if ca == AgentCA {
+		a, other = agents, hub
+	}
+	if a.phase() == Stable {
+		return p.start(ctx, c, ca, a, other, now)
+	}
+	rotation := Rotation{Phase: a.phase(), Expiry: a.current.NotAfter()}
+	settled := a.since(now)
+	// That everybody on the hub trusts the next agent CA is all that is needed
+	// before it signs; everything else is about clusters.
+	if (ca == HubCA || a.phase() == Reissuing) && !a.oldEnded(now) {
+		if p.Witness == nil {
+			return rotation, fmt.Errorf("rotating the %s: nobody can tell which clusters have moved", ca)
+		}
+		missing, last, err := p.Witness.Missing(ctx, testOf(ca, hub, agents))
+		if err != nil {
+			return rotation, fmt.Errorf("finding out which clusters have moved to the new %s: %w", ca, err)
+		}
+		if rotation.Waiting = missing; len(missing) > 0 {
+			return rotation, nil
+		}
+		if last.After(settled) {
+			settled = last
+		}
+	}
+	// Other pods of the same clusters, and those of the hub, read changed
+	// Secrets a little later.
+	if now.Sub(settled) < p.Propagation {
+		return rotation, nil
+	}
+	a.advance()
+	return p.write(ctx, c, a, now)
+}
+
+// start stages the next CA if there is a reason to.
+func (p Params) start(ctx context.Context, c client.Client, ca CA, a, other *authority, now time.Time) (Rotation, error) {
+	rotation := Rotation{Phase: Stable, Expiry: a.current.NotAfter()}
+	pair, err := p.wanted(ctx, ca, a, now)
+	if err != nil || len(pair.CertPEM) == 0 {
+		return rotation, err
+	}
+	next, err := pki.ParseCA(pair)
+	if err != nil {
+		return rotation, fmt.Errorf("reading the next %s: %w", ca, err)
+	}
+	if err := apart(next, other); err != nil {
+		return rotation, err
+	}
+	a.stage(pair)
+	if p.Request != "" {
+		if a.secret.Annotations == nil {
+			a.secret.Annotations = map[string]string{}
+		}
+		a.secret.Annotations[p.requestKey()] = p.Request
+	}
+	return p.write(ctx, c, a, now)
+}
+
+// wanted is the CA to change to, or nothing.
+func (p Params) wanted(ctx context.Context, ca CA, a *authority, now time.Time) (pki.KeyPair, error) {
+	if p.Source == nil {
+		asked := p.Request != "" && a.secret.Annotations[p.requestKey()] != p.Request
+		if !asked && !a.current.NearEnd(now) {
+			return pki.KeyPair{}, nil
+		}
+		return p.newCA(ctx, ca, now)
+	}
+	pair, err := p.Source.CA(ctx, ca)
+	if err != nil {
+		return pki.KeyPair{}, err
+	}
+	given, err := pki.ParseCA(pair)
+	if err != nil {
+		return pki.KeyPair{}, fmt.Errorf("reading the %s that was provided: %w", ca, err)
+	}
+	if given.Equal(a.current) {
+		return pki.KeyPair{}, nil
+	}
+	if !now.Before(given.NotAfter()) {
+		return pki.KeyPair{}, fmt.Errorf("the %s that was provided expired at %s", ca, given.NotAfter().UTC().Format(time.RFC3339))
+	}
+	// The first certificate is the CA; whatever came with it is not trusted.
+	pair.CertPEM = given.CertPEM()
+	return pair, nil
+}
+
+// newCA makes a CA, or takes the one that is provided.
+func (p Params) newCA(ctx context.Context, ca CA, now time.Time) (pki.KeyPair, error) {
+	if p.Source != nil {
+		pair, err := p.Source.CA(ctx, ca)
+		if err != nil {
+			return pki.KeyPair{}, err
+		}
+		given, err := pki.ParseCA(pair)
+		if err != nil {
+			return pki.KeyPair{}, fmt.Errorf("reading the %s that was provided: %w", ca, err)
+		}
+		pair.CertPEM = given.CertPEM()
+		return pair, nil
+	}
+	pair, err := pki.NewCA(commonNames[ca], now, caValidity)
+	if err != nil {
+		return pki.KeyPair{}, fmt.Errorf("making the %s: %w", ca, err)
+	}
+	return pair, nil
+}
+
+func (p Params) write(ctx context.Context, c client.Client, a *authority, now time.Time) (Rotation, error) {
+	if err := a.write(ctx, c, now); err != nil {
+		return Rotation{}, err
+	}
+	fresh, err := readAuthority(a.secret)
+	if err != nil {
+		return Rotation{}, err
+	}
+	*a = *fresh
+	return Rotation{Phase: a.phase(), Expiry: a.current.NotAfter(), Moved: true}, nil
+}
+
+func (p Params) secretOf(ca CA) string {
+	if ca == HubCA {
+		return p.SignerName
+	}
+	return AgentSignerSecret
+}
+
+func (p Params) requestKey() string { return requestAnnotation + p.Owner.Name }
+
+// apart makes sure that a CA cannot stand in for the other one, in any phase.
+func apart(ca *pki.CA, other *authority) error {
+	return errors.Join(pki.CheckApart(ca, other.current), pki.CheckApart(ca, other.newest()))
+}
+
+// Message is for a condition.
+func (r Rotation) Message() string {
+	message := "Expiry:" + r.Expiry.UTC().Format(time.RFC3339)
+	const shown = 5
+	switch waiting := len(r.Waiting); {
+	case waiting > shown:
+		message += fmt.Sprintf("; waits for clusters %s and %d more", strings.Join(r.Waiting[:shown], ", "), waiting-shown)
+	case waiting > 0:
+		message += "; waits for clusters " + strings.Join(r.Waiting, ", ")
+	case r.Phase != Stable:
+		message += "; waits until changed Secrets are surely read everywhere"
+	}
+	return message
+}

@@ -1,0 +1,95 @@
+package chart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// allowed are who may talk over a port, by the label that names them; "*" is
+// anybody.
+func allowed(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer, into map[int32][]string) {
+	for _, port := range ports {
+		number := port.Port.IntVal
+		if len(peers) == 0 {
+			into[number] = append(into[number], "*")
+		}
+		for _, peer := range peers {
+			for _, selector := range []map[string]string{labelsOf(peer.PodSelector != nil, peer), labelsOf(false, peer)} {
+				for key, value := range selector {
+					into[number] = append(into[number], key[strings.LastIndexByte(key, '/')+1:]+"="+value)
+				}
+			}
+		}
+		slices.Sort(into[number])
+		into[number] = slices.Compact(into[number])
+	}
+}
+
+func labelsOf(pods bool, peer networkingv1.NetworkPolicyPeer) map[string]string {
+	switch {
+	case pods:
+		return peer.PodSelector.MatchLabels
+	case peer.NamespaceSelector != nil:
+		return peer.NamespaceSelector.MatchLabels
+	}
+	return nil
+}
+
+func TestNetworkPoliciesNameTheirPeers(t *testing.T) {
+	rendered := mustRender(t, everything)
+	for name, test := range map[string]struct {
+		in  map[int32][]string
+		out map[int32]string // of what is not everybody's
+	}{
+		"cluster-proxy-addon-manager-network-policy": {in: map[int32][]string{58080: {"c=d"}}, out: map[int32]string{8090: "component-name=proxy-server"}},
+		"cluster-proxy-addon-user-network-policy":    {in: map[int32][]string{9092: {"*"}, 8000: {"c=d"}}, out: map[int32]string{8090: "component-name=proxy-server"}},
+		"cluster-proxy-proxy-server-network-policy": {
+			in:  map[int32][]string{8091: {"*"}, 8095: {"c=d"}, 8090: {"a=b", "component-name=proxy-server"}},
+			out: map[int32]string{8090: "component-name=proxy-server"},
+		},
+	} {
+		policy := as[networkingv1.NetworkPolicy](t, rendered.byName["NetworkPolicy/"+name])
+		if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
+			t.Errorf("%s is about %v only", name, policy.Spec.PolicyTypes)
+		}
+		in, out := map[int32][]string{}, map[int32][]string{}
+		for _, rule := range policy.Spec.Ingress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("%s lets somebody in on every port", name)
+			}
+			allowed(rule.Ports, rule.From, in)
+		}
+		for _, rule := range policy.Spec.Egress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("%s lets its pods out on every port", name)
+			}
+			allowed(rule.Ports, rule.To, out)
+		}
+		for port, peers := range in {
+			for _, want := range test.in[port] {
+				if !slices.Contains(peers, want) {
+					t.Errorf("%s: port %d is open to %v, not to %s", name, port, peers, want)
+				}
+			}
+			if len(test.in[port]) == 0 || slices.Contains(peers, "*") != slices.Contains(test.in[port], "*") {
+				t.Errorf("%s: port %d is open to %v, want %v", name, port, peers, test.in[port])
+			}
+		}
+		for port := range test.in {
+			if len(in[port]) == 0 {
+				t.Errorf("%s: port %d is open to nobody", name, port)
+			}
+		}
+		for port, peers := range out {
+			if slices.Contains([]int32{53, 5353, 443, 6443}, port) {
+				continue
+			}
+			if want := test.out[port]; want == "" || !slices.Equal(peers, []string{want}) {
+				t.Errorf("%s: its pods may dial port %d of %v", name, port, peers)
+			}
+		}
+	}
+}
