@@ -25,8 +25,9 @@ type Config struct {
 	Role Role
 	// Handler answers OPEN; an Acceptor needs one.
 	Handler Handler
-	// Linger bounds how long a connection that was closed waits for the peer's
-	// FIN, and how long a RESET may take to be sent. Default 1 s.
+	// Linger bounds how long a connection that was closed may take to deliver
+	// what was written, and waits for the peer's FIN. Default 1 min, which is
+	// what Linux gives a closed TCP connection.
 	Linger time.Duration
 	// Name is what Accepted answers a dialing side that knows FeatureName.
 	Name string
@@ -177,7 +178,7 @@ func (c *Carrier) readHello() (Hello, error) {
 
 func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
 	if cfg.Linger == 0 {
-		cfg.Linger = time.Second
+		cfg.Linger = time.Minute
 	}
 	c := &Carrier{
 		nc: nc, cfg: cfg,

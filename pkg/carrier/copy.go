@@ -144,12 +144,13 @@ func Relay(cn *Conn, target net.Conn) error {
 		cn.Abort(down)
 	}
 	err := <-up
+	delivered := err == nil // to the target's socket, FIN included
 	if err == nil {
 		err = down
 	} else if down != nil && !isTimeout(down) {
 		err = down
 	}
-	if tcp, ok := target.(*net.TCPConn); ok && err != nil {
+	if tcp, ok := target.(*net.TCPConn); ok && !delivered {
 		_ = tcp.SetLinger(0)
 	}
 	_ = target.Close()

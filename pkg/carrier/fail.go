@@ -53,6 +53,9 @@ func (c *Carrier) failIf(cond func() bool, err *Error, tell telling) {
 // not block is over by then.
 const resetPatience = 50 * time.Millisecond
 
+// resetTime is how long a RESET may take to be sent, and then to be read.
+const resetTime = time.Second
+
 // shutdown closes the transport. A RESET is sent if no write is blocked and
 // none stopped within a frame; then it waits for the peer to close, or TCP
 // would throw away a RESET in flight because of what arrived unread.
@@ -73,7 +76,7 @@ func (c *Carrier) shutdown(err *Error, tell telling) {
 }
 
 func (c *Carrier) sendReset(err *Error) {
-	deadline := time.Now().Add(c.cfg.Linger)
+	deadline := time.Now().Add(resetTime)
 	_ = c.nc.SetWriteDeadline(deadline)
 	if _, e := c.nc.Write(appendFrame(nil, FrameReset, err.encode())); e != nil {
 		return
@@ -82,7 +85,7 @@ func (c *Carrier) sendReset(err *Error) {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	limit := time.NewTimer(c.cfg.Linger)
+	limit := time.NewTimer(resetTime)
 	defer limit.Stop()
 	select {
 	case c.rsem <- struct{}{}: // whoever read was woken up by fail

@@ -25,8 +25,8 @@ func Jitter(base, most time.Duration) func(failures int) time.Duration {
 	}
 }
 
-// refill dials, or asks for, what lacks to MinIdle idle carriers and one for
-// each waiter.
+// refill dials what lacks to MinIdle idle carriers and one for each waiter, or
+// asks for those of the waiters.
 func (p *Pool) refill() {
 	p.mu.Lock()
 	short := p.cfg.MinIdle + len(p.waiters) - len(p.idle)
@@ -39,7 +39,8 @@ func (p *Pool) refill() {
 		if now := time.Now(); now.Sub(p.askedAt) >= p.cfg.AskAgain {
 			p.asked = 0
 		}
-		ask = min(short, p.cfg.Max-len(p.all)) - p.asked
+		// The dialing side keeps MinIdle on its own.
+		ask = min(len(p.waiters), p.cfg.Max-len(p.all)) - p.asked
 		if ask > 0 {
 			p.asked += ask
 			p.askedAt = time.Now()

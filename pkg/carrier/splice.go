@@ -159,14 +159,16 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 		pass, rem, fin, err := s.whole()
 		c.rem = rem
 		if fin {
-			s.putBack()
-			if err := s.cn.gotFIN(); err != nil {
-				return true, err
-			}
+			// First what came before: once the watcher reads on, a RESET may
+			// follow that ends both.
 			if err := dst.lockWrite(); err != nil {
-				return true, err
+				return false, err
 			}
-			return true, dst.writeFIN(pass)
+			if err := dst.writeFIN(pass); err != nil {
+				return false, err
+			}
+			s.putBack()
+			return true, s.cn.gotFIN()
 		}
 		if len(pass) > 0 {
 			if werr := dst.writeRaw(pass, rem); werr != nil {

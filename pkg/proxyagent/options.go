@@ -126,7 +126,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 
 // Validate names the flag that is wrong and says what is allowed.
 func (o *Options) Validate() error {
-	if err := o.Konnectivity.Validate(); err != nil {
+	// Port 0 takes a free one; konnectivity's check does not know that.
+	k := *o.Konnectivity
+	for _, port := range []*int{&k.HealthServerPort, &k.AdminServerPort} {
+		if *port == 0 {
+			*port = 1
+		}
+	}
+	if err := k.Validate(); err != nil {
 		return err
 	}
 	if o.IdleCarriers < 1 || o.MaxCarriers < o.IdleCarriers {

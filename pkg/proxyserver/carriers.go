@@ -258,6 +258,18 @@ func (a *carrierAgents) choose(address string, but []*carrierAgent) *carrierAgen
 	return best
 }
 
+// count is how many agents do, or do not, dial carriers.
+func (a *carrierAgents) count(carriers bool) (n int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		if agent.hasCarriers() == carriers {
+			n++
+		}
+	}
+	return n
+}
+
 // stats adds the carriers of all agents up.
 func (a *carrierAgents) stats() (sum carrier.Stats) {
 	a.mu.RLock()

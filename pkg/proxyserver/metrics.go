@@ -57,6 +57,21 @@ func newServerMetrics() *serverMetrics {
 	return m
 }
 
+// watchAgents shows how many agents are connected.
+func (m *serverMetrics) watchAgents(a *carrierAgents) {
+	for _, carriers := range []bool{true, false} {
+		speaks := "streams"
+		if carriers {
+			speaks = "carriers"
+		}
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "cluster_proxy_server_agents",
+			Help:        "Agents that are connected, by what their connections use: carriers, or streams of konnectivity's agents.",
+			ConstLabels: prometheus.Labels{"speaks": speaks},
+		}, func() float64 { return float64(a.count(carriers)) }))
+	}
+}
+
 // watchCarriers shows how many carriers there are on one side of the server.
 func (m *serverMetrics) watchCarriers(side string, stats func() carrier.Stats) {
 	for state, count := range map[string]func(carrier.Stats) int{

@@ -130,7 +130,9 @@ func (s *Server) newFrontend(p *ports) frontend {
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
 	p.agent = s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", s.takeAgentCarrier)
 	options := append(serverOptions(s.options.KeepaliveTime),
-		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}))
+		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
+		// An agent's stream is mostly silent, and there are thousands.
+		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(4<<10))
 	agents := grpc.NewServer(options...)
 	agent.RegisterAgentServiceServer(agents, s.konnectivity)
 	return agents

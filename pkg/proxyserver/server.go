@@ -66,6 +66,7 @@ func New(o *Options) (*Server, error) {
 	s.carriers = newCarrierAgents(o.Limits)
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
+	s.metrics.watchAgents(s.carriers)
 	s.metrics.watchCarriers("agents", s.carriers.stats)
 	s.metrics.watchCarriers("clients", s.clientCarriers.Stats)
 	if s.peers != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -158,7 +159,8 @@ func sendData(stream grpc.ServerStream, conn *carrier.Conn) error {
 		}
 		if err != nil {
 			text := ""
-			if !errors.Is(err, io.EOF) {
+			// ErrClosed is the client's own CLOSE_REQ.
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 				text = errorText(err)
 			}
 			return stream.SendMsg(&client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{

@@ -20,6 +20,9 @@ const carrierProtocol = "cluster-proxy/1"
 // keepAlive finds a proxy server that is gone without a word.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
+// maxConnections is about what one address can have to another.
+const maxConnections = 60000
+
 // errNoCarriers says that the proxy server is konnectivity's own.
 var errNoCarriers = errors.New("the proxy server does not speak carriers")
 
@@ -42,6 +45,9 @@ func newCarriers(server string, config func() *tls.Config) *carrierTransport {
 	t := &carrierTransport{server: server, config: config, failed: make(chan struct{})}
 	t.pool = carrier.NewPool(carrier.PoolConfig{
 		Dial: t.dialCarrier,
+		// These are for all clusters together; what one agent may have is for the
+		// proxy server to say.
+		Max: maxConnections, MaxPending: maxConnections,
 		// A caller waits: a second attempt must not be half a minute away.
 		Backoff: func(failures int) time.Duration { return min(carrier.FullJitter(failures), 3*time.Second) },
 	})

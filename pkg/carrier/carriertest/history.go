@@ -52,35 +52,52 @@ func (w *Writer) WriteRecord(n int) error {
 // Every record must have that label and the next sequence number. An end
 // within a record is io.ErrUnexpectedEOF.
 func Check(r io.Reader, label string) (records uint64, err error) {
-	var head [headerSize]byte
-	for ; ; records++ {
-		if _, err := io.ReadFull(r, head[:]); err != nil {
-			if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-				return records, nil
-			}
-			return records, fmt.Errorf("reading record %d of %q: %w", records, label, err)
-		}
-		labelSize := int(binary.BigEndian.Uint16(head[4:]))
-		sequence := binary.BigEndian.Uint64(head[6:])
-		size := int(binary.BigEndian.Uint32(head[14:]))
-		if binary.BigEndian.Uint32(head[:]) != magic || size > maxBody {
-			return records, fmt.Errorf("record %d of %q starts with %x", records, label, head)
-		}
-		rest := make([]byte, labelSize+size+4)
-		if _, err := io.ReadFull(r, rest); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return records, fmt.Errorf("reading record %d of %q: %w", records, label, err)
-		}
-		sum := crc32.Update(crc32.ChecksumIEEE(head[:]), crc32.IEEETable, rest[:labelSize+size])
-		switch {
-		case string(rest[:labelSize]) != label:
-			return records, fmt.Errorf("a record of %q arrived where %q was expected", rest[:labelSize], label)
-		case sequence != records:
-			return records, fmt.Errorf("record %d of %q arrived where %d was expected", sequence, label, records)
-		case sum != binary.BigEndian.Uint32(rest[labelSize+size:]):
-			return records, fmt.Errorf("record %d of %q has a wrong checksum", records, label)
+	return CheckN(r, label, 1<<63)
+}
+
+// CheckN is Check that stops after n records, for connections that cannot say
+// where they end.
+func CheckN(r io.Reader, label string, n uint64) (records uint64, err error) {
+	for ; records < n; records++ {
+		if err := checkRecord(r, label, records); err == io.EOF {
+			return records, nil
+		} else if err != nil {
+			return records, err
 		}
 	}
+	return records, nil
+}
+
+// checkRecord gives io.EOF for an end before the record.
+func checkRecord(r io.Reader, label string, records uint64) error {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return io.EOF
+		}
+		return fmt.Errorf("reading record %d of %q: %w", records, label, err)
+	}
+	labelSize := int(binary.BigEndian.Uint16(head[4:]))
+	sequence := binary.BigEndian.Uint64(head[6:])
+	size := int(binary.BigEndian.Uint32(head[14:]))
+	if binary.BigEndian.Uint32(head[:]) != magic || size > maxBody {
+		return fmt.Errorf("record %d of %q starts with %x", records, label, head)
+	}
+	rest := make([]byte, labelSize+size+4)
+	if _, err := io.ReadFull(r, rest); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("reading record %d of %q: %w", records, label, err)
+	}
+	sum := crc32.Update(crc32.ChecksumIEEE(head[:]), crc32.IEEETable, rest[:labelSize+size])
+	switch {
+	case string(rest[:labelSize]) != label:
+		return fmt.Errorf("a record of %q arrived where %q was expected", rest[:labelSize], label)
+	case sequence != records:
+		return fmt.Errorf("record %d of %q arrived where %d was expected", sequence, label, records)
+	case sum != binary.BigEndian.Uint32(rest[labelSize+size:]):
+		return fmt.Errorf("record %d of %q has a wrong checksum", records, label)
+	}
+	return nil
 }

@@ -1,0 +1,235 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// needFiles skips a test that opens more files than the machine allows.
+func needFiles(t *testing.T, n uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Cur >= n {
+		return
+	}
+	before := limit
+	limit.Cur, limit.Max = n, max(limit.Max, n)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Skipf("%d files are needed and %d allowed; raise the limit with 'ulimit -n %d'", n, before.Max, n)
+	}
+	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) })
+}
+
+// crowd are the names of n clusters, at 127.16.0.0 and following.
+func crowd(n int) (clusters []string) {
+	for i := range n {
+		clusters = append(clusters, fmt.Sprintf("127.16.%d.%d", i/250, 1+i%250))
+	}
+	return clusters
+}
+
+func percentile(times []time.Duration, p float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[min(int(float64(len(times))*p), len(times)-1)]
+}
+
+// TestReconnectStorm cuts 1,000 agents off at once. All must be back within
+// 15 s on two cores, while others' connections are served about as fast as
+// before: the handshakes are taken in turns.
+func TestReconnectStorm(t *testing.T) {
+	n := 1000 / scale
+	needFiles(t, uint64(16*n+1000))
+	h := newHub(t, 1)
+	s := newTarget(t)
+	server := h.startServer(nil)
+	h.startAgent("127.1.0.1", "bystander", server.Addrs().Agent.String(), nil)
+	d := h.dialer(server.Addrs().Client.String())
+	h.mustReach(d.DialContext, s, "127.1.0.1")
+	for _, cluster := range crowd(n) {
+		h.startAgent(cluster, "agent", h.agents.address(), nil)
+	}
+	back := func() bool {
+		return server.metric(t, "cluster_proxy_server_agents", `speaks="carriers"`) >= float64(n+1)
+	}
+	eventually(t, "all agents are connected", back)
+
+	l := startLoad(s, 2, time.Millisecond, []dialFunc{d.DialContext}, []string{"127.1.0.1"})
+	eventually(t, "there is something to compare with", func() bool { return l.done.Load() > 500/scale })
+	quiet := l.take()
+	handshakes := server.metric(t, "cluster_proxy_server_tls_handshakes_total", "")
+	began := time.Now()
+	h.agents.cut("")
+	eventually(t, "the agents are gone", func() bool { return !back() })
+	eventually(t, "all agents are back", back)
+	elapsed := time.Since(began)
+	stormy := l.take()
+	l.stop(t)
+	handshakes = server.metric(t, "cluster_proxy_server_tls_handshakes_total", "") - handshakes
+	before, during := percentile(quiet, 0.99), percentile(stormy, 0.99)
+	t.Logf("%d agents were back after %s with %.0f handshakes; exchanges beside them p50 %s → %s, p99 %s → %s (%.2f ×)",
+		n, elapsed.Round(time.Millisecond), handshakes, percentile(quiet, 0.5), percentile(stormy, 0.5), before, during, float64(during)/float64(before))
+	if elapsed > 15*time.Second {
+		t.Errorf("%d agents needed %s to come back, want 15s at most", n, elapsed)
+	}
+	// The agents' own half of the handshakes is in this process too. What is
+	// owed is less than double; this only catches traffic that stands still.
+	if during > 20*before && during > time.Second {
+		t.Errorf("p99 of live traffic went from %s to %s", before, during)
+	}
+}
+
+// usage is what a crowd is counted by.
+type usage struct{ Memory, Goroutines, Files int }
+
+func measure() (usage, error) {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	entries, err := os.ReadDir("/proc/self/fd")
+	return usage{int(stats.HeapInuse + stats.StackInuse), runtime.NumGoroutine(), len(entries)}, err
+}
+
+// both measures this process and the agents'.
+func both(t *testing.T, c *child) usage {
+	t.Helper()
+	own, err := measure()
+	if err != nil {
+		t.Skip(err)
+	}
+	other := c.report().Usage
+	return usage{own.Memory + other.Memory, own.Goroutines + other.Goroutines, own.Files + other.Files}
+}
+
+func (u usage) since(before usage, n int) string {
+	each := func(v int) float64 { return float64(v) / float64(n) }
+	return fmt.Sprintf("%.1f KiB, %.1f goroutines and %.1f files each", each(u.Memory-before.Memory)/1024,
+		each(u.Goroutines-before.Goroutines), each(u.Files-before.Files))
+}
+
+// TestIdleCrowd opens 5,000 connections over 500 agents, says what they cost in
+// all processes together, and wants everything back after they are closed.
+func TestIdleCrowd(t *testing.T) {
+	agents, each := 500/scale, 10
+	needFiles(t, uint64(3*agents*each+4*agents+1000))
+	h := newHub(t, 1)
+	server := h.startServer(nil)
+	nobody := h.startChild(nil, 1)
+	bare := both(t, nobody)
+	clusters := crowd(agents)
+	c := h.startChild(clusters, portOf(t, server.Addrs().Agent.String()))
+	eventually(t, "all agents are ready", func() bool {
+		return server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="idle"`) >= float64(2*agents)
+	})
+	base := both(t, c)
+	t.Logf("%d idle agents, both ends together: %s", agents, base.since(bare, agents))
+
+	d := h.dialer(server.Addrs().Client.String())
+	conns := h.dialCrowd(d.DialContext, clusters, strconv.Itoa(c.report().Port), agents*each)
+	eventually(t, "all connections are at their target", func() bool { return c.report().Connections == len(conns) })
+	t.Logf("%d idle connections, client, both relays and target together: %s", len(conns), both(t, c).since(base, len(conns)))
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	eventually(t, "the targets' connections have ended", func() bool { return c.report().Connections == 0 })
+	_ = d.Close()
+	eventually(t, "the client's carriers are gone", func() bool {
+		return server.metric(t, "cluster_proxy_server_carriers", `side="clients"`) == 0
+	})
+	// Carriers of agents are kept for a minute after their last use. An idle one
+	// is a goroutine, a file and 2 KiB at each end.
+	eventually(t, "nothing is left but idle carriers", func() bool {
+		surplus := int(server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="idle"`)) - 2*agents
+		now := both(t, c)
+		return now.Goroutines <= base.Goroutines+2*surplus+50 && now.Files <= base.Files+2*surplus+50
+	})
+	t.Logf("after they were closed, in all: %s", both(t, c).since(base, 1))
+}
+
+func (h *hub) dialCrowd(dial dialFunc, clusters []string, port string, n int) []net.Conn {
+	h.t.Helper()
+	conns := make([]net.Conn, n)
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 32)
+	for i := range conns {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+			defer cancel()
+			var err error
+			if conns[i], err = dial(ctx, "tcp", net.JoinHostPort(clusters[i%len(clusters)], port)); err != nil {
+				h.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if h.t.Failed() {
+		h.t.FailNow()
+	}
+	return conns
+}
+
+// TestUploadThenClose writes and closes at once, to a target that reads slowly
+// at first. Every byte must arrive.
+func TestUploadThenClose(t *testing.T) {
+	h := newHub(t, 1)
+	server := h.startServer(nil)
+	const cluster, size = "127.1.0.1", 16 << 20
+	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
+	listener, err := net.Listen("tcp4", cluster+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	d := h.dialer(server.Addrs().Client.String())
+	var conn net.Conn
+	eventually(t, "the cluster can be reached", func() bool {
+		conn, err = d.DialContext(t.Context(), "tcp", listener.Addr().String())
+		return err == nil
+	})
+	at, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(make([]byte, size))
+		_ = conn.Close()
+		wrote <- err
+	}()
+	// The first part is read only when the way is full.
+	total, buf := 0, make([]byte, 64<<10)
+	stalled := time.NewTimer(2 * time.Second)
+	select {
+	case <-stalled.C:
+	case err := <-wrote:
+		t.Errorf("16 MiB fit into the way: %v", err)
+	}
+	for {
+		n, err := at.Read(buf)
+		total += n
+		if err != nil {
+			if total != size || err.Error() != "EOF" {
+				t.Errorf("%d of %d bytes arrived, then %v", total, size, err)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,372 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+)
+
+func TestMain(m *testing.M) {
+	// A thousand processes' logs in one are of no use.
+	klog.SetLogger(logr.Discard())
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
+	if raw := os.Getenv(childEnv); raw != "" {
+		os.Exit(runChild(raw))
+	}
+	// klog flushes for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+const patience = time.Minute
+
+// hub is the CAs and the load balancers of a hub.
+type hub struct {
+	t              *testing.T
+	dir            string
+	hubCA, agentCA *pki.CA
+	peers          []string // client ports that servers may have
+	taken          int
+	agents         *balancer
+	clients        *balancer
+	clientSource   *pki.Source
+	servers        []*server
+}
+
+func newHub(t *testing.T, servers int) *hub {
+	t.Helper()
+	h := &hub{t: t, dir: t.TempDir(), hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t)}
+	for range servers {
+		h.peers = append(h.peers, freeAddress(t))
+	}
+	h.issue("server", h.hubCA, h.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true})
+	h.issue("server-agents", h.hubCA, h.agentCA, pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true})
+	h.clientSource = pki.NewSource(h.issue("client", h.hubCA, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}))
+	if err := h.clientSource.Load(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func newCA(t *testing.T, name string) *pki.CA {
+	t.Helper()
+	pair, err := pki.NewCA(name, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.ParseCA(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func (h *hub) issue(name string, ca, trusted *pki.CA, leaf pki.Leaf) pki.Files {
+	h.t.Helper()
+	leaf.Validity = time.Hour
+	pair, err := ca.Issue(leaf, time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	path := filepath.Join(h.dir, name)
+	files := pki.Files{Cert: path + ".crt", Key: path + ".key", CA: path + "-ca.crt"}
+	for file, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM, files.CA: trusted.CertPEM()} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func portOf(t *testing.T, address string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// process is a server or an agent that runs until stop, which is its SIGTERM.
+type process struct {
+	stop context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+func run(t *testing.T, f func(context.Context) error) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{stop: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = f(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-p.done })
+	return p
+}
+
+type server struct {
+	*process
+	*proxyserver.Server
+	options *proxyserver.Options
+}
+
+// startServer starts one and puts it behind the load balancers.
+func (h *hub) startServer(change func(*proxyserver.Options)) *server {
+	h.t.Helper()
+	path := func(name string) string { return filepath.Join(h.dir, name) }
+	o := proxyserver.NewOptions()
+	o.ServerCert, o.ServerKey, o.ServerCACert = path("server.crt"), path("server.key"), path("server-ca.crt")
+	o.ClusterCert, o.ClusterKey, o.ClusterCACert = path("server-agents.crt"), path("server-agents.key"), path("server-agents-ca.crt")
+	o.ServerBindAddress, o.AgentBindAddress, o.HealthBindAddress = "127.0.0.1", "127.0.0.1", "127.0.0.1"
+	o.AgentPort, o.HealthPort, o.AdminPort = 0, 0, 0
+	o.ServerPort = portOf(h.t, h.peers[h.taken])
+	o.ServerID = fmt.Sprint("server-", h.taken)
+	h.taken++
+	if len(h.peers) > 1 {
+		o.Peers = h.peers
+	}
+	o.AgentIdentity = proxyserver.IdentityCertificate
+	o.GracefulShutdownTimeout = 0
+	if change != nil {
+		change(o)
+	}
+	made, err := proxyserver.New(o)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s := &server{process: run(h.t, made.Run), Server: made, options: o}
+	select {
+	case <-made.Started():
+	case <-s.done:
+		h.t.Fatalf("the proxy server ended: %v", s.err)
+	}
+	h.agents.add(made.Addrs().Agent.String())
+	h.clients.add(made.Addrs().Client.String())
+	h.servers = append(h.servers, s)
+	return s
+}
+
+// waitForAgents waits until n agents with carriers are on every server.
+func (h *hub) waitForAgents(n int) {
+	h.t.Helper()
+	for _, s := range h.servers {
+		eventually(h.t, fmt.Sprintf("%s has %d agents", s.options.ServerID, n), func() bool {
+			return s.metric(h.t, "cluster_proxy_server_agents", `speaks="carriers"`) >= float64(n)
+		})
+	}
+}
+
+// retire does what Kubernetes does to a pod: SIGTERM, and at about the same time
+// it leaves the load balancers.
+func (h *hub) retire(s *server) {
+	h.agents.remove(s.Addrs().Agent.String())
+	h.clients.remove(s.Addrs().Client.String())
+	s.stop()
+}
+
+type agent struct {
+	*process
+}
+
+// startAgent starts a plain agent of a cluster that dials address.
+func (h *hub) startAgent(cluster, id, address string, change func(*proxyagent.Options)) *agent {
+	h.t.Helper()
+	o := agentOptions(h.issueAgent(cluster), cluster, id, portOf(h.t, address))
+	if change != nil {
+		change(o)
+	}
+	made, err := proxyagent.New(o)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &agent{run(h.t, made.Run)}
+}
+
+func (h *hub) issueAgent(cluster string) pki.Files {
+	h.t.Helper()
+	return h.issue("agent-"+cluster, h.agentCA, h.hubCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true})
+}
+
+func agentOptions(files pki.Files, cluster, id string, port int) *proxyagent.Options {
+	o := proxyagent.NewOptions()
+	k := o.Konnectivity
+	k.AgentID, k.AgentIdentifiers = id, identity.Identifiers([]string{cluster})
+	k.AgentCert, k.AgentKey, k.CaCert = files.Cert, files.Key, files.CA
+	k.ProxyServerHost, k.ProxyServerPort = "127.0.0.1", port
+	k.HealthServerHost, k.HealthServerPort = "127.0.0.1", 0
+	k.AdminBindAddress, k.AdminServerPort = "127.0.0.1", 0
+	o.DrainTimeout, o.MinDrainDuration = 0, 0
+	return o
+}
+
+func (h *hub) dialer(address string) *tunnel.Dialer {
+	d := &tunnel.Dialer{ProxyServer: address, TLS: func() *tls.Config { return h.clientSource.ClientConfig("127.0.0.1") }}
+	h.t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("timed out waiting until %s", what)
+		}
+	}
+}
+
+// metric is the sum of a server's metric over all labels that contain with.
+func (s *server) metric(t *testing.T, name, with string) float64 {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + s.Addrs().Health.String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum(string(body), name, with)
+}
+
+// balancer spreads TCP connections over its backends in turn.
+type balancer struct {
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	backends []string
+	next     int
+	open     map[net.Conn]string // both sides of every connection, by backend
+}
+
+func newBalancer(t *testing.T) *balancer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &balancer{listener: listener, open: map[net.Conn]string{}}
+	b.wg.Go(b.serve)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		b.cut("")
+		b.wg.Wait()
+	})
+	return b
+}
+
+func (b *balancer) address() string { return b.listener.Addr().String() }
+
+func (b *balancer) add(backend string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backends = append(b.backends, backend)
+}
+
+func (b *balancer) remove(backend string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, other := range b.backends {
+		if other == backend {
+			b.backends = append(b.backends[:i:i], b.backends[i+1:]...)
+		}
+	}
+}
+
+// cut resets the connections to a backend, as a process that is killed does; ""
+// stands for all.
+func (b *balancer) cut(backend string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for conn, to := range b.open {
+		if backend == "" || to == backend {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	}
+}
+
+func (b *balancer) serve() {
+	for {
+		conn, err := b.listener.Accept()
+		if err != nil {
+			return
+		}
+		b.wg.Go(func() { b.forward(conn) })
+	}
+}
+
+func (b *balancer) forward(client net.Conn) {
+	defer client.Close()
+	b.mu.Lock()
+	if len(b.backends) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	to := b.backends[b.next%len(b.backends)]
+	b.next++
+	b.mu.Unlock()
+	backend, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer backend.Close()
+	b.mu.Lock()
+	b.open[client], b.open[backend] = to, to
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		delete(b.open, client)
+		delete(b.open, backend)
+		b.mu.Unlock()
+	}()
+	var both sync.WaitGroup
+	for from, to := range map[net.Conn]net.Conn{client: backend, backend: client} {
+		both.Go(func() {
+			_, _ = io.Copy(to, from)
+			_ = to.(*net.TCPConn).CloseWrite()
+		})
+	}
+	both.Wait()
+}

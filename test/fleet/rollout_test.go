@@ -1,0 +1,209 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+)
+
+const minDrain = time.Second
+
+func inService(o *proxyserver.Options) {
+	o.ServerCount, o.GracefulShutdownTimeout, o.MinDrainDuration = 3, patience, minDrain
+}
+
+func agentInService(o *proxyagent.Options) {
+	o.DrainTimeout, o.MinDrainDuration = patience, minDrain
+}
+
+// stockDial dials as konnectivity's own client does, with a tunnel for each
+// connection.
+func (h *hub) stockDial(ctx context.Context, network, address string) (net.Conn, error) {
+	tunnel, err := konnectivity.CreateSingleUseGrpcTunnel(ctx, h.clients.address(),
+		grpc.WithTransportCredentials(credentials.NewTLS(h.clientSource.ClientConfig("127.0.0.1"))))
+	if err != nil {
+		return nil, err
+	}
+	return tunnel.DialContext(ctx, network, address)
+}
+
+func (h *hub) mustReach(dial dialFunc, s *target, clusters ...string) {
+	h.t.Helper()
+	for _, cluster := range clusters {
+		eventually(h.t, "cluster "+cluster+" can be reached", func() bool {
+			ctx, cancel := context.WithTimeout(h.t.Context(), patience/4)
+			defer cancel()
+			return s.exchange(ctx, dial, cluster, 1) == nil
+		})
+	}
+}
+
+// TestRollingRestartOfServers replaces three servers, one after the other, under
+// load from our dialer and from konnectivity's client. No dial may fail, nor any
+// connection be cut.
+func TestRollingRestartOfServers(t *testing.T) {
+	h := newHub(t, 6)
+	s := newTarget(t)
+	clusters := []string{"127.1.0.1", "127.1.0.2"}
+	var servers []*server
+	for range 3 {
+		servers = append(servers, h.startServer(inService))
+	}
+	for _, cluster := range clusters {
+		h.startAgent(cluster, "agent-"+cluster, h.agents.address(), nil)
+	}
+	d := h.dialer(h.clients.address())
+	h.mustReach(d.DialContext, s, clusters...)
+	long := s.openLong(t, d.DialContext, clusters[0])
+	l := startLoad(s, 6, time.Millisecond, []dialFunc{d.DialContext, h.dialer(h.clients.address()).DialContext, h.stockDial}, clusters)
+	for _, old := range servers {
+		before := l.done.Load()
+		h.startServer(inService)
+		h.retire(old)
+		eventually(t, "work went on", func() bool { return l.done.Load() > before+20 })
+		if err := long.ping(); err != nil {
+			t.Errorf("a connection that was open before: %v", err)
+		}
+		if old == servers[len(servers)-1] {
+			_ = long.Close() // somebody waits for it
+		}
+	}
+	for _, old := range servers {
+		select {
+		case <-old.done:
+		case <-time.After(patience):
+			t.Error("a server did not end after its last connection")
+		}
+	}
+	before := l.done.Load()
+	eventually(t, "work goes on", func() bool { return l.done.Load() > before+20 })
+	l.stop(t)
+}
+
+// longConn is a connection that outlives restarts.
+type longConn struct {
+	net.Conn
+	writer *carriertest.Writer
+	sent   bytes.Buffer
+}
+
+func (s *target) openLong(t *testing.T, dial dialFunc, cluster string) *longConn {
+	t.Helper()
+	conn, err := dial(t.Context(), "tcp", s.address(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := cluster + "/long"
+	if _, err := conn.Write(append([]byte{byte(len(label))}, label...)); err != nil {
+		t.Fatal(err)
+	}
+	c := &longConn{Conn: conn}
+	c.writer = carriertest.NewWriter(&c.sent, label)
+	return c
+}
+
+// ping sends a record and wants it back.
+func (c *longConn) ping() error {
+	c.sent.Reset()
+	if err := c.writer.WriteRecord(1000); err != nil {
+		return err
+	}
+	if _, err := c.Write(c.sent.Bytes()); err != nil {
+		return err
+	}
+	got := make([]byte, c.sent.Len())
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, c.sent.Bytes()) {
+		return errors.New("another record came back")
+	}
+	return nil
+}
+
+// TestRollingRestartOfAgents replaces both agents of a cluster.
+func TestRollingRestartOfAgents(t *testing.T) {
+	h := newHub(t, 2)
+	s := newTarget(t)
+	const cluster = "127.1.0.1"
+	two := func(o *proxyserver.Options) { inService(o); o.ServerCount = 2 }
+	h.startServer(two)
+	h.startServer(two)
+	var agents []*agent
+	for i := range 2 {
+		agents = append(agents, h.startAgent(cluster, fmt.Sprint("old-", i), h.agents.address(), agentInService))
+	}
+	d := h.dialer(h.clients.address())
+	h.mustReach(d.DialContext, s, cluster)
+	l := startLoad(s, 6, time.Millisecond, []dialFunc{d.DialContext, h.stockDial}, []string{cluster})
+	for i, old := range agents {
+		before := l.done.Load()
+		h.startAgent(cluster, fmt.Sprint("new-", i), h.agents.address(), agentInService)
+		h.waitForAgents(3)
+		old.stop()
+		eventually(t, "work went on", func() bool { return l.done.Load() > before+20 })
+		<-old.done
+	}
+	l.stop(t)
+}
+
+// TestKilled resets every connection of one of two agents, and of one of two
+// servers. What was open on it ends with an error and not as if it were
+// complete; new dials find the other one.
+func TestKilled(t *testing.T) {
+	for _, who := range []string{"agent", "server"} {
+		t.Run(who, func(t *testing.T) {
+			h := newHub(t, 2)
+			s := newTarget(t)
+			const cluster = "127.1.0.1"
+			two := func(o *proxyserver.Options) { o.ServerCount = 2 }
+			first, second := h.startServer(two), h.startServer(two)
+			victims := newBalancer(t) // the way of the agent that dies
+			victims.add(first.Addrs().Agent.String())
+			victims.add(second.Addrs().Agent.String())
+			h.startAgent(cluster, "victim", victims.address(), nil)
+			d := h.dialer(h.clients.address())
+			h.mustReach(d.DialContext, s, cluster)
+			open, err := d.DialContext(t.Context(), "tcp", s.address(cluster))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer open.Close()
+			h.startAgent(cluster, "survivor", h.agents.address(), nil)
+			h.waitForAgents(2)
+			if who == "agent" {
+				_ = victims.listener.Close()
+				victims.cut("")
+			} else {
+				for _, b := range []*balancer{victims, h.agents} {
+					b.remove(first.Addrs().Agent.String())
+					b.cut(first.Addrs().Agent.String())
+				}
+				h.clients.remove(first.Addrs().Client.String())
+				h.clients.cut(first.Addrs().Client.String())
+				h.clients.cut(second.Addrs().Client.String()) // open may be there
+			}
+			if _, err := open.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("the connection that was open ended with %v, want an error that is no end of file", err)
+			}
+			for range 20 {
+				if err := s.exchange(t.Context(), d.DialContext, cluster, 1); err != nil {
+					t.Errorf("a new dial: %v", err)
+				}
+			}
+		})
+	}
+}
