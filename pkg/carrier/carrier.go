@@ -25,9 +25,8 @@ type Config struct {
 	Role Role
 	// Handler answers OPEN; an Acceptor needs one.
 	Handler Handler
-	// Linger bounds how long a connection that was closed may take to deliver
-	// what was written, and waits for the peer's FIN. Default 1 min, which is
-	// what Linux gives a closed TCP connection.
+	// Linger bounds how long a connection that was closed waits for the peer's
+	// FIN once its own is sent. Default 1 s.
 	Linger time.Duration
 	// Name is what Accepted answers a dialing side that knows FeatureName.
 	Name string
@@ -178,7 +177,7 @@ func (c *Carrier) readHello() (Hello, error) {
 
 func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
 	if cfg.Linger == 0 {
-		cfg.Linger = time.Minute
+		cfg.Linger = time.Second
 	}
 	c := &Carrier{
 		nc: nc, cfg: cfg,

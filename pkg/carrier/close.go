@@ -88,10 +88,14 @@ func (cn *Conn) Close() error {
 
 var errClosedEarly = &Error{Code: Closed, Message: "the connection was closed before its end"}
 
+// deliverTime is how long what was written before Close may take to leave.
+const deliverTime = time.Minute
+
 func (cn *Conn) linger(fin, drain bool) {
 	c := cn.c
 	deadline := time.Now().Add(c.cfg.Linger)
 	if fin {
+		deadline = deadline.Add(deliverTime)
 		_ = c.nc.SetWriteDeadline(deadline)
 		pending := c.takePending()
 		if !drain {
@@ -99,9 +103,16 @@ func (cn *Conn) linger(fin, drain bool) {
 			return
 		}
 		// Both sides may close at once: neither must write before it reads.
-		go func() { _ = cn.writeFIN(pending) }()
+		go func() {
+			_ = cn.writeFIN(pending)
+			c.mu.Lock()
+			if c.cur == cn && !cn.finReceived {
+				_ = c.nc.SetReadDeadline(time.Now().Add(c.cfg.Linger))
+			}
+			c.mu.Unlock()
+		}()
 	}
-	limit := time.NewTimer(c.cfg.Linger)
+	limit := time.NewTimer(time.Until(deadline))
 	defer limit.Stop()
 	select {
 	case c.rsem <- struct{}{}:
@@ -116,6 +127,9 @@ func (cn *Conn) linger(fin, drain bool) {
 	c.mu.Lock()
 	live := c.cur == cn && !cn.finReceived
 	if live {
+		if fin && cn.finSent {
+			deadline = time.Now().Add(c.cfg.Linger)
+		}
 		_ = c.nc.SetReadDeadline(deadline)
 	}
 	c.mu.Unlock()

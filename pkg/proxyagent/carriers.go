@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,8 +28,8 @@ const (
 	// serverDrains is the packet by which a proxy server says that it is about
 	// to stop.
 	serverDrains = client.PacketType(65)
-	// carriersHeader is the response header of a stream by which a proxy server
-	// says that it speaks carriers.
+	// carriersHeader in the metadata of a stream is how both sides say that they
+	// speak carriers.
 	carriersHeader = "cluster-proxy-carriers"
 )
 
@@ -96,8 +97,16 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 		_ = target.Close()
 		return
 	}
+	metrics.Metrics.EndpointConnectionInc()
+	onCarriers.Add(1)
 	_ = carrier.Relay(conn, target)
+	metrics.Metrics.EndpointConnectionDec()
+	onCarriers.Add(-1)
 }
+
+// onCarriers is this package's share of konnectivity's gauge of open
+// connections, which is one for the process as well.
+var onCarriers atomic.Int64
 
 // targetError says of a failed dial what a client can do something about.
 func targetError(err error) *carrier.Error {

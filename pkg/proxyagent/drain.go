@@ -37,16 +37,17 @@ func (a *Agent) drain(serving context.Context) {
 // on konnectivity's streams.
 func (a *Agent) openConnections() int { return a.openCarriers() + openOnStreams() }
 
-// openOnStreams is what konnectivity's agent has open. Its metric is the only
-// place where it says so.
+// openOnStreams is what konnectivity's agent has open. Its metric, which counts
+// connections on carriers too, is the only place where it says so.
 func openOnStreams() int {
+	onCarriers := onCarriers.Load()
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		return 0
 	}
 	for _, family := range families {
 		if family.GetName() == "konnectivity_network_proxy_agent_open_endpoint_connections" && len(family.GetMetric()) > 0 {
-			return int(family.GetMetric()[0].GetGauge().GetValue())
+			return max(int(family.GetMetric()[0].GetGauge().GetValue())-int(onCarriers), 0)
 		}
 	}
 	return 0

@@ -27,7 +27,7 @@ const headerTimeout = 30 * time.Second
 // itself only after the next packet from the server, which may never come.
 func withPolicy(decide decision, servers *servers, draining <-chan struct{}) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, carriersHeader, "1"))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
 			cancel()

@@ -37,6 +37,7 @@ type agentStream struct {
 	cluster, agentID string
 	identifiers      string // as declared
 	started          time.Time
+	announced        bool // it says that it dials carriers
 
 	draining atomic.Bool // it asked for new dials to go elsewhere
 	ended    chan struct{}
@@ -59,6 +60,8 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		open:         map[int64]struct{}{},
 		ended:        make(chan struct{}),
 	}
+	incoming, _ := metadata.FromIncomingContext(stream.Context())
+	s.announced = len(incoming.Get(carriersHeader)) > 0
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
 	return s

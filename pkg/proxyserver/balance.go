@@ -33,11 +33,11 @@ func newBalancedManager() *balancedManager {
 }
 
 func (m *balancedManager) AddBackend(backend *server.Backend) {
+	m.DestHostBackendManager.AddBackend(backend)
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	key := groupOf(backend)
 	m.groups[key] = append(m.groups[key], backend)
-	m.mu.Unlock()
-	m.DestHostBackendManager.AddBackend(backend)
 }
 
 func (m *balancedManager) RemoveBackend(backend *server.Backend) {

@@ -23,8 +23,8 @@ const (
 	// serverDrains tells an agent that this server is about to stop: it should
 	// have a stream to another one instead.
 	serverDrains = client.PacketType(65)
-	// carriersHeader in the response header of an agent's stream says that this
-	// server speaks carriers.
+	// carriersHeader in the metadata of an agent's stream is how both sides say
+	// that they speak carriers.
 	carriersHeader = "cluster-proxy-carriers"
 )
 
@@ -281,10 +281,14 @@ func (a *carrierAgents) stats() (sum carrier.Stats) {
 	return sum
 }
 
+// hasCarriers is true also for a new agent that announces carriers: dials wait
+// for the first one then. Should none come, it is served like konnectivity's.
 func (agent *carrierAgent) hasCarriers() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	return agent.speaks
+	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
+		return s.announced && time.Since(s.started) < settled
+	})
 }
 
 func (agent *carrierAgent) used() int {

@@ -96,7 +96,12 @@ func errorText(err error) string {
 func joinStream(stream grpc.ServerStream, conn *carrier.Conn) error {
 	down := make(chan error, 1)
 	go func() { down <- sendData(stream, conn) }()
+	// A client that is gone must not wait for a target that does not read.
+	gone := context.AfterFunc(stream.Context(), func() {
+		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
+	})
 	up := receiveData(stream, conn)
+	gone()
 	if up != nil {
 		// The stream broke: nobody reads what still comes.
 		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 )
 
@@ -20,13 +19,9 @@ const childEnv = "CLUSTER_PROXY_FLEET_CHILD"
 
 // childSpec is the value of childEnv, as JSON.
 type childSpec struct {
-	Port   int // of the proxy server
-	Agents []childAgent
-}
-
-type childAgent struct {
-	Cluster string
-	Files   pki.Files
+	Port     int    // of the proxy server
+	Dir      string // of the certificates
+	Clusters []string
 }
 
 // childReport is what the child prints for each line that it reads.
@@ -50,8 +45,8 @@ func runChild(raw string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var agents sync.WaitGroup
-	for _, a := range spec.Agents {
-		made, err := proxyagent.New(agentOptions(a.Files, a.Cluster, "agent", spec.Port))
+	for _, cluster := range spec.Clusters {
+		made, err := proxyagent.New(agentOptions(certificates(spec.Dir, "agent-"+cluster), cluster, "agent", spec.Port))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -83,9 +78,9 @@ type child struct {
 // startChild runs agents in a process of their own until the test ends.
 func (h *hub) startChild(clusters []string, port int) *child {
 	h.t.Helper()
-	spec := childSpec{Port: port}
+	spec := childSpec{Port: port, Dir: h.dir, Clusters: clusters}
 	for _, cluster := range clusters {
-		spec.Agents = append(spec.Agents, childAgent{cluster, h.issueAgent(cluster)})
+		h.issueAgent(cluster)
 	}
 	raw, err := json.Marshal(spec)
 	if err != nil {

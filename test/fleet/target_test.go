@@ -205,9 +205,7 @@ func startLoad(s *target, workers int, pause time.Duration, dials []dialFunc, cl
 				}
 				l.mu.Unlock()
 				l.done.Add(1)
-				if pause > 0 {
-					time.Sleep(pause)
-				}
+				<-time.After(pause)
 			}
 		})
 	}

@@ -1,0 +1,167 @@
+package fleet
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// flood is a target that sends without end, and one that never reads.
+func flood(t *testing.T, address string, serve func(net.Conn)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp4", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := make(chan net.Conn, 100)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns <- conn
+			go serve(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-ended
+		close(conns)
+		for conn := range conns {
+			_ = conn.Close()
+		}
+	})
+	return listener.Addr().String()
+}
+
+// TestStalledPeersHoldNobodyUp has connections whose reader stops and
+// connections whose target stops, of our dialer and of konnectivity's client,
+// and exchanges beside them on the same cluster.
+func TestStalledPeersHoldNobodyUp(t *testing.T) {
+	h := newHub(t, 1)
+	s := newTarget(t)
+	server := h.startServer(nil)
+	const cluster = "127.1.0.1"
+	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
+	d := h.dialer(server.Addrs().Client.String())
+	h.mustReach(d.DialContext, s, cluster)
+	sends := flood(t, cluster, func(conn net.Conn) { _, _ = io.Copy(conn, zeros{}) })
+	silent := flood(t, cluster, func(net.Conn) {})
+	stalled := make(chan error, 100)
+	for _, dial := range []dialFunc{d.DialContext, h.stockDial} {
+		for range 4 {
+			reader, err := dial(t.Context(), "tcp", sends)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { go reader.Close() }() // konnectivity's client waits
+			writer, err := dial(t.Context(), "tcp", silent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { go writer.Close() }()
+			go func() {
+				_, err := io.CopyN(writer, zeros{}, 512<<20)
+				stalled <- err
+			}()
+		}
+	}
+	for _, dial := range []dialFunc{d.DialContext, h.stockDial} {
+		worst := time.Duration(0)
+		for range 50 {
+			began := time.Now()
+			if err := s.exchange(t.Context(), dial, cluster, 1); err != nil {
+				t.Fatal(err)
+			}
+			worst = max(worst, time.Since(began))
+		}
+		t.Logf("worst dial and exchange beside 16 stalled connections: %s", worst)
+		if worst > 9*time.Second { // konnectivity: 10 s and more
+			t.Errorf("an exchange took %s", worst)
+		}
+	}
+	select {
+	case err := <-stalled:
+		t.Errorf("512 MiB went to a target that does not read: %v", err)
+	default:
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestDeadConsumerIsNoticed cuts a client off in the middle of a download. The
+// target must hear of it as an error, not wait for ever.
+func TestDeadConsumerIsNoticed(t *testing.T) {
+	h := newHub(t, 1)
+	s := newTarget(t)
+	server := h.startServer(nil)
+	const cluster = "127.1.0.1"
+	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
+	d := h.dialer(h.clients.address())
+	h.mustReach(d.DialContext, s, cluster)
+	heard := make(chan error, 1)
+	sends := flood(t, cluster, func(conn net.Conn) {
+		_, err := io.Copy(conn, zeros{})
+		heard <- err
+	})
+	conn, err := d.DialContext(t.Context(), "tcp", sends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.CopyN(io.Discard, conn, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	h.clients.cut("")
+	select {
+	case err := <-heard:
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("the target heard %v, want a reset", err)
+		}
+	case <-time.After(patience):
+		t.Error("the target still sends")
+	}
+}
+
+// TestHalfOpen closes one direction and uses the other for long after.
+func TestHalfOpen(t *testing.T) {
+	h := newHub(t, 1)
+	s := newTarget(t)
+	server := h.startServer(nil)
+	const cluster = "127.1.0.1"
+	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
+	d := h.dialer(server.Addrs().Client.String())
+	h.mustReach(d.DialContext, s, cluster)
+	answers := flood(t, cluster, func(conn net.Conn) {
+		asked, _ := io.ReadAll(conn)
+		_, _ = io.CopyN(conn, zeros{}, 4<<20)
+		_, _ = conn.Write(asked)
+		_ = conn.Close()
+	})
+	conn, err := d.DialContext(t.Context(), "tcp", answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "question"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || len(got) != 4<<20+8 || string(got[4<<20:]) != "question" {
+		t.Errorf("%d bytes and %v came back", len(got), err)
+	}
+	if _, err := conn.Write([]byte("x")); err == nil {
+		t.Error("a write after CloseWrite succeeded")
+	}
+}
