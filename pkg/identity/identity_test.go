@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -74,17 +75,41 @@ func TestCheckIdentifiers(t *testing.T) {
 	}
 }
 
+// FuzzCheckIdentifiers looks for a declaration that passes and that routes
+// somebody else's host, by the reading of whoever routes: konnectivity's.
 func FuzzCheckIdentifiers(f *testing.F) {
 	f.Add("host=cluster1", "cluster1")
-	f.Add("host=cluster2&host=cluster1", "cluster1")
+	f.Add("host=cluster1&host=cluster2", "cluster1")
+	f.Add("host=cluster1;host=cluster2", "cluster1")
+	f.Add("host=cluster1&default-route=true", "cluster1")
+	f.Add("%68ost=cluster1&host=%63luster2", "cluster1")
 	f.Fuzz(func(t *testing.T, declared, cluster string) {
-		if CheckIdentifiers(declared, cluster, "") != nil {
+		if ValidateCluster(cluster) != nil || CheckIdentifiers(declared, cluster, "ns") != nil {
 			return
 		}
-		for _, foreign := range []string{"victim", HandlerHost("victim")} {
-			if cluster != "victim" && strings.Contains(declared, "host="+foreign+"&") {
-				t.Fatalf("identifiers %q accepted for cluster %q", declared, cluster)
+		values, err := url.ParseQuery(declared)
+		if err != nil {
+			t.Fatalf("%q passes and is not a query: %v", declared, err)
+		}
+		for kind, hosts := range values {
+			for _, host := range hosts {
+				if kind != "host" || host != cluster && host != cluster+".ns" && host != HandlerHost(cluster) {
+					t.Fatalf("%q passes for %q with %s %q", declared, cluster, kind, host)
+				}
 			}
+		}
+	})
+}
+
+// FuzzClusterFromAgentCommonName looks for a name that is read as a cluster's
+// and is not exactly what that cluster gets.
+func FuzzClusterFromAgentCommonName(f *testing.F) {
+	f.Add(AgentCommonName("cluster1"))
+	f.Add(AgentCommonName("a:addon:cluster-proxy:agent:proxy-agent"))
+	f.Fuzz(func(t *testing.T, commonName string) {
+		cluster, err := ClusterFromAgentCommonName(commonName)
+		if err == nil && AgentCommonName(cluster) != commonName {
+			t.Fatalf("%q is read as cluster %q", commonName, cluster)
 		}
 	})
 }

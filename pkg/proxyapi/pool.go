@@ -128,7 +128,7 @@ func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) 
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the handshake's error is the one that matters
-		return nil, &handshakeError{err}
+		return nil, noteAgentTLS(a.cluster, err)
 	}
 	a.pool.metrics.connect.Observe(time.Since(start).Seconds())
 	return secure, nil

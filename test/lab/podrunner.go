@@ -147,6 +147,9 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 			running.names[port.Name] = port.ContainerPort
 		}
 	}
+	if err := running.writePorts(); err != nil {
+		return err
+	}
 	var programs []program
 	for _, container := range pod.Spec.Containers {
 		p, err := r.programFor(ctx, running, container)

@@ -1,0 +1,131 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// process is the addon's binary as an accomplice, or as the one under attack
+// with accomplices around it.
+type process struct {
+	log    string
+	health string // host:port of probes and metrics
+}
+
+func (s *Suite) start(t *testing.T, name, health string, args ...string) *process {
+	t.Helper()
+	out, path := logFile(t, name)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, s.Binary, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // killed
+	})
+	p := &process{log: path, health: health}
+	eventually(t, name+" to start", func() error { return p.probe("/livez") })
+	return p
+}
+
+func (p *process) probe(path string) error {
+	response, err := http.Get("http://" + p.health + path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", path, response.Status)
+	}
+	return nil
+}
+
+// watch is Suite.watch for this process.
+func (p *process) watch(t *testing.T, metricName string) *notice {
+	t.Helper()
+	return watchFiles(t, p.log, metricName, func(ctx context.Context) (float64, error) { return metric(ctx, p.health, metricName) })
+}
+
+// local is a free port of this machine, of those that konnectivity's agent
+// accepts.
+func local(t *testing.T) string {
+	t.Helper()
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		_ = listener.Close()
+		if port <= 49151 {
+			return strconv.Itoa(port)
+		}
+	}
+}
+
+// issue signs a certificate as somebody whose clock is off.
+func issue(t *testing.T, ca *pki.CA, leaf pki.Leaf, off time.Duration) pki.KeyPair {
+	t.Helper()
+	leaf.Validity = 24 * time.Hour
+	pair, err := ca.Issue(leaf, time.Now().Add(off))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func serverLeaf() pki.Leaf {
+	return pki.Leaf{CommonName: "hostile", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
+}
+
+func agentLeaf(cluster string) pki.Leaf {
+	return pki.Leaf{
+		CommonName: identity.AgentCommonName(cluster), Organizations: identity.AgentOrganizations(cluster),
+		DNSNames: []string{identity.HandlerHost(cluster)}, Client: true, Server: true,
+	}
+}
+
+// hostileHub is a proxy server in the hands of the attacker: it has a
+// certificate that agents accept, and sends them whatever a client asks for.
+type hostileHub struct {
+	*process
+	clients, agents string // host:port
+}
+
+func (s *Suite) hostileHub(t *testing.T, serving pki.KeyPair) *hostileHub {
+	t.Helper()
+	files := write(t, serving, s.hubCA)
+	agentCA := write(t, pki.KeyPair{}, s.secret(t, "cluster-proxy-agent-ca").Data["ca.crt"])
+	clients, agents, health := local(t), local(t), local(t)
+	return &hostileHub{clients: "127.0.0.1:" + clients, agents: agents, process: s.start(t, "hostile-hub", "127.0.0.1:"+health,
+		"proxy-server", "--agent-identity=declared", "--proxy-strategies=default", "--server-bind-address=127.0.0.1",
+		"--server-port="+clients, "--agent-port="+agents, "--health-port="+health, "--admin-port=0",
+		"--server-cert="+files.Cert, "--server-key="+files.Key, "--server-ca-cert="+files.CA,
+		"--cluster-cert="+files.Cert, "--cluster-key="+files.Key, "--cluster-ca-cert="+agentCA.CA,
+	)}
+}
+
+// agent runs a cluster's agent with a certificate and a proxy server of the
+// test's choice.
+func (s *Suite) agent(t *testing.T, cluster string, pair pki.KeyPair, proxyServerPort string, more ...string) *process {
+	t.Helper()
+	files := write(t, pair, s.hubCA)
+	health := local(t)
+	return s.start(t, "agent", "127.0.0.1:"+health, append([]string{
+		"proxy-agent", "--cluster-name=" + cluster, "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + proxyServerPort,
+		"--agent-identifiers=" + identity.Identifiers([]string{cluster + "." + identity.DefaultAgentNamespace}),
+		"--ca-cert=" + files.CA, "--agent-cert=" + files.Cert, "--agent-key=" + files.Key, "--kubeconfig=" + s.Lab.Managed[cluster].KubeconfigPath,
+		"--handler-port=0", "--health-server-port=" + health, "--admin-server-port=" + local(t), "--drain-timeout=1s", "--min-drain-duration=0s",
+	}, more...)...)
+}

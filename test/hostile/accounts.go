@@ -1,0 +1,136 @@
+package hostile
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// remove and removeFrom clean up after a test, whose context has ended then.
+func (s *Suite) remove(csr string) {
+	_ = s.hub.CertificatesV1().CertificateSigningRequests().Delete(context.Background(), csr, metav1.DeleteOptions{})
+}
+
+func (s *Suite) removeFrom(in dynamic.ResourceInterface, name string) {
+	_ = in.Delete(context.Background(), name, metav1.DeleteOptions{})
+}
+
+// testServiceAccounts reads Secrets with the tokens of the addon's own pods.
+func (s *Suite) testServiceAccounts(t *testing.T) {
+	for _, test := range []struct {
+		account string
+		// signs is true for the one who may read the CAs' keys.
+		signs bool
+	}{
+		{"cluster-proxy", true}, {"default", false}, {"cluster-proxy-addon-user", false},
+	} {
+		t.Run(test.account, func(t *testing.T) {
+			n := watchFiles(t, s.Lab.AuditLog("hub"), "", nil)
+			token, err := s.hub.CoreV1().ServiceAccounts(s.Namespace).CreateToken(t.Context(), test.account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			admin := s.Lab.Hub.RESTConfig()
+			as, err := kubernetes.NewForConfig(&rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAFile: admin.CAFile, CAData: admin.CAData}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets := map[string]string{"": "any", "kube-system": "any", s.attacker(): "any", "default": "any"}
+			if !test.signs {
+				secrets[s.Namespace] = hubSigner
+			}
+			for namespace, name := range secrets {
+				if _, err := as.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+					t.Errorf("listing Secrets in namespace %q: %v, want forbidden", namespace, err)
+				}
+				if namespace == "" {
+					continue
+				}
+				if _, err := as.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+					t.Errorf("reading Secret %q in namespace %q: %v, want forbidden", name, namespace, err)
+				}
+			}
+			if !test.signs {
+				if _, err := as.CoreV1().Secrets(s.Namespace).Get(t.Context(), agentSigner, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+					t.Errorf("reading the agent CA: %v, want forbidden", err)
+				}
+			}
+			n.check(t, 0, "system:serviceaccount:"+s.Namespace+":"+test.account, `"secrets"`, `"code":403`)
+		})
+	}
+}
+
+// testAgentOnTheHub uses what an agent has as a credential of the hub's API. The
+// hub knows nobody of that CA, and has no rights for the name in it either.
+func (s *Suite) testAgentOnTheHub(t *testing.T) {
+	pair := s.agentCertificate(t, s.attacker())
+	admin := s.Lab.Hub.RESTConfig()
+	if err := rest.LoadTLSFiles(admin); err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]*rest.Config{
+		"certificate": {Host: admin.Host, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData, CertData: pair.CertPEM, KeyData: pair.KeyPEM}},
+		"name": {Host: admin.Host, TLSClientConfig: admin.TLSClientConfig, Impersonate: rest.ImpersonationConfig{
+			UserName: identity.AgentCommonName(s.attacker()), Groups: append(identity.AgentOrganizations(s.attacker()), "system:authenticated"),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := watchFiles(t, s.Lab.AuditLog("hub"), "", nil)
+			as, err := kubernetes.NewForConfig(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := func(what string, err error) {
+				t.Helper()
+				if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+					t.Errorf("%s: %v, want it refused", what, err)
+				}
+			}
+			_, err = as.CoreV1().Secrets(s.Namespace).Get(t.Context(), hubSigner, metav1.GetOptions{})
+			refused("reading the hub CA", err)
+			_, err = as.CoreV1().Pods(s.Namespace).List(t.Context(), metav1.ListOptions{})
+			refused("listing pods", err)
+			_, err = as.CoreV1().Secrets(s.victim()).List(t.Context(), metav1.ListOptions{})
+			refused("listing the victim's Secrets", err)
+			err = as.CoordinationV1().Leases(s.victim()).Delete(t.Context(), identity.AddonName, metav1.DeleteOptions{})
+			refused("deleting the victim's Lease", err)
+			word := `"code":403`
+			if name == "certificate" {
+				word = `"code":401`
+			}
+			n.check(t, 0, word, s.Namespace)
+		})
+	}
+	// Nor is there another credential of the hub where the agent runs.
+	secrets, err := s.managed[s.attacker()].CoreV1().Secrets(identity.DefaultAgentNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets.Items {
+		if len(secret.Data["kubeconfig"]) > 0 {
+			t.Errorf("Secret %q of the agent holds a kubeconfig", secret.Name)
+		}
+	}
+}
+
+// logFile is where an accomplice's output goes.
+func logFile(t *testing.T, name string) (*os.File, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name+".log")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file, path
+}

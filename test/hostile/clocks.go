@@ -1,0 +1,50 @@
+package hostile
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// testClockSkew connects agents and proxy servers with certificates that
+// somebody has made whose clock is off. It is the same for who looks at them as
+// a clock of his own that is off the other way.
+func (s *Suite) testClockSkew(t *testing.T) {
+	const tolerated, hour = 5*time.Minute - 10*time.Second, time.Hour
+	real := strconv.Itoa(s.Lab.AgentPort)
+	agentCA, hubCA := s.ca(t, agentSigner), s.ca(t, hubSigner)
+	t.Run("agent off by minutes", func(t *testing.T) {
+		agent := s.agent(t, s.attacker(), issue(t, agentCA, agentLeaf(s.attacker()), tolerated), real)
+		eventually(t, "the agent to connect", func() error { return agent.probe("/readyz") })
+	})
+	t.Run("proxy server off by minutes", func(t *testing.T) {
+		hub := s.hostileHub(t, issue(t, hubCA, serverLeaf(), tolerated))
+		agent := s.agent(t, s.attacker(), s.agentCertificate(t, s.attacker()), hub.agents)
+		eventually(t, "the agent to connect", func() error { return agent.probe("/readyz") })
+	})
+	t.Run("agent off by an hour", func(t *testing.T) {
+		server := s.watch(t, proxyServer, `cluster_proxy_server_tls_failures_total{reason="clock-skew"}`)
+		agent := s.agent(t, s.attacker(), issue(t, agentCA, agentLeaf(s.attacker()), hour), real)
+		server.check(t, 1, "TLS handshake failed", "clock-skew", "clock skew")
+		agent.watch(t, `cluster_proxy_agent_tls_failures_total{reason="clock-skew"}`)
+		checkSkew(t, agent)
+	})
+	t.Run("proxy server off by an hour", func(t *testing.T) {
+		hub := s.hostileHub(t, issue(t, hubCA, serverLeaf(), hour))
+		checkSkew(t, s.agent(t, s.attacker(), s.agentCertificate(t, s.attacker()), hub.agents))
+	})
+}
+
+// checkSkew waits until an agent that has just started says that clocks differ.
+func checkSkew(t *testing.T, agent *process) {
+	t.Helper()
+	n := &notice{logs: []string{agent.log}, offset: map[string]int64{}, metric: `cluster_proxy_agent_tls_failures_total{reason="clock-skew"}`}
+	name := n.metric
+	n.value = agent.watch(t, name).value
+	n.check(t, 1, "TLS with the proxy server fails", "clock-skew", "clock skew", "NTP")
+	if err := agent.probe("/readyz"); err == nil {
+		t.Errorf("an agent of %s without a tunnel is ready", identity.AddonName)
+	}
+}

@@ -1,0 +1,113 @@
+package hostile
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// testDials has a proxy server in the attacker's hands ask a real agent for
+// connections that it must not open.
+func (s *Suite) testDials(t *testing.T) {
+	hub := s.hostileHub(t, issue(t, s.ca(t, hubSigner), serverLeaf(), 0))
+	agent := s.agent(t, s.attacker(), s.agentCertificate(t, s.attacker()), hub.agents)
+	eventually(t, "the agent to connect to the hostile hub", func() error { return agent.probe("/readyz") })
+
+	trap, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trap.Close()
+	trapped := make(chan struct{}, 100)
+	go func() {
+		for {
+			conn, err := trap.Accept()
+			if err != nil {
+				return
+			}
+			trapped <- struct{}{}
+			_ = conn.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(trap.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ network, address, reason string }{
+		{"tcp", trap.Addr().String(), "destination"},
+		{"tcp", "localhost:" + port, "destination"},
+		{"tcp", "[::ffff:127.0.0.1]:" + port, "destination"},
+		{"tcp", "0.0.0.0:" + port, "destination"},
+		{"tcp", "169.254.169.254:80", "destination"},
+		{"tcp", "metadata.google.internal:80", "destination"},
+		{"tcp", "[fe80::1]:80", "destination"},
+		{"tcp", "[fd00:ec2::254]:80", "destination"},
+		{"tcp", "kubernetes.default.svc:443", "destination"},
+		{"tcp", "unlisted.default.svc:80", "destination"},
+		{"tcp", s.victim() + ":443", "destination"},
+		{"tcp", identity.HandlerHost(s.victim()) + ":7443", "destination"},
+		{"tcp", identity.HandlerHost(s.attacker()) + ":8093", "destination"},
+		{"tcp", s.attacker(), "address"},
+		{"udp", s.attacker() + ":443", "network"},
+		{"unix", "/var/run/docker.sock", "network"},
+	} {
+		t.Run(test.network+" "+test.address, func(t *testing.T) {
+			n := agent.watch(t, `cluster_proxy_agent_dial_denied_total{reason="`+test.reason+`"}`)
+			text, err := s.dial(t, hub.clients, test.network, test.address)
+			if err != nil || !strings.Contains(text, "denied by policy") {
+				t.Errorf("the hub got the answer %q, %v; want it denied by policy", text, err)
+			}
+			n.check(t, 1, "Denied a dial", `network="`+test.network+`"`, test.address, `reason="`+test.reason+`"`)
+		})
+	}
+	select {
+	case <-trapped:
+		t.Error("the agent has dialed a loopback address")
+	default:
+	}
+	// The hub itself works: what is allowed arrives.
+	if text, err := s.dial(t, hub.clients, "tcp", s.attacker()+":443"); err != nil || text != "" {
+		t.Errorf("dialing the kube-apiserver: %q, %v", text, err)
+	}
+}
+
+// dial asks for a connection as konnectivity's clients do, and gives the error
+// in the answer.
+func (s *Suite) dial(t *testing.T, proxyServer, network, address string) (refusal string, err error) {
+	t.Helper()
+	config := clientTLS(t, s.pairOf(t, "proxy-client"), s.hubCA, "127.0.0.1")
+	conn, err := grpc.NewClient(proxyServer, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := client.NewProxyServiceClient(conn).Proxy(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := stream.Send(&client.Packet{Type: client.PacketType_DIAL_REQ, Payload: &client.Packet_DialRequest{
+		DialRequest: &client.DialRequest{Protocol: network, Address: address, Random: 1},
+	}}); err != nil && err != io.EOF {
+		return "", err
+	}
+	for {
+		packet, err := stream.Recv()
+		if err != nil {
+			return "", err
+		}
+		if packet.Type == client.PacketType_DIAL_RSP {
+			return packet.GetDialResponse().Error, nil
+		}
+	}
+}

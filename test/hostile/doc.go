@@ -1,0 +1,20 @@
+// Package hostile tries what an attacker would, against the real processes of a
+// lab, and expects each attempt to fail and to leave the log line and the metric
+// (or, where a kube-apiserver refuses, the audit event) by which an operator
+// notices.
+//
+// The attackers are: the agent of a managed cluster that wants to be another
+// one, or to get something from the hub; a hub, or somebody who has its proxy
+// server, that wants to dial what the agent's owner did not allow; a requester
+// of certificates; and the addon's own service accounts. They have real
+// credentials: those of the lab, and what the lab's CAs sign for them.
+//
+// The tests are functions of a normal package, and test/e2e calls Run from its
+// own test binary: so one lab serves both, and no process has to hand it to
+// another. Run them alone with
+//
+//	go test ./test/e2e -run TestHostile
+//
+// Where an attack needs an accomplice (a proxy server that believes everything,
+// DNS that changes its mind), it is the same binary or a few lines here.
+package hostile

@@ -1,0 +1,214 @@
+package hostile
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// request is a certificate signing request and who makes it, at first the one
+// that OCM makes for the attacker's cluster.
+type request struct {
+	cluster   string // of its labels
+	requester rest.ImpersonationConfig
+	signer    string
+	usages    []certificatesv1.KeyUsage
+	template  x509.CertificateRequest
+	key       crypto.Signer
+}
+
+func (s *Suite) honest(t *testing.T) *request {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &request{
+		cluster: s.attacker(), requester: ocmAgent(s.attacker()), signer: identity.AgentSigner, key: key,
+		usages:   []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		template: x509.CertificateRequest{Subject: pkix.Name{CommonName: identity.AgentCommonName(s.attacker()), Organization: identity.AgentOrganizations(s.attacker())}},
+	}
+}
+
+// ocmAgent is the identity of a cluster's own OCM agent on the hub.
+func ocmAgent(cluster string) rest.ImpersonationConfig {
+	return rest.ImpersonationConfig{
+		UserName: "system:open-cluster-management:" + cluster + ":agent",
+		Groups:   []string{"system:open-cluster-management:" + cluster, "system:open-cluster-management:managed-clusters", "system:authenticated"},
+	}
+}
+
+// testRequests asks for certificates that nobody may have. Before, an honest
+// request shows that nothing else is wrong with them.
+func (s *Suite) testRequests(t *testing.T) {
+	name := s.ask(t, s.honest(t))
+	eventually(t, "the honest request to be signed", func() error {
+		csr, err := s.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && len(csr.Status.Certificate) == 0 {
+			err = fmt.Errorf("conditions %v, no certificate", csr.Status.Conditions)
+		}
+		return err
+	})
+	s.makeUnaccepted(t)
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isCA, err := asn1.Marshal(struct {
+		IsCA bool `asn1:"optional"`
+	}{true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unaccepted := pkix.Name{CommonName: identity.AgentCommonName("unaccepted"), Organization: identity.AgentOrganizations("unaccepted")}
+	for attack, change := range map[string]func(r *request){
+		"foreign CN": func(r *request) { r.template.Subject.CommonName = identity.AgentCommonName(s.victim()) },
+		"foreign CN and O": func(r *request) {
+			r.template.Subject = pkix.Name{CommonName: identity.AgentCommonName(s.victim()), Organization: identity.AgentOrganizations(s.victim())}
+		},
+		"extra O": func(r *request) {
+			r.template.Subject.Organization = append(r.template.Subject.Organization, "system:masters")
+		},
+		"role of the proxy API": func(r *request) {
+			r.template.Subject = pkix.Name{CommonName: string(identity.RoleProxyAPI), Organization: []string{identity.Organization}}
+		},
+		"DNS name": func(r *request) { r.template.DNSNames = []string{identity.HandlerHost(s.victim())} },
+		"IP":       func(r *request) { r.template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} },
+		"e-mail":   func(r *request) { r.template.EmailAddresses = []string{"a@example.com"} },
+		"CA:TRUE": func(r *request) {
+			r.template.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: isCA}}
+		},
+		"weak key":                    func(r *request) { r.key = weak },
+		"usage":                       func(r *request) { r.usages = append(r.usages, certificatesv1.UsageServerAuth) },
+		"hub's signer":                func(r *request) { r.signer = certificatesv1.KubeAPIServerClientSignerName },
+		"another cluster's requester": func(r *request) { r.requester = ocmAgent(s.victim()) },
+		"unaccepted cluster": func(r *request) {
+			r.cluster, r.requester, r.template.Subject = "unaccepted", ocmAgent("unaccepted"), unaccepted
+			// OCM has taken the right to ask from it already; suppose that it had not.
+			r.requester.Groups = append(r.requester.Groups, "system:masters")
+		},
+	} {
+		t.Run(attack, func(t *testing.T) {
+			n := s.watch(t, addonManager, "cluster_proxy_manager_csr_refused_total")
+			r := s.honest(t)
+			change(r)
+			name := s.ask(t, r)
+			n.check(t, 1, "Refused a certificate signing request", name, "reason=")
+			s.unsigned(t, name)
+		})
+	}
+	// Those that the addon manager has nothing to do with: nobody signs them.
+	// What it refuses afterwards shows that it has had the time to look.
+	for attack, change := range map[string]func(r *request){
+		"foreign signer": func(r *request) { r.signer = "example.com/signer" },
+		"deleted addon":  func(r *request) { r.cluster = "no-addon" },
+	} {
+		t.Run(attack, func(t *testing.T) {
+			n := s.watch(t, addonManager, "cluster_proxy_manager_csr_refused_total")
+			r := s.honest(t)
+			change(r)
+			name := s.ask(t, r)
+			next := s.honest(t)
+			next.template.Subject.CommonName = "next"
+			n.check(t, 1, "Refused a certificate signing request", s.ask(t, next))
+			s.unsigned(t, name)
+		})
+	}
+}
+
+func (s *Suite) unsigned(t *testing.T, name string) {
+	t.Helper()
+	csr, err := s.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(csr.Status.Certificate) > 0 {
+		t.Error("the request was signed")
+	}
+	for _, condition := range csr.Status.Conditions {
+		if condition.Type == certificatesv1.CertificateApproved {
+			t.Errorf("the request was approved: %s", condition.Message)
+		}
+	}
+}
+
+// ask makes a request as its requester, as OCM's registration agent does.
+func (s *Suite) ask(t *testing.T, r *request) string {
+	t.Helper()
+	cfg := s.Lab.Hub.RESTConfig()
+	cfg.Impersonate = r.requester
+	as, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &r.template, r.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := as.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "addon-" + r.cluster + "-cluster-proxy-", Labels: map[string]string{
+			"open-cluster-management.io/cluster-name": r.cluster, "open-cluster-management.io/addon-name": identity.AddonName,
+		}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: r.signer, Usages: r.usages,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("asking for a certificate as %s: %v", r.requester.UserName, err)
+	}
+	t.Cleanup(func() { s.remove(csr.Name) })
+	return csr.Name
+}
+
+// makeUnaccepted registers a cluster that nobody has accepted, and puts the
+// addon into its namespace.
+func (s *Suite) makeUnaccepted(t *testing.T) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(s.Lab.Hub.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(resource schema.GroupVersionResource, namespace, kind, name string, spec map[string]any) {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+		}}
+		// With this, the lab's OCM takes it for one that was accepted by itself
+		// already, and does not do so again.
+		object.SetAnnotations(map[string]string{"open-cluster-management.io/automatically-accepted-on": "2026-01-01T00:00:00Z"})
+		var in dynamic.ResourceInterface = client.Resource(resource)
+		if namespace != "" {
+			object.SetNamespace(namespace)
+			in = client.Resource(resource).Namespace(namespace)
+		}
+		// The placement may have put the addon there already.
+		if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.removeFrom(in, name) })
+	}
+	clusters := schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
+	create(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", "unaccepted", map[string]any{})
+	create(clusters, "", "ManagedCluster", "unaccepted", map[string]any{"hubAcceptsClient": false})
+	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
+	create(addons, "unaccepted", "ManagedClusterAddOn", identity.AddonName, map[string]any{})
+}
