@@ -422,6 +422,10 @@ func keepLogs(l *lab.Lab) {
 	dir, err := os.MkdirTemp("", "cluster-proxy-e2e-logs-")
 	if err == nil {
 		err = os.CopyFS(filepath.Join(dir, "logs"), os.DirFS(l.LogDir()))
+		for _, cluster := range l.Names() {
+			// Only a lab with nodes has them.
+			_ = os.CopyFS(filepath.Join(dir, "pods", cluster), os.DirFS(l.PodLogDir(cluster)))
+		}
 	}
 	fmt.Fprintln(os.Stderr, "logs of the lab:", dir, err)
 }

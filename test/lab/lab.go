@@ -259,6 +259,12 @@ func (l *Lab) AuditLog(cluster string) string {
 // LogDir is the folder with the log of every process.
 func (l *Lab) LogDir() string { return filepath.Join(l.dir, "logs") }
 
+// PodLogDir is the folder with the logs of every container of a cluster, in a
+// lab with nodes.
+func (l *Lab) PodLogDir(cluster string) string {
+	return filepath.Join(l.dir, cluster, "varlog", "pods")
+}
+
 // ServiceAddress is the local address of a port of a Service whose pods the lab
 // runs. In a lab with nodes it serves for as long as this process runs.
 func (l *Lab) ServiceAddress(cluster, namespace, service string, port int) (string, error) {
