@@ -125,11 +125,12 @@ func TestMoveFromUpstream(t *testing.T) {
 	if err := suite.lab.InstallChart(t.Context(), "cluster-proxy", suite.namespace, "testdata/upstream"); err != nil {
 		t.Fatal(err)
 	}
-	ca := upstreamSecrets(t)
 	configuration, err := suite.configuration.Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	owner := metav1.OwnerReference{APIVersion: configuration.GetAPIVersion(), Kind: configuration.GetKind(), Name: configuration.GetName(), UID: configuration.GetUID()}
+	ca := upstreamSecrets(t, owner)
 	apply(t, "made.yaml", "NAMESPACE", suite.namespace, "UID", string(configuration.GetUID()))
 	for _, cluster := range suite.clusters {
 		apply(t, "agent.yaml", "CLUSTER", cluster)
@@ -181,7 +182,7 @@ func apply(t *testing.T, file string, replace ...string) {
 
 // upstreamSecrets makes the Secrets that upstream's addon manager makes: one CA
 // (RSA 2048, for ten years), and one certificate for everything.
-func upstreamSecrets(t *testing.T) (ca []byte) {
+func upstreamSecrets(t *testing.T, owner metav1.OwnerReference) (ca []byte) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -211,7 +212,7 @@ func upstreamSecrets(t *testing.T) (ca []byte) {
 		if data[corev1.TLSCertKey] != nil {
 			kind = corev1.SecretTypeTLS
 		}
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, Data: data}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}}, Type: kind, Data: data}
 		if _, err := suite.hub.CoreV1().Secrets(suite.namespace).Create(context.Background(), secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
