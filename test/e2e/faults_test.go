@@ -292,6 +292,7 @@ func TestFaults(t *testing.T) {
 // suffer makes one fault, and ends it, with clients at work from before until
 // after it.
 func (f *faultLab) suffer(t *testing.T, o *outcome) {
+	settle(t) // after the fault before this one
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	hurt, other := &sampler{}, &sampler{}
