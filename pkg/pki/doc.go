@@ -33,6 +33,16 @@
 // CA that has since been removed must not outlive it, nor must a client's old
 // identity.
 //
+// TLS is 1.3. OCM's ConfigMap ocm-tls-profile, mounted as a folder, may say
+// otherwise, and is read again like the certificates: both belong to one state
+// of a Source, so a change of it ends resumption of sessions too. Flags that set
+// the same go before it. A profile that asks for less than TLS 1.2, or for
+// suites that Go holds insecure, gets the least that is secure.
+//
+// Certificates are dated back by five minutes, so that clocks may differ by
+// that much. Where time is why a certificate fails, Explain says so, and says
+// clock skew; HandshakeReason is the same for a metric.
+//
 // A bundle that is absent means that nobody is trusted where a server verifies
 // clients; it never falls back to the roots of the operating system there.
 //

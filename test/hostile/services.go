@@ -29,25 +29,7 @@ func (s *Suite) testServices(t *testing.T) {
 	port := loopback.listen(t, netip.MustParseAddr("127.0.0.1"))
 	allowed := &trap{}
 	allowedPort := allowed.listen(t, own)
-	var asked atomic.Int64
-	dns := serveDNS(t, func(name string) netip.Addr {
-		switch name {
-		case "web.default.svc":
-			return own
-		case "metadata.default.svc":
-			return netip.MustParseAddr("169.254.169.254")
-		case "linklocal.default.svc":
-			return netip.MustParseAddr("169.254.1.1")
-		case "loopback.default.svc", "unlisted.default.svc":
-			return netip.MustParseAddr("127.0.0.1")
-		case "changing.default.svc":
-			if asked.Add(1)%2 == 1 {
-				return own
-			}
-			return netip.MustParseAddr("127.0.0.1")
-		}
-		return netip.Addr{}
-	})
+	dns := serveDNS(t, deceive(own))
 	dir := t.TempDir()
 	list := ""
 	for _, name := range []string{"web", "metadata", "linklocal", "loopback", "changing"} {
@@ -114,6 +96,30 @@ func (s *Suite) testServices(t *testing.T) {
 	})
 	if loopback.count.Load() > 0 {
 		t.Errorf("the agent has dialed a loopback address %d times", loopback.count.Load())
+	}
+}
+
+// deceive answers for Services: some names lead where no Service is, and one
+// leads to another place each time that it is asked for.
+func deceive(own netip.Addr) func(name string) netip.Addr {
+	var asked atomic.Int64
+	return func(name string) netip.Addr {
+		switch name {
+		case "web.default.svc":
+			return own
+		case "metadata.default.svc":
+			return netip.MustParseAddr("169.254.169.254")
+		case "linklocal.default.svc":
+			return netip.MustParseAddr("169.254.1.1")
+		case "loopback.default.svc", "unlisted.default.svc":
+			return netip.MustParseAddr("127.0.0.1")
+		case "changing.default.svc":
+			if asked.Add(1)%2 == 1 {
+				return own
+			}
+			return netip.MustParseAddr("127.0.0.1")
+		}
+		return netip.Addr{}
 	}
 }
 

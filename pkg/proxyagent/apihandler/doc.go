@@ -32,6 +32,18 @@
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of
 // their own, because HTTP/2 has none.
 //
+// # Services
+//
+// A request that names a Service (headers Cluster-Proxy-*, set by the proxy API
+// alone) goes there instead: only if the hub's list, which the agent has a copy
+// of, has it. The name is resolved, the address checked, and what was checked is
+// dialed (services.go, servicedial.go). Ports by name come from the cluster's
+// DNS, so the agent needs no right to read Services. HTTPS is verified with the
+// cluster's CA under the name <service>.<namespace>.svc. A Service learns
+// nothing of who the user is on the hub; in a request of somebody whom the hub
+// does not know, his own Authorization goes along. Method CONNECT with protocol
+// tcp makes a plain connection.
+//
 // What fails: a kube-apiserver that cannot be reached is 502, one that does not
 // answer in time 504, both as a metav1.Status that says which hop it was. A
 // request that ends or is cut off on one side is ended on the other.

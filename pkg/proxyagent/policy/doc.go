@@ -8,4 +8,9 @@
 // answer is the address to dial, which comes from the agent's configuration and
 // never from the request. Everything else is denied, so there is no list of bad
 // addresses to be complete.
+//
+// Services are reached through the handler only. Their addresses come from DNS,
+// which somebody else may control, so CheckAddresses says which of them are
+// never dialed, listed Service or not. The caller resolves, asks here, and dials
+// the address that was looked at.
 package policy
