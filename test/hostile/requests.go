@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -46,8 +47,29 @@ func (s *Suite) honest(t *testing.T) *request {
 	return &request{
 		cluster: s.attacker(), requester: ocmAgent(s.attacker()), signer: identity.AgentSigner, key: key,
 		usages:   []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-		template: x509.CertificateRequest{Subject: pkix.Name{CommonName: identity.AgentCommonName(s.attacker()), Organization: identity.AgentOrganizations(s.attacker())}},
+		template: x509.CertificateRequest{Subject: s.subject(t, s.attacker())},
 	}
+}
+
+// subject is what the agent of a cluster asks for. Its units are those that the
+// addon asks OCM for.
+func (s *Suite) subject(t *testing.T, cluster string) pkix.Name {
+	t.Helper()
+	client, err := addonclient.NewForConfig(s.Lab.Hub.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addon, err := client.AddonV1alpha1().ManagedClusterAddOns(s.attacker()).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pkix.Name{CommonName: identity.AgentCommonName(cluster), Organization: identity.AgentOrganizations(cluster)}
+	for _, registration := range addon.Status.Registrations {
+		if registration.SignerName == identity.AgentSigner {
+			name.OrganizationalUnit = registration.Subject.OrganizationUnits
+		}
+	}
+	return name
 }
 
 // ocmAgent is the identity of a cluster's own OCM agent on the hub.
@@ -80,17 +102,17 @@ func (s *Suite) testRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unaccepted := pkix.Name{CommonName: identity.AgentCommonName("unaccepted"), Organization: identity.AgentOrganizations("unaccepted")}
+	unaccepted := s.subject(t, "unaccepted")
 	for attack, change := range map[string]func(r *request){
 		"foreign CN": func(r *request) { r.template.Subject.CommonName = identity.AgentCommonName(s.victim()) },
 		"foreign CN and O": func(r *request) {
-			r.template.Subject = pkix.Name{CommonName: identity.AgentCommonName(s.victim()), Organization: identity.AgentOrganizations(s.victim())}
+			r.template.Subject = s.subject(t, s.victim())
 		},
 		"extra O": func(r *request) {
 			r.template.Subject.Organization = append(r.template.Subject.Organization, "system:masters")
 		},
 		"role of the proxy API": func(r *request) {
-			r.template.Subject = pkix.Name{CommonName: string(identity.RoleProxyAPI), Organization: []string{identity.Organization}}
+			r.template.Subject.CommonName, r.template.Subject.Organization = string(identity.RoleProxyAPI), []string{identity.Organization}
 		},
 		"DNS name": func(r *request) { r.template.DNSNames = []string{identity.HandlerHost(s.victim())} },
 		"IP":       func(r *request) { r.template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} },
