@@ -48,6 +48,10 @@ var promises = []owed{
 	{"stalled targets", "worst ms", stockClient, "", false, 50},
 	{"stalled readers", "KiB/conn", ourDialer, "", false, 512},
 	{"stalled readers", "KiB/conn", stockClient, "", false, 1024},
+	{"write at 20ms", "Gbit/s", ourDialer, directTLS, true, 0.9},
+	{"read at 20ms", "Gbit/s", ourDialer, directTLS, true, 0.9},
+	{"write at 80ms", "Gbit/s", ourDialer, directTLS, true, 0.9},
+	{"read at 80ms", "Gbit/s", ourDialer, directTLS, true, 0.9},
 }
 
 func printTable(out io.Writer, all results, subjects []*subject) {
@@ -57,7 +61,11 @@ func printTable(out io.Writer, all results, subjects []*subject) {
 		fmt.Fprint(w, "\t", s.name)
 	}
 	fmt.Fprintln(w)
-	for _, m := range measurements() {
+	ms := measurements()
+	for _, roundTrip := range roundTrips {
+		ms = append(ms, distantMeasurements(roundTrip)...)
+	}
+	for _, m := range ms {
 		figures := map[string]bool{}
 		for _, of := range all[m.name] {
 			for figure := range of {

@@ -67,7 +67,11 @@ func bench(ctx context.Context, rounds int, only, out string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	subjects, err := setUp(dir)
+	w, err := newWorld(dir)
+	if err != nil {
+		return err
+	}
+	subjects, err := setUp(w)
 	if err != nil {
 		return err
 	}
@@ -77,24 +81,13 @@ func bench(ctx context.Context, rounds int, only, out string) error {
 		}
 	}()
 	all := results{}
-	for _, m := range measurements() {
-		if !strings.Contains(m.name, only) {
-			continue
-		}
-		// Rounds are interleaved: whatever else the machine does hits all.
-		for round := range rounds {
-			for _, s := range subjects {
-				fmt.Fprintf(os.Stderr, "%s: %s (%d of %d)\n", m.name, s.name, round+1, rounds)
-				got, err := m.run(ctx, s)
-				if err != nil {
-					fmt.Fprintf(os.Stderr, "%s: %s: %v\n", m.name, s.name, err)
-					continue
-				}
-				all.add(m.name, s.name, got)
-			}
+	measure(ctx, all, measurements(), subjects, rounds, only)
+	for _, roundTrip := range roundTrips {
+		if err := measureDistant(ctx, w, all, roundTrip, rounds, only); err != nil {
+			fmt.Fprintf(os.Stderr, "at a round trip of %s: %v\n", roundTrip, err)
 		}
 	}
-	printTable(os.Stdout, all, subjects)
+	printTable(os.Stdout, all, append([]*subject{{name: directTLS}}, subjects...))
 	if out == "" {
 		return nil
 	}
@@ -107,11 +100,47 @@ func bench(ctx context.Context, rounds int, only, out string) error {
 	return os.WriteFile(out, raw, 0o644)
 }
 
-func setUp(dir string) ([]*subject, error) {
-	w, err := newWorld(dir)
-	if err != nil {
-		return nil, err
+// measure runs rounds that are interleaved: whatever else the machine does hits
+// all subjects.
+func measure(ctx context.Context, all results, ms []measurement, subjects []*subject, rounds int, only string) {
+	for _, m := range ms {
+		if !strings.Contains(m.name, only) {
+			continue
+		}
+		for round := range rounds {
+			for _, s := range subjects {
+				fmt.Fprintf(os.Stderr, "%s: %s (%d of %d)\n", m.name, s.name, round+1, rounds)
+				got, err := m.run(ctx, s)
+				if err != nil {
+					fmt.Fprintf(os.Stderr, "%s: %s: %v\n", m.name, s.name, err)
+					continue
+				}
+				all.add(m.name, s.name, got)
+			}
+		}
 	}
+}
+
+// measureDistant measures bulk transfers with the agent a round trip away.
+func measureDistant(ctx context.Context, w *world, all results, roundTrip time.Duration, rounds int, only string) error {
+	ms := distantMeasurements(roundTrip)
+	if !slices.ContainsFunc(ms, func(m measurement) bool { return strings.Contains(m.name, only) }) {
+		return nil
+	}
+	subjects, err := w.distant(roundTrip)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, s := range subjects {
+			s.close()
+		}
+	}()
+	measure(ctx, all, ms, subjects, rounds, only)
+	return nil
+}
+
+func setUp(w *world) ([]*subject, error) {
 	direct, err := w.direct()
 	if err != nil {
 		return nil, err
@@ -122,18 +151,18 @@ func setUp(dir string) ([]*subject, error) {
 		return nil, err
 	}
 	subjects = append(subjects, bare)
-	stock, err := w.stock()
+	stock, err := w.stock(0)
 	if err != nil {
 		bare.close()
 		return nil, err
 	}
 	subjects = append(subjects, stock)
-	stockClient, ownClient, err := w.ours()
+	stockClient, ownClient, err := w.ours(0)
 	if err != nil {
 		for _, s := range subjects {
 			s.close()
 		}
-		return nil, fmt.Errorf("%w (logs: %s)", err, filepath.Join(dir, "*.log"))
+		return nil, fmt.Errorf("%w (logs: %s)", err, filepath.Join(w.dir, "*.log"))
 	}
 	return append(subjects, stockClient, ownClient), nil
 }

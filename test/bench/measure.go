@@ -32,6 +32,14 @@ func measurements() []measurement {
 	}
 }
 
+// distantMeasurements are those with the agent a round trip away.
+func distantMeasurements(roundTrip time.Duration) []measurement {
+	return []measurement{
+		{name: distantName(roundTrip, "write"), run: func(ctx context.Context, s *subject) (sample, error) { return throughput(ctx, s, modeSink) }},
+		{name: distantName(roundTrip, "read"), run: func(ctx context.Context, s *subject) (sample, error) { return throughput(ctx, s, modeSource) }},
+	}
+}
+
 // withCPU runs f and adds what the relays used meanwhile, divided by units.
 func withCPU(s *subject, name string, units float64, f func() (sample, error)) (sample, error) {
 	before, err := sum(s.relays, (*process).cpu)

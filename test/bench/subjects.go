@@ -51,12 +51,22 @@ func (w *world) direct() (*subject, error) {
 	}, close: func() {}}, nil
 }
 
+// startEdge starts the half of the bare relay that is beside the target: TLS on
+// one side, TCP on the other.
+func (w *world) startEdge(name string) (*process, string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	return start(w.log(name), true, self, "--relay=edge", "--dir="+w.dir, "--to="+w.target)
+}
+
 func (w *world) bareRelay() (*subject, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	edge, edgeAddress, err := start(w.log("relay-edge"), true, self, "--relay=edge", "--dir="+w.dir, "--to="+w.target)
+	edge, edgeAddress, err := w.startEdge("relay-edge")
 	if err != nil {
 		return nil, err
 	}
@@ -82,30 +92,47 @@ func (w *world) bareRelay() (*subject, error) {
 type system struct {
 	clientAddress string
 	relays        []*process
+	stopDelay     func()
 }
 
 func (s *system) stop() {
+	if s.stopDelay != nil {
+		s.stopDelay()
+	}
 	for _, p := range s.relays {
 		p.stop()
 	}
 }
 
 // startSystem starts a server and an agent that take konnectivity's flags and
-// waits until the agent is connected.
-func (w *world) startSystem(name string, server, agent []string) (*system, error) {
+// waits until the agent is connected. The agent is a round trip away.
+func (w *world) startSystem(name string, roundTrip time.Duration, server, agent []string) (*system, error) {
 	ports, err := freePorts(6)
 	if err != nil {
 		return nil, err
+	}
+	s := &system{clientAddress: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	agentPort := ports[1]
+	if roundTrip > 0 {
+		address, stop, err := startDelay(fmt.Sprintf("127.0.0.1:%d", ports[1]), roundTrip)
+		if err != nil {
+			return nil, err
+		}
+		s.stopDelay = stop
+		if _, err := fmt.Sscanf(address, "127.0.0.1:%d", &agentPort); err != nil {
+			stop()
+			return nil, err
+		}
+		name += "-" + roundTrip.String()
 	}
 	flag := func(name string, port int) string { return fmt.Sprintf("--%s=%d", name, ports[port]) }
 	serverArgs := append(server[1:], "--server-bind-address=127.0.0.1", flag("server-port", 0), "--agent-bind-address=127.0.0.1", flag("agent-port", 1),
 		"--health-bind-address=127.0.0.1", flag("health-port", 2), "--admin-bind-address=127.0.0.1", flag("admin-port", 3), "--v=0",
 		"--server-cert="+w.certs.path("server.crt"), "--server-key="+w.certs.path("server.key"), "--server-ca-cert="+w.certs.path("ca.crt"),
 		"--cluster-cert="+w.certs.path("server.crt"), "--cluster-key="+w.certs.path("server.key"), "--cluster-ca-cert="+w.certs.path("ca.crt"))
-	agentArgs := append(agent[1:], "--proxy-server-host=127.0.0.1", flag("proxy-server-port", 1), "--health-server-host=127.0.0.1", flag("health-server-port", 4),
+	agentArgs := append(agent[1:], "--proxy-server-host=127.0.0.1", fmt.Sprintf("--proxy-server-port=%d", agentPort), "--health-server-host=127.0.0.1", flag("health-server-port", 4),
 		"--admin-bind-address=127.0.0.1", flag("admin-server-port", 5), "--v=0", "--sync-interval=100ms", "--sync-interval-cap=1s",
 		"--ca-cert="+w.certs.path("ca.crt"), "--agent-cert="+w.certs.path("client.crt"), "--agent-key="+w.certs.path("client.key"))
-	s := &system{clientAddress: fmt.Sprintf("127.0.0.1:%d", ports[0])}
 	for _, program := range []struct {
 		role, path string
 		args       []string
@@ -126,13 +153,13 @@ func (w *world) startSystem(name string, server, agent []string) (*system, error
 
 // stock is konnectivity's own server and agent, built from the module that
 // go.mod names, with konnectivity's client.
-func (w *world) stock() (*subject, error) {
+func (w *world) stock(roundTrip time.Duration) (*subject, error) {
 	for _, name := range []string{"server", "agent"} {
 		if err := goBuild(filepath.Join(w.dir, "konnectivity-"+name), "sigs.k8s.io/apiserver-network-proxy/cmd/"+name); err != nil {
 			return nil, err
 		}
 	}
-	s, err := w.startSystem("konnectivity", []string{filepath.Join(w.dir, "konnectivity-server")}, []string{filepath.Join(w.dir, "konnectivity-agent")})
+	s, err := w.startSystem("konnectivity", roundTrip, []string{filepath.Join(w.dir, "konnectivity-server")}, []string{filepath.Join(w.dir, "konnectivity-agent")})
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +167,12 @@ func (w *world) stock() (*subject, error) {
 }
 
 // ours builds our binary and starts our server and agent once for both clients.
-func (w *world) ours() (stockClient, ownClient *subject, err error) {
+func (w *world) ours(roundTrip time.Duration) (stockClient, ownClient *subject, err error) {
 	binary := filepath.Join(w.dir, "cluster-proxy")
 	if err := goBuild(binary, "open-cluster-management.io/cluster-proxy/cmd/cluster-proxy"); err != nil {
 		return nil, nil, err
 	}
-	s, err := w.startSystem("ours", []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
+	s, err := w.startSystem("ours", roundTrip, []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// roundTrips are the distances between agents and the hub that bulk transfers
+// are measured over.
+var roundTrips = []time.Duration{20 * time.Millisecond, 80 * time.Millisecond}
+
+const directTLS = "direct TLS"
+
+// window is how many chunks of 64 KiB may be on their way: more than any
+// bandwidth here times the longest round trip.
+const window = 4096
+
+type chunk struct {
+	due  time.Time
+	data []byte
+}
+
+// startDelay forwards TCP connections to an address and holds every byte for
+// half a round trip. It works without root, and delays what protocols wait for;
+// TCP's own windows end at it on either side.
+func startDelay(to string, roundTrip time.Duration) (address string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			mu.Lock()
+			open[near], open[far] = true, true
+			mu.Unlock()
+			go delay(far, near, roundTrip/2)
+			go delay(near, far, roundTrip/2)
+		}
+	}()
+	return listener.Addr().String(), func() {
+		_ = listener.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for conn := range open {
+			_ = conn.Close()
+		}
+	}, nil
+}
+
+func delay(to, from net.Conn, by time.Duration) {
+	queue := make(chan chunk, window)
+	go func() {
+		defer close(queue)
+		for {
+			data := make([]byte, 64<<10)
+			n, err := from.Read(data)
+			if n > 0 {
+				queue <- chunk{time.Now().Add(by), data[:n]}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	broken := false
+	for c := range queue {
+		time.Sleep(time.Until(c.due))
+		if _, err := to.Write(c.data); err != nil && !broken {
+			broken = true // the rest is read and thrown away
+			_ = from.Close()
+		}
+	}
+	_ = to.(*net.TCPConn).CloseWrite()
+}
+
+// distant are the subjects whose agent is a round trip away from the hub, and
+// TLS over the same way.
+func (w *world) distant(roundTrip time.Duration) (subjects []*subject, err error) {
+	defer func() {
+		if err != nil {
+			for _, s := range subjects {
+				s.close()
+			}
+		}
+	}()
+	direct, err := w.distantTLS(roundTrip)
+	if err != nil {
+		return nil, err
+	}
+	subjects = append(subjects, direct)
+	stock, err := w.stock(roundTrip)
+	if err != nil {
+		return subjects, err
+	}
+	subjects = append(subjects, stock)
+	stockClient, ownClient, err := w.ours(roundTrip)
+	if err != nil {
+		return subjects, err
+	}
+	return append(subjects, stockClient, ownClient), nil
+}
+
+func (w *world) distantTLS(roundTrip time.Duration) (*subject, error) {
+	edge, edgeAddress, err := w.startEdge("tls-edge")
+	if err != nil {
+		return nil, err
+	}
+	address, stop, err := startDelay(edgeAddress, roundTrip)
+	if err != nil {
+		edge.stop()
+		return nil, err
+	}
+	_, clientTLS, err := w.certs.configs()
+	if err != nil {
+		return nil, err
+	}
+	dialer := &tls.Dialer{Config: clientTLS}
+	return &subject{
+		name:  directTLS,
+		dial:  func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) },
+		close: func() { stop(); edge.stop() },
+	}, nil
+}
+
+// distantName is the name of a measurement over a round trip.
+func distantName(roundTrip time.Duration, name string) string {
+	return fmt.Sprintf("%s at %s", name, roundTrip)
+}
