@@ -144,6 +144,7 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 	k8s.io/code-generator v0.36.3 // indirect
+	k8s.io/component-helpers v0.36.1 // indirect
 	k8s.io/gengo/v2 v2.0.0-20250922181213-ec3ebc5fd46b // indirect
 	k8s.io/kms v0.36.3 // indirect
 	k8s.io/streaming v0.36.3 // indirect
@@ -156,5 +157,7 @@ require (
 
 tool (
 	honnef.co/go/tools/cmd/staticcheck
+	sigs.k8s.io/apiserver-network-proxy/cmd/agent
+	sigs.k8s.io/apiserver-network-proxy/cmd/server
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 )
