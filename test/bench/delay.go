@@ -10,14 +10,18 @@ import (
 )
 
 // roundTrips are the distances between agents and the hub that bulk transfers
-// are measured over.
+// are measured over, on a link of 1 Gbit/s: without a limit the processor is
+// what is measured, and every hop more has less of it.
 var roundTrips = []time.Duration{20 * time.Millisecond, 80 * time.Millisecond}
 
 const directTLS = "direct TLS"
 
 // window is how many chunks of 64 KiB may be on their way: more than any
 // bandwidth here times the longest round trip.
-const window = 4096
+const window = 512
+
+// byteTime is what a byte takes on a link of 1 Gbit/s.
+const byteTime = 8 * time.Nanosecond
 
 type chunk struct {
 	due  time.Time
@@ -25,8 +29,8 @@ type chunk struct {
 }
 
 // startDelay forwards TCP connections to an address and holds every byte for
-// half a round trip. It works without root, and delays what protocols wait for;
-// TCP's own windows end at it on either side.
+// half a round trip, after its turn on the link. It works without root, and
+// delays what protocols wait for; TCP's own windows end at it on either side.
 func startDelay(to string, roundTrip time.Duration) (address string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,11 +70,16 @@ func delay(to, from net.Conn, by time.Duration) {
 	queue := make(chan chunk, window)
 	go func() {
 		defer close(queue)
+		var free time.Time // when the link is
 		for {
 			data := make([]byte, 64<<10)
 			n, err := from.Read(data)
 			if n > 0 {
-				queue <- chunk{time.Now().Add(by), data[:n]}
+				if now := time.Now(); free.Before(now) {
+					free = now
+				}
+				free = free.Add(time.Duration(n) * byteTime)
+				queue <- chunk{free.Add(by), data[:n]}
 			}
 			if err != nil {
 				return
