@@ -176,7 +176,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	if err := a.exposeServices(ctx, v, c.Spec.ProxyAgent.AdditionalServiceCAConfigMap); err != nil {
 		return nil, err
 	}
-	v.Args = slices.Concat(v.Args, c.Spec.ProxyAgent.AdditionalArgs)
+	v.Args = slices.Concat(v.Args, c.Spec.ProxyAgent.AdditionalServiceProxyArgs, c.Spec.ProxyAgent.AdditionalArgs)
 	return v, nil
 }
 

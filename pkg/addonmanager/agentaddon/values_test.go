@@ -41,7 +41,7 @@ func configuration(entrypoint *v1alpha1.ManagedProxyConfigurationProxyServerEntr
 		ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Generation: 7},
 		Spec: v1alpha1.ManagedProxyConfigurationSpec{
 			ProxyServer: v1alpha1.ManagedProxyConfigurationProxyServer{Image: "registry.example.com/team/server:1", Namespace: hubNamespace, Entrypoint: entrypoint},
-			ProxyAgent:  v1alpha1.ManagedProxyConfigurationProxyAgent{Image: "registry.example.com/team/agent:1", Replicas: 2, AdditionalArgs: []string{"--keepalive-time=20s"}},
+			ProxyAgent:  v1alpha1.ManagedProxyConfigurationProxyAgent{Image: "registry.example.com/team/agent:1", Replicas: 2, AdditionalArgs: []string{"--keepalive-time=20s"}, AdditionalServiceProxyArgs: []string{"--oidc-groups-claim=groups"}},
 		},
 	}
 }
@@ -117,7 +117,7 @@ func TestEntrypoints(t *testing.T) {
 				t.Fatal(err)
 			}
 			args := deployment.Spec.Template.Spec.Containers[0].Args
-			for _, want := range append(test.want, "--cluster-name=1st-cluster", "--keepalive-time=20s") {
+			for _, want := range append(test.want, "--cluster-name=1st-cluster", "--keepalive-time=20s", "--oidc-groups-claim=groups") {
 				if !slices.Contains(args, want) {
 					t.Errorf("arguments %q lack %q", args, want)
 				}

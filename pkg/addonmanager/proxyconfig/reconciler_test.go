@@ -137,6 +137,9 @@ func TestRefused(t *testing.T) {
 		"pigeon":       {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Pigeon"}), "entrypoint.type"},
 		"port":         {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "PortForward", Port: 70000}), "entrypoint.port"},
 		"agent's args": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyAgent.AdditionalArgs = []string{"x"} }, "spec.proxyAgent.additionalArgs"},
+		"service proxy's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--oidc-client-id=c", "--enable-impersonation=false"}
+		}, "spec.proxyAgent.additionalServiceProxyArgs[1] sets --enable-impersonation"},
 		"CA's name": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.Authentication.Dump.Secrets.SigningProxyServerSecretName = "cluster-proxy-signer"
 		}, "signingProxyServerSecretName"},

@@ -89,8 +89,8 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if err := checkArgs("spec.proxyAgent.additionalArgs", spec.ProxyAgent.AdditionalArgs); err != nil {
 		return err
 	}
-	if len(spec.ProxyAgent.AdditionalServiceProxyArgs) > 0 {
-		return fmt.Errorf("spec.proxyAgent.additionalServiceProxyArgs is set: there is no service proxy any more, use spec.proxyAgent.additionalArgs")
+	if err := checkServiceProxyArgs(spec.ProxyAgent.AdditionalServiceProxyArgs); err != nil {
+		return err
 	}
 	if name := spec.ProxyAgent.AdditionalServiceCAConfigMap; name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return fmt.Errorf("spec.proxyAgent.additionalServiceCAConfigMap is %q, which is not the name of a ConfigMap", name)
@@ -219,4 +219,25 @@ func checkEntrypoint(e *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint,
 		return nil
 	}
 	return fmt.Errorf("%s.type is %q: it must be Hostname, LoadBalancerService or PortForward", field, e.Type)
+}
+
+// serviceProxyFlags are those of upstream's service proxy that the agent has,
+// with the same meaning.
+var serviceProxyFlags = []string{
+	"--drain-timeout", "--min-drain-duration",
+	"--oidc-issuer-url", "--oidc-client-id", "--oidc-username-claim", "--oidc-username-prefix", "--oidc-groups-claim",
+	"--oidc-groups-prefix", "--oidc-reserved-name-prefixes", "--oidc-signing-algs", "--oidc-required-claim",
+}
+
+func checkServiceProxyArgs(args []string) error {
+	const field = "spec.proxyAgent.additionalServiceProxyArgs"
+	if err := checkArgs(field, args); err != nil {
+		return err
+	}
+	for i, arg := range args {
+		if flag, _, _ := strings.Cut(arg, "="); !slices.Contains(serviceProxyFlags, flag) {
+			return fmt.Errorf("%s[%d] sets %s, which the agent, upstream's service proxy of today, does not have: it has %s", field, i, flag, strings.Join(serviceProxyFlags, ", "))
+		}
+	}
+	return nil
 }

@@ -294,7 +294,8 @@ type ManagedProxyConfigurationProxyAgent struct {
 	// +optional
 	AdditionalArgs []string `json:"additionalArgs,omitempty"`
 	// AdditionalServiceProxyArgs were arguments of upstream's service proxy,
-	// which is part of the agent now. None are supported.
+	// which is part of the agent now: those that the agent has are passed on,
+	// others are refused.
 	// +optional
 	AdditionalServiceProxyArgs []string `json:"additionalServiceProxyArgs,omitempty"`
 	// ImagePullSecrets are names of Secrets in the agents' namespace.
