@@ -30,7 +30,7 @@ test-lab: ## Run the scenarios in a lab of whole clusters (needs Go only; the fi
 
 .PHONY: e2e
 e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc)
-	E2E_NODES=1 go test -count=1 -timeout=60m $(TESTFLAGS) ./test/lab ./test/e2e/...
+	E2E_NODES=1 go test -p=1 -count=1 -timeout=60m $(TESTFLAGS) ./test/lab ./test/e2e/...
 
 .PHONY: e2e-faults
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt

@@ -1,13 +1,14 @@
 // Package addonmanager is the process on the hub that installs everything else:
 // proxy servers beside it and agents on managed clusters.
 //
-// It wires three things into one manager, all behind one leader election:
+// It wires these into one manager, all behind one leader election:
 //
 //   - package proxyconfig reconciles ManagedProxyConfigurations into what runs
 //     on the hub, with certificates by package certificates;
 //   - package agentaddon tells OCM's addon-framework how agents register and
 //     what is installed for them;
 //   - package clusterprofile, if asked for, publishes how clusters are reached;
+//   - package apiservice keeps the CA bundle of the proxy API's APIService;
 //   - the re-render controller (rerender.go) asks the framework to render a
 //     cluster's manifests again when something changes that the framework does
 //     not watch: a configuration, a load balancer's address, a CA.

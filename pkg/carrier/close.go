@@ -94,6 +94,7 @@ const deliverTime = time.Minute
 func (cn *Conn) linger(fin, drain bool) {
 	c := cn.c
 	deadline := time.Now().Add(c.cfg.Linger)
+	written := false // the FIN; under c.mu
 	if fin {
 		deadline = deadline.Add(deliverTime)
 		_ = c.nc.SetWriteDeadline(deadline)
@@ -106,6 +107,7 @@ func (cn *Conn) linger(fin, drain bool) {
 		go func() {
 			_ = cn.writeFIN(pending)
 			c.mu.Lock()
+			written = true
 			if c.cur == cn && !cn.finReceived {
 				_ = c.nc.SetReadDeadline(time.Now().Add(c.cfg.Linger))
 			}
@@ -127,7 +129,7 @@ func (cn *Conn) linger(fin, drain bool) {
 	c.mu.Lock()
 	live := c.cur == cn && !cn.finReceived
 	if live {
-		if fin && cn.finSent {
+		if fin && written {
 			deadline = time.Now().Add(c.cfg.Linger)
 		}
 		_ = c.nc.SetReadDeadline(deadline)

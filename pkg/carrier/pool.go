@@ -92,13 +92,6 @@ func (p *Pool) Stats() Stats {
 	return Stats{Idle: len(p.idle), InUse: len(p.all) - len(p.idle), Pending: p.pending, Dialing: p.dialing}
 }
 
-// LastError is why the newest attempt to dial a carrier failed, or nil.
-func (p *Pool) LastError() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lastErr
-}
-
 // Add takes over an idle carrier. It refuses, and closes the carrier, when the
 // pool is full, drained or closed.
 func (p *Pool) Add(c *Carrier) error {

@@ -99,7 +99,7 @@ type generation struct {
 	raw         contents
 	tls         TLSParameters
 	certificate *tls.Certificate // nil without Files.Cert
-	pool        *x509.CertPool   // nil without Files.CA
+	pool        *x509.CertPool   // nil without any CA
 	sessions    tls.ClientSessionCache
 	ticketKey   [32]byte
 	// profileError says why the TLS profile is not the one in use.
@@ -191,7 +191,7 @@ func (s *Source) reload() (changed bool, err error) {
 		}
 		next.certificate = &pair
 	}
-	if len(next.raw[2]) > 0 || s.files.CA != "" {
+	if len(next.raw[2]) > 0 || len(next.raw[3]) > 0 || s.files.CA != "" {
 		if next.pool, err = parsePool(slices.Concat(next.raw[2], []byte("\n"), next.raw[3])); err != nil {
 			return false, fmt.Errorf("loading CA bundle %q: %w", s.files.CA, err)
 		}

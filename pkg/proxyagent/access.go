@@ -25,8 +25,8 @@ func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apih
 	return access
 }
 
-// capped closes the way to the kube-apiserver that the agent cannot look into as
-// soon as the owner caps anything. The handler's stays open: it looks.
+// capped closes the way to the kube-apiserver that the agent cannot look into, to
+// new connections, as soon as the owner caps anything. The handler's stays open: it looks.
 func capped(destinations policy.Policy, owner func() (ownerpolicy.Policy, error)) decision {
 	return func(network, address string) (string, error) {
 		target, err := destinations.Target(network, address)

@@ -32,6 +32,10 @@ func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 			err = &problem{http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate"}
 		default:
 			c.passThrough = true
+			if !isUpgrade(r) {
+				// Nobody was asked about a token in there.
+				deleteWebSocketTokens(r.Header)
+			}
 			audit.AddAuditAnnotation(r.Context(), annotationPrefix+"user", "whom the managed cluster knows")
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), anonymous)))
 			return

@@ -119,6 +119,9 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	if len(r.Header["Authorization"]) > 1 {
 		return nil, "", &problem{http.StatusBadRequest, "the request has more than one Authorization header: send one"}
 	}
+	if oddBearer(r.Header.Get("Authorization")) {
+		return nil, "", &problem{http.StatusBadRequest, "the Authorization header must be \"Bearer <token>\", with one space: send it like that"}
+	}
 	presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 	if presented {
 		if answer, ok, err := c.certificates.AuthenticateRequest(r); ok && err == nil {
@@ -149,6 +152,18 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	}
 	// Whatever it is, nobody has said that the credential is not the hub's.
 	return nil, "", &problem{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
+}
+
+// oddBearer reports whether a header holds a bearer token in a spelling that
+// k8s.io/apiserver does not read: it would not ask the hub about the token, and
+// one of the hub's own would be passed on.
+func oddBearer(header string) bool {
+	header = strings.TrimSpace(header)
+	if len(header) < len("bearer") || !strings.EqualFold(header[:len("bearer")], "bearer") {
+		return false
+	}
+	parts := strings.Split(header, " ")
+	return len(parts) != 2 || parts[1] == "" || strings.Contains(header, "\t")
 }
 
 // unknownToken is what k8s.io/apiserver says of a token for which an

@@ -62,9 +62,14 @@ func (h *handler) authorized(next http.Handler) http.Handler {
 			responsewriters.InternalError(w, r, err)
 			return
 		}
-		if !h.allowed(w, r, attributes) || c.leaves && !h.allowed(w, r, streamAttributes(attributes)) {
+		reason, ok := h.allowed(w, r, attributes)
+		if ok && c.leaves {
+			reason, ok = h.allowed(w, r, streamAttributes(attributes))
+		}
+		if !ok {
 			return
 		}
+		audit.AddAuditAnnotations(r.Context(), decisionKey, "allow", reasonKey, reason)
 		u := attributes.GetUser()
 		if c.inner != nil {
 			if err := assertable(u); err != nil {
@@ -87,22 +92,22 @@ func streamAttributes(a authorizer.Attributes) authorizer.Attributes {
 	}
 }
 
-// allowed asks the hub, and answers a request that is not.
-func (h *handler) allowed(w http.ResponseWriter, r *http.Request, a authorizer.Attributes) bool {
+// allowed asks the hub, and answers a request that is not. An annotation of an
+// audit event stays as it was first set, so only a refusal sets one here.
+func (h *handler) allowed(w http.ResponseWriter, r *http.Request, a authorizer.Attributes) (reason string, ok bool) {
 	decision, reason, err := h.authorizer.Authorize(r.Context(), a)
 	if decision == authorizer.DecisionAllow {
-		audit.AddAuditAnnotations(r.Context(), decisionKey, "allow", reasonKey, reason)
-		return true
+		return reason, true
 	}
 	if err != nil {
 		audit.AddAuditAnnotation(r.Context(), reasonKey, "internal error")
 		h.refuse(w, r, &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"})
-		return false
+		return reason, false
 	}
 	h.metrics.denied.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
 	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole cluster-proxy-user on the hub"), codecs)
-	return false
+	return reason, false
 }
 
 // mayReach reports whether a user may send requests to a cluster's API at all;

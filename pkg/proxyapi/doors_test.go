@@ -59,6 +59,20 @@ func TestHostDoor(t *testing.T) {
 			}
 		}
 	}
+	// At a cluster's own host even probes are the cluster's.
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "cluster1.clusters.example.org"
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := (<-seen).RequestURI; got != "/readyz" {
+		t.Errorf("%q arrived, want /readyz", got)
+	}
 }
 
 func TestServices(t *testing.T) {
@@ -210,6 +224,10 @@ func TestRedirectsStay(t *testing.T) {
 		{service + "/a", "/login", service + "/login"},
 		{service + "/a", "https://login.example/x", "https://login.example/x"},
 		{service + "/a", "https://" + host + "/cluster2/x", ""},
+		{service + "/a", "https://127.0.0.1:443/cluster2/x", ""}, // the same host, spelled with another port
+		{service + "/a", "https:/cluster2/x", ""},
+		{service + "/a", "https:x", ""},
+		{"/cluster1/a/b", "/%2e%2e/cluster2/x", ""},
 	} {
 		resp, _ := get(t, client, w.url+tc.path, http.Header{"Authorization": {"Bearer x"}, "Redirect-To": {tc.to}})
 		if got := resp.Header.Get("Location"); got != tc.want || (resp.StatusCode == 502) != (tc.want == "") {

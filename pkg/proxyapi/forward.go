@@ -2,11 +2,13 @@ package proxyapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,14 +149,27 @@ func checkRedirect(resp *http.Response, c *call, isService bool) error {
 	}
 	base := &url.URL{Path: c.target.Decoded(), RawPath: c.target.Path}
 	to, err := base.Parse(location)
+	if err == nil && slices.ContainsFunc(strings.Split(to.Path, "/"), func(s string) bool { return s == "." || s == ".." }) {
+		err = errors.New("the path has an encoded dot segment, which browsers resolve")
+	}
 	if err == nil && to.Scheme == "" && to.Host == "" && strings.HasPrefix(to.EscapedPath(), "/") && !strings.HasPrefix(to.EscapedPath(), "//") {
 		resp.Header.Set("Location", c.prefix+to.String())
 		return nil
 	}
-	if err == nil && isService && to.IsAbs() && !strings.EqualFold(to.Host, c.host) {
+	if err == nil && isService && (to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != "" && !sameHost(to.Host, c.host) {
 		return nil // a Service may send browsers elsewhere, for example to log in
 	}
 	return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with a redirect to another place, which is not followed", c.target.Cluster)}
+}
+
+// sameHost compares hosts without their ports: another spelling of the port is
+// the same door.
+func sameHost(a, b string) bool {
+	name := func(host string) string {
+		u := url.URL{Host: host}
+		return strings.TrimSuffix(u.Hostname(), ".")
+	}
+	return strings.EqualFold(name(a), name(b))
 }
 
 // RoundTrip sends a request to the agent of the cluster in its context.

@@ -55,7 +55,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.inFlight.Add(1)
 	defer h.inFlight.Done()
 	defer logPanic(r)
-	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz" {
+	// At a cluster's own host these are the cluster's.
+	if _, there := h.clusterOfHost(r.Host); !there && (r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz") {
 		h.probes.ServeHTTP(w, r)
 		return
 	}

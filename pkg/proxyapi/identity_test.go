@@ -164,6 +164,12 @@ func TestTokensOfTheHubStay(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", token, resp.StatusCode, body, want)
 		}
 	}
+	// Nobody would ask the hub about these, and a lenient reader takes them.
+	for _, odd := range []string{"Bearer  expired", "Bearer\texpired", "bearer expired x", "BEARER", "Bearer"} {
+		if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {odd}}); resp.StatusCode != 400 {
+			t.Errorf("%q: %d %s, want 400", odd, resp.StatusCode, body)
+		}
+	}
 	w.api.mu.Lock()
 	w.api.down = true
 	w.api.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect", "options"}
@@ -29,6 +31,7 @@ type recorder struct {
 	// cluster is empty if there is no such cluster.
 	cluster, verb, kind string
 	code                int
+	open                prometheus.Gauge // of streams; nil for a request
 }
 
 func (h *handler) record(w http.ResponseWriter, c *call) *recorder {
@@ -38,7 +41,8 @@ func (h *handler) record(w http.ResponseWriter, c *call) *recorder {
 	}
 	if c.long {
 		r.kind = "stream"
-		h.metrics.streams.WithLabelValues(r.cluster, r.verb).Inc()
+		r.open = h.metrics.streams.WithLabelValues(r.cluster, r.verb)
+		r.open.Inc()
 	}
 	h.metrics.inFlight.WithLabelValues(r.kind).Inc()
 	return r
@@ -47,14 +51,23 @@ func (h *handler) record(w http.ResponseWriter, c *call) *recorder {
 func (r *recorder) end() {
 	m := r.handler.metrics
 	m.inFlight.WithLabelValues(r.kind).Dec()
-	if r.call.long {
-		m.streams.WithLabelValues(r.cluster, r.verb).Dec()
+	if r.open != nil {
+		r.open.Dec()
 	}
+	r.forgetCluster()
 	code := r.code
 	if code == 0 {
 		code = statusClientClosed
 	}
 	m.requests.WithLabelValues(r.cluster, r.verb, strconv.Itoa(code)).Inc()
+}
+
+// forgetCluster keeps the series of a cluster that was removed meanwhile from
+// coming back.
+func (r *recorder) forgetCluster() {
+	if r.cluster != "" && !r.handler.clusters.known(r.cluster) {
+		r.cluster = ""
+	}
 }
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
@@ -87,6 +100,7 @@ func (r *recorder) record(code int) {
 	took := time.Since(r.started)
 	m := r.handler.metrics
 	m.latency.WithLabelValues(r.verb).Observe(took.Seconds())
+	r.forgetCluster()
 	if r.cluster != "" {
 		m.seconds.WithLabelValues(r.cluster).Add(took.Seconds())
 	}

@@ -44,6 +44,9 @@ func (s *clusterStorage) GetSingularName() string { return "cluster" }
 
 // Get finds a cluster, if the caller may reach it.
 func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if err := s.h.started(); err != nil {
+		return nil, err
+	}
 	if !s.h.clusters.known(name) || !s.h.mayReach(ctx, userOf(ctx), name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
@@ -51,10 +54,18 @@ func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 	return &cluster, nil
 }
 
+// started is an error until it is known which clusters there are.
+func (h *handler) started() error {
+	if err := h.clusters.synced(); err != nil {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy API is starting: %v", err))
+	}
+	return nil
+}
+
 // List lists the clusters that the caller may reach, by name.
 func (s *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	if err := s.h.clusters.synced(); err != nil {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy API is starting: %v", err))
+	if err := s.h.started(); err != nil {
+		return nil, err
 	}
 	byLabel, byField := labels.Everything(), fields.Everything()
 	if options != nil && options.LabelSelector != nil {
@@ -183,6 +194,9 @@ func (s *identityStorage) Destroy()            {}
 
 // Get asks the cluster, as the caller.
 func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if err := s.h.started(); err != nil {
+		return nil, err
+	}
 	u := userOf(ctx)
 	if !s.h.clusters.known(name) || !s.h.mayReach(ctx, u, name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)

@@ -66,6 +66,11 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 		if json.Unmarshal(answer, &status) != nil || status.Kind != "Status" {
 			status = newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered %d to the question who you are there", cluster, code))
 		}
+		// Its words, but the code that was seen: others are no codes of HTTP.
+		status.Status = metav1.StatusFailure
+		if status.Code = int32(code); code < 400 {
+			status.Code = http.StatusBadGateway
+		}
 		return nil, &apierrors.StatusError{ErrStatus: status}
 	}
 	var review authenticationv1.SelfSubjectReview

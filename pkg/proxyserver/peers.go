@@ -26,6 +26,9 @@ const (
 	// as well, and peerReach how long one may take to be reached at all.
 	peerPatience = 2 * time.Second
 	peerReach    = time.Second
+	// peerSelf is how often an address that leads back here is tried again:
+	// behind a load balancer that may not be so for ever.
+	peerSelf = 30 * time.Second
 )
 
 // peers are the other proxy servers. A dial for a cluster whose agents are not
@@ -168,14 +171,13 @@ func (p *peers) newPeer(address, host string) *peerServer {
 	made := &peerServer{address: address, host: host}
 	made.pool = carrier.NewPool(carrier.PoolConfig{
 		MinIdle: p.limits.IdleCarriers, Max: math.MaxInt32, MaxPending: math.MaxInt32, IdleTime: p.limits.CarrierIdleTime, OnePeer: true,
-		Backoff: func(failures int) time.Duration { return min(carrier.FullJitter(failures), peerPatience) },
-		Dial: func(ctx context.Context) (*carrier.Carrier, error) {
-			c, err := p.reach(ctx, made)
+		Backoff: func(failures int) time.Duration {
 			if made.self() {
-				go func() { _ = made.pool.Close() }()
+				return peerSelf
 			}
-			return c, err
+			return min(carrier.FullJitter(failures), peerPatience)
 		},
+		Dial: func(ctx context.Context) (*carrier.Carrier, error) { return p.reach(ctx, made) },
 	})
 	made.pool.Start()
 	return made

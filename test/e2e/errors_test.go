@@ -84,7 +84,7 @@ func TestNoTokenIsAnonymous(t *testing.T) {
 }
 
 func TestForbiddenIs403(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+	forEachTokenDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
 		cfg.BearerToken = suite.viewerToken[cluster]
 		cs := clientset(t, cfg)
 		if _, err := cs.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {

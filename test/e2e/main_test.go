@@ -107,12 +107,38 @@ func run(ctx context.Context, m *testing.M) int {
 		s.lab.Stop()
 		os.Exit(130)
 	})
+	cleaning, stop := context.WithCancel(ctx)
+	go s.cleanRequests(cleaning)
 	code := m.Run()
+	stop()
 	interrupted()
 	if code != 0 {
 		keepLogs(s.lab)
 	}
 	return code
+}
+
+// cleanRequests removes certificate signing requests that have been answered.
+// Kubernetes does after an hour; OCM's agents ask for nothing more while there
+// are ten of a cluster, which these tests are through in minutes.
+func (s *installed) cleanRequests(ctx context.Context) {
+	requests := s.hub.CertificatesV1().CertificateSigningRequests()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+		list, err := requests.List(ctx, metav1.ListOptions{LabelSelector: "open-cluster-management.io/addon-name=" + identity.AddonName})
+		if err != nil {
+			continue // the next time
+		}
+		for _, csr := range list.Items {
+			if len(csr.Status.Certificate) > 0 && time.Since(csr.CreationTimestamp.Time) > 20*time.Second {
+				_ = requests.Delete(ctx, csr.Name, metav1.DeleteOptions{})
+			}
+		}
+	}
 }
 
 // install builds the binary, starts the lab, installs the chart and waits until

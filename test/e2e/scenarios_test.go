@@ -65,6 +65,19 @@ func forEachDoor(t *testing.T, scenario func(t *testing.T, cluster string, cfg *
 	}
 }
 
+// forEachTokenDoor is forEachDoor for what takes a token of the cluster: the
+// hub's own kube-apiserver takes the hub's only.
+func forEachTokenDoor(t *testing.T, scenario func(t *testing.T, cluster string, cfg *rest.Config)) {
+	t.Helper()
+	for _, cluster := range suite.clusters {
+		for _, door := range suite.doors(cluster) {
+			if door.name != "aggregated" {
+				t.Run(cluster+"/"+door.name, func(t *testing.T) { scenario(t, cluster, door.cfg) })
+			}
+		}
+	}
+}
+
 func clientset(t *testing.T, cfg *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	cs, err := kubernetes.NewForConfig(cfg)

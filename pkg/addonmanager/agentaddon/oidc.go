@@ -67,13 +67,25 @@ func setOIDCCA(v *values, value string) error {
 	return nil
 }
 
+// setIssuer also opens the agent's NetworkPolicy for an issuer on a port of its
+// own.
+func setIssuer(v *values, value string) error {
+	if err := oidcFlag("issuer-url", isHTTPS)(v, value); err != nil {
+		return err
+	}
+	if u, err := url.Parse(value); err == nil && u.Port() != "" {
+		v.NetworkPolicy.Peers = append(v.NetworkPolicy.Peers, peer(u.Hostname(), portOf(u)))
+	}
+	return nil
+}
+
 // checkOIDC finds what the agent would refuse to start with.
 func checkOIDC(args []string) error {
 	has := func(flag string) bool {
 		return slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag+"=") })
 	}
 	if has("--oidc-issuer-url") != has("--oidc-client-id") {
-		return errors.New("customized variables oidcIssuerURL and oidcClientID must be set together")
+		return errors.New("--oidc-issuer-url (customized variable oidcIssuerURL) and --oidc-client-id (oidcClientID) must be set together")
 	}
 	return nil
 }

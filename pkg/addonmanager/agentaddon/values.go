@@ -118,6 +118,9 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 			return nil, fmt.Errorf("AddOnDeploymentConfig %q in namespace %q: %w", deployment.Name, deployment.Namespace, err)
 		}
 	}
+	if err := checkOIDC(v.Args); err != nil {
+		return nil, err
+	}
 	return addonfactory.JsonStructToValues(v)
 }
 

@@ -140,6 +140,9 @@ func TestRefused(t *testing.T) {
 		"service proxy's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--oidc-client-id=c", "--enable-impersonation=false"}
 		}, "spec.proxyAgent.additionalServiceProxyArgs[1] sets --enable-impersonation"},
+		"agent's owner": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalArgs = []string{"--owner-policy=/none"}
+		}, "sets --owner-policy"},
 		"CA's name": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.Authentication.Dump.Secrets.SigningProxyServerSecretName = "cluster-proxy-signer"
 		}, "signingProxyServerSecretName"},

@@ -58,8 +58,8 @@ func (a Access) filter(next http.Handler) http.Handler {
 		}
 		if u != nil {
 			u, err = fromHub(u)
-		} else {
-			u = a.stranger(r)
+		} else if u = a.stranger(r); u != nil {
+			err = checkOwn(u)
 		}
 		if u != nil && err == nil {
 			var config transport.ImpersonationConfig

@@ -10,10 +10,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // hubPrefix is what names of the hub get that mean something else here.
-const hubPrefix = "cluster:hub:"
+const hubPrefix = identity.HubUserPrefix
 
 const (
 	headerUser   = "X-Remote-User"
@@ -93,15 +95,23 @@ func fromHub(u user.Info) (user.Info, error) {
 		return name
 	}
 	out := &user.DefaultInfo{Name: mapped(u.GetName()), UID: u.GetUID(), Extra: u.GetExtra()}
-	for _, name := range append([]string{u.GetName()}, u.GetGroups()...) {
-		if strings.HasPrefix(name, hubPrefix) {
-			return nil, fmt.Errorf("%q on the hub would be taken for a service account of the hub: names with %s belong to the agent", name, hubPrefix)
-		}
+	if err := checkOwn(u); err != nil {
+		return nil, err
 	}
 	for _, group := range u.GetGroups() {
 		out.Groups = append(out.Groups, mapped(group))
 	}
 	return out, nil
+}
+
+// checkOwn refuses names that only the agent gives.
+func checkOwn(u user.Info) error {
+	for _, name := range append([]string{u.GetName()}, u.GetGroups()...) {
+		if strings.HasPrefix(name, hubPrefix) {
+			return fmt.Errorf("%q would be taken for a service account of the hub: names with %s belong to the agent", name, hubPrefix)
+		}
+	}
+	return nil
 }
 
 // reserved reports whether a name means something to a cluster's own control

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -259,6 +260,28 @@ func TestOwnerCaps(t *testing.T) {
 		policy, broken = test.policy, test.broken
 		if code, message := do(t, f, test.method, test.path, test.header); code != test.want {
 			t.Errorf("%s: answered %d (%s), want %d", name, code, message, test.want)
+		}
+	}
+}
+
+// strangerCalled is an identity provider that calls everybody the same.
+type strangerCalled user.DefaultInfo
+
+func (s *strangerCalled) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
+	return &authenticator.Response{User: (*user.DefaultInfo)(s)}, true, nil
+}
+
+// A provider of the cluster's must not make somebody a service account of the
+// hub: its owner may have bound rights to those.
+func TestStrangersAreNobodyOfTheHub(t *testing.T) {
+	for _, u := range []user.DefaultInfo{
+		{Name: "cluster:hub:system:serviceaccount:a:b"},
+		{Name: "jane", Groups: []string{"cluster:hub:system:serviceaccounts:a"}},
+		{Name: "system:admin"},
+	} {
+		f := start(t, func(http.ResponseWriter, *http.Request) { t.Errorf("%+v reached the kube-apiserver", u) }, Access{OIDC: (*strangerCalled)(&u)})
+		if code, message := do(t, f, http.MethodGet, "/api", http.Header{"Authorization": {"Bearer x"}}); code != http.StatusForbidden {
+			t.Errorf("%+v: answered %d (%s), want 403", u, code, message)
 		}
 	}
 }

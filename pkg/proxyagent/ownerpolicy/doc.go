@@ -6,7 +6,7 @@
 //	kind: ConfigMap
 //	metadata:
 //	  name: cluster-proxy-owner-policy
-//	  namespace: open-cluster-management-agent-addon
+//	  namespace: open-cluster-management-cluster-proxy
 //	data:
 //	  policy.yaml: |
 //	    readOnly: true
@@ -21,6 +21,10 @@
 // The agent reads the policy again while it runs. No ConfigMap caps nothing. One
 // that cannot be understood lets nothing through until it is mended: the owner
 // meant to cap something, and nobody knows what.
+//
+// A policy is for new requests and new connections: a stream, or a connection with
+// TLS end to end, that was open before goes on until it ends or the agent is
+// restarted.
 //
 // Limits: whoever may change Deployments may read Secrets by way of a pod, so
 // noSecrets is of little use without readOnly and noStreams. And the policy does
