@@ -79,12 +79,12 @@ func settle(t *testing.T) {
 
 // underTraffic does something while clients of every cluster are at work, and
 // a little longer, and holds the system to its promises.
-func underTraffic(t *testing.T, allowed int, do func() []time.Time) {
+func underTraffic(t *testing.T, how ending, allowed int, do func() []time.Time) {
 	t.Helper()
 	settle(t)
 	var all []*traffic
 	for _, cluster := range suite.clusters {
-		all = append(all, startTraffic(t, cluster))
+		all = append(all, startTraffic(t, cluster, how))
 	}
 	disruptions := do()
 	settle(t)
@@ -99,7 +99,7 @@ func TestPodsAreKilled(t *testing.T) {
 	needNodes(t)
 	for _, k := range kinds(t, suite.clusters[0]) {
 		t.Run(k.name, func(t *testing.T) {
-			underTraffic(t, 0, func() []time.Time {
+			underTraffic(t, killed, 0, func() []time.Time {
 				names, err := k.pods(t.Context())
 				if err != nil || len(names) < 2 {
 					t.Fatalf("pods are %v, %v; want two", names, err)
@@ -119,7 +119,7 @@ func TestPodsAreKilled(t *testing.T) {
 // node each, so it is not cordoned; new pods start there too.
 func TestNodeDrain(t *testing.T) {
 	needNodes(t)
-	underTraffic(t, 0, func() []time.Time {
+	underTraffic(t, asked, 0, func() []time.Time {
 		for _, cluster := range suite.clusters {
 			for _, k := range kinds(t, cluster) {
 				names, err := k.pods(t.Context())
@@ -165,7 +165,7 @@ func TestProxyServersAreScaled(t *testing.T) {
 	// Known to fall short: the number of servers is an argument of each, so all
 	// are replaced, and on a busy machine one request in some hundreds is told
 	// "the connection broke: try again" (502).
-	underTraffic(t, 2, func() []time.Time {
+	underTraffic(t, asked, 2, func() []time.Time {
 		scale(3)
 		settle(t)
 		scale(2)
@@ -213,7 +213,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	// Known to fall short: a watch that lives through the end of the drain may end
 	// as if it had come to its end.
-	underTraffic(t, 2, func() []time.Time {
+	underTraffic(t, asked, 2, func() []time.Time {
 		install("../..")
 		for _, cluster := range suite.clusters {
 			agentsHaveImage(t, cluster, ":lab")
