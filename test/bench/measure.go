@@ -128,6 +128,7 @@ func exchange(ctx context.Context, s *subject, n int, stop <-chan struct{}) ([]t
 		return nil, err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := conn.Write([]byte{modeEcho}); err != nil {
 		return nil, err
 	}
@@ -195,6 +196,9 @@ func oneShort(s *subject, buf []byte) error {
 	return err
 }
 
+// stallLimit is when an exchange beside stalled connections is given up.
+const stallLimit = 45 * time.Second
+
 // besideStalled exchanges small messages while four connections are stuck:
 // with modeFlood the client does not read what the target sends, with modeStall
 // the target does not read what the client sends.
@@ -229,7 +233,13 @@ func besideStalled(ctx context.Context, s *subject, mode byte) (sample, error) {
 	timer := time.AfterFunc(5*time.Second, func() { close(stop) })
 	defer timer.Stop()
 	began := time.Now()
-	took, err := exchange(ctx, s, 0, stop)
+	limited, cancel := context.WithTimeout(ctx, stallLimit)
+	defer cancel()
+	took, err := exchange(limited, s, 0, stop)
+	if limited.Err() != nil && ctx.Err() == nil {
+		// One did not come back at all; it would have taken longer still.
+		took, err = append(took, time.Since(began)), nil
+	}
 	if len(took) == 0 {
 		// Not even one came through before the time was up.
 		took = append(took, time.Since(began))
