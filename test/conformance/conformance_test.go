@@ -36,7 +36,7 @@ func TestKonnectivitySuite(t *testing.T) {
 	// What konnectivity's own processes fail here, this machine is to blame for:
 	// TestProxyDial_AgentTimeout_GRPC, for one, wants a network in which packets
 	// to 198.18.0.254 vanish.
-	_, excused, log := runSuite(t, tests, suite, stockServer, stockAgent)
+	_, excused, log := runSuite(t, tests, suite, "", stockServer, stockAgent)
 	t.Logf("konnectivity's own server and agent fail %q; log: %s", excused, log)
 
 	for _, combination := range []struct{ name, server, agent string }{
@@ -45,10 +45,19 @@ func TestKonnectivitySuite(t *testing.T) {
 		{"konnectivity's server, our agent", stockServer, agent},
 	} {
 		t.Run(combination.name, func(t *testing.T) {
-			passed, failed, log := runSuite(t, tests, suite, combination.server, combination.agent)
+			passed, failed, log := runSuite(t, tests, suite, "", combination.server, combination.agent)
 			for _, name := range failed {
-				if !slices.Contains(excused, name) {
-					t.Errorf("%s fails; the output is in %s", name, log)
+				if slices.Contains(excused, name) {
+					continue
+				}
+				// The suite asks a process for a metric before it is sure to be
+				// there, and takes its absence for a failure; konnectivity's own
+				// processes fail by that too, now and then. What is broken fails
+				// again.
+				if _, again, log := runSuite(t, tests, suite, "^"+name+"$", combination.server, combination.agent); len(again) > 0 {
+					t.Errorf("%s fails twice; the output is in %s", name, log)
+				} else {
+					t.Logf("%s failed once, and passed by itself; the output is in %s", name, log)
 				}
 			}
 			if len(passed) == 0 {
@@ -59,16 +68,16 @@ func TestKonnectivitySuite(t *testing.T) {
 	}
 }
 
-// runSuite runs all tests of the suite and gives their names by how they ended,
-// and the file with the output.
-func runSuite(t *testing.T, tests, suite, server, agent string) (passed, failed []string, log string) {
+// runSuite runs the tests of the suite whose names match and gives their names by
+// how they ended, and the file with the output.
+func runSuite(t *testing.T, tests, suite, names, server, agent string) (passed, failed []string, log string) {
 	t.Helper()
 	file, err := os.CreateTemp("", "cluster-proxy-conformance-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	cmd := exec.Command(tests, "-test.v", "-test.timeout=20m", "-server-path="+server, "-agent-path="+agent)
+	cmd := exec.Command(tests, "-test.v", "-test.timeout=20m", "-test.run="+names, "-server-path="+server, "-agent-path="+agent)
 	cmd.Dir = filepath.Join(suite, "tests")
 	cmd.Stdout, cmd.Stderr = file, file
 	runErr := cmd.Run()
