@@ -8,6 +8,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// ALPN is the protocol name by which TLS connections become carriers; see
+// spec.md.
+const ALPN = "cluster-proxy/1"
+
 // Version is the protocol version that this package speaks.
 const Version = 1
 

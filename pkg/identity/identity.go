@@ -18,6 +18,9 @@ const (
 	AgentUser = "proxy-agent"
 	// AgentSigner is the CSR signer that the addon manager serves.
 	AgentSigner = "open-cluster-management.io/proxy-agent-signer"
+	// ProxyAPIService is the Service of the proxy API: its certificate and its
+	// published address hold the same name.
+	ProxyAPIService = "cluster-proxy-addon-user"
 	// DefaultAgentNamespace is where the agent is installed unless an
 	// AddOnDeploymentConfig says otherwise.
 	DefaultAgentNamespace = "open-cluster-management-cluster-proxy"

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// carrierProtocol is the ALPN name of carriers (pkg/carrier/spec.md).
-	carrierProtocol = "cluster-proxy/1"
 	// moreCarriers is the packet by which a proxy server asks for carriers; see
 	// pkg/proxyserver.
 	moreCarriers = client.PacketType(64)
@@ -61,13 +59,13 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 		return nil, err
 	}
 	config := c.source.ClientConfig(c.serverName)
-	config.NextProtos = []string{carrierProtocol, "h2"}
+	config.NextProtos = []string{carrier.ALPN, "h2"}
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))
 	}
-	if conn.ConnectionState().NegotiatedProtocol != carrierProtocol {
+	if conn.ConnectionState().NegotiatedProtocol != carrier.ALPN {
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}

@@ -16,9 +16,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// carrierProtocol is the ALPN name of carriers (pkg/carrier/spec.md).
-const carrierProtocol = "cluster-proxy/1"
-
 // muxListener makes the TLS handshake on a port and sends each connection where
 // its protocol belongs: carriers to a function, everything else out of Accept,
 // to the port's gRPC or HTTP server. Handshakes are made side by side but not
@@ -42,7 +39,7 @@ type muxListener struct {
 
 // newMuxListener takes over config. It must be served with serve.
 func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, carriers func(*tls.Conn)) *muxListener {
-	config.NextProtos = []string{carrierProtocol, protocol}
+	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
 		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
 		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), done: make(chan struct{}),
@@ -85,7 +82,7 @@ func (m *muxListener) handshake(raw net.Conn) {
 	default:
 		m.metrics.handshakes.WithLabelValues("full").Inc()
 	}
-	if conn.ConnectionState().NegotiatedProtocol == carrierProtocol {
+	if conn.ConnectionState().NegotiatedProtocol == carrier.ALPN {
 		m.carriers(conn)
 		return
 	}

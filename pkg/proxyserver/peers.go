@@ -82,7 +82,7 @@ func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*car
 		serverName = s.options.PeerServerName
 	}
 	config := s.clientSource.ClientConfig(serverName)
-	config.NextProtos = []string{carrierProtocol}
+	config.NextProtos = []string{carrier.ALPN}
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

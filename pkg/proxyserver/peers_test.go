@@ -63,7 +63,7 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 	t.Helper()
 	a := h.mustConnect(t, spec)
 	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName(spec.cluster))
-	config.NextProtos = []string{carrierProtocol}
+	config.NextProtos = []string{carrier.ALPN}
 	id := spec.id
 	if id == "" {
 		id = "agent"
@@ -176,7 +176,7 @@ func TestPeersOverHTTPConnect(t *testing.T) {
 func TestADialIsSentOnOnce(t *testing.T) {
 	hubs := startPeers(t, 2)
 	config := hubs[0].tlsFor(t, hubs[0].hubCA, string(identity.RolePeer))
-	config.NextProtos = []string{carrierProtocol}
+	config.NextProtos = []string{carrier.ALPN}
 	conn, err := tls.Dial("tcp", hubs[0].clientAddr, config)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestPeersNeedTheRole(t *testing.T) {
 		"another server": {h.hubCA, "proxy-server"},
 	} {
 		config := h.tlsFor(t, leaf.ca, leaf.cn)
-		config.NextProtos = []string{carrierProtocol}
+		config.NextProtos = []string{carrier.ALPN}
 		conn, err := tls.Dial("tcp", h.clientAddr, config)
 		if err != nil {
 			continue

@@ -14,9 +14,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// carrierProtocol is the ALPN name of carriers (pkg/carrier/spec.md).
-const carrierProtocol = "cluster-proxy/1"
-
 // keepAlive finds a proxy server that is gone without a word.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
@@ -83,7 +80,7 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		return nil, fmt.Errorf("no TLS configuration for proxy server %q", t.server)
 	}
 	config = config.Clone()
-	config.NextProtos = []string{carrierProtocol, "h2"}
+	config.NextProtos = []string{carrier.ALPN, "h2"}
 	if config.ServerName == "" {
 		host, _, err := net.SplitHostPort(t.server)
 		if err != nil {
@@ -96,7 +93,7 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 	if err != nil {
 		return nil, err
 	}
-	if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol != carrierProtocol {
+	if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol != carrier.ALPN {
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}

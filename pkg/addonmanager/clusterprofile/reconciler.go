@@ -134,7 +134,7 @@ func (r *Reconciler) providers(ctx context.Context, cluster string) ([]v1alpha1.
 	}
 	server := strings.TrimSuffix(r.Server, "/")
 	if server == "" {
-		server = "https://cluster-proxy-addon-user." + r.Namespace + ":9092"
+		server = "https://" + identity.ProxyAPIService + "." + r.Namespace + ":9092"
 	}
 	return []v1alpha1.AccessProvider{{Name: Provider, Cluster: clientcmdv1.Cluster{
 		Server: server + "/" + cluster, CertificateAuthorityData: bundle,

@@ -22,6 +22,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // Options of the reconciler.
@@ -174,7 +175,7 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 	case !errors.Is(err, ErrNoAddress) && !apierrors.IsNotFound(err):
 		return certificates.Params{}, err
 	}
-	const api = "cluster-proxy-addon-user"
+	const api = identity.ProxyAPIService
 	userNames := []string{"127.0.0.1", "localhost", api, api + "." + r.Options.Namespace, api + "." + r.Options.Namespace + ".svc", api + "." + r.Options.Namespace + ".svc.cluster.local"}
 	if c.Spec.UserServer != nil {
 		userNames = append(userNames, c.Spec.UserServer.AdditionalSANs...)
