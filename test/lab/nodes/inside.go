@@ -80,8 +80,6 @@ func (l *Lab) Dial(ctx context.Context, name, address string) (net.Conn, error) 
 	}
 	done := make(chan result, 1)
 	go func() {
-		// Never unlocked: the thread belongs to the other network from now on,
-		// and ends with this goroutine.
 		runtime.LockOSThread()
 		conn, err := dialFrom(ctx, pid, address)
 		done <- result{conn, err}
@@ -90,16 +88,30 @@ func (l *Lab) Dial(ctx context.Context, name, address string) (net.Conn, error) 
 	return r.conn, r.err
 }
 
+// dialFrom runs on a locked thread, which it takes to the other network and
+// back and then unlocks. The way back matters: Go parks the main thread, instead
+// of ending it, if a goroutine ends with it locked, and the whole process would
+// then be shown in the other network by /proc/self.
 func dialFrom(ctx context.Context, pid int, address string) (net.Conn, error) {
-	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, err
 	}
-	defer namespace.Close()
-	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+	defer home.Close()
+	away, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer away.Close()
+	if err := unix.Setns(int(away.Fd()), unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("entering the network of process %d: %w", pid, err)
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp4", address)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", address)
+	// A thread that cannot come back stays locked, so that nobody uses it.
+	if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+		runtime.UnlockOSThread()
+	}
+	return conn, err
 }
 
 // Link plugs a machine's cable in or out.
