@@ -86,6 +86,7 @@ var standardOnly = map[string][]string{
 	"pkg/carrier":           {"google.golang.org/protobuf"},
 	"pkg/proxyapi/route":    {"google.golang.org/protobuf"},
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
+	"pkg/exposedservices":   {"sigs.k8s.io/yaml"},
 	"pkg/identity":          nil,
 }
 
