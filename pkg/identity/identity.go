@@ -52,6 +52,16 @@ const (
 	RolePeer Role = "open-cluster-management:cluster-proxy:proxy-server"
 )
 
+// OnManagedCluster is the name that a user or a group of the hub has on managed
+// clusters: service accounts get a prefix, because without it they would be taken
+// for the cluster's own.
+func OnManagedCluster(name string) string {
+	if strings.HasPrefix(name, "system:serviceaccount") {
+		return HubUserPrefix + name
+	}
+	return name
+}
+
 const (
 	agentCommonNamePrefix = "system:open-cluster-management:cluster:"
 	agentCommonNameMiddle = ":addon:" + AddonName + ":agent:"

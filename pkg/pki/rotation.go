@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // Fingerprint tells a CA's certificate from every other: 32 hexadecimal digits
@@ -28,17 +30,21 @@ func (ca *CA) NearEnd(now time.Time) bool {
 	return ca.cert.NotAfter.Sub(now) <= ca.cert.NotAfter.Sub(ca.cert.NotBefore)/3
 }
 
-// CheckApart refuses two CAs of which one could stand in for the other: with the
+// CheckApart refuses a CA that could stand in for one of bundle, PEM: with the
 // same key, or with one signed by the other.
-func CheckApart(a, b *CA) error {
-	key, ok := a.cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	switch {
-	case !ok || key.Equal(b.cert.PublicKey):
-		return fmt.Errorf("CAs %q and %q have the same key: they must be two", a.cert.Subject.CommonName, b.cert.Subject.CommonName)
-	case a.cert.CheckSignatureFrom(b.cert) == nil:
-		return fmt.Errorf("CA %q is signed by CA %q: neither may sign the other", a.cert.Subject.CommonName, b.cert.Subject.CommonName)
-	case b.cert.CheckSignatureFrom(a.cert) == nil:
-		return fmt.Errorf("CA %q is signed by CA %q: neither may sign the other", b.cert.Subject.CommonName, a.cert.Subject.CommonName)
+func CheckApart(ca *CA, bundle []byte) error {
+	others, err := certutil.ParseCertsPEM(bundle)
+	if err != nil {
+		return fmt.Errorf("reading the CAs that %q must be apart from: %w", ca.cert.Subject.CommonName, err)
+	}
+	for _, other := range others {
+		key, ok := ca.cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+		if !ok || key.Equal(other.PublicKey) {
+			return fmt.Errorf("CAs %q and %q have the same key: they must be two", ca.cert.Subject.CommonName, other.Subject.CommonName)
+		}
+		if ca.cert.CheckSignatureFrom(other) == nil || other.CheckSignatureFrom(ca.cert) == nil {
+			return fmt.Errorf("one of CAs %q and %q is signed by the other: neither may sign the other", ca.cert.Subject.CommonName, other.Subject.CommonName)
+		}
 	}
 	return nil
 }

@@ -25,15 +25,18 @@ func authority(t *testing.T, name string) (*CA, KeyPair) {
 func TestCheckApart(t *testing.T) {
 	one, pair := authority(t, "a")
 	two, _ := authority(t, "a")
-	if err := CheckApart(one, two); err != nil {
+	if err := CheckApart(one, two.CertPEM()); err != nil {
 		t.Errorf("two CAs of one name: %v", err)
 	}
 	again, err := ParseCA(pair)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if CheckApart(one, again) == nil {
+	if CheckApart(one, Join(two.CertPEM(), again.CertPEM())) == nil {
 		t.Error("a CA is apart from itself")
+	}
+	if CheckApart(one, []byte("odd")) == nil {
+		t.Error("a CA is apart from what cannot be read")
 	}
 	if !one.Equal(again) || one.Equal(two) || one.Fingerprint() != again.Fingerprint() || one.Fingerprint() == two.Fingerprint() || len(one.Fingerprint()) != 32 {
 		t.Error("CAs are told apart wrongly")

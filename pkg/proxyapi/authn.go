@@ -25,6 +25,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 const (
@@ -170,15 +172,12 @@ func oddBearer(header string) bool {
 // authenticator has no user and no error.
 const unknownToken = "invalid bearer token"
 
-// webSocketToken begins the WebSocket protocol by which browsers send a token.
-const webSocketToken = "base64url.bearer.authorization.k8s.io."
-
 // credentialOf names the credential in a request's headers without giving it
 // away; empty if there is none.
 func credentialOf(r *http.Request) string {
 	values := slices.Clone(r.Header["Authorization"])
 	for _, line := range r.Header["Sec-Websocket-Protocol"] {
-		if strings.Contains(line, webSocketToken) {
+		if strings.Contains(line, agentheaders.WebSocketToken) {
 			values = append(values, line)
 		}
 	}

@@ -78,7 +78,7 @@ func (h *handler) authorized(next http.Handler) http.Handler {
 				return
 			}
 			c.user = u
-			audit.AddAuditAnnotation(r.Context(), annotationPrefix+"user", mappedName(u))
+			audit.AddAuditAnnotation(r.Context(), annotationPrefix+"user", identity.OnManagedCluster(u.GetName()))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -136,14 +136,6 @@ func assertable(u user.Info) error {
 		return &problem{http.StatusForbidden, "the hub gives the user no name, so a cluster cannot be told who it is: use another user"}
 	}
 	return nil
-}
-
-// mappedName is the name that the agent gives a user of the hub.
-func mappedName(u user.Info) string {
-	if strings.HasPrefix(u.GetName(), "system:serviceaccount:") {
-		return identity.HubUserPrefix + u.GetName()
-	}
-	return u.GetName()
 }
 
 // userOf is who sends a request, after impersonation.

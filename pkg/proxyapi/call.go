@@ -114,14 +114,14 @@ func forwarded(r *http.Request, target route.Target, err error) (*call, error) {
 	if c.inner, err = innerInfo(r, target); err != nil {
 		return c, &problem{http.StatusBadRequest, err.Error()}
 	}
-	c.leaves = isUpgrade(r) || target.Service != (route.Service{}) || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
+	c.leaves = isUpgrade(r) || target.ForService() || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
 	c.long = c.leaves || c.inner.Verb == "watch" || c.inner.Subresource == "log"
 	c.info = outerInfo(r, target.Cluster, verbFor(r.Method, c.inner))
 	return c, nil
 }
 
 func innerInfo(r *http.Request, target route.Target) (*request.RequestInfo, error) {
-	if target.Service != (route.Service{}) {
+	if target.ForService() {
 		return &request.RequestInfo{Path: target.Decoded(), Verb: strings.ToLower(r.Method)}, nil
 	}
 	return requestInfo.NewRequestInfo(&http.Request{Method: r.Method,

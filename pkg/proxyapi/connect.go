@@ -3,14 +3,20 @@ package proxyapi
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
+	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -21,9 +27,6 @@ func newConnect(r *http.Request) (*call, error) {
 	c := &call{target: target, host: r.Host, leaves: true, long: true}
 	if err != nil {
 		return c, err
-	}
-	if target.Service != (route.Service{}) {
-		return c, &problem{http.StatusNotImplemented, "CONNECT reaches a cluster's kube-apiserver only: for a Service, use /<cluster>/api/v1/namespaces/<namespace>/services/<service>/proxy-service/"}
 	}
 	c.inner = &request.RequestInfo{Path: "/", Verb: "connect"}
 	c.info = outerInfo(r, target.Cluster, "create")
@@ -55,95 +58,73 @@ func proxyToken(header string) string {
 	return ""
 }
 
-// connect joins the client with the cluster's kube-apiserver. TLS is between
-// those two, and so are the credentials.
+// connect joins the client with the cluster's kube-apiserver, or with one of its
+// Services. What they say to each other, TLS and credentials included, is between
+// those two.
 func (h *handler) connect(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
-	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
-	defer cancel()
-	there, err := h.pool.connectAPIServer(ctx, c.target.Cluster)
+	dial := h.dialAPIServer
+	if c.target.ForService() {
+		dial = h.dialService
+	}
+	there, err := dial(r, c)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	defer there.Close()
-	here, err := accept(w, r)
+	here, err := connect.Accept(w, r)
+	if errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
 	if err != nil {
-		h.refuse(w, r, &problem{http.StatusInternalServerError, fmt.Sprintf("taking the connection over: %v", err)})
+		h.refuse(w, r, &problem{http.StatusInternalServerError, err.Error()})
 		return
 	}
 	defer here.Close()
 	stop := context.AfterFunc(r.Context(), func() { _ = here.Close(); _ = there.Close() })
 	defer stop()
-	join(here, there)
+	connect.Join(here, there)
 }
 
-// accept answers 200 and gives the connection that follows.
-func accept(w http.ResponseWriter, r *http.Request) (io.ReadWriteCloser, error) {
-	controller := http.NewResponseController(w)
-	if r.ProtoMajor == 2 {
-		w.WriteHeader(http.StatusOK)
-		return &h2Stream{r.Body, w, controller}, controller.Flush()
-	}
-	conn, buffered, err := controller.Hijack()
+func (h *handler) dialAPIServer(r *http.Request, c *call) (io.ReadWriteCloser, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
+	defer cancel()
+	return h.pool.connectAPIServer(ctx, c.target.Cluster)
+}
+
+// dialService has the agent connect to a Service, which it decides about too.
+func (h *handler) dialService(r *http.Request, c *call) (io.ReadWriteCloser, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
+	defer cancel()
+	conn, err := h.pool.agent(c.target.Cluster).connect(ctx, "http/1.1")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		_ = conn.Close() // it is gone
-		return nil, http.ErrAbortHandler
+	host := net.JoinHostPort(identity.HandlerHost(c.target.Cluster), identity.HandlerPort)
+	ask := &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: host}, Host: host, Header: http.Header{}}
+	if err := vouch(c, r, ask); err != nil {
+		_ = conn.Close() // nothing was sent
+		return nil, err
 	}
-	return &hijacked{conn, buffered}, nil
-}
-
-// join copies both ways until both sides have ended, or one has failed.
-func join(a, b io.ReadWriteCloser) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		copyHalf(a, b)
-	}()
-	copyHalf(b, a)
-	<-done
-}
-
-// copyHalf passes on a clean end as a half-close where there is one, and
-// anything else as the end of both.
-func copyHalf(to, from io.ReadWriteCloser) {
-	_, err := io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
-		return
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	there, err := connect.Ask(conn, ask)
+	if stopped := stop(); err == nil && !stopped {
+		err = context.Cause(ctx)
 	}
-	_ = to.Close()
-	_ = from.Close()
-}
-
-// hijacked is a connection of which a part may have been read already.
-type hijacked struct {
-	net.Conn
-	buffered io.Reader
-}
-
-func (c *hijacked) Read(p []byte) (int, error) { return c.buffered.Read(p) }
-
-func (c *hijacked) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
+	if err != nil {
+		_ = conn.Close() // the error says more
+		return nil, refusedByAgent(err)
 	}
-	return c.Close()
+	return there, nil
 }
 
-// h2Stream is a CONNECT request of HTTP/2. It ends with its handler.
-type h2Stream struct {
-	io.ReadCloser
-	w          io.Writer
-	controller *http.ResponseController
-}
-
-func (s *h2Stream) Write(p []byte) (int, error) {
-	n, err := s.w.Write(p)
-	if err == nil {
-		err = s.controller.Flush()
+// refusedByAgent is what the agent said, if it said anything.
+func refusedByAgent(err error) error {
+	var refusal *connect.Refusal
+	var status metav1.Status
+	if errors.As(err, &refusal) && json.Unmarshal(refusal.Body, &status) == nil && status.Message != "" {
+		return &problem{refusal.Code, status.Message}
 	}
-	return n, err
+	return err
 }

@@ -13,7 +13,8 @@
 //     which the hub's kube-apiserver sends here by an APIService. Its front proxy
 //     decodes and encodes paths anew, so byte for byte is for the other doors.
 //   - CONNECT <cluster>:443, a connection to the cluster's kube-apiserver that we
-//     do not look into.
+//     do not look into, and CONNECT <service>.<ns>.svc.<cluster>:<port>, one to a
+//     Service that the allowlist has with protocol tcp.
 //   - /<cluster>/api/v1/namespaces/<ns>/services/[<scheme>:]<service>[:<port>]/proxy-service/<path>,
 //     a Service of the hub's allowlist, in the first three doors.
 //
@@ -91,7 +92,6 @@
 //
 // # Out of scope
 //
-// Bodies are not in the audit log: they are streamed. CONNECT reaches no
-// Services. What a user may do on a cluster is the cluster's RBAC's business;
+// Bodies are not in the audit log: they are streamed. What a user may do on a cluster is the cluster's RBAC's business;
 // the agent impersonates him there.
 package proxyapi

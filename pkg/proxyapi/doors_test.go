@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,9 @@ import (
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
 func TestHostDoor(t *testing.T) {
@@ -169,7 +173,7 @@ func TestConnect(t *testing.T) {
 		{"cluster1:443", basic("x", "viewer"), "403"}, {"cluster1:443", basic("x", "of-a-cluster"), "407"}, {"cluster1:443", "", "407"},
 		{"cluster1:443", "Bearer hub-token", "200"}, {"cluster1:22", basic("x", "hub-token"), "400"}, {"cluster2:443", basic("x", "hub-token"), "403"},
 		{"127.0.0.1:443", basic("x", "hub-token"), "403"}, {"cluster1:0443", basic("x", "hub-token"), "400"}, {"CLUSTER1:443", basic("x", "hub-token"), "404"},
-		{"kubernetes.default.svc.cluster1:443", basic("x", "hub-token"), "501"}, {"169.254.169.254:80", basic("x", "hub-token"), "400"},
+		{"kubernetes.default.svc.cluster1:443", basic("x", "hub-token"), "403"}, {"Web.ns.svc.cluster1:5432", basic("x", "hub-token"), "400"}, {"169.254.169.254:80", basic("x", "hub-token"), "400"},
 	} {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), w.client().Transport.(*http.Transport).TLSClientConfig)
 		if err != nil {
@@ -188,6 +192,73 @@ func TestConnect(t *testing.T) {
 			t.Errorf("%s with %q: %s, want %s", tc.target, tc.header, got, tc.want)
 		}
 		conn.Close()
+	}
+}
+
+// TestConnectService has a connection to a Service that is nobody else's business,
+// with the end of each direction on its own, and the agent's reasons against one.
+func TestConnectService(t *testing.T) {
+	w := start(t)
+	w.api.user("hub-token", "jane")
+	w.api.user("no-streams", "nora")
+	w.api.allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "nora create clusters/proxy cluster1")
+	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: db, protocol: tcp}, {namespace: ns, service: web, protocol: http}]"})
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		s, err := agentheaders.Service(r.Header)
+		if r.Method != http.MethodConnect || err != nil || r.Header.Get("X-Remote-User") != "jane" || r.Header.Get("Audit-Id") == "" || r.Header.Get("Authorization")+r.Header.Get("Proxy-Authorization") != "" {
+			t.Errorf("the agent got %s %v, %v", r.Method, r.Header, err)
+		}
+		if s.Port == "1" {
+			writeStatus(rw, http.StatusForbidden, "the owner says no")
+			return
+		}
+		conn, err := connect.Accept(rw, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, s)
+		sent, err := io.ReadAll(conn) // until the client's end
+		fmt.Fprintf(conn, " %s %v", sent, err)
+	}), "cluster1")
+	ask := func(target, token string) (net.Conn, io.ReadWriteCloser, error) {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), w.client().Transport.(*http.Transport).TLSClientConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		there, err := connect.Ask(conn, &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, Header: http.Header{"Proxy-Authorization": {basic("x", token)}}})
+		return conn, there, err
+	}
+	eventually(t, func() bool {
+		conn, _, err := ask("db.ns.svc.cluster1:1", "hub-token")
+		conn.Close()
+		var refusal *connect.Refusal
+		return errors.As(err, &refusal) && strings.Contains(string(refusal.Body), "the owner says no")
+	})
+	_, there, err := ask("db.ns.svc.cluster1:5432", "hub-token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(there, "select 1")
+	if err := there.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(there); err != nil || string(got) != `tcp Service ns/db port "5432" select 1 <nil>` {
+		t.Errorf("the Service says %q, %v", got, err)
+	}
+	for _, tc := range []struct {
+		target, token string
+		code          int
+	}{
+		{"web.ns.svc.cluster1:80", "hub-token", 403}, {"db.other.svc.cluster1:5432", "hub-token", 403}, {"db.ns.svc.cluster2:5432", "hub-token", 403},
+		{"db.ns.svc.cluster1:5432", "no-streams", 403}, {"db.ns.svc.cluster1:5432", "of-a-cluster", 407},
+	} {
+		_, _, err := ask(tc.target, tc.token)
+		if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != tc.code {
+			t.Errorf("%s with %s: %v, want %d", tc.target, tc.token, err, tc.code)
+		}
 	}
 }
 

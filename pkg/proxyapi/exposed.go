@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 // allowlist is the list of Services that clusters expose, from a ConfigMap in
@@ -61,7 +60,7 @@ func (l *allowlist) set(obj any) {
 
 // exposed reports whether the list has a Service. A request that leaves the port
 // out is for entries that do.
-func (l *allowlist) exposed(s route.Service) bool {
+func (l *allowlist) exposed(s exposedservices.Service) bool {
 	entries := l.entries.Load()
-	return entries != nil && entries.Allows(exposedservices.Service{Namespace: s.Namespace, Service: s.Name, Port: s.Port, Protocol: s.Scheme})
+	return entries != nil && entries.Allows(s)
 }

@@ -17,9 +17,9 @@ import (
 	apiaudit "k8s.io/apiserver/pkg/audit"
 	"k8s.io/client-go/transport"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 func (h *handler) newProxy() *httputil.ReverseProxy {
@@ -34,66 +34,49 @@ func (h *handler) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// vouched are headers with which a proxy speaks about somebody else. Only the
-// next hop's own proxy may.
-var vouched = []string{"X-Remote-", "Cluster-Proxy-", "X-Real-Ip", "X-Forwarded-", "Forwarded"}
+// assertions are headers that only the proxy API sends to agents.
+var assertions = []string{agentheaders.Asserted, agentheaders.ForService}
 
 // claimed are headers that say who a request is from. They go no further than
 // the hub if the hub knows it.
-var claimed = []string{"Authorization", "Impersonate-"}
+var claimed = []string{"Authorization", agentheaders.Impersonate}
 
-// deleteHeaders deletes headers by the beginnings of their names. Some servers
-// take an underscore for a hyphen, so it is one here.
-func deleteHeaders(header http.Header, prefixes []string) {
-	for name := range header {
-		canonical := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		for _, prefix := range prefixes {
-			if strings.HasPrefix(canonical, prefix) {
-				delete(header, name)
-			}
-		}
-	}
-}
-
-// rewrite makes the request that the agent gets: first everything is deleted
-// that says who somebody is, then it is set.
+// rewrite makes the request that the agent gets.
 func rewrite(r *httputil.ProxyRequest) {
 	c := callOf(r.In.Context())
 	r.Out.URL.Scheme = "https"
 	r.Out.URL.Host = net.JoinHostPort(identity.HandlerHost(c.target.Cluster), identity.HandlerPort)
 	r.Out.Host = r.Out.URL.Host
-	header := r.Out.Header
-	deleteHeaders(header, vouched)
-	if c.user != nil {
-		deleteHeaders(header, claimed)
-		deleteWebSocketTokens(header)
-		u := c.user
-		transport.SetAuthProxyHeaders(r.Out, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
-	}
-	if err := c.target.Apply(r.Out.URL); err != nil || c.user == nil && !c.passThrough {
-		// Nobody decided about this request. A host that the pool does not know
-		// fails it.
+	if err := errors.Join(c.target.Apply(r.Out.URL), vouch(c, r.In, r.Out)); err != nil {
+		// A host that the pool does not know fails it.
 		r.Out.URL.Host = ""
-		return
-	}
-	setService(header, c.target.Service)
-	if id := apiaudit.GetAuditIDTruncated(r.In.Context()); id != "" {
-		header.Set(audit.HeaderAuditID, id)
-	}
-	propagation.TraceContext{}.Inject(r.In.Context(), propagation.HeaderCarrier(header))
-	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
-		header.Set("X-Forwarded-For", host)
 	}
 }
 
-func setService(header http.Header, s route.Service) {
-	if s == (route.Service{}) {
-		return
+// vouch says to the agent who a request is from: first everything is deleted
+// that says so, then it is set. With an error nobody decided about the request,
+// and it must not be sent.
+func vouch(c *call, in, out *http.Request) error {
+	header := out.Header
+	agentheaders.Delete(header, agentheaders.Vouched)
+	agentheaders.Delete(header, assertions)
+	switch {
+	case c.user != nil:
+		agentheaders.Delete(header, claimed)
+		deleteWebSocketTokens(header)
+		transport.SetAuthProxyHeaders(out, c.user.GetName(), c.user.GetUID(), c.user.GetGroups(), c.user.GetExtra())
+	case !c.passThrough:
+		return errors.New("nobody decided about the request")
 	}
-	header.Set("Cluster-Proxy-Proto", s.Scheme)
-	header.Set("Cluster-Proxy-Namespace", s.Namespace)
-	header.Set("Cluster-Proxy-Service", s.Name)
-	header.Set("Cluster-Proxy-Port", s.Port)
+	agentheaders.SetService(header, c.target.Service)
+	if id := apiaudit.GetAuditIDTruncated(in.Context()); id != "" {
+		header.Set(audit.HeaderAuditID, id)
+	}
+	propagation.TraceContext{}.Inject(in.Context(), propagation.HeaderCarrier(header))
+	if host, _, err := net.SplitHostPort(in.RemoteAddr); err == nil {
+		header.Set("X-Forwarded-For", host)
+	}
+	return nil
 }
 
 // deleteWebSocketTokens keeps the WebSocket protocols that are no tokens.
@@ -105,7 +88,7 @@ func deleteWebSocketTokens(header http.Header) {
 	var kept []string
 	for _, line := range lines {
 		for protocol := range strings.SplitSeq(line, ",") {
-			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, webSocketToken) {
+			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, agentheaders.WebSocketToken) {
 				kept = append(kept, protocol)
 			}
 		}
@@ -121,7 +104,7 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	h.latencies.observe(c.target.Cluster, time.Since(c.sent))
 	// The filters set it already; it is the same.
 	resp.Header.Del(audit.HeaderAuditID)
-	isService := c.target.Service != (route.Service{})
+	isService := c.target.ForService()
 	switch {
 	case !c.passThrough || isService:
 	case resp.StatusCode == http.StatusUnauthorized:

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 )
 
 // handler serves every door: see the package comment for the way of a request.
@@ -48,7 +48,7 @@ type handler struct {
 
 // services is which Services of clusters may be asked for.
 type services interface {
-	exposed(route.Service) bool
+	exposed(exposedservices.Service) bool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -99,12 +99,12 @@ func (h *handler) admit(c *call, r *http.Request) error {
 	if !h.clusters.known(target.Cluster) {
 		return &problem{http.StatusNotFound, fmt.Sprintf("there is no managed cluster %q on this hub: see \"kubectl get managedclusters\"", target.Cluster)}
 	}
-	if s := target.Service; s != (route.Service{}) {
+	if s := target.Service; target.ForService() {
 		if c.passThrough && c.credential == "" {
 			return &problem{http.StatusUnauthorized, "Services are not for anonymous users: send a token"}
 		}
 		if !h.services.exposed(s) {
-			return &problem{http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist: add it to the value exposedServices of the hub's chart", s.Namespace, s.Name)}
+			return &problem{http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service)}
 		}
 	}
 	return checkConnection(r.Header)
@@ -123,8 +123,8 @@ func annotated(next http.Handler) http.Handler {
 // innerText is the request as the cluster sees it, for audit events.
 func innerText(r *http.Request, c *call) string {
 	text := r.Method + " " + c.target.Path + c.target.Query
-	if s := c.target.Service; s != (route.Service{}) {
-		text = fmt.Sprintf("%s of Service %s/%s:%s", text, s.Namespace, s.Name, s.Port)
+	if c.target.ForService() {
+		text += " of " + c.target.Service.String()
 	}
 	return text
 }

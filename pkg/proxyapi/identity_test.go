@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -312,7 +313,7 @@ func TestWebSocketTokens(t *testing.T) {
 	w.api.allow("jane * clusters/proxy *", "jane create clusters/stream *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
-	protocol := webSocketToken + "aHViLXRva2Vu"
+	protocol := agentheaders.WebSocketToken + "aHViLXRva2Vu"
 	for name, token := range map[string]string{"as the only one": "", "beside another that is good": "Bearer hub-token"} {
 		t.Run(name, func(t *testing.T) {
 			header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io, " + protocol}}

@@ -162,7 +162,7 @@ func loadAuthority(ctx context.Context, c client.Client, p Params, ca CA, other 
 			return nil, err
 		}
 		if other != nil {
-			if err := errors.Join(apart(a.current, other), apart(a.newest(), other)); err != nil {
+			if err := errors.Join(pki.CheckApart(a.current, other.bundle()), pki.CheckApart(a.newest(), other.bundle())); err != nil {
 				return nil, err
 			}
 		}
@@ -180,7 +180,7 @@ func loadAuthority(ctx context.Context, c client.Client, p Params, ca CA, other 
 		return nil, fmt.Errorf("reading the new %s: %w", ca, err)
 	}
 	if other != nil {
-		if err := apart(made, other); err != nil {
+		if err := pki.CheckApart(made, other.bundle()); err != nil {
 			return nil, err
 		}
 	}

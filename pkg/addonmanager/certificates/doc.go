@@ -22,7 +22,8 @@
 // one before must be able to sign until the next one is trusted. So there is one
 // way to another CA, whoever asks for it: the annotation on the configuration, the
 // last third of a CA's life, a Secret of the user's that has changed, a renewal of
-// cert-manager's, or another type of signer.
+// cert-manager's, or a signer of type Provided or CertManager where there was
+// another. A change to SelfSigned goes on with the CA that is there.
 //
 // # Rotation
 //
@@ -53,7 +54,9 @@
 // nobody can be using it. What was proven counts for one phase only, and is
 // forgotten when the manager restarts. After the last proof a phase lasts for the
 // time that pods may take to read a changed Secret (Params.Propagation), for other
-// pods of the same clusters and for those on the hub, which nobody asks.
+// pods of the same clusters and for those on the hub, which nobody asks. That time
+// begins when the last bundle or certificate that the phase asks for was written,
+// and no old CA is dropped while a certificate cannot be issued again.
 //
 // Agents get another certificate at once, and not when the old one ends: see
 // agentaddon's unitOf.

@@ -82,35 +82,61 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 		result.SignerError = err
 		return result, err
 	}
+	// First what the phases of now ask for, in case that a call before this one
+	// did not get that far: a phase does not end before it was written out.
+	failed := p.keep(ctx, c, hub, agents, now, &result)
+	moved := false
 	for _, ca := range []CA{HubCA, AgentCA} {
-		rotation, err := rotate(ctx, c, p, ca, hub, agents, now)
+		rotation, err := rotate(ctx, c, p, ca, hub, agents, failed == nil, now)
 		if err != nil {
 			// What there is goes on working.
 			result.SignerError = errors.Join(result.SignerError, err)
 		}
 		result.Rotations[ca] = rotation
+		moved = moved || rotation.Moved
 		if rotation.Phase != Stable {
 			result.RenewAfter = min(result.RenewAfter, rotationPoll, max(p.Propagation/2, time.Second))
 		}
 	}
-	for name, a := range map[string]*authority{HubBundleSecret: hub, AgentBundleSecret: agents} {
-		if err := apply(ctx, c, p, name, corev1.SecretTypeOpaque, map[string][]byte{caCert: a.bundle()}); err != nil {
-			return result, err
-		}
+	if moved {
+		failed = p.keep(ctx, c, hub, agents, now, &result)
 	}
-	leaves, failures := p.leaves(), []error{result.SignerError}
+	return result, errors.Join(result.SignerError, failed)
+}
+
+// keep writes the bundles and issues the certificates that the phases of both CAs
+// ask for. If that changed anything, what waits for changes to be read everywhere
+// waits from now.
+func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authority, now time.Time, result *Result) error {
+	var failures []error
+	changed := false
+	for name, a := range map[string]*authority{HubBundleSecret: hub, AgentBundleSecret: agents} {
+		wrote, err := apply(ctx, c, p, name, corev1.SecretTypeOpaque, map[string][]byte{caCert: a.bundle()})
+		failures = append(failures, err)
+		changed = changed || wrote
+	}
+	if err := errors.Join(failures...); err != nil {
+		return err // nobody could verify what is issued now
+	}
+	leaves := p.leaves()
 	// In order, so that the same failures make the same message.
 	for _, name := range slices.Sorted(maps.Keys(leaves)) {
-		expiry, err := ensureLeaf(ctx, c, p, hub, name, leaves[name], now)
+		expiry, wrote, err := ensureLeaf(ctx, c, p, hub, name, leaves[name], now)
 		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
+		changed = changed || wrote
 		result.Expiry[name] = expiry
 		// A third of what is left now is well before a third of its life.
 		result.RenewAfter = min(result.RenewAfter, max(expiry.Sub(now)/3, time.Minute))
 	}
-	return result, errors.Join(failures...)
+	for _, a := range []*authority{hub, agents} {
+		if changed && a.phase() != Stable && a.since(now).Before(now.Truncate(time.Second)) {
+			failures = append(failures, a.write(ctx, c, now))
+		}
+	}
+	return errors.Join(failures...)
 }
 
 func (p Params) leaves() map[string]pki.Leaf {
@@ -142,40 +168,41 @@ func serving(commonName string, names []string) pki.Leaf {
 	return leaf
 }
 
-func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, name string, leaf pki.Leaf, now time.Time) (time.Time, error) {
+func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, name string, leaf pki.Leaf, now time.Time) (expiry time.Time, wrote bool, err error) {
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
+	err = c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return time.Time{}, fmt.Errorf("reading secret %q: %w", name, err)
+		return time.Time{}, false, fmt.Errorf("reading secret %q: %w", name, err)
 	}
 	if len(secret.Data[caKey]) > 0 {
-		return time.Time{}, fmt.Errorf("secret %q holds the key of a CA: a certificate must not replace it", name)
+		return time.Time{}, false, fmt.Errorf("secret %q holds the key of a CA: a certificate must not replace it", name)
 	}
 	certificate := secret.Data[corev1.TLSCertKey]
 	if err == nil && name == UserServingSecret && provided(&secret) {
-		expiry, err := pki.NotAfter(certificate)
-		if err != nil {
-			return time.Time{}, fmt.Errorf("reading the certificate that was provided in secret %q: %w", name, err)
+		if expiry, err = pki.NotAfter(certificate); err != nil {
+			return time.Time{}, false, fmt.Errorf("reading the certificate that was provided in secret %q: %w", name, err)
 		}
-		return expiry, nil
+		return expiry, false, nil
 	}
 	_, mismatch := tls.X509KeyPair(certificate, secret.Data[corev1.TLSPrivateKeyKey])
 	if err == nil && mismatch == nil && pki.RenewalReason(certificate, hub.current, leaf, now) == "" {
-		return pki.NotAfter(certificate)
+		expiry, err = pki.NotAfter(certificate)
+		return expiry, false, err
 	}
 	pair, err := hub.current.Issue(leaf, now)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("issuing the certificate in secret %q: %w", name, err)
+		return time.Time{}, false, fmt.Errorf("issuing the certificate in secret %q: %w", name, err)
 	}
 	data := map[string][]byte{corev1.TLSCertKey: pair.CertPEM, corev1.TLSPrivateKeyKey: pair.KeyPEM}
 	if name == UserServingSecret {
 		// The chain, so that one file does for those who trust its end.
 		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, hub.current.CertPEM()}, nil)
 	}
-	if err := apply(ctx, c, p, name, corev1.SecretTypeTLS, data); err != nil {
-		return time.Time{}, err
+	if wrote, err = apply(ctx, c, p, name, corev1.SecretTypeTLS, data); err != nil {
+		return time.Time{}, wrote, err
 	}
-	return pki.NotAfter(pair.CertPEM)
+	expiry, err = pki.NotAfter(pair.CertPEM)
+	return expiry, wrote, err
 }
 
 // provided reports whether a user put the proxy API's certificate there himself,
@@ -193,14 +220,15 @@ func isConfiguration(owner metav1.OwnerReference) bool {
 	return owner.Kind == "ManagedProxyConfiguration"
 }
 
-func apply(ctx context.Context, c client.Client, p Params, name string, kind corev1.SecretType, data map[string][]byte) error {
+// apply reports whether it wrote the Secret.
+func apply(ctx context.Context, c client.Client, p Params, name string, kind corev1.SecretType, data map[string][]byte) (bool, error) {
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{p.Owner}}, Type: kind}
 	case err != nil:
-		return fmt.Errorf("reading secret %q: %w", name, err)
+		return false, fmt.Errorf("reading secret %q: %w", name, err)
 	default:
 		// The cache's object must not be written to.
 		secret = *secret.DeepCopy()
@@ -209,7 +237,7 @@ func apply(ctx context.Context, c client.Client, p Params, name string, kind cor
 			same = same && bytes.Equal(secret.Data[key], value)
 		}
 		if same {
-			return nil
+			return false, nil
 		}
 	}
 	if secret.Labels == nil {
@@ -223,7 +251,7 @@ func apply(ctx context.Context, c client.Client, p Params, name string, kind cor
 		err = c.Update(ctx, &secret)
 	}
 	if err != nil {
-		return fmt.Errorf("keeping secret %q: %w", name, err)
+		return false, fmt.Errorf("keeping secret %q: %w", name, err)
 	}
-	return nil
+	return true, nil
 }

@@ -2,7 +2,6 @@ package certificates
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -74,8 +73,9 @@ func testOf(ca CA, hub, agents *authority) Test {
 }
 
 // rotate starts a rotation if one is wanted, and goes on with one that has
-// begun as far as it may.
-func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *authority, now time.Time) (Rotation, error) {
+// begun as far as it may. kept says that the certificates which its phase asks for
+// were issued.
+func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *authority, kept bool, now time.Time) (Rotation, error) {
 	a, other := hub, agents
 	if ca == AgentCA {
 		a, other = agents, hub
@@ -84,6 +84,9 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *
 		return p.start(ctx, c, ca, a, other, now)
 	}
 	rotation := Rotation{Phase: a.phase(), Expiry: a.current.NotAfter()}
+	if !kept && a.phase() == Reissuing {
+		return rotation, nil // somebody may still use a certificate of the old CA
+	}
 	settled := a.since(now)
 	// That everybody on the hub trusts the next agent CA is all that is needed
 	// before it signs; everything else is about clusters.
@@ -122,7 +125,7 @@ func (p Params) start(ctx context.Context, c client.Client, ca CA, a, other *aut
 	if err != nil {
 		return rotation, fmt.Errorf("reading the next %s: %w", ca, err)
 	}
-	if err := apart(next, other); err != nil {
+	if err := pki.CheckApart(next, other.bundle()); err != nil {
 		return rotation, err
 	}
 	a.stage(pair)
@@ -204,11 +207,6 @@ func (p Params) secretOf(ca CA) string {
 }
 
 func (p Params) requestKey() string { return requestAnnotation + p.Owner.Name }
-
-// apart makes sure that a CA cannot stand in for the other one, in any phase.
-func apart(ca *pki.CA, other *authority) error {
-	return errors.Join(pki.CheckApart(ca, other.current), pki.CheckApart(ca, other.newest()))
-}
 
 // Message is for a condition.
 func (r Rotation) Message() string {

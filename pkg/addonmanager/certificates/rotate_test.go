@@ -3,6 +3,7 @@ package certificates
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -197,6 +199,78 @@ func TestRestoredHubGoesOn(t *testing.T) {
 	}
 }
 
+// failing refuses to write the Secrets in names, as a hub does that is short of
+// something.
+func failing(c client.Client, names ...string) client.Client {
+	refused := func(object client.Object) bool { return slices.Contains(names, object.GetName()) }
+	notWell := errors.New("the hub is not well")
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if refused(object) {
+				return notWell
+			}
+			return c.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if refused(object) {
+				return notWell
+			}
+			return c.Update(ctx, object, options...)
+		},
+	})
+}
+
+// The Secret of a CA says that a phase began, the bundles could not be written,
+// and the manager is away for a long time: nobody has heard of the next CA yet.
+func TestPhaseBeginsWhenItIsWrittenOut(t *testing.T) {
+	c, w := newClient(), &clusters{}
+	ensure(t, c, rotating("", w), start)
+	if _, err := Ensure(t.Context(), failing(c, HubBundleSecret, AgentBundleSecret), rotating("1", w), start.Add(time.Hour)); err == nil {
+		t.Fatal("bundles could not be written, and nobody says so")
+	}
+	if get(t, c, AgentSignerSecret).Data[nextCert] == nil || trusted(t, c, AgentBundleSecret) != 1 {
+		t.Fatal("the CA's Secret was to be written, and its bundle not")
+	}
+	at := start.Add(100 * time.Hour)
+	for ca, rotation := range ensure(t, c, rotating("1", w), at).Rotations {
+		if rotation.Phase != Distributing {
+			t.Errorf("the %s signs before anybody can have read that it is trusted: %+v", ca, rotation)
+		}
+	}
+	if trusted(t, c, HubBundleSecret) != 2 || trusted(t, c, AgentBundleSecret) != 2 {
+		t.Error("the next CAs are not trusted")
+	}
+	for ca, rotation := range ensure(t, c, rotating("1", w), at.Add(2*time.Minute)).Rotations {
+		if rotation.Phase != Reissuing {
+			t.Errorf("%s: %+v", ca, rotation)
+		}
+	}
+}
+
+// A certificate that cannot be issued again is still the old CA's.
+func TestOldCAStaysForACertificateThatCannotBeIssued(t *testing.T) {
+	c, w := newClient(), &clusters{}
+	ensure(t, c, rotating("", w), start)
+	ensure(t, c, rotating("1", w), start.Add(time.Hour))
+	short := failing(c, "proxy-server")
+	for i := range 3 {
+		result, err := Ensure(t.Context(), short, rotating("1", w), start.Add(time.Duration(2+i)*time.Hour))
+		if err == nil || result.Rotations[HubCA].Phase != Reissuing {
+			t.Errorf("%v, %+v", err, result.Rotations[HubCA])
+		}
+	}
+	if trusted(t, c, HubBundleSecret) != 2 {
+		t.Error("the old CA is not trusted any more, and proxy servers have its certificate")
+	}
+	at := start.Add(6 * time.Hour)
+	if got := ensure(t, c, rotating("1", w), at).Rotations[HubCA]; got.Phase != Reissuing {
+		t.Errorf("nobody can have read the certificate yet: %+v", got)
+	}
+	if got := ensure(t, c, rotating("1", w), at.Add(2*time.Minute)).Rotations[HubCA]; got.Phase != Stable {
+		t.Errorf("%+v", got)
+	}
+}
+
 func caSecret(t *testing.T, name string, keys [2]string) (*corev1.Secret, pki.KeyPair) {
 	t.Helper()
 	pair, err := pki.NewCA(name, start, caValidity)
@@ -278,5 +352,33 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 	}
 	if trusted(t, c, HubBundleSecret) != 1 {
 		t.Error("the agent CA is trusted on the hub")
+	}
+	// What was the hub CA is trusted until the rotation's end.
+	c = newClient()
+	ensure(t, c, rotating("", &clusters{}), start)
+	before := get(t, c, "cluster-proxy-signer")
+	p = rotating("1", &clusters{missing: []string{"away"}})
+	ensure(t, c, p, start)
+	p.Witness = &clusters{}
+	ensure(t, c, p, start.Add(time.Hour))
+	p.Witness = &clusters{missing: []string{"away"}}
+	ensure(t, c, p, start.Add(2*time.Hour))
+	for name, data := range map[string]map[string][]byte{"hub": get(t, c, "cluster-proxy-signer").Data, "was-hub": before.Data} {
+		if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: name}, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(get(t, c, "hub").Data[previousCert]) == 0 {
+		t.Fatal("the hub CA was to be in the middle of its rotation")
+	}
+	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CA]string{HubCA: "hub", AgentCA: "was-hub"}}
+	p.Witness = &clusters{}
+	agents = get(t, c, AgentSignerSecret)
+	delete(agents.Data, previousCert) // the agent CA has arrived
+	if err := c.Update(t.Context(), agents); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Ensure(t.Context(), c, p, start.Add(2*time.Hour)); err == nil || !strings.Contains(err.Error(), "same key") {
+		t.Errorf("the CA that was the hub's may become the agents': %v", err)
 	}
 }

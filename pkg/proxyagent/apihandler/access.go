@@ -11,12 +11,9 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 )
-
-// webSocketToken is how browsers send tokens, see k8s.io/apiserver's package
-// websocket.
-const webSocketToken = "base64url.bearer.authorization.k8s.io."
 
 // Access decides whom a request is from, and whether it may pass. The zero value
 // knows the hub's users only, under no owner's policy.
@@ -52,7 +49,7 @@ func (a Access) filter(next http.Handler) http.Handler {
 			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request does not say in one way who it is from")
 			return
 		}
-		if hasHeader(r.Header, serviceHeaders) {
+		if agentheaders.Has(r.Header, agentheaders.ForService) {
 			next.ServeHTTP(w, r) // whose Service decides about his rights
 			return
 		}
@@ -83,7 +80,7 @@ func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
 	if err != nil {
 		return policy, err
 	}
-	if hasHeader(r.Header, serviceHeaders) {
+	if agentheaders.Has(r.Header, agentheaders.ForService) {
 		return policy, policy.CheckService()
 	}
 	return policy, policy.Check(r)
@@ -94,7 +91,7 @@ func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
 // for itself; and so does one that comes with Impersonate headers, which need a
 // right that only the kube-apiserver knows of.
 func (a Access) stranger(r *http.Request) user.Info {
-	if a.OIDC == nil || hasHeader(r.Header, "Impersonate-") {
+	if a.OIDC == nil || agentheaders.Has(r.Header, agentheaders.Impersonate) {
 		return nil
 	}
 	response, ok, err := a.OIDC.AuthenticateRequest(r)
@@ -109,7 +106,7 @@ func (a Access) stranger(r *http.Request) user.Info {
 
 func hasWebSocketToken(header http.Header) bool {
 	for _, line := range header["Sec-Websocket-Protocol"] {
-		if strings.Contains(line, webSocketToken) {
+		if strings.Contains(line, agentheaders.WebSocketToken) {
 			return true
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -81,7 +81,7 @@ func listedIdentity(header http.Header) string {
 	for _, list := range header.Values("Connection") {
 		for name := range strings.SplitSeq(list, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if slices.ContainsFunc(slices.Concat(claims, []string{serviceHeaders}), func(prefix string) bool { return hasPrefix(name, prefix) }) {
+			if agentheaders.BeginsAny(name, claims) || agentheaders.Begins(name, agentheaders.ForService) {
 				return name
 			}
 		}
@@ -107,9 +107,6 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 	}, nil
 }
 
-// vouched are headers in which a proxy speaks about somebody else.
-var vouched = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}
-
 // rewrite points a request at the kube-apiserver. Path and query stay byte for
 // byte. The addresses that the proxy API vouches for are passed on with its own
 // appended, so that the managed cluster's audit log shows the way.
@@ -119,9 +116,9 @@ func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	// ReverseProxy drops what it cannot parse of a query; the kube-apiserver
 	// should see it and refuse it.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
-	deleteHeaders(r.Out.Header, vouched)
+	agentheaders.Delete(r.Out.Header, agentheaders.Vouched)
 	if _, ok := impersonationOf(r.In.Context()); ok {
-		deleteHeaders(r.Out.Header, claims)
+		agentheaders.Delete(r.Out.Header, claims)
 	}
 	forwarded := r.In.Header["X-Forwarded-For"]
 	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {

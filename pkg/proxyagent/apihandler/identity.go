@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -18,46 +19,27 @@ import (
 const hubPrefix = identity.HubUserPrefix
 
 const (
-	headerUser   = "X-Remote-User"
-	headerUID    = "X-Remote-Uid"
-	headerGroup  = "X-Remote-Group"
-	prefixExtra  = "X-Remote-Extra-"
-	prefixRemote = "X-Remote-"
+	headerUser  = agentheaders.Asserted + "User"
+	headerUID   = agentheaders.Asserted + "Uid"
+	headerGroup = agentheaders.Asserted + "Group"
+	prefixExtra = agentheaders.Asserted + "Extra-"
 )
 
 // claims are headers that say who a request is from, by the beginnings of their
 // names. With an asserted identity none of them may reach the kube-apiserver.
-var claims = []string{"Authorization", "Proxy-Authorization", "Impersonate-", prefixRemote}
-
-// hasHeader reports whether there is a header whose name begins like this.
-func hasHeader(header http.Header, prefix string) bool {
-	for name := range header {
-		if hasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-func deleteHeaders(header http.Header, prefixes []string) {
-	for name := range header {
-		if slices.ContainsFunc(prefixes, func(prefix string) bool { return hasPrefix(name, prefix) }) {
-			delete(header, name)
-		}
-	}
-}
+var claims = []string{"Authorization", "Proxy-Authorization", agentheaders.Impersonate, agentheaders.Asserted}
 
 // hubUser is the user whom the proxy API vouches for, in Kubernetes' headers for
 // front proxies; nil if it vouches for nobody. Every header must have its plain
 // spelling and make sense, or the request is refused: two readers must not
 // understand it in two ways.
 func hubUser(header http.Header) (user.Info, error) {
-	if !hasHeader(header, prefixRemote) {
+	if !agentheaders.Has(header, agentheaders.Asserted) {
 		return nil, nil
 	}
 	u := &user.DefaultInfo{Extra: map[string][]string{}}
 	for name, values := range header {
-		if !hasPrefix(name, prefixRemote) {
+		if !agentheaders.Begins(name, agentheaders.Asserted) {
 			continue
 		}
 		key, isExtra := strings.CutPrefix(name, prefixExtra)
@@ -80,26 +62,19 @@ func hubUser(header http.Header) (user.Info, error) {
 		}
 	}
 	if u.Name == "" {
-		return nil, fmt.Errorf("there are %s headers, but none of them names a user", prefixRemote)
+		return nil, fmt.Errorf("there are %s headers, but none of them names a user", agentheaders.Asserted)
 	}
 	return u, nil
 }
 
-// fromHub gives service accounts of the hub a name of their own: without it they
-// would be taken for this cluster's.
+// fromHub is a user of the hub under the names that he has here.
 func fromHub(u user.Info) (user.Info, error) {
-	mapped := func(name string) string {
-		if strings.HasPrefix(name, "system:serviceaccount") {
-			return hubPrefix + name
-		}
-		return name
-	}
-	out := &user.DefaultInfo{Name: mapped(u.GetName()), UID: u.GetUID(), Extra: u.GetExtra()}
+	out := &user.DefaultInfo{Name: identity.OnManagedCluster(u.GetName()), UID: u.GetUID(), Extra: u.GetExtra()}
 	if err := checkOwn(u); err != nil {
 		return nil, err
 	}
 	for _, group := range u.GetGroups() {
-		out.Groups = append(out.Groups, mapped(group))
+		out.Groups = append(out.Groups, identity.OnManagedCluster(group))
 	}
 	return out, nil
 }

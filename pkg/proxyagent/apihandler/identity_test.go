@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
@@ -118,7 +119,7 @@ var claimed = http.Header{
 func identityHeaders(header http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range header {
-		if slices.ContainsFunc(claims, func(prefix string) bool { return hasPrefix(name, prefix) }) {
+		if slices.ContainsFunc(claims, func(prefix string) bool { return agentheaders.Begins(name, prefix) }) {
 			out[name] = values
 		}
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
@@ -116,32 +115,17 @@ func (p *serviceProxy) connect(w http.ResponseWriter, r *http.Request, address s
 		writeServiceError(w, r, err)
 		return
 	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
+	defer target.Close()
+	conn, err := connect.Accept(w, r)
+	if errors.Is(err, http.ErrAbortHandler) {
+		return // the client is gone
+	}
 	if err != nil {
-		_ = target.Close()
-		writeServiceError(w, r, &badRequest{"a connection to a Service needs HTTP/1.1: " + err.Error()})
+		writeServiceError(w, r, err)
 		return
 	}
-	_ = conn.SetDeadline(time.Time{})
-	if _, err := buffered.WriteString("HTTP/1.1 200 Connection established\r\n\r\n"); err != nil || buffered.Flush() != nil {
-		_, _ = conn.Close(), target.Close()
-		return
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { relay(target, buffered, conn) })
-	relay(conn, target, target)
-	wg.Wait()
-	_, _ = conn.Close(), target.Close()
-}
-
-// relay copies what comes from a connection, of which a part may be buffered, to
-// the other. A clean end becomes a half-close; after any other, both ends end.
-func relay(to net.Conn, read io.Reader, from net.Conn) {
-	_, err := io.Copy(to, read)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
-		return
-	}
-	_, _ = to.Close(), from.Close()
+	defer conn.Close()
+	connect.Join(conn, target)
 }
 
 // deniedReason is why the policy denies, in a few words fit for a metric; empty

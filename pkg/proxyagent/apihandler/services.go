@@ -8,23 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-)
-
-// Headers by which the proxy API names a Service; upstream's names.
-const (
-	serviceHeaders  = "Cluster-Proxy-"
-	headerProto     = serviceHeaders + "Proto"
-	headerNamespace = serviceHeaders + "Namespace"
-	headerService   = serviceHeaders + "Service"
-	headerPort      = serviceHeaders + "Port"
 )
 
 // Services forwards requests to Services of the managed cluster: to those that
@@ -51,18 +42,12 @@ type serviceProxy struct {
 // must not make a request for a Service into one for the kube-apiserver.
 func byTarget(services, kubeAPIServer http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hasHeader(r.Header, serviceHeaders) {
+		if agentheaders.Has(r.Header, agentheaders.ForService) {
 			services.ServeHTTP(w, r)
 			return
 		}
 		kubeAPIServer.ServeHTTP(w, r)
 	})
-}
-
-// hasPrefix compares the beginning of a header's name. Some servers take an
-// underscore for a hyphen, so it is one here.
-func hasPrefix(name, prefix string) bool {
-	return strings.HasPrefix(http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")), prefix)
 }
 
 func (s Services) handler() *serviceProxy {
@@ -115,9 +100,9 @@ func (p *serviceProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit decides whether a request goes to the Service that it names.
 func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
-	wanted, err := serviceOf(r.Header)
+	wanted, err := agentheaders.Service(r.Header)
 	if err != nil {
-		return serviceTarget{}, err
+		return serviceTarget{}, &badRequest{err.Error()}
 	}
 	if (wanted.Protocol == "tcp") != (r.Method == http.MethodConnect) {
 		return serviceTarget{}, &badRequest{fmt.Sprintf("method %s does not go with protocol %q: CONNECT and tcp belong together", r.Method, wanted.Protocol)}
@@ -132,32 +117,6 @@ func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
 	return serviceTarget{scheme: wanted.Protocol, address: net.JoinHostPort(hostOf(wanted), port)}, nil
 }
 
-// serviceOf is the Service that headers name. Each header must be there once,
-// in its plain spelling: two readers must not understand it in two ways.
-func serviceOf(header http.Header) (exposedservices.Service, error) {
-	for name := range header {
-		if hasPrefix(name, serviceHeaders) && len(header[name]) != 1 {
-			return exposedservices.Service{}, &badRequest{fmt.Sprintf("header %s is there %d times", name, len(header[name]))}
-		}
-		switch {
-		case !hasPrefix(name, serviceHeaders):
-		case name != headerProto && name != headerNamespace && name != headerService && name != headerPort:
-			return exposedservices.Service{}, &badRequest{fmt.Sprintf("header %q is not one of those that name a Service", name)}
-		}
-	}
-	s := exposedservices.Service{
-		Namespace: header.Get(headerNamespace), Service: header.Get(headerService),
-		Port: header.Get(headerPort), Protocol: header.Get(headerProto),
-	}
-	if err := s.Check(); err != nil {
-		return s, &badRequest{err.Error()}
-	}
-	if s.Protocol == "" {
-		return s, &badRequest{"the request for a Service names no protocol"}
-	}
-	return s, nil
-}
-
 func hostOf(s exposedservices.Service) string { return s.Service + "." + s.Namespace + ".svc" }
 
 // rewriteForService makes the request that the Service sees. Nothing that says
@@ -169,22 +128,16 @@ func rewriteForService(r *httputil.ProxyRequest) {
 	if !ok {
 		return // without a host the request fails
 	}
-	asserted := false
-	for name := range r.Out.Header {
-		asserted = asserted || hasPrefix(name, "X-Remote-")
+	header := r.Out.Header
+	if agentheaders.Has(header, agentheaders.Asserted) {
+		agentheaders.Delete(header, claims)
 	}
-	for name := range r.Out.Header {
-		switch {
-		case hasPrefix(name, "X-Remote-"), hasPrefix(name, serviceHeaders),
-			hasPrefix(name, "Forwarded"), hasPrefix(name, "X-Real-Ip"), hasPrefix(name, "X-Forwarded-"),
-			asserted && (hasPrefix(name, "Authorization") || hasPrefix(name, "Impersonate-")):
-			delete(r.Out.Header, name)
-		}
-	}
+	agentheaders.Delete(header, agentheaders.Vouched)
+	agentheaders.Delete(header, []string{agentheaders.Asserted, agentheaders.ForService})
 	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.scheme, target.address, target.address
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	if forwarded := r.In.Header["X-Forwarded-For"]; len(forwarded) > 0 {
-		r.Out.Header["X-Forwarded-For"] = forwarded
+		header["X-Forwarded-For"] = forwarded
 	}
 }
 

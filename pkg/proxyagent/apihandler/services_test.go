@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -104,7 +105,9 @@ func askService(t *testing.T, front *httptest.Server, path string, header http.H
 }
 
 func wants(proto, namespace, service, port string) http.Header {
-	return http.Header{headerProto: {proto}, headerNamespace: {namespace}, headerService: {service}, headerPort: {port}}
+	header := http.Header{}
+	agentheaders.SetService(header, exposedservices.Service{Protocol: proto, Namespace: namespace, Service: service, Port: port})
+	return header
 }
 
 func TestServices(t *testing.T) {
@@ -169,9 +172,9 @@ func TestServicesDenied(t *testing.T) {
 		{wants("http", "default", "LOCAL", "80"), 400, "name of a Service"},
 		{wants("http", "default", "local", "0"), 400, "1 to 65535"},
 		{wants("http", "../x", "local", "80"), 400, "name of a namespace"},
-		{http.Header{headerService: {"local"}, headerNamespace: {"default"}}, 400, "no protocol"},
+		{http.Header{"Cluster-Proxy-Service": {"local"}, "Cluster-Proxy-Namespace": {"default"}}, 400, "no protocol"},
 		{http.Header{"cluster_proxy_service": {"hidden"}}, 400, "not one of those"},
-		{http.Header{headerProto: {"http"}, headerNamespace: {"default"}, headerService: {"local", "hidden"}}, 400, "2 times"},
+		{http.Header{"Cluster-Proxy-Proto": {"http"}, "Cluster-Proxy-Namespace": {"default"}, "Cluster-Proxy-Service": {"local", "hidden"}}, 400, "2 times"},
 	} {
 		if code, body := askService(t, front, "/", test.header); code != test.code || !strings.Contains(body, test.want) {
 			t.Errorf("%v: %d %q, want %d and %q", test.header, code, body, test.code, test.want)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -17,13 +18,16 @@ type Target struct {
 	Cluster string
 	// Service is what on the cluster is meant. The zero value means the
 	// kube-apiserver.
-	Service Service
+	Service exposedservices.Service
 	// Path is the escaped path that the cluster's kube-apiserver or the Service
 	// gets to see. It starts with a slash.
 	Path string
 	// Query is the query with its question mark, or empty.
 	Query string
 }
+
+// ForService reports whether a Service is meant.
+func (t Target) ForService() bool { return t.Service != exposedservices.Service{} }
 
 // Error says why a request target is refused, and with which HTTP status.
 type Error struct {
@@ -121,7 +125,7 @@ func parse(cluster, path, query string, hasQuery bool) (Target, error) {
 
 // String is the inverse of Parse.
 func (t Target) String() string {
-	return "/" + t.Cluster + t.Service.prefix() + t.Path + t.Query
+	return "/" + t.Cluster + t.servicePrefix() + t.Path + t.Query
 }
 
 // Decoded is the path as a server sees it after decoding.

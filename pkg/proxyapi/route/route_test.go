@@ -79,7 +79,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse(%q) = %+v, and back: %+v, %v", target, parsed, again, err)
 		}
 		// Only the slash that may be left out after the cluster is added.
-		if s := parsed.String(); parsed.Service == (Service{}) && s != target && s != strings.Replace(target, "/"+parsed.Cluster, "/"+parsed.Cluster+"/", 1) {
+		if s := parsed.String(); !parsed.ForService() && s != target && s != strings.Replace(target, "/"+parsed.Cluster, "/"+parsed.Cluster+"/", 1) {
 			t.Fatalf("%q became %q", target, s)
 		}
 		u := &url.URL{Scheme: "https", Host: "agent:7443"}

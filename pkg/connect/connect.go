@@ -1,0 +1,137 @@
+package connect
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Accept answers a CONNECT request with 200 and gives the connection that
+// follows. It is the caller's to close. With an error that is
+// http.ErrAbortHandler the client is gone; with any other nothing was answered
+// yet.
+func Accept(w http.ResponseWriter, r *http.Request) (io.ReadWriteCloser, error) {
+	controller := http.NewResponseController(w)
+	if r.ProtoMajor == 2 {
+		w.WriteHeader(http.StatusOK)
+		return &h2Stream{r.Body, w, controller}, controller.Flush()
+	}
+	conn, buffered, err := controller.Hijack()
+	if err != nil {
+		return nil, fmt.Errorf("taking the connection over: %w", err)
+	}
+	// The server's limits were for a request.
+	_ = conn.SetDeadline(time.Time{})
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = conn.Close() // it is gone
+		return nil, http.ErrAbortHandler
+	}
+	return newEarly(conn, buffered.Reader)
+}
+
+// Refusal is an answer other than 200. Its Body is at most 64 KiB, in memory.
+type Refusal struct {
+	Code int
+	Body []byte
+}
+
+func (e *Refusal) Error() string { return fmt.Sprintf("CONNECT was answered with %d", e.Code) }
+
+// maxRefusal bounds how much of an answer is read that refuses.
+const maxRefusal = 64 << 10
+
+// Ask sends a CONNECT request over conn and waits for the answer for as long as
+// conn's deadline allows. If it fails conn must be closed; the error is a
+// *Refusal if the other side answered something else than 200. What Ask gives is
+// conn, with what has come behind the answer.
+func Ask(conn net.Conn, r *http.Request) (io.ReadWriteCloser, error) {
+	if r.Method != http.MethodConnect {
+		return nil, errors.New("the request is not a CONNECT request")
+	}
+	if err := r.Write(conn); err != nil {
+		return nil, fmt.Errorf("sending CONNECT: %w", err)
+	}
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, r)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return newEarly(conn, reader)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
+	}
+	return nil, &Refusal{resp.StatusCode, body}
+}
+
+// Join copies both ways until both sides have ended, or one has failed. Closing
+// either ends it.
+func Join(a, b io.ReadWriteCloser) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pass(a, b)
+	}()
+	pass(b, a)
+	<-done
+}
+
+func pass(to, from io.ReadWriteCloser) {
+	_, err := io.Copy(to, from)
+	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
+		return
+	}
+	_ = to.Close()
+	_ = from.Close()
+}
+
+// early is a connection of which a part was read already.
+type early struct {
+	net.Conn
+	read []byte
+}
+
+// newEarly takes what was read already out of reader, and everything else from
+// conn itself: the end that a server's reader comes upon would end the request.
+func newEarly(conn net.Conn, reader *bufio.Reader) (*early, error) {
+	read, err := reader.Peek(reader.Buffered())
+	return &early{conn, bytes.Clone(read)}, err
+}
+
+func (c *early) Read(p []byte) (int, error) {
+	if len(c.read) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.read)
+	c.read = c.read[n:]
+	return n, nil
+}
+
+func (c *early) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// h2Stream is a CONNECT request of HTTP/2.
+type h2Stream struct {
+	io.ReadCloser
+	w          io.Writer
+	controller *http.ResponseController
+}
+
+func (s *h2Stream) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err == nil {
+		err = s.controller.Flush()
+	}
+	return n, err
+}

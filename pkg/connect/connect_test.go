@@ -1,0 +1,117 @@
+package connect
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// end is one side of a connection: it gives what it has, then err.
+type end struct {
+	io.Reader
+	err    error
+	closed chan struct{}
+	half   bool
+	got    strings.Builder
+}
+
+func newEnd(text string, err error) *end {
+	return &end{Reader: strings.NewReader(text), err: err, closed: make(chan struct{})}
+}
+
+func (e *end) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if n > 0 || err == nil {
+		return n, nil
+	}
+	if e.err == nil {
+		<-e.closed // nothing more comes
+		return 0, net.ErrClosed
+	}
+	return 0, e.err
+}
+func (e *end) Write(p []byte) (int, error) { return e.got.Write(p) }
+func (e *end) CloseWrite() error           { e.half = true; return nil }
+func (e *end) Close() error {
+	select {
+	case <-e.closed:
+	default:
+		close(e.closed)
+	}
+	return nil
+}
+
+func TestJoinPassesCleanEndsOn(t *testing.T) {
+	a, b := newEnd("from a", io.EOF), newEnd("from b", io.EOF)
+	Join(a, b)
+	if a.got.String() != "from b" || b.got.String() != "from a" || !a.half || !b.half {
+		t.Errorf("a got %q (%v), b got %q (%v)", a.got.String(), a.half, b.got.String(), b.half)
+	}
+}
+
+// What was cut off must not look like a clean end, and the other direction must
+// not wait for ever.
+func TestJoinEndsBothWhenOneFails(t *testing.T) {
+	a, b := newEnd("from a", errors.New("reset")), newEnd("from b", nil)
+	Join(a, b)
+	if b.half || b.got.String() != "from a" {
+		t.Errorf("b got %q and an end that looks clean", b.got.String())
+	}
+	for name, e := range map[string]*end{"a": a, "b": b} {
+		select {
+		case <-e.closed:
+		default:
+			t.Errorf("%s is still open", name)
+		}
+	}
+}
+
+func TestAskAndAccept(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == "refused:1" {
+			http.Error(w, "no", http.StatusTeapot)
+			return
+		}
+		conn, err := Accept(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		Join(conn, newEnd("hello", io.EOF))
+	}))
+	defer server.Close()
+	ask := func(method, host string) (io.ReadWriteCloser, error) {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		r, err := http.NewRequest(method, "http://"+host, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Ask(conn, r)
+	}
+	conn, err := ask(http.MethodConnect, "target:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_, err = ask(http.MethodConnect, "refused:1")
+	if refusal := new(Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusTeapot || string(refusal.Body) != "no\n" {
+		t.Errorf("refused with %v", err)
+	}
+	if _, err := ask(http.MethodGet, "target:1"); err == nil {
+		t.Error("GET was sent")
+	}
+}
