@@ -45,8 +45,8 @@ conformance: ## Run konnectivity's own tests against our binaries
 	go test -tags=conformance -count=1 -timeout=30m $(TESTFLAGS) ./test/conformance/...
 
 .PHONY: bench
-bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP
-	go run ./test/bench
+bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=dial for the rows of that name, which writes nothing)
+	go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/results)
 
 .PHONY: bench-api
 bench-api: ## Measure the HTTP path beside direct access to the same kube-apiserver, then again with 20 ms of round trip (BENCH_ROUNDS=1 for a glance)

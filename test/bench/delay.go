@@ -3,24 +3,17 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"sync"
 	"time"
 )
 
-// roundTrips are the distances between agents and the hub that bulk transfers
-// are measured over, on a link of 1 Gbit/s: without a limit the processor is
-// what is measured, and every hop more has less of it.
-var roundTrips = []time.Duration{20 * time.Millisecond, 80 * time.Millisecond}
-
-const directTLS = "direct TLS"
-
 // window is how many chunks of 64 KiB may be on their way: more than any
 // bandwidth here times the longest round trip.
 const window = 512
 
-// byteTime is what a byte takes on a link of 1 Gbit/s.
+// byteTime is what a byte takes on a link of 1 Gbit/s. Without a limit the
+// processor would be measured, and every hop more has less of it.
 const byteTime = 8 * time.Nanosecond
 
 type chunk struct {
@@ -97,56 +90,26 @@ func delay(to, from net.Conn, by time.Duration) {
 	_ = to.(*net.TCPConn).CloseWrite()
 }
 
-// distant are the subjects whose agent is a round trip away from the hub, and
-// TLS over the same way.
-func (w *world) distant(roundTrip time.Duration) (subjects []*subject, err error) {
-	defer func() {
-		if err != nil {
-			for _, s := range subjects {
-				s.close()
-			}
-		}
-	}()
-	direct, err := w.distantTLS(roundTrip)
+// distantTLS is TLS to where the target is, over the delay.
+func (w *world) distantTLS(at *place) (*path, error) {
+	edge, edgeAddress, err := w.startEdge(at)
 	if err != nil {
 		return nil, err
 	}
-	subjects = append(subjects, direct)
-	stock, err := w.stock(roundTrip)
-	if err != nil {
-		return subjects, err
-	}
-	subjects = append(subjects, stock)
-	stockClient, ownClient, err := w.ours(roundTrip)
-	if err != nil {
-		return subjects, err
-	}
-	return append(subjects, stockClient, ownClient), nil
-}
-
-func (w *world) distantTLS(roundTrip time.Duration) (*subject, error) {
-	edge, edgeAddress, err := w.startEdge("tls-edge")
-	if err != nil {
-		return nil, err
-	}
-	address, stop, err := startDelay(edgeAddress, roundTrip)
+	address, stop, err := startDelay(edgeAddress, at.roundTrip)
 	if err != nil {
 		edge.stop()
 		return nil, err
 	}
 	_, clientTLS, err := w.certs.configs()
 	if err != nil {
+		stop()
+		edge.stop()
 		return nil, err
 	}
 	dialer := &tls.Dialer{Config: clientTLS}
-	return &subject{
-		name:  directTLS,
+	return &path{
 		dial:  func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) },
 		close: func() { stop(); edge.stop() },
 	}, nil
-}
-
-// distantName is the name of a measurement over a round trip.
-func distantName(roundTrip time.Duration, name string) string {
-	return fmt.Sprintf("%s at %s", name, roundTrip)
 }

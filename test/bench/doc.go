@@ -7,8 +7,20 @@
 // Every figure is the median of interleaved rounds, because these machines are
 // noisy and only ratios taken side by side mean something. CPU is what the
 // relaying processes used (user and system, from the operating system), not the
-// client's or the target's. All relays run as processes of their own.
+// client's or the target's. Memory is what the operating system says that they
+// hold after they have collected their garbage. All relays run as processes of
+// their own.
 //
-// The output is a table, the raw figures as JSON, and for every figure that is
-// owed (see figures.go) whether it is met.
+// It always ends: a subject that does not get through a row in 45 s loses its
+// relays, is noted so, and is left out of the row's other rounds.
+//
+// Rows over a distance have a process between the agent and the hub that holds
+// every byte back, on a link of 1 Gbit/s (delay.go); "direct" is TLS over that
+// way there. In rows at 1 Gbit/s the kernel shapes a pair of network cards, and
+// the agent and the target are in a network namespace behind it (shape.go),
+// which needs root on Linux and the token bucket filter.
+//
+// The output is a table in Markdown, each row as it is had, and for every figure
+// that is owed (figures.go) whether it is met. With -out they are kept, with the
+// raw figures as JSON beside them.
 package main

@@ -9,50 +9,70 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // process is a relaying process whose CPU time and memory are counted.
 type process struct {
-	cmd *exec.Cmd
-	log *os.File
+	cmd  *exec.Cmd
+	log  *os.File
+	in   io.Writer // its standard input, if its first line was waited for
+	out  *bufio.Reader
+	once sync.Once
+	// collect makes it collect its garbage.
+	collect func() error
 }
 
 // start runs a program. If firstLine is asked for, it waits for the program's
 // first line of output and returns it.
-func start(logFile string, firstLine bool, name string, args ...string) (*process, string, error) {
+func start(logFile string, firstLine bool, args ...string) (*process, string, error) {
 	log, err := os.Create(logFile)
 	if err != nil {
 		return nil, "", err
 	}
-	p := &process{cmd: exec.Command(name, args...), log: log}
-	p.cmd.Stderr = log
-	var out io.ReadCloser
+	p := &process{cmd: exec.Command(args[0], args[1:]...), log: log}
+	p.cmd.Stderr, p.cmd.Stdout = log, log
 	if firstLine {
-		if out, err = p.cmd.StdoutPipe(); err != nil {
+		p.cmd.Stdout = nil
+		out, err := p.cmd.StdoutPipe()
+		if err != nil {
 			return nil, "", err
 		}
-	} else {
-		p.cmd.Stdout = log
+		if p.in, err = p.cmd.StdinPipe(); err != nil {
+			return nil, "", err
+		}
+		p.out = bufio.NewReader(out)
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, "", fmt.Errorf("starting %s: %w", name, err)
+		return nil, "", fmt.Errorf("starting %s: %w", args[0], err)
 	}
 	if !firstLine {
 		return p, "", nil
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line, err := p.out.ReadString('\n')
 	if err != nil {
 		p.stop()
-		return nil, "", fmt.Errorf("%s ended before it was ready; its log is %s", name, logFile)
+		return nil, "", fmt.Errorf("%s ended before it was ready; its log is %s", args[0], logFile)
 	}
 	return p, strings.TrimSpace(line), nil
 }
 
 func (p *process) stop() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-	_ = p.log.Close()
+	p.once.Do(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		_ = p.log.Close()
+	})
+}
+
+// command gives one of bench's own processes a line, and waits for its answer.
+func (p *process) command(line string) error {
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		return err
+	}
+	_, err := p.out.ReadString('\n')
+	return err
 }
 
 // ticks is how many parts of a second the kernel counts CPU time in. Linux

@@ -8,19 +8,26 @@ import (
 	"sync"
 )
 
-// runRelay is one process of the bare relay: it takes TLS connections and
-// copies each to a connection of its own, which is TLS for the hub's half and
-// plain TCP for the edge's half.
-func runRelay(listen, to string, files certFiles, nextHopTLS bool) error {
-	serverTLS, clientTLS, err := files.configs()
+func (o childOptions) listenRelay() (net.Listener, error) {
+	serverTLS, _, err := certFiles(o.dir).configs()
+	if err != nil {
+		return nil, err
+	}
+	l, err := tls.Listen("tcp", o.listen, serverTLS)
+	if err == nil {
+		fmt.Println(l.Addr())
+	}
+	return l, err
+}
+
+// relay is one process of the bare relay: it takes TLS connections and copies
+// each to a connection of its own, which is TLS for the hub's half and plain
+// TCP for the edge's half.
+func (o childOptions) relay(l net.Listener) error {
+	_, clientTLS, err := certFiles(o.dir).configs()
 	if err != nil {
 		return err
 	}
-	l, err := tls.Listen("tcp", listen, serverTLS)
-	if err != nil {
-		return err
-	}
-	fmt.Println(l.Addr())
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -30,10 +37,10 @@ func runRelay(listen, to string, files certFiles, nextHopTLS bool) error {
 			defer conn.Close()
 			var next net.Conn
 			var err error
-			if nextHopTLS {
-				next, err = tls.Dial("tcp", to, clientTLS)
+			if o.role == "hub" {
+				next, err = tls.Dial("tcp", o.to, clientTLS)
 			} else {
-				next, err = net.Dial("tcp", to)
+				next, err = net.Dial("tcp", o.to)
 			}
 			if err != nil {
 				return

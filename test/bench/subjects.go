@@ -5,11 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"time"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -18,19 +16,44 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
-// subject is one way to reach the target.
+// subject is one way to reach the target, which can be opened again and again.
 type subject struct {
-	name   string
+	name  string
+	start func() (*path, error)
+	path  *path // nil while it is closed
+}
+
+func (s *subject) open() (err error) {
+	if s.path == nil {
+		s.path, err = s.start()
+	}
+	return err
+}
+
+func (s *subject) close() {
+	if s.path != nil {
+		s.path.close()
+		s.path = nil
+	}
+}
+
+// path is a subject that is open.
+type path struct {
 	dial   func(ctx context.Context) (net.Conn, error)
 	relays []*process
-	close  func()
+	// close ends the relays, and by that whatever waits for them. It may be
+	// called more than once.
+	close func()
+	// server is where agents may connect to; only systems have one.
+	server *system
 }
 
 // world is what all subjects share.
 type world struct {
 	dir    string
 	certs  certFiles
-	target string // host:port of the target
+	target *target
+	builds map[string]error // of what was built, by its name
 }
 
 func newWorld(dir string) (*world, error) {
@@ -38,39 +61,103 @@ func newWorld(dir string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	go serveTarget(l)
-	w := &world{dir: dir, certs: certFiles(dir), target: l.Addr().String()}
+	w := &world{dir: dir, certs: certFiles(dir), target: newTarget(l), builds: map[string]error{}}
 	return w, w.certs.make()
 }
 
+func (w *world) close() { w.target.close() }
+
 func (w *world) log(name string) string { return filepath.Join(w.dir, name+".log") }
 
-func (w *world) direct() (*subject, error) {
-	return &subject{name: "direct", dial: func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", w.target)
-	}, close: func() {}}, nil
+// place is where a link's ends are: processes of the hub listen on hub, those
+// of the cluster run in a network of their own, if there is one.
+type place struct {
+	link
+	hub, edge string   // addresses
+	inside    []string // what a command that runs in the cluster's network begins with
+	target    string   // host:port
+}
+
+// subjects are those of a link.
+func (w *world) subjects(l link) ([]*subject, error) {
+	at := &place{link: l, hub: "127.0.0.1", edge: "127.0.0.1", target: w.target.address()}
+	var shaped *shapedLink
+	if l.shaped {
+		var err error
+		if shaped, err = w.shape(at); err != nil {
+			return nil, err
+		}
+	}
+	first := &subject{name: direct, start: func() (*path, error) { return w.direct(at) }}
+	if shaped != nil {
+		// The link ends with the first subject, which is closed after all
+		// measurements only: it is not in rows that want fresh relays.
+		start := first.start
+		first.start = func() (*path, error) {
+			p, err := start()
+			if err != nil {
+				return nil, err
+			}
+			end := p.close
+			p.close = func() { end(); shaped.close() }
+			return p, nil
+		}
+	}
+	subjects := []*subject{first}
+	if l.roundTrip > 0 {
+		first.start = func() (*path, error) { return w.distantTLS(at) }
+	} else {
+		subjects = append(subjects, &subject{name: bareRelay, start: func() (*path, error) { return w.bareRelay(at) }})
+	}
+	return append(subjects,
+		&subject{name: konnectivitySystem, start: func() (*path, error) { return w.stock(at) }},
+		&subject{name: stockClient, start: func() (*path, error) { return w.ours(at, w.withStockClient) }},
+		&subject{name: ourDialer, start: func() (*path, error) { return w.ours(at, w.withOurDialer) }},
+	), nil
+}
+
+// direct dials the target. Its connections end with it, since nothing else
+// would wake who is stuck in one.
+func (w *world) direct(at *place) (*path, error) {
+	var mu sync.Mutex
+	var open []net.Conn
+	return &path{dial: func(ctx context.Context) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", at.target)
+		if err == nil {
+			mu.Lock()
+			open = append(open, conn)
+			mu.Unlock()
+		}
+		return conn, err
+	}, close: func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+	}}, nil
 }
 
 // startEdge starts the half of the bare relay that is beside the target: TLS on
 // one side, TCP on the other.
-func (w *world) startEdge(name string) (*process, string, error) {
+func (w *world) startEdge(at *place) (*process, string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, "", err
 	}
-	return start(w.log(name), true, self, "--relay=edge", "--dir="+w.dir, "--to="+w.target)
+	return start(w.log("relay-edge"), true, append(at.inside[:len(at.inside):len(at.inside)], self, "--child=edge", "--listen="+net.JoinHostPort(at.edge, "0"), "--dir="+w.dir, "--to="+at.target)...)
 }
 
-func (w *world) bareRelay() (*subject, error) {
+func (w *world) bareRelay(at *place) (*path, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	edge, edgeAddress, err := w.startEdge("relay-edge")
+	edge, edgeAddress, err := w.startEdge(at)
 	if err != nil {
 		return nil, err
 	}
-	hub, hubAddress, err := start(w.log("relay-hub"), true, self, "--relay=hub", "--dir="+w.dir, "--to="+edgeAddress)
+	hub, hubAddress, err := start(w.log("relay-hub"), true, self, "--child=hub", "--dir="+w.dir, "--to="+edgeAddress)
 	if err != nil {
 		edge.stop()
 		return nil, err
@@ -79,174 +166,78 @@ func (w *world) bareRelay() (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range []*process{hub, edge} {
+		p.collect = func() error { return p.command("collect") }
+	}
 	dialer := &tls.Dialer{Config: clientTLS}
-	return &subject{
-		name:   "bare relay",
+	return &path{
 		dial:   func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", hubAddress) },
 		relays: []*process{hub, edge},
 		close:  func() { hub.stop(); edge.stop() },
 	}, nil
 }
 
-// system is a proxy server and an agent as processes.
-type system struct {
-	clientAddress string
-	relays        []*process
-	stopDelay     func()
-}
-
-func (s *system) stop() {
-	if s.stopDelay != nil {
-		s.stopDelay()
-	}
-	for _, p := range s.relays {
-		p.stop()
-	}
-}
-
-// startSystem starts a server and an agent that take konnectivity's flags and
-// waits until the agent is connected. The agent is a round trip away.
-func (w *world) startSystem(name string, roundTrip time.Duration, server, agent []string) (*system, error) {
-	ports, err := freePorts(6)
-	if err != nil {
-		return nil, err
-	}
-	s := &system{clientAddress: fmt.Sprintf("127.0.0.1:%d", ports[0])}
-	agentPort := ports[1]
-	if roundTrip > 0 {
-		address, stop, err := startDelay(fmt.Sprintf("127.0.0.1:%d", ports[1]), roundTrip)
-		if err != nil {
-			return nil, err
-		}
-		s.stopDelay = stop
-		if _, err := fmt.Sscanf(address, "127.0.0.1:%d", &agentPort); err != nil {
-			stop()
-			return nil, err
-		}
-		name += "-" + roundTrip.String()
-	}
-	flag := func(name string, port int) string { return fmt.Sprintf("--%s=%d", name, ports[port]) }
-	serverArgs := append(server[1:], "--server-bind-address=127.0.0.1", flag("server-port", 0), "--agent-bind-address=127.0.0.1", flag("agent-port", 1),
-		"--health-bind-address=127.0.0.1", flag("health-port", 2), "--admin-bind-address=127.0.0.1", flag("admin-port", 3), "--v=0",
-		"--server-cert="+w.certs.path("server.crt"), "--server-key="+w.certs.path("server.key"), "--server-ca-cert="+w.certs.path("ca.crt"),
-		"--cluster-cert="+w.certs.path("server.crt"), "--cluster-key="+w.certs.path("server.key"), "--cluster-ca-cert="+w.certs.path("ca.crt"))
-	agentArgs := append(agent[1:], "--proxy-server-host=127.0.0.1", fmt.Sprintf("--proxy-server-port=%d", agentPort), "--health-server-host=127.0.0.1", flag("health-server-port", 4),
-		"--admin-bind-address=127.0.0.1", flag("admin-server-port", 5), "--v=0", "--sync-interval=100ms", "--sync-interval-cap=1s",
-		"--ca-cert="+w.certs.path("ca.crt"), "--agent-cert="+w.certs.path("client.crt"), "--agent-key="+w.certs.path("client.key"))
-	for _, program := range []struct {
-		role, path string
-		args       []string
-	}{{"server", server[0], serverArgs}, {"agent", agent[0], agentArgs}} {
-		p, _, err := start(w.log(name+"-"+program.role), false, program.path, program.args...)
-		if err != nil {
-			s.stop()
-			return nil, err
-		}
-		s.relays = append(s.relays, p)
-	}
-	if err := waitReady(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[4])); err != nil {
-		s.stop()
-		return nil, fmt.Errorf("%s: %w; logs are in %s", name, err, w.dir)
-	}
-	return s, nil
-}
-
 // stock is konnectivity's own server and agent, built from the module that
 // go.mod names, with konnectivity's client.
-func (w *world) stock(roundTrip time.Duration) (*subject, error) {
-	for _, name := range []string{"server", "agent"} {
-		if err := goBuild(filepath.Join(w.dir, "konnectivity-"+name), "sigs.k8s.io/apiserver-network-proxy/cmd/"+name); err != nil {
+func (w *world) stock(at *place) (*path, error) {
+	var binaries [2]string
+	for i, name := range []string{"server", "agent"} {
+		var err error
+		if binaries[i], err = w.build("konnectivity-"+name, "sigs.k8s.io/apiserver-network-proxy/cmd/"+name); err != nil {
 			return nil, err
 		}
 	}
-	s, err := w.startSystem("konnectivity", roundTrip, []string{filepath.Join(w.dir, "konnectivity-server")}, []string{filepath.Join(w.dir, "konnectivity-agent")})
+	s, err := w.startSystem(konnectivitySystem, at, binaries[:1], binaries[1:])
 	if err != nil {
 		return nil, err
 	}
-	return w.withStockClient("konnectivity", s)
+	return w.withStockClient(at, s)
 }
 
-// ours builds our binary and starts our server and agent once for both clients.
-func (w *world) ours(roundTrip time.Duration) (stockClient, ownClient *subject, err error) {
-	binary := filepath.Join(w.dir, "cluster-proxy")
-	if err := goBuild(binary, "open-cluster-management.io/cluster-proxy/cmd/cluster-proxy"); err != nil {
-		return nil, nil, err
-	}
-	s, err := w.startSystem("ours", roundTrip, []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
+// ours is our server and agent, with a client of either kind.
+func (w *world) ours(at *place, with func(*place, *system) (*path, error)) (*path, error) {
+	binary, err := w.build("cluster-proxy", "open-cluster-management.io/cluster-proxy/cmd/cluster-proxy")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if stockClient, err = w.withStockClient("ours, stock client", s); err != nil {
-		return nil, nil, err
+	s, err := w.startSystem("ours", at, []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
+	if err != nil {
+		return nil, err
 	}
+	return with(at, s)
+}
+
+func (w *world) withOurDialer(at *place, s *system) (*path, error) {
 	dialer, err := tunnel.FromFiles(s.clientAddress, w.certs.path("ca.crt"), w.certs.path("client.crt"), w.certs.path("client.key"))
 	if err != nil {
-		return nil, nil, err
+		s.stop()
+		return nil, err
 	}
-	return stockClient, &subject{
-		name:   "ours, our dialer",
-		dial:   func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", w.target) },
+	return &path{
+		dial:   func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", at.target) },
 		relays: s.relays,
-		close:  func() { dialer.Close() },
+		close:  func() { s.stop(); _ = dialer.Close() },
+		server: s,
 	}, nil
 }
 
-func (w *world) withStockClient(name string, s *system) (*subject, error) {
+func (w *world) withStockClient(at *place, s *system) (*path, error) {
 	_, clientTLS, err := w.certs.configs()
 	if err != nil {
+		s.stop()
 		return nil, err
 	}
 	transport := grpc.WithTransportCredentials(credentials.NewTLS(clientTLS))
-	return &subject{
-		name: name,
+	return &path{
 		dial: func(ctx context.Context) (net.Conn, error) {
 			single, err := konnectivity.CreateSingleUseGrpcTunnel(ctx, s.clientAddress, transport)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("opening a tunnel: %w", err)
 			}
-			return single.DialContext(ctx, "tcp", w.target)
+			return single.DialContext(ctx, "tcp", at.target)
 		},
 		relays: s.relays,
 		close:  s.stop,
+		server: s,
 	}, nil
-}
-
-func goBuild(out, pkg string) error {
-	cmd := exec.Command("go", "build", "-o", out, pkg)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("building %s: %w", pkg, err)
-	}
-	return nil
-}
-
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
-
-func waitReady(url string) error {
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		resp, err := http.Get(url)
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("%s answers %d", url, resp.StatusCode)
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waiting for a tunnel: %w", err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"sync"
+	"time"
 )
 
 // The target speaks a protocol of one request a connection: a mode byte, and
@@ -17,25 +17,39 @@ const (
 	modeFlood  = 'f' // sends until the connection breaks
 )
 
-// serveTarget answers on l until it is closed.
-func serveTarget(l net.Listener) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
+// target answers on a listener until it is closed.
+type target struct {
+	listener net.Listener
+	ended    chan struct{}
+}
+
+func newTarget(l net.Listener) *target {
+	t := &target{listener: l, ended: make(chan struct{})}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				t.answer(conn)
+			}()
 		}
-		wg.Go(func() {
-			defer conn.Close()
-			answer(conn)
-		})
-	}
+	}()
+	return t
+}
+
+func (t *target) address() string { return t.listener.Addr().String() }
+
+func (t *target) close() {
+	_ = t.listener.Close()
+	close(t.ended)
 }
 
 var zeros = make([]byte, 256<<10)
 
-func answer(conn net.Conn) {
+func (t *target) answer(conn net.Conn) {
 	var head [9]byte
 	if _, err := io.ReadFull(conn, head[:1]); err != nil {
 		return
@@ -66,9 +80,11 @@ func answer(conn net.Conn) {
 		}
 		send(conn, int64(binary.BigEndian.Uint64(head[1:])))
 	case modeStall:
-		// Nothing is ever read. The connection is closed when this process ends,
-		// which holds for the few stalled connections of a run.
-		select {}
+		// Nothing is ever read, for as long as a row may take.
+		select {
+		case <-t.ended:
+		case <-time.After(2 * sampleLimit):
+		}
 	case modeFlood:
 		for {
 			if _, err := conn.Write(zeros); err != nil {

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
+)
+
+// crowd are agents in one process, so that what a process costs by itself is
+// not counted for each of them.
+type crowd struct {
+	ctx   context.Context
+	certs certFiles
+	to    string // the proxy server's agent port
+	stock bool   // konnectivity's agents
+	n     int
+}
+
+// add starts one more agent, which runs until the process ends.
+func (c *crowd) add() error {
+	c.n++
+	id := fmt.Sprint("agent-", c.n)
+	klog.SetLogger(logr.Discard())
+	if c.stock {
+		_, clientTLS, err := c.certs.configs()
+		if err != nil {
+			return err
+		}
+		(&agent.ClientSetConfig{
+			Address: c.to, AgentID: id, SyncInterval: time.Second, SyncIntervalCap: 10 * time.Second, ProbeInterval: time.Second, XfrChannelSize: 150,
+			DialOptions: []grpc.DialOption{
+				grpc.WithTransportCredentials(credentials.NewTLS(clientTLS)),
+				grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Hour, PermitWithoutStream: true}),
+			},
+		}).NewAgentClientSet(nil, c.ctx.Done()).Serve()
+		return nil
+	}
+	host, port, err := net.SplitHostPort(c.to)
+	if err != nil {
+		return err
+	}
+	o := proxyagent.NewOptions()
+	k := o.Konnectivity
+	k.AgentID, k.ProxyServerHost = id, host
+	if k.ProxyServerPort, err = strconv.Atoi(port); err != nil {
+		return err
+	}
+	k.AgentCert, k.AgentKey, k.CaCert = c.certs.path("client.crt"), c.certs.path("client.key"), c.certs.path("ca.crt")
+	k.HealthServerHost, k.HealthServerPort, k.AdminBindAddress, k.AdminServerPort = "127.0.0.1", 0, "127.0.0.1", 0
+	made, err := proxyagent.New(o)
+	if err != nil {
+		return err
+	}
+	go func() { _ = made.Run(c.ctx) }()
+	return nil
+}
+
+// idleAgents is the memory that an agent which does nothing costs at both ends
+// together, with those of all carriers that it keeps ready.
+func idleAgents(ctx context.Context, p *path) (sample, error) {
+	role := "agents"
+	if p.server.stock {
+		role = "konnectivity-agents"
+	}
+	child, err := p.server.startAgents(role)
+	if err != nil {
+		return nil, err
+	}
+	defer child.stop()
+	both := []*process{p.relays[0], child}
+	const few, many = 50, 250
+	var memory [2]int64
+	for i, n := range []int{few, many - few} {
+		if err := child.command(fmt.Sprint("add ", n)); err != nil {
+			return nil, err
+		}
+		want := float64(1 + few + i*(many-few)) // with the system's own
+		if err := until(sampleLimit, func() error {
+			got, err := p.server.metric("konnectivity_network_proxy_server_ready_backend_connections", "")
+			if err == nil && got < want {
+				err = fmt.Errorf("%.0f of %.0f agents are connected", got, want)
+			}
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if memory[i], err = settled(ctx, both); err != nil {
+			return nil, err
+		}
+	}
+	return sample{"KiB each": float64(memory[1]-memory[0]) / 1024 / (many - few)}, nil
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// system is a proxy server and an agent as processes.
+type system struct {
+	clientAddress string
+	agentAddress  string
+	healthAddress string // of the server; has its metrics
+	relays        []*process
+	stopDelay     func()
+	stock         bool // konnectivity's
+	startAgents   func(role string) (*process, error)
+}
+
+func (s *system) stop() {
+	if s.stopDelay != nil {
+		s.stopDelay()
+	}
+	for _, p := range s.relays {
+		p.stop()
+	}
+}
+
+// startSystem starts a server and an agent that take konnectivity's flags and
+// waits until the agent is connected.
+func (w *world) startSystem(name string, at *place, server, agent []string) (*system, error) {
+	ports, err := freePorts(6)
+	if err != nil {
+		return nil, err
+	}
+	on := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(ports[port])) }
+	s := &system{clientAddress: on("127.0.0.1", 0), agentAddress: on(at.hub, 1), healthAddress: on("127.0.0.1", 2), stock: name == konnectivitySystem}
+	s.startAgents = func(role string) (*process, error) { return w.startAgents(role, s.agentAddress) }
+	agentPort := ports[1]
+	if at.roundTrip > 0 {
+		address, stop, err := startDelay(s.agentAddress, at.roundTrip)
+		if err != nil {
+			return nil, err
+		}
+		s.stopDelay = stop
+		if _, err := fmt.Sscanf(address, "127.0.0.1:%d", &agentPort); err != nil {
+			stop()
+			return nil, err
+		}
+		name += "-" + at.roundTrip.String()
+	}
+	flag := func(name string, port int) string { return fmt.Sprintf("--%s=%d", name, ports[port]) }
+	serverArgs := append(server[:len(server):len(server)], "--server-bind-address=127.0.0.1", flag("server-port", 0), "--agent-bind-address="+at.hub, flag("agent-port", 1),
+		"--health-bind-address=127.0.0.1", flag("health-port", 2), "--admin-bind-address=127.0.0.1", flag("admin-port", 3), "--enable-profiling", "--v=0",
+		"--server-cert="+w.certs.path("server.crt"), "--server-key="+w.certs.path("server.key"), "--server-ca-cert="+w.certs.path("ca.crt"),
+		"--cluster-cert="+w.certs.path("server.crt"), "--cluster-key="+w.certs.path("server.key"), "--cluster-ca-cert="+w.certs.path("ca.crt"))
+	agentArgs := append(append(at.inside[:len(at.inside):len(at.inside)], agent...), "--proxy-server-host="+at.hub, fmt.Sprintf("--proxy-server-port=%d", agentPort),
+		"--health-server-host="+at.edge, flag("health-server-port", 4), "--admin-bind-address="+at.edge, flag("admin-server-port", 5), "--enable-profiling", "--v=0",
+		"--sync-interval=100ms", "--sync-interval-cap=1s",
+		"--ca-cert="+w.certs.path("ca.crt"), "--agent-cert="+w.certs.path("client.crt"), "--agent-key="+w.certs.path("client.key"))
+	for _, program := range []struct {
+		role, admin string
+		args        []string
+	}{{"server", on("127.0.0.1", 3), serverArgs}, {"agent", on(at.edge, 5), agentArgs}} {
+		p, _, err := start(w.log(name+"-"+program.role), false, program.args...)
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		p.collect = func() error { return get("http://"+program.admin+"/debug/pprof/heap?gc=1", io.Discard) }
+		s.relays = append(s.relays, p)
+	}
+	if err := waitReady("http://" + on(at.edge, 4) + "/readyz"); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("%s: %w; logs are in %s", name, err, w.dir)
+	}
+	return s, nil
+}
+
+// startAgents starts a process that holds agents of a server.
+func (w *world) startAgents(role, to string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := start(w.log(role), true, self, "--child="+role, "--dir="+w.dir, "--to="+to)
+	if err == nil {
+		p.collect = func() error { return p.command("collect") }
+	}
+	return p, err
+}
+
+// metric is the sum of a server's metric over the labels that contain with.
+func (s *system) metric(name, with string) (total float64, err error) {
+	var b strings.Builder
+	if err := get("http://"+s.healthAddress+"/metrics", &b); err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(b.String()) {
+		if fields := strings.Fields(line); strings.HasPrefix(line, name) && strings.Contains(line, with) {
+			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+			if err != nil {
+				return 0, err
+			}
+			total += value
+		}
+	}
+	return total, nil
+}
+
+// build builds a program once.
+func (w *world) build(name, pkg string) (string, error) {
+	out := filepath.Join(w.dir, name)
+	err, built := w.builds[name]
+	if !built {
+		cmd := exec.Command("go", "build", "-o", out, pkg)
+		cmd.Stderr = os.Stderr
+		if err = cmd.Run(); err != nil {
+			err = fmt.Errorf("building %s: %w", pkg, err)
+		}
+		w.builds[name] = err
+	}
+	return out, err
+}
+
+// freePorts are ports that are free, and not too high for konnectivity, which
+// refuses those above 49151.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for len(ports) < n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		if port := l.Addr().(*net.TCPAddr).Port; port <= 49151 {
+			ports = append(ports, port)
+		}
+	}
+	return ports, nil
+}
+
+// get writes what a URL has to out.
+func get(url string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %d", url, resp.StatusCode)
+	}
+	_, err = io.Copy(out, resp.Body)
+	return err
+}
+
+func waitReady(url string) error {
+	if err := until(30*time.Second, func() error { return get(url, io.Discard) }); err != nil {
+		return fmt.Errorf("waiting for a tunnel: %w", err)
+	}
+	return nil
+}
+
+// until asks until there is no error, and gives the last one after limit.
+func until(limit time.Duration, ask func() error) error {
+	deadline := time.Now().Add(limit)
+	for {
+		err := ask()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
