@@ -2,9 +2,9 @@ package proxyserver
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,10 +23,9 @@ const innerBuffer = 256 << 10
 type innerClient struct {
 	listener *bufconn.Listener
 	server   *grpc.Server
-	tunnel   konnectivity.ReusableTunnel
 }
 
-func newInnerClient(service client.ProxyServiceServer) (*innerClient, error) {
+func newInnerClient(service client.ProxyServiceServer) *innerClient {
 	inner := &innerClient{
 		listener: bufconn.Listen(innerBuffer),
 		// What the stream checks besides roles, it checks here too.
@@ -35,30 +34,26 @@ func newInnerClient(service client.ProxyServiceServer) (*innerClient, error) {
 		})),
 	}
 	client.RegisterProxyServiceServer(inner.server, service)
-	// Without a blocking option this does no I/O.
-	tunnel, err := konnectivity.CreateGRPCTunnel(context.Background(), "passthrough:///inner",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inner.listener.DialContext(ctx) }))
-	if err != nil {
-		return nil, fmt.Errorf("preparing the way to agents without carriers: %w", err)
-	}
-	inner.tunnel = tunnel
-	return inner, nil
+	return inner
 }
 
 func (c *innerClient) serve() error { return c.server.Serve(c.listener) }
 
-func (c *innerClient) stop() {
-	_ = c.tunnel.Close()
-	c.server.Stop()
-}
+func (c *innerClient) stop() { c.server.Stop() }
 
 // dial connects through konnectivity's server. Its errors are *carrier.Error.
 func (c *innerClient) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := c.tunnel.DialContext(ctx, "tcp", address)
+	lifetime, cancel := context.WithCancel(context.Background())
+	tunnel, err := konnectivity.CreateSingleUseGrpcTunnelWithContext(ctx, lifetime, "passthrough:///inner",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.listener.DialContext(ctx) }))
 	if err == nil {
-		return conn, nil
+		var conn net.Conn
+		if conn, err = tunnel.DialContext(ctx, "tcp", address); err == nil {
+			return &innerConn{Conn: conn, cancel: cancel}, nil
+		}
 	}
+	cancel()
 	text := err.Error()
 	code := carrier.Unreachable
 	switch {
@@ -74,4 +69,27 @@ func (c *innerClient) dial(ctx context.Context, address string) (net.Conn, error
 		code = carrier.TimedOut
 	}
 	return nil, &carrier.Error{Code: code, Message: text}
+}
+
+// innerConn makes of konnectivity's connection what Relay needs.
+type innerConn struct {
+	net.Conn
+	cancel context.CancelFunc
+}
+
+// CloseWrite does nothing: konnectivity has no half close, and to close both
+// ways would lose what the target still says. A client that closed both ways
+// resets its carrier when the target does not end soon after.
+func (c *innerConn) CloseWrite() error { return nil }
+
+// SetDeadline ends the connection at once. Relay sets one only when the other
+// side broke, and konnectivity knows none.
+func (c *innerConn) SetDeadline(time.Time) error {
+	c.cancel()
+	return nil
+}
+
+func (c *innerConn) Close() error {
+	defer c.cancel()
+	return c.Conn.Close()
 }

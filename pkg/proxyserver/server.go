@@ -114,9 +114,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer ports.close()
-	if s.inner, err = newInnerClient(s.konnectivity); err != nil {
-		return err
-	}
+	s.inner = newInnerClient(s.konnectivity)
 	defer s.inner.stop()
 	clients, agents := s.newFrontend(ports), s.newAgentServer(ports)
 

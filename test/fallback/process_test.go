@@ -1,0 +1,109 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	agentapp "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app"
+	agentoptions "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
+	serverapp "sigs.k8s.io/apiserver-network-proxy/cmd/server/app"
+	serveroptions "sigs.k8s.io/apiserver-network-proxy/cmd/server/app/options"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+)
+
+// programEnv makes this program one of those below.
+const programEnv = "CLUSTER_PROXY_FALLBACK_PROGRAM"
+
+// programs are what is combined.
+var programs = map[string]func() *cobra.Command{
+	"our server": func() *cobra.Command {
+		o := proxyserver.NewOptions()
+		return command(o.AddFlags, func(ctx context.Context) error {
+			made, err := proxyserver.New(o)
+			if err != nil {
+				return err
+			}
+			return made.Run(ctx)
+		})
+	},
+	"our agent": func() *cobra.Command {
+		o := proxyagent.NewOptions()
+		return command(o.AddFlags, func(ctx context.Context) error {
+			made, err := proxyagent.New(o)
+			if err != nil {
+				return err
+			}
+			return made.Run(ctx)
+		})
+	},
+	"konnectivity's server": func() *cobra.Command {
+		o := serveroptions.NewProxyRunOptions()
+		c := serverapp.NewProxyCommand(&serverapp.Proxy{}, o)
+		c.Flags().AddFlagSet(o.Flags())
+		return c
+	},
+	"konnectivity's agent": func() *cobra.Command {
+		o := agentoptions.NewGrpcProxyAgentOptions()
+		c := agentapp.NewAgentCommand(&agentapp.Agent{}, o)
+		c.Flags().AddFlagSet(o.Flags())
+		return c
+	},
+}
+
+func command(flags func(*pflag.FlagSet), run func(context.Context) error) *cobra.Command {
+	c := &cobra.Command{RunE: func(*cobra.Command, []string) error {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		return run(ctx)
+	}}
+	flags(c.Flags())
+	return c
+}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(programEnv)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	if err := programs[name]().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// start runs a program until the test ends; its output is shown if the test
+// fails.
+func start(t *testing.T, name string, args ...string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), programEnv+"="+name)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		_ = log.Close()
+		if !t.Failed() {
+			return
+		}
+		if out, err := os.ReadFile(log.Name()); err == nil {
+			t.Logf("%s %q:\n%s", name, args, out)
+		}
+	})
+}
