@@ -92,12 +92,13 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (connected func() int, err error) {
 	o := a.options
 	decide := decision(func(_, address string) (string, error) { return address, nil })
+	var handler *handover
 	var cluster *rest.Config
 	if o.ClusterName != "" {
 		if cluster, err = loadConfig(o.Konnectivity.KubeconfigPath); err != nil {
 			return nil, err
 		}
-		if decide, err = a.startHandler(serving, group, cluster); err != nil {
+		if decide, handler, err = a.startHandler(serving, group, cluster); err != nil {
 			return nil, err
 		}
 	} else {
@@ -108,7 +109,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 			return nil, err
 		}
 	}
-	tunnels, err := a.startTunnels(ctx, serving, decide)
+	tunnels, err := a.startTunnels(ctx, serving, decide, handler)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 
 // startTunnels starts konnectivity's agent. It is told of the drain by ctx and
 // stops with serving.
-func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*agent.ClientSet, error) {
+func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, handler *handover) (*agent.ClientSet, error) {
 	k := a.options.Konnectivity
 	counter, err := a.leaseCounter(serving)
 	if err != nil {
@@ -137,7 +138,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*ag
 	o := a.options
 	carriers := &carriers{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
-		serverName: k.ProxyServerHost, session: k.AgentID, source: a.source, decide: decide,
+		serverName: k.ProxyServerHost, session: k.AgentID, source: a.source, decide: decide, handler: handler,
 		tcp:              carrier.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 	}
@@ -163,16 +164,17 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision) (*ag
 }
 
 // startHandler listens for the proxy API's requests and says what may be
-// dialed, the handler included.
-func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, error) {
+// dialed, the handler included. Connections from konnectivity's streams come to
+// the listener, those from carriers by the handover.
+func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, *handover, error) {
 	o := a.options
 	apiServer, err := apiServerAddress(cluster)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	services, running, err := o.services(cluster)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, run := range running {
 		group.Go(func() error { return run(serving) })
@@ -180,29 +182,32 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 	access := a.startAccess(serving, group)
 	server, err := apihandler.NewServer(cluster, a.source, services, access)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
 	var lc net.ListenConfig
 	listener, err := lc.Listen(serving, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
+		return nil, nil, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
 	}
-	group.Go(func() error {
-		stop := context.AfterFunc(serving, func() { _ = server.Close() })
-		defer stop()
-		if err := server.ServeTLS(listener, "", ""); serving.Err() == nil {
-			return fmt.Errorf("serving the proxy API's requests: %w", err)
-		}
-		return nil
-	})
+	direct := newHandover(listener.Addr())
+	for _, l := range []net.Listener{listener, direct} {
+		group.Go(func() error {
+			stop := context.AfterFunc(serving, func() { _ = server.Close() })
+			defer stop()
+			if err := server.ServeTLS(l, "", ""); serving.Err() == nil {
+				return fmt.Errorf("serving the proxy API's requests: %w", err)
+			}
+			return nil
+		})
+	}
 	destinations := policy.Policy{
 		Cluster:        o.ClusterName,
 		AgentNamespace: o.AgentInstallNamespace,
 		KubeAPIServer:  apiServer,
 		Handler:        listener.Addr().String(),
 	}
-	return capped(destinations, access.Owner), nil
+	return capped(destinations, access.Owner), direct, nil
 }
 
 func (a *Agent) startPortForward(serving context.Context, group *errgroup.Group) error {

@@ -43,6 +43,7 @@ type carriers struct {
 	session          string // the agent ID of the konnectivity streams
 	source           *pki.Source
 	decide           decision
+	handler          *handover // nil if there is none
 	tcp              carrier.TCP
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
@@ -82,6 +83,13 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 		_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: err.Error()})
 		return
 	}
+	if c.handler != nil && address == c.handler.address.String() {
+		conn, err := request.Accept(carrier.Endpoints{Local: address, Remote: address})
+		if err == nil {
+			c.count(func() { c.handler.serve(conn) })
+		}
+		return
+	}
 	dialer := &net.Dialer{Timeout: c.targetTimeout}
 	began := time.Now()
 	target, err := dialer.DialContext(ctx, "tcp", address)
@@ -95,9 +103,14 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 		_ = target.Close()
 		return
 	}
+	c.count(func() { _ = carrier.Relay(conn, target) })
+}
+
+// count counts a connection while it is open.
+func (c *carriers) count(serve func()) {
 	metrics.Metrics.EndpointConnectionInc()
 	onCarriers.Add(1)
-	_ = carrier.Relay(conn, target)
+	serve()
 	metrics.Metrics.EndpointConnectionDec()
 	onCarriers.Add(-1)
 }

@@ -15,7 +15,8 @@
 // carriers ready to that very server (package carrier): a server says its name
 // on a new carrier, and one that led to another server behind the load balancer
 // is kept for that one. Connections on carriers are dialed and relayed here and
-// do not share anything.
+// do not share anything. Those to the handler are not dialed: it serves on the
+// carrier itself (handover), and its port is for connections from streams.
 //
 // Reconnects wait between nothing and a limit that doubles from --sync-interval
 // to --sync-interval-cap, so that a thousand agents that lose a server do not

@@ -37,7 +37,9 @@
 //  5. Limits by user and by cluster, and whether there is such a cluster.
 //  6. rewrite deletes every header by which somebody vouches or claims, and then
 //     sets the user's. One ReverseProxy sends it through the pool: per cluster,
-//     one HTTP/2 connection for everything but upgrades, HTTP/1.1 for those.
+//     one HTTP/2 connection, HTTP/1.1 for upgrades, and up to maxKept HTTP/1.1
+//     connections for reads (package hop says why). A read that finds none of
+//     these free goes by HTTP/2, and so does everything in the first moment.
 //
 // # Who authenticates whom, and why that holds
 //
@@ -66,7 +68,8 @@
 //     for.
 //
 // The pooled connections are used by all users: what a user may do is decided
-// per request, by what is in it.
+// per request, by what is in it. An HTTP/1.1 connection is used again only after
+// an answer that was read to its end, when nothing came after it.
 //
 // # What fails how
 //
@@ -77,7 +80,8 @@
 // cluster that the caller has no right to is 403 whether there is one or not.
 //
 // A pooled connection that is found dead before a request was sent on it is
-// replaced without an error. A request that was sent is not repeated.
+// replaced without an error. A request that was sent is not repeated, but for a
+// read (GET and HEAD, no watch, no stream) of whose answer nothing came.
 //
 // Credentials that nobody has vouched for are let through at a low rate from
 // each address (strangers), so that a flood of bad tokens costs neither the hub

@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -29,7 +30,7 @@ func (h *handler) newProxy() *httputil.ReverseProxy {
 		Transport:      h.pool,
 		FlushInterval:  -1,
 		ErrorHandler:   h.refuse,
-		BufferPool:     &buffers{},
+		BufferPool:     hop.Buffers{},
 		ErrorLog:       discard,
 	}
 }
@@ -119,6 +120,9 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok && c.inner.Verb == "watch" && resp.StatusCode == http.StatusOK {
 		endOnDrain(h.draining, resp, cancel)
 	}
+	if !c.long {
+		hop.Gather(resp)
+	}
 	return nil
 }
 
@@ -165,5 +169,8 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isUpgrade(r) {
 		return a.upgrades.RoundTrip(r)
 	}
-	return a.requests.RoundTrip(r)
+	if c.long || !hop.Fits(r) {
+		return a.requests.RoundTrip(r)
+	}
+	return a.read(r)
 }

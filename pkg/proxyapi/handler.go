@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
 
 // handler serves every door: see the package comment for the way of a request.
@@ -52,6 +53,7 @@ type services interface {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	hop.GrowStack()
 	h.inFlight.Add(1)
 	defer h.inFlight.Done()
 	defer logPanic(r)
@@ -157,7 +159,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		c.sent = time.Now()
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		h.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, cancelKey{}, cancel)))
+		h.proxy.ServeHTTP(hop.EndTogether(w), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel)))
 	}
 }
 
@@ -178,18 +180,6 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	writeStatus(w, code, message)
 }
-
-// buffers lends ReverseProxy its copy buffers.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return *p
-	}
-	return make([]byte, 32<<10)
-}
-
-func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
 // discard is where net/http logs. What it has to say is about clients that went
 // away and port scans.

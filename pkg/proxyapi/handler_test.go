@@ -74,20 +74,37 @@ func TestRequestsArriveUnchanged(t *testing.T) {
 	}
 }
 
-func TestRequestsShareOneConnection(t *testing.T) {
+func TestRequestsShareConnections(t *testing.T) {
 	w := start(t)
 	a := w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
 	client := w.client()
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() { get(t, client, w.url+"/cluster1/version", nil) })
+	ask := func(method string, header http.Header) {
+		req, err := http.NewRequest(method, w.url+"/cluster1/version", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header = header
+		resp, err := client.Do(req)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%v, %v", resp, err)
+			return
+		}
+		resp.Body.Close()
 	}
-	wg.Wait()
-	for range 50 {
-		get(t, client, w.url+"/cluster1/version", nil)
-	}
-	if dials, handshakes := w.hub.Dials(w.handlerAddress("cluster1")), a.handshakes.Load(); dials != 1 || handshakes != 1 {
-		t.Errorf("%d dials and %d handshakes for 100 requests, want one each", dials, handshakes)
+	for _, method := range []string{http.MethodDelete, http.MethodGet} {
+		most := map[string]int{http.MethodDelete: 1, http.MethodGet: 1 + maxKept}[method]
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { ask(method, http.Header{"Authorization": {"Bearer secret"}}) })
+		}
+		wg.Wait()
+		for range 50 {
+			ask(method, http.Header{"Authorization": {"Bearer secret"}})
+		}
+		if dials, handshakes := int(w.hub.Dials(w.handlerAddress("cluster1"))), int(a.handshakes.Load()); dials > most || handshakes > most {
+			t.Errorf("%d dials and %d handshakes for 100 requests %s, want %d at most", dials, handshakes, method, most)
+		}
 	}
 }
 

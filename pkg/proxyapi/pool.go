@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -21,6 +22,9 @@ const (
 	// pingAfter and pingTimeout find an agent that died without a word.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
+	// maxKept is how many reads of a cluster have a connection of their own at a
+	// time; more share one.
+	maxKept = 16
 )
 
 // dialContext is how a connection through the tunnel is made.
@@ -47,6 +51,7 @@ type agent struct {
 	pool     *pool
 	cluster  string
 	requests *http2.Transport
+	reads    *hop.Kept
 	upgrades *http.Transport
 
 	mu    sync.Mutex
@@ -68,8 +73,13 @@ func (p *pool) agent(cluster string) *agent {
 		},
 		DisableCompression: true,
 		IdleConnTimeout:    idleTimeout,
+		MaxReadFrameSize:   hop.Chunk,
 		ReadIdleTimeout:    pingAfter,
 		PingTimeout:        pingTimeout,
+	}
+	a.reads = &hop.Kept{
+		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1") },
+		Most: maxKept, IdleTimeout: idleTimeout,
 	}
 	a.upgrades = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -83,6 +93,19 @@ func (p *pool) agent(cluster string) *agent {
 	p.clusters[cluster] = a
 	p.metrics.clusters.Set(float64(len(p.clusters)))
 	return a
+}
+
+// read sends a request that only reads, and can be repeated: on a connection of
+// its own if one is free, or else with the others.
+func (a *agent) read(r *http.Request) (*http.Response, error) {
+	if resp, err := a.reads.RoundTrip(r); err == nil || r.Context().Err() != nil {
+		return resp, err
+	}
+	resp, err := a.requests.RoundTrip(r)
+	if err == nil {
+		a.reads.Grow()
+	}
+	return resp, err
 }
 
 // evict forgets a cluster and ends all its connections.

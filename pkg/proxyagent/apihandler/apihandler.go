@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -57,6 +58,7 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 // onlyProxyAPI lets nobody in but holders of the proxy API's role.
 func onlyProxyAPI(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hop.GrowStack()
 		role, err := pki.PeerRole(*r.TLS)
 		if err != nil || role != identity.RoleProxyAPI {
 			requestsDenied.Inc()
@@ -98,13 +100,20 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target); earlyanswer.Rewrite(r) },
 		Transport:     way,
 		FlushInterval: -1,
-		BufferPool:    &buffers{},
+		BufferPool:    hop.Buffers{},
 		ErrorHandler:  writeError,
-	}, nil
+		ModifyResponse: func(resp *http.Response) error {
+			if isRead(resp.Request) {
+				hop.Gather(resp)
+			}
+			return nil
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(hop.EndTogether(w), r) }), nil
 }
 
 // rewrite points a request at the kube-apiserver. Path and query stay byte for

@@ -30,7 +30,9 @@
 //
 // Requests share pooled HTTP/2 connections to the kube-apiserver. Those that ask
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of
-// their own, because HTTP/2 has none.
+// their own, because HTTP/2 has none. So do reads that came on one, of which the
+// proxy API keeps a few (package hop): with HTTP/2 a read alone takes a fifth
+// longer, and costs the kube-apiserver more as well.
 //
 // # Services
 //

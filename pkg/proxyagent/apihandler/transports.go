@@ -3,10 +3,11 @@ package apihandler
 import (
 	"fmt"
 	"net/http"
-	"sync"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
 
 // transports are the ways to the kube-apiserver. Upgrades need HTTP/1.1 and a
@@ -41,6 +42,11 @@ func newTransports(cfg *rest.Config) (*transports, error) {
 	return &t, nil
 }
 
+// isRead reports whether a request is one of those for which the proxy API keeps
+// HTTP/1.1 connections (package hop). They go on as they came, a connection for
+// each: that is cheaper for the kube-apiserver as well.
+func isRead(r *http.Request) bool { return r.ProtoMajor == 1 && hop.Fits(r) }
+
 // RoundTrip lends the agent's credential to requests of users whom it
 // impersonates, and to no others.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -49,20 +55,8 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if ok {
 		shared, separate = transport.NewImpersonatingRoundTripper(config, t.ownShared), transport.NewImpersonatingRoundTripper(config, t.ownSeparate)
 	}
-	if r.Header.Get("Upgrade") != "" {
+	if r.Header.Get("Upgrade") != "" || isRead(r) {
 		return separate.RoundTrip(r)
 	}
 	return shared.RoundTrip(r)
 }
-
-// buffers lends the memory through which bodies are copied.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte {
-	if buf, ok := b.pool.Get().(*[]byte); ok {
-		return *buf
-	}
-	return make([]byte, 32<<10)
-}
-
-func (b *buffers) Put(buf []byte) { b.pool.Put(&buf) }

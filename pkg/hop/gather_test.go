@@ -1,0 +1,98 @@
+package hop
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+var errCut = errors.New("cut off")
+
+func TestGather(t *testing.T) {
+	long := strings.Repeat("0123456789", Chunk/4)
+	for _, tc := range []struct {
+		name, kind string
+		body       io.Reader
+		want       string
+		length     int64
+		first      int // bytes of the first Read
+		err        error
+	}{
+		{name: "short", kind: "application/json; charset=utf-8", body: strings.NewReader("abc"), want: "abc", length: 3, first: 3},
+		{name: "empty", kind: "application/json", body: strings.NewReader(""), length: 0},
+		{name: "short, as it comes", kind: "application/cbor", body: iotest.OneByteReader(strings.NewReader("abc")), want: "abc", length: 3, first: 3},
+		{name: "long", kind: "application/json", body: iotest.HalfReader(strings.NewReader(long)), want: long, length: -1, first: Chunk},
+		{name: "cut off", kind: "application/json", body: io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(errCut)), want: "abc", length: -1, first: 3, err: errCut},
+		{name: "cut off by HTTP", kind: "application/json", body: io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(io.ErrUnexpectedEOF)), want: "abc", length: -1, first: 3, err: io.ErrUnexpectedEOF},
+		{name: "long, cut off", kind: "application/json", body: io.MultiReader(strings.NewReader(long), iotest.ErrReader(io.ErrUnexpectedEOF)), want: long, length: -1, first: Chunk, err: io.ErrUnexpectedEOF},
+		{name: "events", kind: "application/vnd.kubernetes.protobuf;stream=watch", body: iotest.OneByteReader(strings.NewReader("abc")), want: "abc", length: -1, first: 1},
+		{name: "logs", kind: "text/plain", body: iotest.OneByteReader(strings.NewReader("abc")), want: "abc", length: -1, first: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {tc.kind}}, ContentLength: -1, Body: io.NopCloser(tc.body)}
+			Gather(resp)
+			defer resp.Body.Close()
+			p := make([]byte, Chunk)
+			n, err := resp.Body.Read(p)
+			if n != tc.first {
+				t.Errorf("the first Read gives %d bytes, want %d", n, tc.first)
+			}
+			got := string(p[:n])
+			if err == nil {
+				var rest []byte
+				rest, err = io.ReadAll(resp.Body)
+				got += string(rest)
+			}
+			if err == io.EOF {
+				err = nil
+			}
+			if got != tc.want || err != tc.err || resp.ContentLength != tc.length {
+				t.Errorf("%d bytes, %v, length %d; want %d, %v, %d", len(got), err, resp.ContentLength, len(tc.want), tc.err, tc.length)
+			}
+		})
+	}
+}
+
+// flushes counts them.
+type flushes struct {
+	*httptest.ResponseRecorder
+	n int
+}
+
+func (f *flushes) FlushError() error { f.n++; return nil }
+
+func TestEndTogether(t *testing.T) {
+	for _, tc := range []struct {
+		length string
+		writes []string
+		want   int
+	}{
+		{"3", []string{"abc"}, 0},
+		{"6", []string{"abc", "def"}, 1},
+		{"6", []string{"abc"}, 1},
+		{"", []string{"abc", "def"}, 2},
+		{"x", []string{"abc"}, 1},
+	} {
+		f := &flushes{ResponseRecorder: httptest.NewRecorder()}
+		w := EndTogether(f)
+		if tc.length != "" {
+			w.Header().Set("Content-Length", tc.length)
+		}
+		w.WriteHeader(http.StatusOK)
+		for _, text := range tc.writes {
+			if _, err := io.WriteString(w, text); err != nil {
+				t.Fatal(err)
+			}
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f.n != tc.want {
+			t.Errorf("Content-Length %q, %q: %d flushes, want %d", tc.length, tc.writes, f.n, tc.want)
+		}
+	}
+}

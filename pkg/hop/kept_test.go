@@ -1,0 +1,188 @@
+package hop
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer answers each request on each connection with what answer gives.
+type peer struct {
+	dials  int
+	ended  int
+	answer func(conn, request int) string // empty ends the connection
+}
+
+func (p *peer) dial(context.Context) (net.Conn, error) {
+	near, far := net.Pipe()
+	p.dials++
+	conn := p.dials
+	go func() {
+		defer func() { p.ended++ }()
+		defer far.Close()
+		reader := bufio.NewReader(far)
+		for request := 1; ; request++ {
+			if _, err := http.ReadRequest(reader); err != nil {
+				return
+			}
+			answer := p.answer(conn, request)
+			if answer == "" {
+				return
+			}
+			if _, err := io.WriteString(far, answer); err != nil {
+				return
+			}
+		}
+	}()
+	return near, nil
+}
+
+func ok(body string) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// one makes the first connection of kept.
+func one(k *Kept) {
+	k.Grow()
+	k.Grow()
+	synctest.Wait()
+}
+
+func ask(t *testing.T, k *Kept) (string, error) {
+	t.Helper()
+	defer synctest.Wait()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://peer/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := k.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+func TestKeptConnectionsAreUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{answer: func(conn, request int) string { return ok(fmt.Sprint(conn, request)) }}
+		k := &Kept{Dial: p.dial, Most: 2, IdleTimeout: time.Minute}
+		if _, err := ask(t, k); !errors.Is(err, ErrNone) {
+			t.Errorf("with no connection: %v", err)
+		}
+		one(k)
+		for request := 1; request < 4; request++ {
+			if body, err := ask(t, k); err != nil || body != fmt.Sprint(1, request) {
+				t.Errorf("request %d: %q, %v", request, body, err)
+			}
+		}
+		time.Sleep(59 * time.Second)
+		if _, err := ask(t, k); err != nil {
+			t.Errorf("before the idle timeout: %v", err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := ask(t, k); !errors.Is(err, ErrNone) || p.ended != 1 {
+			t.Errorf("after the idle timeout: %v, %d connections ended", err, p.ended)
+		}
+		if p.dials != 1 {
+			t.Errorf("%d dials, want 1", p.dials)
+		}
+	})
+}
+
+// TestNoAnswerMeetsAnotherRequest says after what a connection is not used again.
+func TestNoAnswerMeetsAnotherRequest(t *testing.T) {
+	for name, answer := range map[string]string{
+		"more than the body":      ok("a") + ok("b"),
+		"connection: close":       "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na",
+		"HTTP/1.0":                "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na",
+		"cut off":                 "",
+		"no HTTP":                 "SSH-2.0-x\r\n\r\n",
+		"a header without an end": "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", maxHeader),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{answer: func(int, int) string { return answer }}
+				k := &Kept{Dial: p.dial, Most: 1, IdleTimeout: time.Minute}
+				one(k)
+				body, err := ask(t, k)
+				if (err == nil) != (body == "a") {
+					t.Errorf("%q, %v", body, err)
+				}
+				if _, err := ask(t, k); !errors.Is(err, ErrNone) {
+					t.Errorf("the connection is used again: %v", err)
+				}
+				if p.ended != 1 {
+					t.Error("the connection was not closed")
+				}
+			})
+		})
+	}
+}
+
+func TestAbandonedAnswersEndTheConnection(t *testing.T) {
+	for name, abandon := range map[string]func(resp *http.Response, cancel func()){
+		"closed":   func(resp *http.Response, _ func()) { resp.Body.Close() },
+		"canceled": func(resp *http.Response, cancel func()) { cancel(); _, _ = io.ReadAll(resp.Body) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{answer: func(int, int) string { return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab" }}
+				k := &Kept{Dial: p.dial, Most: 1, IdleTimeout: time.Minute}
+				one(k)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://peer/x", nil)
+				resp, err := k.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				abandon(resp, cancel)
+				synctest.Wait()
+				if _, err := ask(t, k); !errors.Is(err, ErrNone) || p.ended != 1 {
+					t.Errorf("%v, %d connections ended", err, p.ended)
+				}
+			})
+		})
+	}
+}
+
+func TestFits(t *testing.T) {
+	for _, tc := range []struct {
+		method, url, upgrade, body string
+		want                       bool
+	}{
+		{method: "GET", url: "/api/v1/pods?limit=5", want: true},
+		{method: "HEAD", url: "/api", want: true},
+		{method: "DELETE", url: "/api/v1/pods"},
+		{method: "GET", url: "/api/v1/pods", body: "x"},
+		{method: "GET", url: "/api/v1/pods", upgrade: "SPDY/3.1"},
+		{method: "GET", url: "/api/v1/pods?watch=1"},
+		{method: "GET", url: "/api/v1/watch/pods"},
+	} {
+		r, err := http.NewRequest(tc.method, tc.url, strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tc.upgrade != "" {
+			r.Header.Set("Upgrade", tc.upgrade)
+		}
+		if Fits(r) != tc.want {
+			t.Errorf("Fits(%+v) = %v", tc, !tc.want)
+		}
+	}
+}

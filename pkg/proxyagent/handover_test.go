@@ -1,0 +1,72 @@
+package proxyagent
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// TestHandover sends requests on a carrier to a server that gets its connections
+// from there, and sees that nothing is left at the end.
+func TestHandover(t *testing.T) {
+	address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7443} // where nobody listens
+	handler := newHandover(address)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.RemoteAddr)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(handler) }()
+
+	carriers := &carriers{handler: handler, decide: func(string, string) (string, error) { return address.String(), nil }}
+	near, far := net.Pipe()
+	dialed := make(chan *carrier.Carrier, 1)
+	go func() {
+		c, err := carrier.Dialed(t.Context(), far, carrier.Hello{Version: carrier.Version}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(carriers.serveOpen)})
+		if err != nil {
+			t.Error(err)
+		}
+		dialed <- c
+	}()
+	opener, _, err := carrier.Accepted(t.Context(), near, carrier.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := <-dialed
+
+	before := onCarriers.Load()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return opener.Open(ctx, carrier.OpenRequest{Network: network, Address: address})
+	}}
+	for range 3 {
+		resp, err := (&http.Client{Transport: transport}).Get("http://handler:7443/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != address.String() {
+			t.Errorf("the handler sees %q, %v; want %s", body, err, address)
+		}
+	}
+	if n := onCarriers.Load() - before; n != 1 {
+		t.Errorf("%d connections are counted, want 1", n)
+	}
+	transport.CloseIdleConnections()
+	for onCarriers.Load() != before {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the connection is still counted")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	server.Close()
+	if err := <-served; err != http.ErrServerClosed {
+		t.Errorf("Serve: %v", err)
+	}
+	_, _ = opener.Close(), agent.Close()
+}
