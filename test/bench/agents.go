@@ -7,11 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
@@ -27,23 +25,29 @@ type crowd struct {
 	n     int
 }
 
+// single is how many proxy servers an agent looks for.
+type single struct{}
+
+func (single) Count() int { return 1 }
+
 // add starts one more agent, which runs until the process ends.
 func (c *crowd) add() error {
 	c.n++
 	id := fmt.Sprint("agent-", c.n)
-	klog.SetLogger(logr.Discard())
 	if c.stock {
 		_, clientTLS, err := c.certs.configs()
 		if err != nil {
 			return err
 		}
-		(&agent.ClientSetConfig{
+		set := (&agent.ClientSetConfig{
 			Address: c.to, AgentID: id, SyncInterval: time.Second, SyncIntervalCap: 10 * time.Second, ProbeInterval: time.Second, XfrChannelSize: 150,
 			DialOptions: []grpc.DialOption{
 				grpc.WithTransportCredentials(credentials.NewTLS(clientTLS)),
 				grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Hour, PermitWithoutStream: true}),
 			},
-		}).NewAgentClientSet(nil, c.ctx.Done()).Serve()
+		}).NewAgentClientSet(nil, c.ctx.Done())
+		set.SetServerCounter(single{})
+		set.Serve()
 		return nil
 	}
 	host, port, err := net.SplitHostPort(c.to)

@@ -29,8 +29,8 @@ func (l link) String() string {
 func rows() []row {
 	systems := []string{konnectivitySystem, ourDialer}
 	all := []row{
-		{name: "write", run: throughput(modeSink)},
-		{name: "read", run: throughput(modeSource)},
+		{name: "write", run: throughput(modeSink, bulk)},
+		{name: "read", run: throughput(modeSource, bulk)},
 		{name: "dial + 1 byte", run: dials},
 		{name: "256-byte exchange", run: exchanges},
 		{name: "64 workers", run: workers},
@@ -42,8 +42,8 @@ func rows() []row {
 	}
 	for _, l := range []link{{shaped: true}, {roundTrip: 20 * time.Millisecond}, {roundTrip: 80 * time.Millisecond}} {
 		all = append(all,
-			row{name: "write" + l.String(), link: l, run: throughput(modeSink)},
-			row{name: "read" + l.String(), link: l, run: throughput(modeSource)})
+			row{name: "write" + l.String(), link: l, run: throughput(modeSink, linkBulk)},
+			row{name: "read" + l.String(), link: l, run: throughput(modeSource, linkBulk)})
 	}
 	return all
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -19,6 +22,8 @@ func main() {
 	flag.StringVar(&child.dir, "dir", "", "folder with certificates (with --child)")
 	flag.StringVar(&child.to, "to", "", "next hop (with --child)")
 	flag.Parse()
+	// konnectivity's client and agents say at length what a row breaks on purpose.
+	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
 	if child.role != "" {

@@ -11,7 +11,12 @@ import (
 	"time"
 )
 
-const bulk = 512 << 20 // bytes moved for a throughput figure
+// Bytes moved for a throughput figure. A link of 1 Gbit/s needs seconds for
+// fewer.
+const (
+	bulk     = 512 << 20
+	linkBulk = 256 << 20
+)
 
 // withCPU runs f and adds what the relays used meanwhile, divided by units.
 func withCPU(p *path, name string, units float64, f func() (sample, error)) (sample, error) {
@@ -34,35 +39,35 @@ func withCPU(p *path, name string, units float64, f func() (sample, error)) (sam
 }
 
 // throughput moves bytes one way, to the target or from it.
-func throughput(mode byte) func(context.Context, *path) (sample, error) {
+func throughput(mode byte, bytes int) func(context.Context, *path) (sample, error) {
 	return func(ctx context.Context, p *path) (sample, error) {
 		conn, err := p.dial(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer conn.Close()
-		return withCPU(p, "cpu s/GiB", float64(bulk)/(1<<30), func() (sample, error) {
+		return withCPU(p, "cpu s/GiB", float64(bytes)/(1<<30), func() (sample, error) {
 			began := time.Now()
-			if err := move(conn, mode); err != nil {
+			if err := move(conn, mode, bytes); err != nil {
 				return nil, err
 			}
-			return sample{"Gbit/s": float64(bulk) * 8 / time.Since(began).Seconds() / 1e9}, nil
+			return sample{"Gbit/s": float64(bytes) * 8 / time.Since(began).Seconds() / 1e9}, nil
 		})
 	}
 }
 
-func move(conn net.Conn, mode byte) error {
-	if _, err := conn.Write(header(mode, bulk)); err != nil {
+func move(conn net.Conn, mode byte, bytes int) error {
+	if _, err := conn.Write(header(mode, int64(bytes))); err != nil {
 		return err
 	}
 	if mode == modeSource {
-		n, err := io.CopyBuffer(onlyWriter{}, io.LimitReader(conn, bulk), make([]byte, 64<<10))
-		if err == nil && n != bulk {
-			err = fmt.Errorf("read %d bytes of %d", n, bulk)
+		n, err := io.CopyBuffer(onlyWriter{}, io.LimitReader(conn, int64(bytes)), make([]byte, 64<<10))
+		if err == nil && n != int64(bytes) {
+			err = fmt.Errorf("read %d bytes of %d", n, bytes)
 		}
 		return err
 	}
-	for sent := 0; sent < bulk; sent += 32 << 10 {
+	for sent := 0; sent < bytes; sent += 32 << 10 {
 		if _, err := conn.Write(zeros[:32<<10]); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ type results struct {
 	options
 	begun bool
 	date  time.Time
+	on    string // the machine
 	// values are by row, subject and figure, one a round.
 	values map[string]map[string]map[string][]float64
 	// failures are by row and subject.
@@ -29,7 +30,7 @@ type results struct {
 }
 
 func newResults(o options) *results {
-	return &results{options: o, date: time.Now(), values: map[string]map[string]map[string][]float64{}, failures: map[string]map[string]error{}}
+	return &results{options: o, date: time.Now(), on: machine(), values: map[string]map[string]map[string][]float64{}, failures: map[string]map[string]error{}}
 }
 
 func (all *results) add(row, subject string, s sample) {
@@ -82,7 +83,7 @@ func (all *results) head() string {
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
 		commit = "commit " + strings.TrimSpace(string(out))
 	}
-	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), commit, all.rounds, machine())
+	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), commit, all.rounds, all.on)
 	fmt.Fprintf(&b, "✓ and ✗: owed, and kept or not; the lines below the table say by how much. –: there is no such figure.\n\n")
 	line := func(cells ...string) {
 		b.WriteString("| " + pad(cells[0], 34))
@@ -208,7 +209,7 @@ func (all *results) save() error {
 		}
 	}
 	raw, err := json.MarshalIndent(map[string]any{
-		"date": all.date.Format(time.RFC3339), "machine": machine(), "rounds": all.values, "failures": failures,
+		"date": all.date.Format(time.RFC3339), "machine": all.on, "rounds": all.values, "failures": failures,
 	}, "", " ")
 	if err != nil {
 		return err

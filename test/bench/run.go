@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -40,11 +41,12 @@ const sampleLimit = 45 * time.Second
 var errEndless = fmt.Errorf("did not end within %s", sampleLimit)
 
 // bench measures all rows, and prints each as it is had.
-func bench(ctx context.Context, o options) error {
+func bench(ctx context.Context, o options) (err error) {
 	dir, err := os.MkdirTemp("", "cluster-proxy-bench-")
 	if err != nil {
 		return err
 	}
+	defer func() { tidy(dir, err) }()
 	w, err := newWorld(dir)
 	if err != nil {
 		return err
@@ -62,7 +64,9 @@ func bench(ctx context.Context, o options) error {
 			closeAll(open)
 			if open, err = w.subjects(r.link); err != nil {
 				all.skip(r, err)
-				fmt.Fprintf(os.Stderr, "%s: %v\n", r.name, err)
+				if err := all.write(os.Stdout, r); err != nil {
+					return err
+				}
 				open = nil
 				continue
 			}
@@ -77,7 +81,17 @@ func bench(ctx context.Context, o options) error {
 		}
 	}
 	all.printVerdicts(os.Stdout)
-	return os.RemoveAll(dir)
+	return nil
+}
+
+// tidy removes what a run made. After an error the logs stay.
+func tidy(dir string, err error) {
+	if err == nil {
+		_ = os.RemoveAll(dir)
+		return
+	}
+	_ = os.RemoveAll(filepath.Join(dir, builds))
+	fmt.Fprintln(os.Stderr, "logs are in", dir)
 }
 
 func closeAll(subjects []*subject) {
@@ -99,7 +113,9 @@ func measure(ctx context.Context, all *results, r row, subjects []*subject) {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s: %s (%d of %d)\n", r.name, s.name, round+1, rounds)
+			began := time.Now()
 			got, err := measureOne(ctx, r, s)
+			fmt.Fprintf(os.Stderr, "  took %s\n", time.Since(began).Round(time.Millisecond))
 			if err != nil {
 				fmt.Fprintf(os.Stderr, "%s: %s: %v\n", r.name, s.name, err)
 				all.fail(r.name, s.name, err)

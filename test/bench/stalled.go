@@ -44,7 +44,7 @@ func besideStalled(mode byte) func(context.Context, *path) (sample, error) {
 			return nil, err
 		}
 		stop := make(chan struct{})
-		timer := time.AfterFunc(5*time.Second, func() { close(stop) })
+		timer := time.AfterFunc(3*time.Second, func() { close(stop) })
 		defer timer.Stop()
 		took, err := exchange(ctx, p, 0, stop)
 		if err != nil {

@@ -80,7 +80,7 @@ func (w *world) startSystem(name string, at *place, server, agent []string) (*sy
 	}
 	if err := waitReady("http://" + on(at.edge, 4) + "/readyz"); err != nil {
 		s.stop()
-		return nil, fmt.Errorf("%s: %w; logs are in %s", name, err, w.dir)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return s, nil
 }
@@ -116,9 +116,12 @@ func (s *system) metric(name, with string) (total float64, err error) {
 	return total, nil
 }
 
+// builds is the folder of the programs in that of a run.
+const builds = "bin"
+
 // build builds a program once.
 func (w *world) build(name, pkg string) (string, error) {
-	out := filepath.Join(w.dir, name)
+	out := filepath.Join(w.dir, builds, name)
 	err, built := w.builds[name]
 	if !built {
 		cmd := exec.Command("go", "build", "-o", out, pkg)
