@@ -12,6 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // addLeaseOwner makes the manager's Deployment, which has the Lease's name, the
@@ -19,7 +21,7 @@ import (
 // it. Nothing depends on that, so an error is only logged.
 func addLeaseOwner(mgr ctrl.Manager, namespace string) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		err := ownLease(ctx, mgr.GetAPIReader(), mgr.GetClient(), client.ObjectKey{Namespace: namespace, Name: leaseName})
+		err := ownLease(ctx, mgr.GetAPIReader(), mgr.GetClient(), client.ObjectKey{Namespace: namespace, Name: identity.AddonManager})
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Leaving the Lease of the election without an owner")
 		}

@@ -8,10 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 func TestOwnLease(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: leaseName}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: identity.AddonManager}
 	lease := &coordinationv1.Lease{ObjectMeta: meta}
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
 	deployment.UID = "d"

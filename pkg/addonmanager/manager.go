@@ -29,10 +29,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
-
-// leaseName is that of the leader election, as in upstream.
-const leaseName = "cluster-proxy-addon-manager"
 
 // Manager is one addon manager process.
 type Manager struct{ options Options }
@@ -74,7 +72,7 @@ func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 		Metrics:                       metricsserver.Options{BindAddress: m.options.MetricsBindAddress},
 		HealthProbeBindAddress:        m.options.HealthProbeBindAddress,
 		LeaderElection:                m.options.LeaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              identity.AddonManager,
 		LeaderElectionNamespace:       m.options.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Cache: cache.Options{
@@ -106,7 +104,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation,
 	}}
 	reconciler.Witness = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
-	reconciler.Events = mgr.GetEventRecorder("cluster-proxy-addon-manager")
+	reconciler.Events = mgr.GetEventRecorder(identity.AddonManager)
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)
 	}

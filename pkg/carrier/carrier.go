@@ -25,9 +25,6 @@ type Config struct {
 	Role Role
 	// Handler answers OPEN; an Acceptor needs one.
 	Handler Handler
-	// Relays says that an opener's connections are given to Splice or Relay: the
-	// watcher then reads until the first frame, and copies what follows itself.
-	Relays bool
 	// Linger bounds how long a connection that was closed waits for the peer's
 	// FIN once its own is sent. Default 1 s.
 	Linger time.Duration
@@ -35,8 +32,7 @@ type Config struct {
 	Name string
 }
 
-// Handler answers one OPEN by Accept or Refuse, in a goroutine of its own, and
-// may stay with the connection. A
+// Handler answers one OPEN by Accept or Refuse, in a goroutine of its own. A
 // request that it did not answer when it returns is refused. The context ends
 // with the request's timeout, when the opener gives up, and when ServeOpen
 // returns; an accepted connection outlives it.
@@ -83,7 +79,6 @@ type Carrier struct {
 	pend     *Pending       // state pending
 	err      error          // state closed
 	draining bool
-	watching bool // the watcher has rsem, or is about to be started with it
 	observer Observer
 	unused   chan struct{} // closed when idle, if somebody waits for that
 
@@ -114,7 +109,7 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 	}
 	c := newCarrierStopped(nc, cfg)
 	stop := interruptOn(ctx, nc)
-	_, err := nc.Write(controlFrame(FrameHello, hello.append))
+	_, err := nc.Write(appendFrame(nil, FrameHello, hello.encode()))
 	if err == nil && slices.Contains(hello.Features, FeatureName) {
 		var answer Hello
 		answer, err = c.readHello()
@@ -139,7 +134,7 @@ func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, er
 	hello, err := c.readHello()
 	if err == nil && slices.Contains(hello.Features, FeatureName) {
 		answer := Hello{Version: Version, Session: cfg.Name, Features: []string{FeatureName}}
-		_, err = nc.Write(controlFrame(FrameHello, answer.append))
+		_, err = nc.Write(appendFrame(nil, FrameHello, answer.encode()))
 	}
 	if !stop() {
 		err = fromContext(ctx)
@@ -190,7 +185,6 @@ func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
 		rsem: make(chan struct{}, 1), wsem: make(chan struct{}, 1),
 	}
 	c.rsem <- struct{}{} // for the watcher
-	c.watching = true
 	return c
 }
 
@@ -244,9 +238,9 @@ var errDraining = &Error{Code: Draining, Message: "the carrier is drained"}
 // *Error and leaves the carrier idle. When ctx ends first, the carrier is
 // closed with RESET: an answer that comes late finds nobody to be mistaken for.
 func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
-	frame := controlFrame(FrameOpen, r.append)
-	if len(frame) > smallBuffer || c.cfg.Role != Opener {
-		return nil, violation("cannot send OPEN with %d bytes", len(frame))
+	payload := r.encode()
+	if len(payload) > MaxControl || c.cfg.Role != Opener {
+		return nil, violation("cannot send OPEN with %d bytes", len(payload))
 	}
 	if ctx.Err() != nil {
 		return nil, fromContext(ctx)
@@ -257,7 +251,7 @@ func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { c.failOpening(reply, fromContext(ctx)) })
 	defer stop()
-	if err := c.writeControl(frame); err != nil {
+	if err := c.writeControl(FrameOpen, payload); err != nil {
 		c.fail(cutOff(err), keepQuiet)
 	}
 	answer := <-reply

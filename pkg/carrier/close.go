@@ -135,9 +135,7 @@ func (cn *Conn) linger(fin, drain bool) {
 		_ = c.nc.SetReadDeadline(deadline)
 	}
 	c.mu.Unlock()
-	if live && cn.discard() {
-		c.watch()
-	} else {
+	if !live || !cn.discard() {
 		<-c.rsem
 	}
 }
@@ -149,7 +147,7 @@ func (c *Carrier) takePending() []byte {
 	return b
 }
 
-// discard reads up to the FIN, and reports whether there was one.
+// discard reads up to the FIN, and reports whether the watcher owns rsem now.
 func (cn *Conn) discard() bool {
 	c := cn.c
 	for budget := MaxFrame; ; {

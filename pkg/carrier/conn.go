@@ -31,7 +31,6 @@ type Conn struct {
 	userClosed           bool
 	err                  *Error
 	onFail               func(*Error)
-	reader               func(error) (fin bool) // see readWith
 
 	readBy, writeBy atomic.Int64 // deadlines, Unix nanoseconds; 0 = none
 }
@@ -56,17 +55,13 @@ func (cn *Conn) Carrier() *Carrier { return cn.c }
 func (cn *Conn) fail(err *Error) {
 	cn.c.mu.Lock()
 	cn.err = err
-	hook, read := cn.onFail, cn.reader
-	cn.reader = nil
+	hook := cn.onFail
 	if !cn.finReceived {
 		close(cn.over)
 	}
 	cn.c.mu.Unlock()
 	if hook != nil {
 		hook(err)
-	}
-	if read != nil {
-		read(err)
 	}
 }
 
@@ -166,9 +161,7 @@ func (cn *Conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := cn.readLocked(p)
-	if err == io.EOF { // it goes to the watcher
-		go cn.c.watch()
-	} else {
+	if err != io.EOF { // after a FIN the watcher owns rsem
 		<-cn.c.rsem
 	}
 	return n, err
@@ -217,8 +210,7 @@ func (cn *Conn) nextData() (fin bool, err error) {
 		c.lo += HeaderSize
 		return false, nil
 	case FrameFin:
-		cn.gotFIN()
-		return true, nil
+		return true, cn.gotFIN()
 	}
 	return false, cn.unexpected(t, payload)
 }
@@ -235,12 +227,11 @@ func (cn *Conn) unexpected(t FrameType, payload []byte) error {
 	return cn.readEnd()
 }
 
-// gotFIN gives the right to read back to the carrier. The caller owns rsem, must
-// not release it, and runs the watcher next.
-func (cn *Conn) gotFIN() {
+// gotFIN hands reading back to the watcher; the caller owns rsem and must not
+// release it.
+func (cn *Conn) gotFIN() error {
 	c := cn.c
 	c.mu.Lock()
-	c.watching = true
 	if c.cur == cn {
 		cn.finReceived = true
 		close(cn.over)
@@ -251,9 +242,11 @@ func (cn *Conn) gotFIN() {
 		_ = c.nc.SetWriteDeadline(time.Time{})
 	}
 	c.mu.Unlock()
+	go c.watch()
 	if released {
 		c.tellIdle()
 	}
+	return nil
 }
 
 // readError turns an error of the transport into one of the connection.

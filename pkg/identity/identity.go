@@ -14,6 +14,9 @@ const (
 	// AddonName names the ClusterManagementAddOn, every ManagedClusterAddOn
 	// and the Lease on the managed cluster.
 	AddonName = "cluster-proxy"
+	// AddonManager names the addon manager: its Deployment, its Lease, its events,
+	// and the owner of fields that it writes.
+	AddonManager = "cluster-proxy-addon-manager"
 	// AgentUser is the last part of an agent's common name.
 	AgentUser = "proxy-agent"
 	// AgentSigner is the CSR signer that the addon manager serves.

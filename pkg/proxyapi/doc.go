@@ -85,8 +85,7 @@
 //
 // Credentials that nobody has vouched for are let through at a low rate from
 // each address (strangers), so that a flood of bad tokens costs neither the hub
-// nor those whose token was good before. Refusals above it are held back a
-// little: refusing at once invites the next request.
+// nor those whose token was good before.
 //
 // # Ending
 //

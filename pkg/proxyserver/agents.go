@@ -189,6 +189,15 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	}
 }
 
+// noteSameName tells operators of two clusters whose agents go by one ID. Agents
+// make theirs by chance or from their pod's UID, so it is a mistake in how one
+// was copied, or an attempt to get at the other's connections, which fails: what
+// an agent is asked for follows from its certificate.
+func (s *Server) noteSameName(agent sessionKey, other string) {
+	s.metrics.sameName.Inc()
+	s.logger.Info("Agents of two clusters call themselves the same", "cluster", agent.cluster, "other", other, "agentID", agent.agentID)
+}
+
 // admitAgent takes the cluster from the certificate, compares what the agent
 // declares with it, and gives the stream an agent ID that no other stream has:
 // konnectivity files connections under (agent ID, connection ID), and

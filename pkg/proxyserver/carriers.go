@@ -33,9 +33,14 @@ const (
 // decided there, and carriers say only which session they belong to.
 type carrierAgents struct {
 	pool carrier.PoolConfig
+	// sameName is told of an agent that calls itself what one of another cluster
+	// does.
+	sameName func(agent sessionKey, other string)
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*carrierAgent
+	// names are the clusters of agent IDs: of several, the first one.
+	names    map[string]string
 	hosts    map[string][]*carrierAgent
 	draining bool // this server is
 }
@@ -57,8 +62,9 @@ type carrierAgent struct {
 	speaks  bool // it has dialed a carrier at least once
 }
 
-func newCarrierAgents(l Limits) *carrierAgents {
+func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *carrierAgents {
 	return &carrierAgents{
+		sameName: sameName, names: map[string]string{},
 		pool: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string][]*carrierAgent{},
@@ -79,6 +85,11 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 		pool.More = agent.more
 		agent.pool = carrier.NewPool(pool)
 		a.sessions[key] = agent
+		if other, taken := a.names[key.agentID]; !taken {
+			a.names[key.agentID] = key.cluster
+		} else if other != key.cluster {
+			a.sameName(key, other)
+		}
 		for _, host := range hosts {
 			a.hosts[host] = append(a.hosts[host], agent)
 		}
@@ -100,6 +111,9 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 		return
 	}
 	delete(a.sessions, agent.key)
+	if a.names[agent.key.agentID] == agent.key.cluster {
+		delete(a.names, agent.key.agentID)
+	}
 	for _, host := range agent.hosts {
 		a.hosts[host] = slices.DeleteFunc(a.hosts[host], func(other *carrierAgent) bool { return other == agent })
 		if len(a.hosts[host]) == 0 {
@@ -167,10 +181,13 @@ func (a *carrierAgents) endIdleStreams() {
 // add takes over a carrier of a session.
 func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	a.mu.RLock()
-	agent, draining := a.sessions[key], a.draining
+	agent, draining, other := a.sessions[key], a.draining, a.names[key.agentID]
 	a.mu.RUnlock()
 	if agent == nil {
 		_ = c.Close()
+		if other != "" {
+			a.sameName(key, other)
+		}
 		return &carrier.Error{Code: carrier.NoAgent, Message: "no such session"}
 	}
 	agent.mu.Lock()

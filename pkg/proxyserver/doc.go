@@ -48,7 +48,9 @@
 //   - An agent's cluster is the one in its certificate (port 8091 trusts the
 //     agent CA only). It may declare host identifiers of that cluster and
 //     nothing else; otherwise the stream ends with PermissionDenied, counted in
-//     cluster_proxy_server_agent_identity_rejected_total and logged.
+//     cluster_proxy_server_agent_identity_rejected_total and logged. Its ID is
+//     its own within the cluster; that of another cluster's agent gets it
+//     nothing, and is counted in cluster_proxy_server_agent_id_conflicts_total.
 //   - A client's certificate (port 8090 trusts the hub CA only) must have one
 //     of the roles of package identity. The client certificates of an older
 //     cluster-proxy had the first SAN as common name; they are refused, because

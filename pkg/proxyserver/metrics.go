@@ -12,6 +12,7 @@ type serverMetrics struct {
 	registry        *prometheus.Registry
 	agentsRejected  *prometheus.CounterVec
 	clientsRejected *prometheus.CounterVec
+	sameName        prometheus.Counter
 	dials           *prometheus.CounterVec
 	handshakes      *prometheus.CounterVec
 	tlsFailures     *prometheus.CounterVec
@@ -28,6 +29,10 @@ func newServerMetrics() *serverMetrics {
 			Name: "cluster_proxy_server_client_rejected_total",
 			Help: "Clients refused because their certificate has no role.",
 		}, []string{"reason"}),
+		sameName: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_server_agent_id_conflicts_total",
+			Help: "Agents that call themselves what an agent of another cluster does. It gets them nothing, because what an agent may serve follows from its certificate.",
+		}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_dials_total",
 			Help: "Dials served with carriers, by what they were sent to (agent, or peer that has one) and how they ended.",
@@ -45,7 +50,7 @@ func newServerMetrics() *serverMetrics {
 	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
 		m.tlsFailures.WithLabelValues(reason)
 	}
-	m.registry.MustRegister(m.agentsRejected, m.clientsRejected, m.dials, m.handshakes)
+	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
 	// Alerts need the zero.
 	for _, reason := range []string{"certificate", "metadata", "identifiers"} {
 		m.agentsRejected.WithLabelValues(reason)

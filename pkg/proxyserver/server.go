@@ -63,7 +63,7 @@ func New(o *Options) (*Server, error) {
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
 		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
 	}
-	s.carriers = newCarrierAgents(o.Limits)
+	s.carriers = newCarrierAgents(o.Limits, s.noteSameName)
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.carriers)

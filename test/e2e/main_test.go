@@ -214,6 +214,7 @@ func (s *installed) chartValues() []string {
 		values = append(values, "proxyServer.port="+port)
 	}
 	if onNodes {
+		values = append(values, exposedServices()...)
 		return append(values, "replicas=2", "networkPolicies.enabled=true")
 	}
 	// The lab's pods read Secrets twice a second, and processes every three.

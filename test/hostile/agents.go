@@ -130,7 +130,9 @@ func (s *Suite) testAgentID(t *testing.T) {
 	}
 	id := string(pods.Items[0].UID)
 	own := s.agentCertificate(t, s.attacker())
+	const conflicts, same = "cluster_proxy_server_agent_id_conflicts_total", "Agents of two clusters call themselves the same"
 	t.Run("carrier", func(t *testing.T) {
+		n := s.watch(t, proxyServer, conflicts)
 		config := clientTLS(t, own, s.hubCA, "127.0.0.1")
 		config.NextProtos = []string{"cluster-proxy/1"}
 		conn, err := tls.Dial("tcp", s.agentPort(), config)
@@ -152,8 +154,10 @@ func (s *Suite) testAgentID(t *testing.T) {
 			t.Error("the attacker was asked to dial for the victim")
 		default:
 		}
+		n.check(t, 1, same, id, `cluster="`+s.attacker()+`"`, `other="`+s.victim()+`"`)
 	})
 	t.Run("stream", func(t *testing.T) {
+		n := s.watch(t, proxyServer, conflicts)
 		stream, err := s.connectAgent(t, own, id, identity.Identifiers([]string{s.attacker() + "." + identity.DefaultAgentNamespace}))
 		if err != nil {
 			t.Fatalf("an agent of %s under its own name is refused: %v", s.attacker(), err)
@@ -182,6 +186,7 @@ func (s *Suite) testAgentID(t *testing.T) {
 			}
 		default:
 		}
+		n.check(t, 1, same, id, `cluster="`+s.attacker()+`"`, `other="`+s.victim()+`"`)
 	})
 }
 

@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 // Names of what is made for cert-manager. The Secrets are cert-manager's own.
 const (
 	certManagerVersion = "cert-manager.io/v1"
-	certManagerOwner   = client.FieldOwner("cluster-proxy-addon-manager")
+	certManagerOwner   = client.FieldOwner(identity.AddonManager)
 
 	CertManagerIssuer   = "cluster-proxy-selfsigned"
 	CertManagerHubCA    = "cluster-proxy-hub-ca"

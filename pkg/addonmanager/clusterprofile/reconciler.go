@@ -32,7 +32,7 @@ const (
 	// execExtension is what an exec credential plugin is told: which cluster.
 	execExtension = "client.authentication.k8s.io/exec"
 
-	fieldOwner = client.FieldOwner("cluster-proxy-addon-manager")
+	fieldOwner = client.FieldOwner(identity.AddonManager)
 )
 
 // Reconciler reconciles the ClusterProfiles that OCM makes.

@@ -17,9 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-const fieldOwner = client.FieldOwner("cluster-proxy-addon-manager")
+const fieldOwner = client.FieldOwner(identity.AddonManager)
 
 // upstreamFieldOwners wrote the same objects with updates before: the name of
 // upstream's binary.

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// exposedServices are chart values: of the managed clusters' Services, these two
+// may be reached. The kube-apiserver is one, with HTTPS and WebSockets of its own.
+func exposedServices() []string {
+	return []string{
+		"exposedServices[0].namespace=default", "exposedServices[0].service=web",
+		"exposedServices[1].namespace=default", "exposedServices[1].service=kubernetes", "exposedServices[1].protocol=https",
+	}
+}
+
+// TestServices goes the whole way: what the chart lists is enforced on the hub
+// and by agents, resolved by the managed cluster's DNS, and reached by every
+// door, with the pods' NetworkPolicies in force.
+func TestServices(t *testing.T) {
+	needNodes(t)
+	const prefix = "/api/v1/namespaces/"
+	for _, cluster := range suite.clusters {
+		for _, door := range suite.doors(cluster) {
+			if door.name == "direct" {
+				continue // upstream's URL is the hub's
+			}
+			t.Run(cluster+"/"+door.name, func(t *testing.T) {
+				for _, tc := range []struct {
+					path, want string
+					code       int
+				}{
+					{"default/services/http:web:80/proxy-service/", cluster, 200},
+					{"default/services/http:web:http/proxy-service/", cluster, 200},
+					{"default/services/http:web:/proxy-service/", cluster, 200},
+					{"default/services/https:kubernetes:443/proxy-service/version", "gitVersion", 200},
+					{"default/services/kubernetes:https/proxy-service/version", "gitVersion", 200},
+					{"default/services/http:web:81/proxy-service/", "", 502},
+					{"default/services/http:kubernetes:443/proxy-service/", "exposedServices", 403},
+					{"kube-system/services/http:kube-dns:metrics/proxy-service/", "exposedServices", 403},
+				} {
+					err := waitUntil(t.Context(), patience, func() error {
+						got, err := ask(t.Context(), door.cfg, request{method: http.MethodGet, path: prefix + tc.path})
+						if err == nil && (got.Code != tc.code || !strings.Contains(got.Body, tc.want)) {
+							err = fmt.Errorf("%d %.300s, want %d and %q", got.Code, got.Body, tc.code, tc.want)
+						}
+						return err
+					})
+					if err != nil {
+						t.Errorf("%s: %v", tc.path, err)
+					}
+				}
+			})
+		}
+		t.Run(cluster+"/websocket", func(t *testing.T) {
+			cfg := suite.throughProxyAPI(cluster)
+			through := rest.CopyConfig(cfg)
+			through.Host += prefix + "default/services/https:kubernetes:443/proxy-service"
+			var got, stderr bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			err := executors(t, through, "cat")["websocket"].StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got, Stderr: &stderr})
+			if err != nil || got.String() != "over and back" {
+				t.Errorf("%q, %v, %s", got.String(), err, stderr.String())
+			}
+		})
+		t.Run(cluster+"/tcp", func(t *testing.T) {
+			conn, err := dialByConnect(t, "web.default.svc."+cluster+":80")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(conn); err != nil || !bytes.Contains(got, []byte(cluster)) {
+				t.Errorf("%q, %v", got, err)
+			}
+			_, err = dialByConnect(t, "kube-dns.kube-system.svc."+cluster+":53")
+			if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusForbidden {
+				t.Errorf("a Service that is not listed: %v, want 403", err)
+			}
+		})
+	}
+}
+
+// dialByConnect connects to a target through the proxy API, as programs do that
+// know HTTPS proxies.
+func dialByConnect(t *testing.T, target string) (io.ReadWriteCloser, error) {
+	t.Helper()
+	file := t.TempDir() + "/ca.crt"
+	if err := os.WriteFile(file, suite.hubCA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	roots := pki.NewSource(pki.Files{CA: file})
+	if err := roots.Load(); err != nil {
+		t.Fatal(err)
+	}
+	host, _, err := net.SplitHostPort(suite.proxyAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", suite.proxyAPI, roots.ClientConfig(host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+suite.hubToken))
+	return connect.Ask(conn, &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, Header: http.Header{"Proxy-Authorization": {credentials}}})
+}

@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// listener is one of ours, and how to speak TLS with it.
+type listener struct {
+	name string
+	dial func(context.Context) (net.Conn, error)
+	tls  *tls.Config
+}
+
+func at(address string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }
+}
+
+// listeners are all that speak TLS: three on the hub, and the agents' handlers.
+func listeners(t *testing.T) []listener {
+	t.Helper()
+	hub := suite.clientTLS(t)
+	agent := suite.clientTLS(t)
+	list := []listener{
+		{"proxy API", at(suite.proxyAPI), hub},
+		{"client port", at(suite.proxyServer), hub},
+		{"agent port", at(fmt.Sprint("127.0.0.1:", suite.lab.AgentPort)), agent},
+	}
+	for _, cluster := range suite.clusters {
+		cs := clientset(t, suite.direct(cluster))
+		secret, err := cs.CoreV1().Secrets(suite.agentNamespace).Get(t.Context(), agentCertificate, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		certificate, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent.Certificates = []tls.Certificate{certificate}
+		host := identity.HandlerHost(cluster)
+		handler := suite.clientTLS(t)
+		handler.RootCAs, handler.ServerName = pool(t, mustHubSecret(t, agentBundle).Data["ca.crt"]), host
+		dialer := suite.dialer(t)
+		list = append(list, listener{"agent of " + cluster, func(ctx context.Context) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, identity.HandlerPort))
+		}, handler})
+	}
+	return list
+}
+
+// speaks reports whether a listener speaks a version of TLS.
+func (l listener) speaks(ctx context.Context, version uint16) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	raw, err := l.dial(ctx)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", l.name, err)
+	}
+	defer raw.Close()
+	config := l.tls.Clone()
+	config.MinVersion, config.MaxVersion = version, version
+	err = tls.Client(raw, config).HandshakeContext(ctx)
+	if err != nil && strings.Contains(err.Error(), "protocol version not supported") {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", l.name, err)
+	}
+	return true, nil
+}
+
+// wantTLS12 waits until every listener speaks TLS 1.2, or none does; all speak
+// 1.3 at all times.
+func wantTLS12(t *testing.T, want bool) {
+	t.Helper()
+	for _, l := range listeners(t) {
+		eventually(t, fmt.Sprintf("TLS 1.2 at the %s to be %v", l.name, want), func() error {
+			if newest, err := l.speaks(t.Context(), tls.VersionTLS13); err != nil || !newest {
+				return fmt.Errorf("TLS 1.3: %v, %w", newest, err)
+			}
+			got, err := l.speaks(t.Context(), tls.VersionTLS12)
+			if err == nil && got != want {
+				err = fmt.Errorf("it is %v", got)
+			}
+			return err
+		})
+	}
+}
+
+// TestTLSProfile has every listener, on the hub and on managed clusters, follow
+// OCM's TLS profile as it comes, changes and goes, without a restart and with a
+// connection that stays.
+func TestTLSProfile(t *testing.T) {
+	if onNodes {
+		t.Skip("needs kubelets that take seconds and not minutes to hand on a ConfigMap")
+	}
+	places := map[string]struct {
+		cs        *kubernetes.Clientset
+		namespace string
+	}{"hub": {suite.hub, suite.namespace}}
+	for _, cluster := range suite.clusters {
+		places[cluster] = struct {
+			cs        *kubernetes.Clientset
+			namespace string
+		}{clientset(t, suite.direct(cluster)), suite.agentNamespace}
+	}
+	pods := func() string {
+		var all strings.Builder
+		for name, place := range places {
+			list, err := place.cs.CoreV1().Pods(place.namespace).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pod := range list.Items {
+				for _, status := range pod.Status.ContainerStatuses {
+					fmt.Fprintln(&all, name, pod.UID, status.Name, status.RestartCount)
+				}
+			}
+		}
+		return all.String()
+	}
+	remove := func(ctx context.Context) {
+		for name, place := range places {
+			if err := place.cs.CoreV1().ConfigMaps(place.namespace).Delete(ctx, identity.TLSProfile, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	profile := func(version string) {
+		t.Helper()
+		remove(t.Context())
+		for name, place := range places {
+			_, err := place.cs.CoreV1().ConfigMaps(place.namespace).Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: identity.TLSProfile}, Data: map[string]string{"minTLSVersion": version},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	t.Cleanup(func() { remove(context.Background()) })
+	before := pods()
+	traffic := startRotationTraffic(t, suite.clusters[0], 4)
+	t.Cleanup(traffic.stop)
+	wantTLS12(t, false)
+	profile("VersionTLS12")
+	wantTLS12(t, true)
+	profile("VersionTLS13")
+	wantTLS12(t, false)
+	profile("VersionTLS12")
+	wantTLS12(t, true)
+	profile("VersionTLS99") // a mistake leaves what is in use, and is said
+	for _, component := range []string{"hub_*_proxy-server.log", "hub_*_user-server.log", "cluster1_*_proxy-agent.log", "2nd-cluster_*_proxy-agent.log"} {
+		eventually(t, component+" to say what is wrong", func() error {
+			files, err := filepath.Glob(filepath.Join(suite.lab.LogDir(), component))
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil || strings.Contains(string(content), `minTLSVersion is \"VersionTLS99\"`) {
+					return err
+				}
+			}
+			return errors.Join(err, fmt.Errorf("nothing in %q", files))
+		})
+	}
+	wantTLS12(t, true)
+	remove(t.Context())
+	wantTLS12(t, false)
+	for _, cluster := range suite.clusters {
+		if err := reachable(t.Context(), cluster); err != nil {
+			t.Errorf("%s: %v", cluster, err)
+		}
+	}
+	traffic.check(t, 4)
+	if after := pods(); after != before {
+		t.Errorf("pods were restarted or replaced:\n%s\nbefore:\n%s", after, before)
+	}
+}
