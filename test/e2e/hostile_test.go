@@ -14,6 +14,6 @@ func TestHostile(t *testing.T) {
 	}
 	hostile.Run(t, &hostile.Suite{
 		Lab: suite.lab, Clusters: [2]string{suite.clusters[0], suite.clusters[1]}, Namespace: suite.namespace,
-		ProxyServer: suite.proxyServer, ProxyAPI: suite.proxyAPI, Binary: filepath.Join(suite.dir, "cluster-proxy"), CanPause: true,
+		ProxyServer: suite.proxyServer, ProxyAPI: suite.proxyAPI, Domain: clusterDomain, Binary: filepath.Join(suite.dir, "cluster-proxy"), CanPause: true,
 	})
 }

@@ -66,6 +66,9 @@ type installed struct {
 
 var suite *installed
 
+// clusterDomain is the one that every cluster has a host below, at the proxy API.
+const clusterDomain = "clusters.example.org"
+
 // withoutRace builds what the pods run without the race detector, to measure it.
 var withoutRace bool
 
@@ -205,7 +208,7 @@ func buildBinary(ctx context.Context, root, binary string) error {
 }
 
 func (s *installed) chartValues() []string {
-	values := append(s.lab.ChartValues(), "featureGates.clusterProfile=true")
+	values := append(s.lab.ChartValues(), "featureGates.clusterProfile=true", "proxyAPI.clusterDomain="+clusterDomain)
 	if benchDelay > 0 {
 		_, port, err := net.SplitHostPort(delayedListener(nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.lab.AgentPort)), benchDelay))
 		if err != nil {

@@ -35,6 +35,8 @@ type Suite struct {
 	Namespace string
 	// ProxyServer and ProxyAPI are host:port of their ports for clients.
 	ProxyServer, ProxyAPI string
+	// Domain is that of the clusters' own hosts at the proxy API.
+	Domain string
 	// Binary is the addon's, for accomplices.
 	Binary string
 	// CanPause says that Lab can stop and start the victim's agents.
@@ -57,6 +59,9 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("Requests", s.testRequests)
 	t.Run("Dials", s.testDials)
 	t.Run("Services", s.testServices)
+	t.Run("Claims", s.testClaims)
+	t.Run("Ways", s.testWays)
+	t.Run("ViewerExec", s.testViewerExec)
 	t.Run("ServiceAccounts", s.testServiceAccounts)
 	t.Run("AgentOnTheHub", s.testAgentOnTheHub)
 	t.Run("ClockSkew", s.testClockSkew)
