@@ -25,6 +25,9 @@ type Config struct {
 	Role Role
 	// Handler answers OPEN; an Acceptor needs one.
 	Handler Handler
+	// Relays says that an opener's connections are given to Splice or Relay: the
+	// watcher then reads until the first frame, and copies what follows itself.
+	Relays bool
 	// Linger bounds how long a connection that was closed waits for the peer's
 	// FIN once its own is sent. Default 1 s.
 	Linger time.Duration
@@ -32,7 +35,8 @@ type Config struct {
 	Name string
 }
 
-// Handler answers one OPEN by Accept or Refuse, in a goroutine of its own. A
+// Handler answers one OPEN by Accept or Refuse, in a goroutine of its own, and
+// may stay with the connection. A
 // request that it did not answer when it returns is refused. The context ends
 // with the request's timeout, when the opener gives up, and when ServeOpen
 // returns; an accepted connection outlives it.
@@ -79,6 +83,7 @@ type Carrier struct {
 	pend     *Pending       // state pending
 	err      error          // state closed
 	draining bool
+	watching bool // the watcher has rsem, or is about to be started with it
 	observer Observer
 	unused   chan struct{} // closed when idle, if somebody waits for that
 
@@ -109,7 +114,7 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 	}
 	c := newCarrierStopped(nc, cfg)
 	stop := interruptOn(ctx, nc)
-	_, err := nc.Write(appendFrame(nil, FrameHello, hello.encode()))
+	_, err := nc.Write(controlFrame(FrameHello, hello.append))
 	if err == nil && slices.Contains(hello.Features, FeatureName) {
 		var answer Hello
 		answer, err = c.readHello()
@@ -134,7 +139,7 @@ func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, er
 	hello, err := c.readHello()
 	if err == nil && slices.Contains(hello.Features, FeatureName) {
 		answer := Hello{Version: Version, Session: cfg.Name, Features: []string{FeatureName}}
-		_, err = nc.Write(appendFrame(nil, FrameHello, answer.encode()))
+		_, err = nc.Write(controlFrame(FrameHello, answer.append))
 	}
 	if !stop() {
 		err = fromContext(ctx)
@@ -185,6 +190,7 @@ func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
 		rsem: make(chan struct{}, 1), wsem: make(chan struct{}, 1),
 	}
 	c.rsem <- struct{}{} // for the watcher
+	c.watching = true
 	return c
 }
 
@@ -238,9 +244,9 @@ var errDraining = &Error{Code: Draining, Message: "the carrier is drained"}
 // *Error and leaves the carrier idle. When ctx ends first, the carrier is
 // closed with RESET: an answer that comes late finds nobody to be mistaken for.
 func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
-	payload := r.encode()
-	if len(payload) > MaxControl || c.cfg.Role != Opener {
-		return nil, violation("cannot send OPEN with %d bytes", len(payload))
+	frame := controlFrame(FrameOpen, r.append)
+	if len(frame) > smallBuffer || c.cfg.Role != Opener {
+		return nil, violation("cannot send OPEN with %d bytes", len(frame))
 	}
 	if ctx.Err() != nil {
 		return nil, fromContext(ctx)
@@ -251,7 +257,7 @@ func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { c.failOpening(reply, fromContext(ctx)) })
 	defer stop()
-	if err := c.writeControl(FrameOpen, payload); err != nil {
+	if err := c.writeControl(frame); err != nil {
 		c.fail(cutOff(err), keepQuiet)
 	}
 	answer := <-reply

@@ -135,7 +135,9 @@ func (cn *Conn) linger(fin, drain bool) {
 		_ = c.nc.SetReadDeadline(deadline)
 	}
 	c.mu.Unlock()
-	if !live || !cn.discard() {
+	if live && cn.discard() {
+		c.watch()
+	} else {
 		<-c.rsem
 	}
 }
@@ -147,7 +149,7 @@ func (c *Carrier) takePending() []byte {
 	return b
 }
 
-// discard reads up to the FIN, and reports whether the watcher owns rsem now.
+// discard reads up to the FIN, and reports whether there was one.
 func (cn *Conn) discard() bool {
 	c := cn.c
 	for budget := MaxFrame; ; {

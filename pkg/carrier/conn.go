@@ -31,6 +31,7 @@ type Conn struct {
 	userClosed           bool
 	err                  *Error
 	onFail               func(*Error)
+	reader               func(error) (fin bool) // see readWith
 
 	readBy, writeBy atomic.Int64 // deadlines, Unix nanoseconds; 0 = none
 }
@@ -55,13 +56,17 @@ func (cn *Conn) Carrier() *Carrier { return cn.c }
 func (cn *Conn) fail(err *Error) {
 	cn.c.mu.Lock()
 	cn.err = err
-	hook := cn.onFail
+	hook, read := cn.onFail, cn.reader
+	cn.reader = nil
 	if !cn.finReceived {
 		close(cn.over)
 	}
 	cn.c.mu.Unlock()
 	if hook != nil {
 		hook(err)
+	}
+	if read != nil {
+		read(err)
 	}
 }
 
@@ -161,7 +166,9 @@ func (cn *Conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := cn.readLocked(p)
-	if err != io.EOF { // after a FIN the watcher owns rsem
+	if err == io.EOF { // it goes to the watcher
+		go cn.c.watch()
+	} else {
 		<-cn.c.rsem
 	}
 	return n, err
@@ -210,7 +217,8 @@ func (cn *Conn) nextData() (fin bool, err error) {
 		c.lo += HeaderSize
 		return false, nil
 	case FrameFin:
-		return true, cn.gotFIN()
+		cn.gotFIN()
+		return true, nil
 	}
 	return false, cn.unexpected(t, payload)
 }
@@ -227,11 +235,12 @@ func (cn *Conn) unexpected(t FrameType, payload []byte) error {
 	return cn.readEnd()
 }
 
-// gotFIN hands reading back to the watcher; the caller owns rsem and must not
-// release it.
-func (cn *Conn) gotFIN() error {
+// gotFIN gives the right to read back to the carrier. The caller owns rsem, must
+// not release it, and runs the watcher next.
+func (cn *Conn) gotFIN() {
 	c := cn.c
 	c.mu.Lock()
+	c.watching = true
 	if c.cur == cn {
 		cn.finReceived = true
 		close(cn.over)
@@ -242,11 +251,9 @@ func (cn *Conn) gotFIN() error {
 		_ = c.nc.SetWriteDeadline(time.Time{})
 	}
 	c.mu.Unlock()
-	go c.watch()
 	if released {
 		c.tellIdle()
 	}
-	return nil
 }
 
 // readError turns an error of the transport into one of the connection.

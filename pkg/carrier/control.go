@@ -95,8 +95,8 @@ func appendNumber(b []byte, num protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
 }
 
-func (h Hello) encode() []byte {
-	b := appendText(appendNumber(nil, 1, h.Version), 2, h.Session)
+func (h Hello) append(b []byte) []byte {
+	b = appendText(appendNumber(b, 1, h.Version), 2, h.Session)
 	for _, f := range h.Features {
 		b = protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), f)
 	}
@@ -111,8 +111,8 @@ func decodeHello(b []byte) (Hello, error) {
 	return Hello{Version: f.number[1], Session: f.text[2], Features: f.repeats}, err
 }
 
-func (r OpenRequest) encode() []byte {
-	b := appendText(appendText(nil, 1, r.Network), 2, r.Address)
+func (r OpenRequest) append(b []byte) []byte {
+	b = appendText(appendText(b, 1, r.Network), 2, r.Address)
 	if r.Timeout > 0 {
 		b = appendNumber(b, 3, uint64(max(r.Timeout/time.Millisecond, 1)))
 	}
@@ -133,7 +133,7 @@ func decodeOpen(b []byte) (OpenRequest, error) {
 	}, err
 }
 
-func (e Endpoints) encode() []byte { return appendText(appendText(nil, 1, e.Local), 2, e.Remote) }
+func (e Endpoints) append(b []byte) []byte { return appendText(appendText(b, 1, e.Local), 2, e.Remote) }
 
 func decodeEndpoints(b []byte) (Endpoints, error) {
 	f, err := decodeFields(b)
@@ -142,8 +142,8 @@ func decodeEndpoints(b []byte) (Endpoints, error) {
 
 const maxMessage = 512
 
-func (e *Error) encode() []byte {
-	return appendText(appendNumber(nil, 1, uint64(e.Code)), 2, e.Message[:min(len(e.Message), maxMessage)])
+func (e *Error) append(b []byte) []byte {
+	return appendText(appendNumber(b, 1, uint64(e.Code)), 2, e.Message[:min(len(e.Message), maxMessage)])
 }
 
 func decodeError(b []byte, reset bool) (*Error, error) {

@@ -5,11 +5,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"time"
 )
-
-var buffers = sync.Pool{New: func() any { return new([MaxFrame]byte) }}
 
 // Write is part of net.Conn. Each 64 KiB go out as one frame in one write of
 // the transport, so that TLS makes full records.
@@ -52,23 +49,27 @@ func (cn *Conn) writeData(buf *[MaxFrame]byte, n int) error {
 }
 
 // ReadFrom is part of io.ReaderFrom: it sends what r gives until its end, and
-// does not send FIN. Nothing is copied: r reads into the frame.
+// does not send FIN. Nothing is copied: r reads into the frame. No buffer is
+// held while a TCP connection gives nothing.
 func (cn *Conn) ReadFrom(r io.Reader) (int64, error) {
-	buf := buffers.Get().(*[MaxFrame]byte)
-	defer buffers.Put(buf)
+	read := lazyReader(r)
 	var total int64
 	for {
-		n, rerr := r.Read(buf[HeaderSize:])
+		buf, n, rerr := read()
 		if n > 0 {
-			if err := cn.lockWrite(); err != nil {
-				return total, err
+			err := cn.lockWrite()
+			if err == nil {
+				err = cn.writeData(buf, n)
+				<-cn.c.wsem
 			}
-			err := cn.writeData(buf, n)
-			<-cn.c.wsem
 			if err != nil {
+				buffers.Put(buf)
 				return total, err
 			}
 			total += int64(n)
+		}
+		if buf != nil {
+			buffers.Put(buf)
 		}
 		if rerr == io.EOF {
 			return total, nil
@@ -77,6 +78,13 @@ func (cn *Conn) ReadFrom(r io.Reader) (int64, error) {
 			return total, &readFailure{rerr}
 		}
 	}
+}
+
+// readBehindHeader reads into a borrowed buffer, behind the place of a header.
+func readBehindHeader(r io.Reader) (*[MaxFrame]byte, int, error) {
+	buf := buffers.Get().(*[MaxFrame]byte)
+	n, err := r.Read(buf[HeaderSize:])
+	return buf, n, err
 }
 
 // readFailure marks an error of the reader given to ReadFrom.
@@ -92,29 +100,35 @@ func (cn *Conn) WriteTo(w io.Writer) (int64, error) {
 		}
 		return 0, err
 	}
+	n, fin, err := cn.writeTo(w)
+	if fin {
+		go cn.c.watch()
+	} else {
+		<-cn.c.rsem
+	}
+	return n, err
+}
+
+// writeTo is WriteTo with the right to read, and leaves that where it is.
+func (cn *Conn) writeTo(w io.Writer) (total int64, fin bool, err error) {
 	s := newScanner(cn)
-	defer s.free()
-	var total int64
+	defer func() {
+		s.putBack()
+		if fin {
+			cn.gotFIN()
+		}
+	}()
 	for {
-		payload, end, err := s.payload()
+		payload, fin, err := s.payload()
 		if len(payload) > 0 {
 			n, werr := w.Write(payload)
 			total += int64(n)
 			if werr != nil {
-				if end {
-					return total, errors.Join(werr, cn.gotFIN())
-				}
-				s.putBack()
-				<-cn.c.rsem
-				return total, werr
+				return total, fin, werr
 			}
 		}
-		if end {
-			return total, cn.gotFIN()
-		}
-		if err != nil {
-			<-cn.c.rsem
-			return total, err
+		if fin || err != nil {
+			return total, fin, err
 		}
 	}
 }
@@ -125,8 +139,13 @@ func (cn *Conn) WriteTo(w io.Writer) (int64, error) {
 func Relay(cn *Conn, target net.Conn) error {
 	up := make(chan error, 1)
 	cn.hook(func(*Error) { _ = target.SetDeadline(longAgo) })
-	go func() {
-		_, err := cn.WriteTo(target)
+	cn.readWith(func(ended error) (fin bool) {
+		err := ended
+		if err == nil {
+			_, fin, err = cn.writeTo(target)
+		} else if err == io.EOF {
+			err = nil
+		}
 		if err == nil {
 			err = closeWrite(target)
 		}
@@ -135,7 +154,8 @@ func Relay(cn *Conn, target net.Conn) error {
 			_ = target.SetDeadline(longAgo)
 		}
 		up <- err
-	}()
+		return fin
+	})
 	_, down := cn.ReadFrom(target)
 	if down == nil {
 		down = cn.CloseWrite()

@@ -19,6 +19,14 @@
 // The watcher gives the right away when it reads ACCEPT, or the first frame
 // after an ACCEPT was sent; the Conn gives it back with the FIN.
 //
+// A dial is to cost few goroutines and few wake-ups: a new goroutine has to grow
+// its stack, and one that is woken by another may have to wake a processor. So
+// Splice and Relay leave a function with the watcher, which copies in its own
+// goroutine once the first frame is there and watches again after the FIN; and
+// a watcher that reads OPEN answers it itself, with another one in its place.
+// What is left of a dial in a proxy server is one new goroutine, and every frame
+// is forwarded by who was woken to read it.
+//
 // The state changes before the frame that announces the change is written,
 // under the right to write. So the peer's reaction never arrives in an older
 // state, and what this side writes in the new one queues behind the frame.
@@ -45,8 +53,14 @@
 // 64 KiB in all: four full TLS records. WriteTo moves payloads together, so
 // that many small frames are one write to the target. Splice forwards whatever
 // arrived in one write without waiting for the end of a frame, and reads
-// headers only. Buffers are pooled and are held while a connection is open,
-// not by idle carriers. Nothing is allocated per frame.
+// headers only. Nothing is allocated per frame.
+//
+// Every carrier has a buffer of 2 KiB. The big ones are pooled, and are held
+// while there is something in them: Splice and WriteTo wait for a frame with the
+// small buffer and borrow a big one for the rest of a frame that fills it;
+// ReadFrom waits until a TCP connection can be read from (Linux), and borrows one
+// then. A connection that carries nothing, however much it has carried, holds
+// none.
 //
 // Write deadlines: a frame of which a part was written counts as written, and
 // the rest is sent before anything else. crypto/tls cannot write again after a

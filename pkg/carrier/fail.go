@@ -78,7 +78,7 @@ func (c *Carrier) shutdown(err *Error, tell telling) {
 func (c *Carrier) sendReset(err *Error) {
 	deadline := time.Now().Add(resetTime)
 	_ = c.nc.SetWriteDeadline(deadline)
-	if _, e := c.nc.Write(appendFrame(nil, FrameReset, err.encode())); e != nil {
+	if _, e := c.nc.Write(controlFrame(FrameReset, err.append)); e != nil {
 		return
 	}
 	half, ok := c.nc.(interface{ CloseWrite() error })
@@ -126,13 +126,13 @@ func (c *Carrier) tellIdle() {
 }
 
 // writeControl writes a whole frame that is not DATA.
-func (c *Carrier) writeControl(t FrameType, payload []byte) error {
+func (c *Carrier) writeControl(frame []byte) error {
 	select {
 	case c.wsem <- struct{}{}:
 	case <-c.done:
 		return net.ErrClosed
 	}
 	defer func() { <-c.wsem }()
-	_, err := c.nc.Write(appendFrame(make([]byte, 0, HeaderSize+len(payload)), t, payload))
+	_, err := c.nc.Write(frame)
 	return err
 }

@@ -55,7 +55,9 @@ func ParseHeader(b []byte) (FrameType, int, error) {
 	return t, n, nil
 }
 
-// appendFrame appends a whole control frame.
-func appendFrame(b []byte, t FrameType, payload []byte) []byte {
-	return append(AppendHeader(b, t, len(payload)), payload...)
+// controlFrame makes a whole control frame of a payload that is appended.
+func controlFrame(t FrameType, appendPayload func([]byte) []byte) []byte {
+	b := appendPayload(make([]byte, HeaderSize, 128))
+	AppendHeader(b[:0], t, len(b)-HeaderSize)
+	return b
 }

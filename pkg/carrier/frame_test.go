@@ -12,9 +12,9 @@ import (
 )
 
 func FuzzFrame(f *testing.F) {
-	f.Add(appendFrame(nil, FrameHello, Hello{Version: 1, Session: "s", Features: []string{"a"}}.encode()))
-	f.Add(appendFrame(nil, FrameOpen, request.encode()))
-	f.Add(appendFrame(nil, FrameReset, (&Error{Code: CutOff, Message: "m"}).encode()))
+	f.Add(controlFrame(FrameHello, Hello{Version: 1, Session: "s", Features: []string{"a"}}.append))
+	f.Add(controlFrame(FrameOpen, request.append))
+	f.Add(controlFrame(FrameReset, (&Error{Code: CutOff, Message: "m"}).append))
 	f.Add(AppendHeader(nil, FrameFin, 0))
 	f.Add([]byte{5, 1, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -27,7 +27,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		payload := b[HeaderSize:]
 		if r, err := decodeOpen(payload); err == nil {
-			again, err := decodeOpen(r.encode())
+			again, err := decodeOpen(r.append(nil))
 			if diff := cmp.Diff(r, again); err != nil || diff != "" {
 				t.Errorf("OPEN does not survive: %v %s", err, diff)
 			}
@@ -40,7 +40,7 @@ func FuzzFrame(f *testing.F) {
 
 func TestControlPayloadsSurvive(t *testing.T) {
 	r := OpenRequest{Network: "tcp", Address: "c:443", Timeout: 15 * time.Second, Hops: 1, TraceID: "t"}
-	got, err := decodeOpen(r.encode())
+	got, err := decodeOpen(r.append(nil))
 	if diff := cmp.Diff(r, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
@@ -60,17 +60,17 @@ func TestExamplesOfTheSpecification(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, examples, _ := strings.Cut(string(spec), "## Example\n\n")
-	open := appendFrame(nil, FrameOpen, OpenRequest{Network: "tcp", Address: "c1:443", Timeout: 15 * time.Second}.encode())
+	open := controlFrame(FrameOpen, OpenRequest{Network: "tcp", Address: "c1:443", Timeout: 15 * time.Second}.append)
 	want := [][]byte{
-		appendFrame(nil, FrameHello, Hello{Version: 1, Session: "s"}.encode()),
+		controlFrame(FrameHello, Hello{Version: 1, Session: "s"}.append),
 		open,
-		appendFrame(nil, FrameRefuse, (&Error{Code: Denied, Message: "no"}).encode()),
+		controlFrame(FrameRefuse, (&Error{Code: Denied, Message: "no"}).append),
 		open,
-		appendFrame(nil, FrameAccept, nil),
-		appendFrame(nil, FrameData, []byte("hi")),
+		AppendHeader(nil, FrameAccept, 0),
+		append(AppendHeader(nil, FrameData, 2), "hi"...),
 		AppendHeader(nil, FrameFin, 0),
 		AppendHeader(nil, FrameFin, 0),
-		appendFrame(nil, FrameReset, (&Error{Code: CutOff}).encode()),
+		controlFrame(FrameReset, (&Error{Code: CutOff}).append),
 	}
 	lines := strings.Split(strings.TrimSpace(examples), "\n")
 	if len(lines) != len(want) {

@@ -22,6 +22,9 @@ type PoolConfig struct {
 	// OnePeer says that all carriers lead to the same peer, which never changes
 	// its mind about draining; else Dial is a way around one that drains.
 	OnePeer bool
+	// FailAlone says that whoever waits gets the error of a Dial that failed
+	// while there was no carrier, nor another Dial; else he waits for better times.
+	FailAlone bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
 }
@@ -38,7 +41,7 @@ type Pool struct {
 	mu       sync.Mutex
 	idle     []idleCarrier // the one used last is at the end and is used next
 	all      map[*Carrier]bool
-	waiters  []chan *Carrier
+	waiters  []chan supply
 	pending  int
 	dialing  int
 	failures int
@@ -48,6 +51,12 @@ type Pool struct {
 	askedAt  time.Time
 	draining bool
 	shrink   *time.Timer
+}
+
+// supply is what a waiter gets.
+type supply struct {
+	c   *Carrier
+	err error
 }
 
 type idleCarrier struct {
@@ -137,7 +146,7 @@ func (p *Pool) CarrierIdle(c *Carrier) {
 	if len(p.waiters) > 0 && c.cfg.Role == Opener {
 		w := p.waiters[0]
 		p.waiters = p.waiters[1:]
-		w <- c
+		w <- supply{c: c}
 		return
 	}
 	p.idle = append(p.idle, idleCarrier{c, time.Now()})
@@ -245,34 +254,31 @@ func (p *Pool) take(ctx context.Context) (*Carrier, error) {
 		p.mu.Unlock()
 		return nil, errFull
 	}
-	w := make(chan *Carrier, 1)
+	w := make(chan supply, 1)
 	p.waiters = append(p.waiters, w)
 	p.mu.Unlock()
 	p.refill()
 	select {
-	case c := <-w:
-		if c == nil {
-			return nil, errDraining
-		}
-		return c, nil
+	case got := <-w:
+		return got.c, got.err
 	case <-ctx.Done():
 		return nil, p.giveUp(ctx, w)
 	}
 }
 
 // giveUp takes a waiter out of the queue; what it was given goes back.
-func (p *Pool) giveUp(ctx context.Context, w chan *Carrier) error {
+func (p *Pool) giveUp(ctx context.Context, w chan supply) error {
 	p.mu.Lock()
-	p.waiters = slices.DeleteFunc(p.waiters, func(o chan *Carrier) bool { return o == w })
+	p.waiters = slices.DeleteFunc(p.waiters, func(o chan supply) bool { return o == w })
 	err := fromContext(ctx)
 	if p.lastErr != nil && err.Code == TimedOut {
 		err.Message = "no carrier: " + p.lastErr.Error()
 	}
 	p.mu.Unlock()
 	select {
-	case c := <-w:
-		if c != nil {
-			p.CarrierIdle(c)
+	case got := <-w:
+		if got.c != nil {
+			p.CarrierIdle(got.c)
 		}
 	default:
 	}

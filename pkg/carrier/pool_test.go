@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,51 @@ func TestPoolDialsAgainAfterFailures(t *testing.T) {
 		synctest.Wait()
 		if dials != 11 {
 			t.Errorf("%d dials in 10 s, one second apart", dials)
+		}
+		_ = p.Close()
+	})
+}
+
+func TestPoolFailsWhoWaitsWithoutAnyCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noRoute := errors.New("no route")
+		p := NewPool(PoolConfig{
+			Dial:      func(context.Context) (*Carrier, error) { time.Sleep(time.Second); return nil, noRoute },
+			FailAlone: true,
+		})
+		began := time.Now()
+		if _, err := p.Open(t.Context(), request); !errors.Is(err, noRoute) || time.Since(began) != time.Second {
+			t.Errorf("error %v after %s, want that of the first dial", err, time.Since(began))
+		}
+		_ = p.Close()
+
+		// A carrier that is in use may come back.
+		var dials atomic.Int32
+		first, accepted := (*Carrier)(nil), make(chan *Conn, 1)
+		p = NewPool(PoolConfig{
+			Dial: func(ctx context.Context) (*Carrier, error) {
+				if dials.Add(1) > 1 {
+					return nil, noRoute
+				}
+				a, b := net.Pipe()
+				go func() { _, _, _ = Accepted(ctx, b, Config{Role: Acceptor, Handler: accepting(accepted)}) }()
+				var err error
+				first, err = Dialed(ctx, a, Hello{}, Config{})
+				return first, err
+			},
+			MinIdle: 1, FailAlone: true, Backoff: func(int) time.Duration { return time.Second },
+		})
+		cn, err := p.Open(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(10*time.Second, func() {
+			_ = cn.Close()
+			_ = (<-accepted).Close()
+		})
+		again, err := p.Open(t.Context(), request)
+		if err != nil || again.Carrier() != first {
+			t.Errorf("who waits got %v, want the carrier that came back", err)
 		}
 		_ = p.Close()
 	})

@@ -92,13 +92,20 @@ func (p *Pool) dial(delay time.Duration) {
 	if delay > 0 {
 		p.waiting = false
 	}
+	var failed []chan supply
 	if p.lastErr = err; err != nil {
 		p.failures++
 		p.waiting = false
+		if p.cfg.FailAlone && len(p.all) == 0 && p.dialing == 0 {
+			failed, p.waiters = p.waiters, nil
+		}
 	} else {
 		p.failures, p.waiting = 0, false
 	}
 	p.mu.Unlock()
+	for _, w := range failed {
+		w <- supply{err: err}
+	}
 	if p.ctx.Err() == nil {
 		p.refill()
 	}
@@ -135,7 +142,7 @@ func (p *Pool) Drain(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	for _, w := range waiters {
-		close(w)
+		w <- supply{err: errDraining}
 	}
 	for _, c := range all {
 		c.Drain()

@@ -12,12 +12,12 @@ type Pending struct {
 	cancel context.CancelCauseFunc
 }
 
-// serve starts the handler for an OPEN; the watcher goes on watching, so that
-// it sees the opener give up.
-func (c *Carrier) serve(payload []byte) error {
+// serve prepares to answer an OPEN. The function it returns, if any, does that,
+// and is called while another goroutine watches, which sees the opener give up.
+func (c *Carrier) serve(payload []byte) (func(), error) {
 	r, err := decodeOpen(payload)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &Pending{OpenRequest: r, c: c, cancel: cancel}
@@ -25,7 +25,7 @@ func (c *Carrier) serve(payload []byte) error {
 	if c.state != idle {
 		c.mu.Unlock()
 		cancel(nil)
-		return nil
+		return nil, nil
 	}
 	c.state, c.pend = pending, p
 	observer, draining := c.observer, c.draining
@@ -33,8 +33,7 @@ func (c *Carrier) serve(payload []byte) error {
 	if observer != nil {
 		observer.CarrierBusy(c)
 	}
-	go p.run(ctx, draining)
-	return nil
+	return func() { p.run(ctx, draining) }, nil
 }
 
 func (p *Pending) run(ctx context.Context, draining bool) {
@@ -58,7 +57,7 @@ func (p *Pending) Carrier() *Carrier { return p.c }
 // Accept answers that the connection stands, between these endpoints.
 func (p *Pending) Accept(ends Endpoints) (*Conn, error) {
 	cn := newConn(p.c, Addr(ends.Remote), Addr(ends.Local))
-	err := p.answer(FrameAccept, ends.encode(), func() { p.c.state, p.c.cur = open, cn })
+	err := p.answer(controlFrame(FrameAccept, ends.append), func() { p.c.state, p.c.cur = open, cn })
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +71,7 @@ func (p *Pending) Refuse(reason error) error {
 	if code := CodeOf(reason); code != 0 {
 		e = cutOff(reason)
 	}
-	err := p.answer(FrameRefuse, e.encode(), func() { p.c.state = idle })
+	err := p.answer(controlFrame(FrameRefuse, e.append), func() { p.c.state = idle })
 	if err == nil {
 		p.c.tellIdle()
 	}
@@ -81,10 +80,10 @@ func (p *Pending) Refuse(reason error) error {
 
 // answer changes the state before it writes: the peer may use the new state as
 // soon as the frame arrives, and what this side writes then waits for wsem.
-func (p *Pending) answer(t FrameType, payload []byte, enter func()) error {
+func (p *Pending) answer(frame []byte, enter func()) error {
 	c := p.c
-	if len(payload) > MaxControl {
-		return violation("answer of %d bytes is too long", len(payload))
+	if len(frame) > smallBuffer {
+		return violation("answer of %d bytes is too long", len(frame))
 	}
 	select {
 	case c.wsem <- struct{}{}:
@@ -103,7 +102,7 @@ func (p *Pending) answer(t FrameType, payload []byte, enter func()) error {
 	enter()
 	c.pend = nil
 	c.mu.Unlock()
-	if _, err := c.nc.Write(appendFrame(nil, t, payload)); err != nil {
+	if _, err := c.nc.Write(frame); err != nil {
 		e := cutOff(err)
 		c.fail(e, keepQuiet)
 		return e

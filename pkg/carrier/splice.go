@@ -2,158 +2,39 @@ package carrier
 
 import "io"
 
-// scanner reads frames in big chunks for WriteTo and Splice, which own rsem.
-type scanner struct {
-	cn  *Conn
-	buf *[MaxFrame]byte
-	lo  int // start of what was read but not passed on
-	hi  int
-}
-
-func newScanner(cn *Conn) *scanner {
-	s := &scanner{cn: cn, buf: buffers.Get().(*[MaxFrame]byte)}
-	c := cn.c
-	s.hi = copy(s.buf[:], c.small[c.lo:c.hi])
-	c.lo, c.hi = 0, 0
-	return s
-}
-
-func (s *scanner) free() { buffers.Put(s.buf) }
-
-// putBack gives the carrier what was read too much.
-func (s *scanner) putBack() {
-	c := s.cn.c
-	if s.hi-s.lo > len(c.small) {
-		c.fail(violation("%d bytes follow the last frame", s.hi-s.lo), tellPeer)
-		s.lo = s.hi
-	}
-	c.lo, c.hi = 0, copy(c.small[:], s.buf[s.lo:s.hi])
-	s.lo, s.hi = 0, 0
-}
-
-// read reads once; what is left of an incomplete frame moves to the front.
-func (s *scanner) read() error {
-	if s.lo > 0 {
-		s.hi = copy(s.buf[:], s.buf[s.lo:s.hi])
-		s.lo = 0
-	}
-	n, err := s.cn.c.nc.Read(s.buf[s.hi:])
-	s.hi += n
-	if n > 0 {
-		return nil
-	}
-	return s.cn.readError(err)
-}
-
-// control handles the frame at lo, which is not DATA. ok is false if it is
-// incomplete.
-func (s *scanner) control(t FrameType, n int) (fin, ok bool, err error) {
-	if s.hi-s.lo < HeaderSize+n {
-		return false, false, nil
-	}
-	payload := s.buf[s.lo+HeaderSize : s.lo+HeaderSize+n]
-	s.lo += HeaderSize + n
-	if t == FrameFin {
-		s.putBack()
-		return true, true, nil
-	}
-	return false, true, s.cn.unexpected(t, payload)
-}
-
-// payload gives the next bytes of payload, moved together if they come from
-// more than one frame, and whether FIN follows them.
-func (s *scanner) payload() (data []byte, fin bool, err error) {
-	c := s.cn.c
-	for {
-		start, end := -1, 0
-		for s.lo < s.hi {
-			if c.rem > 0 {
-				n := min(c.rem, s.hi-s.lo)
-				if start < 0 {
-					start, end = s.lo, s.lo+n
-				} else {
-					end += copy(s.buf[end:], s.buf[s.lo:s.lo+n])
-				}
-				s.lo, c.rem = s.lo+n, c.rem-n
-				continue
-			}
-			if s.hi-s.lo < HeaderSize {
-				break
-			}
-			t, n, perr := ParseHeader(s.buf[s.lo:s.hi])
-			if perr != nil {
-				c.fail(violation("%v", perr), tellPeer)
-				return nil, false, s.cn.readEnd()
-			}
-			if t == FrameData {
-				s.lo, c.rem = s.lo+HeaderSize, n
-				continue
-			}
-			if start >= 0 && t != FrameFin {
-				break // data first
-			}
-			fin, ok, cerr := s.control(t, n)
-			if fin || cerr != nil {
-				return s.slice(start, end), fin, cerr
-			}
-			if !ok {
-				break
-			}
-		}
-		if start >= 0 {
-			return s.buf[start:end], false, nil
-		}
-		if err := s.read(); err != nil {
-			return nil, false, err
-		}
-	}
-}
-
-func (s *scanner) slice(start, end int) []byte {
-	if start < 0 {
-		return nil
-	}
-	return s.buf[start:end]
-}
-
 // Splice forwards frames between two connections until both directions have
 // ended; after a clean end both carriers are idle. An abnormal end of one is
-// passed on to the other with its code. Nothing else may use a and b. The
-// error is the first abnormal end.
-func Splice(a, b *Conn) error {
+// passed on to the other with its code. Nothing else may use a and b. It does
+// not wait.
+func Splice(a, b *Conn) {
 	a.hook(func(e *Error) { b.Abort(e) })
 	b.hook(func(e *Error) { a.Abort(e) })
-	back := make(chan error, 1)
-	go func() { back <- forward(a, b) }()
-	err := forward(b, a)
-	if other := <-back; err == nil {
-		err = other
-	}
-	return err
+	a.readWith(func(ended error) (fin bool) { return forward(b, a, ended) })
+	b.readWith(func(ended error) (fin bool) { return forward(a, b, ended) })
 }
 
-// forward forwards frames from src to dst.
-func forward(dst, src *Conn) error {
-	err := src.lockRead()
-	if err == io.EOF {
+// forward forwards frames from src to dst, and reports whether the FIN was among
+// them. The caller has the right to read from src, unless that has ended.
+func forward(dst, src *Conn, ended error) (fin bool) {
+	var err error
+	switch ended {
+	case nil:
+		fin, err = newScanner(src).forward(dst)
+	case io.EOF:
 		err = dst.CloseWrite()
-	} else if err == nil {
-		s := newScanner(src)
-		var fin bool
-		if fin, err = s.forward(dst); !fin {
-			<-src.c.rsem
-		}
-		s.free()
+	default:
+		err = ended
 	}
 	if err != nil {
 		src.Abort(err)
 		dst.Abort(err)
 	}
-	return err
+	return fin
 }
 
-// forward reports whether the watcher owns src's rsem again.
+// forward reports whether the FIN was forwarded, too.
 func (s *scanner) forward(dst *Conn) (fin bool, err error) {
+	defer s.free()
 	c := s.cn.c
 	for {
 		pass, rem, fin, err := s.whole()
@@ -168,7 +49,8 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 				return false, err
 			}
 			s.putBack()
-			return true, s.cn.gotFIN()
+			s.cn.gotFIN()
+			return true, nil
 		}
 		if len(pass) > 0 {
 			if werr := dst.writeRaw(pass, rem); werr != nil {

@@ -27,7 +27,7 @@ func chain(t testing.TB, make transport, target HandlerFunc) (client *Carrier, l
 			b.Abort(err)
 			return
 		}
-		_ = Splice(a, b)
+		Splice(a, b)
 	})
 	return client, [3]*Carrier{hubIn, hubOut, agent}
 }

@@ -1,7 +1,9 @@
 package carrier
 
 import (
+	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 )
@@ -18,4 +20,50 @@ func setUserTimeout(tcp *net.TCPConn, d time.Duration) {
 	_ = raw.Control(func(fd uintptr) {
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
 	})
+}
+
+// lazyReader gives what reads once into a borrowed buffer. A TCP connection is
+// read from when the kernel says that there is something, so that one that is
+// silent holds no buffer.
+func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
+	tcp, ok := r.(*net.TCPConn)
+	var raw syscall.RawConn
+	if ok {
+		var err error
+		raw, err = tcp.SyscallConn()
+		ok = err == nil
+	}
+	if !ok {
+		return func() (*[MaxFrame]byte, int, error) { return readBehindHeader(r) }
+	}
+	var buf *[MaxFrame]byte
+	var n int
+	var err error
+	try := func(fd uintptr) (done bool) {
+		buf = buffers.Get().(*[MaxFrame]byte)
+		for {
+			if n, err = syscall.Read(int(fd), buf[HeaderSize:]); err != syscall.EINTR {
+				break
+			}
+		}
+		if err == syscall.EAGAIN {
+			buffers.Put(buf)
+			buf = nil
+			return false
+		}
+		return true
+	}
+	return func() (*[MaxFrame]byte, int, error) {
+		n, err = 0, nil
+		waited := raw.Read(try)
+		switch {
+		case waited != nil:
+			return nil, 0, waited
+		case err != nil:
+			return buf, 0, &net.OpError{Op: "read", Net: "tcp", Source: tcp.LocalAddr(), Addr: tcp.RemoteAddr(), Err: os.NewSyscallError("read", err)}
+		case n == 0:
+			return buf, 0, io.EOF
+		}
+		return buf, n, nil
+	}
 }

@@ -3,8 +3,14 @@
 package carrier
 
 import (
+	"io"
 	"net"
 	"time"
 )
 
 func setUserTimeout(*net.TCPConn, time.Duration) {}
+
+// lazyReader gives what reads once into a borrowed buffer; see tcp_linux.go.
+func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
+	return func() (*[MaxFrame]byte, int, error) { return readBehindHeader(r) }
+}

@@ -39,22 +39,32 @@ func (c *Carrier) fill() error {
 
 // watch reads while no tunnelled connection does: it finds out about a peer
 // that died, about OPEN, about the answer to OPEN, and about what comes after
-// a FIN. It owns rsem and gives it up as soon as there is data for somebody.
+// a FIN. It owns rsem and gives it up as soon as there is data for somebody,
+// unless that somebody left a function that reads here.
 func (c *Carrier) watch() {
 	for {
 		t, payload, ok, err := c.nextFrame()
 		if err == nil && !ok {
-			if c.handOver() {
+			switch c.lend() {
+			case gone:
 				return
+			case back:
+				continue
 			}
 			if err = c.fill(); err == nil {
 				continue
 			}
 		}
-		if err != nil {
-			if isTimeout(err) && c.yield() {
+		if isTimeout(err) {
+			// A deadline of the tunnelled connection, or the carrier was closed.
+			switch c.handOver() {
+			case gone:
 				return
+			case back:
+				continue
 			}
+		}
+		if err != nil {
 			c.fail(cutOff(err), telling(CodeOf(err) == Protocol))
 			<-c.rsem
 			return
@@ -65,29 +75,78 @@ func (c *Carrier) watch() {
 	}
 }
 
-// handOver gives reading to the tunnelled connection as soon as one is open,
-// unless its FIN came already.
-func (c *Carrier) handOver() bool {
+// handed says what became of the right to read.
+type handed int
+
+const (
+	kept handed = iota // nobody wants it yet
+	gone               // the watcher is done
+	back               // it was used here, up to a FIN
+)
+
+// lend runs the function that the tunnelled connection left with readWith.
+func (c *Carrier) lend() handed {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != open || c.cur.finReceived {
-		return false
+	if c.state != open || c.cur.reader == nil {
+		c.mu.Unlock()
+		return kept
+	}
+	read := c.cur.reader
+	c.cur.reader = nil
+	c.mu.Unlock()
+	if read(nil) {
+		return back
 	}
 	<-c.rsem
-	return true
+	return gone
 }
 
-// yield is handOver after a read deadline of the tunnelled connection woke the
-// watcher; it also ends the watcher when the carrier is closed.
-func (c *Carrier) yield() bool {
-	if c.handOver() {
-		return true
+// handOver gives reading to the tunnelled connection, if one is open whose FIN
+// did not come yet.
+func (c *Carrier) handOver() handed {
+	if lent := c.lend(); lent != kept {
+		return lent
 	}
-	if c.Err() == nil {
-		return false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.state != open || c.cur.finReceived:
+		return kept
+	case c.cur.reader != nil: // since a moment; the loop looks again
+		return back
 	}
+	c.stopWatching()
+	return gone
+}
+
+// stopWatching gives rsem up for the tunnelled connection; mu is held.
+func (c *Carrier) stopWatching() {
+	c.watching = false
 	<-c.rsem
-	return true
+}
+
+// readWith has read called once: with nil and the right to read, or with the
+// reason why nothing can be read. It reports whether the FIN was read, and
+// leaves the right to read where it is. The watcher's goroutine does it, if
+// that has the right; else it takes one more.
+func (cn *Conn) readWith(read func(error) (fin bool)) {
+	c := cn.c
+	c.mu.Lock()
+	if c.cur == cn && c.watching && !cn.finReceived {
+		cn.reader = read
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	go func() {
+		if err := cn.lockRead(); err != nil {
+			read(err)
+		} else if read(nil) {
+			c.watch()
+		} else {
+			<-c.rsem
+		}
+	}()
 }
 
 // dispatch handles one frame that the watcher saw, and reports whether the
@@ -113,16 +172,27 @@ func (c *Carrier) dispatch(t FrameType, payload []byte) (finished bool) {
 		if t != FrameData {
 			c.lo -= HeaderSize + len(payload)
 		}
-		<-c.rsem
+		switch c.handOver() {
+		case back:
+			return false
+		case kept: // the carrier was closed meanwhile
+			<-c.rsem
+		}
 		return true
 	case st == closed:
 		<-c.rsem
 		return true
 	case t == FrameOpen && st == idle && c.cfg.Role == Acceptor:
-		err = c.serve(payload)
+		var serve func()
+		if serve, err = c.serve(payload); serve != nil {
+			// A fresh goroutine costs less beside the dial than before it.
+			go c.watch()
+			serve()
+			return true
+		}
 	case t == FrameAccept && st == opening:
 		if err = c.accepted(payload); err == nil {
-			return true
+			return !c.cfg.Relays
 		}
 	case t == FrameRefuse && st == opening:
 		err = c.refused(payload)
@@ -137,7 +207,8 @@ func (c *Carrier) dispatch(t FrameType, payload []byte) (finished bool) {
 	return false
 }
 
-// accepted makes the connection and leaves reading to it.
+// accepted makes the connection and leaves reading to it, now or with the first
+// frame.
 func (c *Carrier) accepted(payload []byte) error {
 	ends, err := decodeEndpoints(payload)
 	if err != nil {
@@ -150,7 +221,9 @@ func (c *Carrier) accepted(payload []byte) error {
 	}
 	reply := c.reply
 	c.cur, c.reply, c.state = newConn(c, Addr(ends.Local), Addr(ends.Remote)), nil, open
-	<-c.rsem
+	if !c.cfg.Relays {
+		c.stopWatching()
+	}
 	reply <- openReply{conn: c.cur}
 	return nil
 }

@@ -146,9 +146,9 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	context.AfterFunc(serving, servers.close)
 	a.openCarriers = servers.inUse
 	config := k.ClientSetConfig(
-		grpc.WithStreamInterceptor(withPolicy(decide, servers, ctx.Done())),
+		grpc.WithStreamInterceptor(withPolicy(ctx, decide, servers)),
 		grpc.WithContextDialer(servers.dialStream),
-		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(4<<10), // it is mostly silent
+		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), // it is mostly silent, and TLS has a buffer
 		// A dial may wait for its turn first; what comes then has limits of its own.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: k.SyncIntervalCap + 2*o.HandshakeTimeout}),
 		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos, timeout: o.HandshakeTimeout, handshakes: &a.handshakes}),

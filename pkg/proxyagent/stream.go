@@ -23,9 +23,9 @@ const headerTimeout = 30 * time.Second
 // withPolicy puts the destination policy between konnectivity's agent and its
 // stream to a proxy server.
 //
-// When draining is closed it tells the server. Konnectivity's agent does so
-// itself only after the next packet from the server, which may never come.
-func withPolicy(decide decision, servers *servers, draining <-chan struct{}) grpc.StreamClientInterceptor {
+// When serving ends it tells the server. Konnectivity's agent does so itself
+// only after the next packet from the server, which may never come.
+func withPolicy(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, carriersHeader, "1"))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -34,13 +34,10 @@ func withPolicy(decide decision, servers *servers, draining <-chan struct{}) grp
 			return nil, err
 		}
 		wrapped := &policyStream{ClientStream: stream, decision: decide, servers: servers, cancel: cancel}
-		go func() {
-			select {
-			case <-draining:
-				_ = wrapped.SendMsg(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}})
-			case <-ctx.Done():
-			}
-		}()
+		forget := context.AfterFunc(serving, func() {
+			_ = wrapped.SendMsg(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}})
+		})
+		context.AfterFunc(ctx, func() { forget() })
 		return wrapped, nil
 	}
 }

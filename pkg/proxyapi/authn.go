@@ -135,6 +135,7 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 		return nil, "", &problem{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
 	}
 	if !c.strangers.admit(credential, addressOf(r)) {
+		c.strangers.holdBack(r.Context())
 		return nil, "", &problem{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
 	}
 	if credential == "" {

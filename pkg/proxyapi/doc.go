@@ -85,7 +85,8 @@
 //
 // Credentials that nobody has vouched for are let through at a low rate from
 // each address (strangers), so that a flood of bad tokens costs neither the hub
-// nor those whose token was good before.
+// nor those whose token was good before. Refusals above it are held back a
+// little: refusing at once invites the next request.
 //
 // # Ending
 //

@@ -1,13 +1,16 @@
 package proxyapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -358,18 +361,27 @@ func TestFloodOfBadTokens(t *testing.T) {
 	client := w.client()
 	good := http.Header{"Authorization": {"Bearer hub-token"}}
 	get(t, client, w.url+"/cluster1/version", good)
+	var mu sync.Mutex
 	codes := map[int]int{}
 	const flood = 500
 	began := time.Now()
-	for i := range flood {
-		resp, _ := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {fmt.Sprint("Bearer bad-", i)}})
-		codes[resp.StatusCode]++
-		if i%100 == 0 {
-			if resp, body := get(t, client, w.url+"/cluster1/version", good); resp.StatusCode != 200 {
-				t.Fatalf("a good token after %d bad ones: %d %s", i, resp.StatusCode, body)
+	var wg sync.WaitGroup
+	for worker := range flood / 10 {
+		wg.Go(func() {
+			for i := range 10 {
+				resp, _ := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {fmt.Sprint("Bearer bad-", worker, "-", i)}})
+				mu.Lock()
+				codes[resp.StatusCode]++
+				mu.Unlock()
 			}
+		})
+	}
+	for range 5 {
+		if resp, body := get(t, client, w.url+"/cluster1/version", good); resp.StatusCode != 200 {
+			t.Errorf("a good token beside bad ones: %d %s", resp.StatusCode, body)
 		}
 	}
+	wg.Wait()
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
 	// The good token is asked about every ten seconds.
@@ -377,4 +389,32 @@ func TestFloodOfBadTokens(t *testing.T) {
 	if codes[401]+codes[429] != flood || w.api.reviews > most {
 		t.Errorf("answers %v, and the hub was asked %d times, want at most %d", codes, w.api.reviews, most)
 	}
+}
+
+func TestRefusalsAreHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangers()
+		began := time.Now()
+		gone, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if s.holdBack(gone); time.Since(began) != refusalDelay/2 {
+				t.Errorf("a client that went away was held for %v", time.Since(began))
+			}
+		})
+		for range maxHeld - 1 {
+			wg.Go(func() {
+				if s.holdBack(t.Context()); time.Since(began) != refusalDelay {
+					t.Errorf("held for %v", time.Since(began))
+				}
+			})
+		}
+		synctest.Wait()
+		if s.holdBack(t.Context()); time.Since(began) != 0 {
+			t.Errorf("one more was held for %v", time.Since(began))
+		}
+		time.Sleep(refusalDelay / 2)
+		cancel()
+		wg.Wait()
+	})
 }

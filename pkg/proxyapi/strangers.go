@@ -1,7 +1,9 @@
 package proxyapi
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
@@ -16,19 +18,25 @@ const (
 	// maxAddresses and maxCredentials bound what is remembered.
 	maxAddresses   = 4096
 	maxCredentials = 16384
+	// refusalDelay is how long a refusal is held back, so that those who ask
+	// again as soon as they are refused take little of the processor; maxHeld is
+	// for how many at a time, as each holds memory.
+	refusalDelay = 250 * time.Millisecond
+	maxHeld      = 500
 )
 
 // strangers keeps a flood of bad credentials from costing those with good ones:
 // the hub and the clusters are asked about few of them.
 type strangers struct {
 	known *lru.Cache // by credential
+	held  chan struct{}
 
 	mu        sync.Mutex
 	addresses *lru.Cache // to *rate.Limiter
 }
 
 func newStrangers() *strangers {
-	return &strangers{known: lru.New(maxCredentials), addresses: lru.New(maxAddresses)}
+	return &strangers{known: lru.New(maxCredentials), held: make(chan struct{}, maxHeld), addresses: lru.New(maxAddresses)}
 }
 
 // admit reports whether a request from address may go on with a credential,
@@ -40,6 +48,22 @@ func (s *strangers) admit(credential, address string) bool {
 		}
 	}
 	return s.limiter(address).Allow()
+}
+
+// holdBack waits before a request is refused that was not admitted.
+func (s *strangers) holdBack(ctx context.Context) {
+	select {
+	case s.held <- struct{}{}:
+	default:
+		return
+	}
+	defer func() { <-s.held }()
+	timer := time.NewTimer(refusalDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // trust remembers a credential that was good for something.

@@ -28,7 +28,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.HandshakeTimeout)
 	defer cancel()
-	c, hello, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID})
+	c, hello, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true})
 	if err != nil {
 		_ = conn.Close()
 		return
@@ -128,8 +128,11 @@ func (s *Server) overCarriers(address string) bool {
 // carrier to the other as they come; an agent without carriers is reached
 // through konnectivity's server.
 func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
-	ctx, cancel := context.WithTimeout(ctx, s.options.DialTimeout)
-	defer cancel()
+	if request.Timeout == 0 || request.Timeout > s.options.DialTimeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.options.DialTimeout)
+		defer cancel()
+	}
 	conn, err := s.open(ctx, request.OpenRequest)
 	if errors.Is(err, errUseStream) {
 		s.serveOpenOverStream(ctx, request)
@@ -144,7 +147,7 @@ func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 		conn.Abort(err)
 		return
 	}
-	_ = carrier.Splice(accepted, conn)
+	carrier.Splice(accepted, conn)
 }
 
 // serveOpenOverStream reaches an agent that has no carriers. The bytes take the

@@ -94,7 +94,7 @@ func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*car
 		return nil, fmt.Errorf("dialing peer %q: %w", address, err)
 	}
 	hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
-	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener})
+	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Relays: true})
 }
 
 // run keeps carriers to all peers until ctx is done.

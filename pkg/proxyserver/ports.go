@@ -131,8 +131,9 @@ func (s *Server) newAgentServer(p *ports) *grpc.Server {
 	p.agent = s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", s.takeAgentCarrier)
 	options := append(serverOptions(s.options.KeepaliveTime),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
-		// An agent's stream is mostly silent, and there are thousands.
-		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(4<<10))
+		// An agent's stream is mostly silent, and there are thousands; TLS has a
+		// buffer as well.
+		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(0))
 	agents := grpc.NewServer(options...)
 	agent.RegisterAgentServiceServer(agents, s.konnectivity)
 	return agents

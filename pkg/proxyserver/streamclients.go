@@ -152,26 +152,38 @@ func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
 
 // sendData sends what the connection gives, and then that it is closed and why.
 func sendData(stream grpc.ServerStream, conn *carrier.Conn) error {
-	buf := make([]byte, dataSize)
-	packet := &client.Packet{Type: client.PacketType_DATA}
-	for {
-		n, err := conn.Read(buf)
-		if n > 0 {
-			packet.Payload = &client.Packet_Data{Data: &client.Data{ConnectID: onlyConnection, Data: buf[:n]}}
-			if err := stream.SendMsg(packet); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			text := ""
-			// ErrClosed is the client's own CLOSE_REQ.
-			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-				text = errorText(err)
-			}
-			return stream.SendMsg(&client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{
-				CloseResponse: &client.CloseResponse{ConnectID: onlyConnection, Error: text}}})
-		}
+	w := &dataWriter{stream: stream}
+	_, err := conn.WriteTo(w)
+	if w.err != nil {
+		return w.err
 	}
+	text := ""
+	// ErrClosed is the client's own CLOSE_REQ.
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		text = errorText(err)
+	}
+	return stream.SendMsg(&client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{
+		CloseResponse: &client.CloseResponse{ConnectID: onlyConnection, Error: text}}})
+}
+
+// dataWriter sends what is written to it as DATA packets.
+type dataWriter struct {
+	stream grpc.ServerStream
+	err    error
+}
+
+func (w *dataWriter) Write(p []byte) (int, error) {
+	data := &client.Data{ConnectID: onlyConnection}
+	packet := &client.Packet{Type: client.PacketType_DATA, Payload: &client.Packet_Data{Data: data}}
+	sent := 0
+	for sent < len(p) {
+		data.Data = p[sent:min(len(p), sent+dataSize)]
+		if w.err = w.stream.SendMsg(packet); w.err != nil {
+			return sent, w.err
+		}
+		sent += len(data.Data)
+	}
+	return sent, nil
 }
 
 func dialResponse(random, connection int64, text string) *client.Packet {

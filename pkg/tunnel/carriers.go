@@ -33,18 +33,20 @@ type carrierTransport struct {
 	pool   *carrier.Pool
 
 	mu       sync.Mutex
-	lastErr  error         // of the newest attempt to reach the proxy server; nil after a success
-	fallback transport     // konnectivity's, once it is known to be needed
-	failed   chan struct{} // closed and replaced when an attempt fails
+	lastErr  error     // of the newest attempt to reach the proxy server; nil after a success
+	fallback transport // konnectivity's, once it is known to be needed
 }
 
 func newCarriers(server string, config func() *tls.Config) *carrierTransport {
-	t := &carrierTransport{server: server, config: config, failed: make(chan struct{})}
+	t := &carrierTransport{server: server, config: config}
 	t.pool = carrier.NewPool(carrier.PoolConfig{
 		Dial: t.dialCarrier,
 		// These are for all clusters together; what one agent may have is for the
 		// proxy server to say.
 		Max: maxConnections, MaxPending: maxConnections,
+		// Without a single carrier, a failed attempt to make one is the answer:
+		// there is no proxy server, or it is konnectivity's.
+		FailAlone: true,
 		// A caller waits: a second attempt must not be half a minute away.
 		Backoff: func(failures int) time.Duration { return min(carrier.FullJitter(failures), 3*time.Second) },
 	})
@@ -67,8 +69,6 @@ func (t *carrierTransport) dialCarrier(ctx context.Context) (*carrier.Carrier, e
 			go func() { _ = t.pool.Close() }()
 		}
 	}
-	close(t.failed)
-	t.failed = make(chan struct{})
 	return nil, err
 }
 
@@ -108,16 +108,11 @@ func (t *carrierTransport) dial(ctx context.Context, address string) (net.Conn, 
 	if other := t.other(); other != nil {
 		return other.dial(ctx, address)
 	}
-	// Without a single carrier, a failed attempt to make one is the answer:
-	// there is no proxy server, or it is konnectivity's.
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go t.cancelIfHopeless(opening, cancel)
 	request := carrier.OpenRequest{Network: "tcp", Address: address}
 	if deadline, ok := ctx.Deadline(); ok {
 		request.Timeout = time.Until(deadline)
 	}
-	conn, err := t.pool.Open(opening, request)
+	conn, err := t.pool.Open(ctx, request)
 	if err == nil {
 		return &carrierConn{Conn: conn, address: address}, nil
 	}
@@ -125,23 +120,6 @@ func (t *carrierTransport) dial(ctx context.Context, address string) (net.Conn, 
 		return other.dial(ctx, address)
 	}
 	return nil, t.dialError(ctx, address, err)
-}
-
-func (t *carrierTransport) cancelIfHopeless(ctx context.Context, cancel func()) {
-	for {
-		t.mu.Lock()
-		failed := t.failed
-		t.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-failed:
-		}
-		if stats := t.pool.Stats(); stats.Idle+stats.InUse == 0 {
-			cancel()
-			return
-		}
-	}
 }
 
 func (t *carrierTransport) other() transport {

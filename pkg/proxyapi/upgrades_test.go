@@ -1,0 +1,79 @@
+package proxyapi
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// TestAnswersToUpgrades has a cluster answer to a wish for another protocol in
+// every way but the right one. The client's connection must not lead to the
+// cluster afterwards (CVE-2018-1002105), nor the answer elsewhere (CVE-2020-8559,
+// CVE-2022-3172): what comes next is a request of its own, and nobody's.
+func TestAnswersToUpgrades(t *testing.T) {
+	w := start(t)
+	w.api.user("hub-token", "jane")
+	w.api.allow("jane * clusters/proxy *", "jane create clusters/stream *")
+	var answer string
+	next := make(chan *http.Request, 10)
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			next <- r
+			return
+		}
+		conn, buffered, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 "+answer+"\r\nConnection: close\r\n\r\n")
+		// Nothing of the client's may come through.
+		if rest, err := io.ReadAll(buffered); len(rest) > 0 {
+			t.Errorf("%q: %q came on the cluster's connection, %v", answer, rest, err)
+		}
+	}), "cluster1")
+	config := load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
+	const evil = "\r\nLocation: https://evil.example/\r\nContent-Length: 0"
+	for text, want := range map[string]int{
+		"200 OK\r\nContent-Length: 0": 200,
+		"200 OK\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\nContent-Length: 0": 200, "403 Forbidden\r\nContent-Length: 0": 403, "500 Oops\r\nContent-Length: 0": 500,
+		"301 Moved" + evil: 502, "302 Found" + evil: 502, "303 See Other" + evil: 502, "307 Temporary" + evil: 502, "308 Permanent" + evil: 502,
+		"302 Found\r\nLocation: /cluster2/x\r\nContent-Length: 0": 302,
+		"101 Switching": 502,
+		"101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c": 502,
+		"101 Switching" + evil:                                 502,
+	} {
+		answer = text
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET /cluster1/api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer hub-token\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		reader := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		location := resp.Header.Get("Location")
+		if resp.StatusCode != want || location != "" && !strings.HasPrefix(location, "/cluster1/") {
+			t.Errorf("%q: %d, Location %q; want %d", text, resp.StatusCode, location, want)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		fmt.Fprint(conn, "GET /cluster1/api/v1/secrets HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if resp, err := http.ReadResponse(reader, nil); err == nil {
+			resp.Body.Close()
+			if r := <-next; r.Header.Get("X-Remote-User") != "" || r.Header.Get("Authorization") != "" {
+				t.Errorf("%q: the next request is from %q", text, r.Header)
+			}
+		}
+		conn.Close()
+	}
+}
