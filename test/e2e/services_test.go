@@ -52,7 +52,7 @@ func TestServices(t *testing.T) {
 					{"default/services/http:web:/proxy-service/", cluster, 200},
 					{"default/services/https:kubernetes:443/proxy-service/version", "gitVersion", 200},
 					{"default/services/kubernetes:https/proxy-service/version", "gitVersion", 200},
-					{"default/services/http:web:81/proxy-service/", "", 502},
+					{"default/services/http:web:81/proxy-service/", "", 504},
 					{"default/services/http:kubernetes:443/proxy-service/", "exposedServices", 403},
 					{"kube-system/services/http:kube-dns:metrics/proxy-service/", "exposedServices", 403},
 				} {
