@@ -11,7 +11,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/cluster-proxy
@@ -35,6 +35,10 @@ e2e: ## Run the scenarios on real nodes, with the chart and the image (needs roo
 .PHONY: e2e-faults
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt
 	E2E_NODES=1 E2E_FAULTS=$(CURDIR)/test/e2e/faults.txt go test -v -count=1 -timeout=40m -run TestFaults $(TESTFLAGS) ./test/e2e
+
+.PHONY: e2e-kubernetes
+e2e-kubernetes: ## Run Kubernetes' own API specs straight at a managed cluster and through every door; writes test/e2e/kubernetes.txt
+	E2E_KUBERNETES=$(CURDIR)/test/e2e/kubernetes.txt go test -v -count=1 -timeout=40m -run TestKubernetesSpecs $(TESTFLAGS) ./test/e2e
 
 .PHONY: image
 image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, with a list of contents beside it

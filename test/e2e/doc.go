@@ -18,6 +18,10 @@
 // nothing that is cut off may end as if it had come to its end. In an upgrade or
 // an eviction, where pods are told before they go, nothing may fail at all.
 //
+// kubernetes_test.go runs Kubernetes' own specs of the API through the doors, and
+// wants of each the result that it has without us, in kubernetes.txt: make
+// e2e-kubernetes.
+//
 // faults_test.go breaks the network between a cluster and the hub in many ways
 // and writes down what clients notice, in faults.txt: make e2e-faults.
 package e2e

@@ -384,14 +384,8 @@ func (s *installed) kubectl(ctx context.Context, cluster, stdin string, args ...
 
 // kubectlPatiently is kubectl with nothing but ctx to end it.
 func (s *installed) kubectlPatiently(ctx context.Context, cluster, stdin string, args ...string) (string, error) {
-	cfg := s.throughProxyAPI(cluster)
 	file := filepath.Join(s.dir, cluster+".kubeconfig")
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
-	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	kubeconfig.CurrentContext = "c"
-	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
+	if err := writeKubeconfig(file, s.throughProxyAPI(cluster)); err != nil {
 		return "", err
 	}
 	path, env := s.lab.Kubectl(cluster)
@@ -402,6 +396,20 @@ func (s *installed) kubectlPatiently(ctx context.Context, cluster, stdin string,
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	return out.String(), err
+}
+
+// writeKubeconfig makes a kubeconfig of what a client of one door needs.
+func writeKubeconfig(file string, cfg *rest.Config) error {
+	cfg = rest.CopyConfig(cfg)
+	if err := rest.LoadTLSFiles(cfg); err != nil {
+		return err
+	}
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
+	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	kubeconfig.CurrentContext = "c"
+	return clientcmd.WriteToFile(*kubeconfig, file)
 }
 
 func waitUntil(ctx context.Context, limit time.Duration, ready func() error) error {

@@ -64,32 +64,9 @@ func BuildAssets(ctx context.Context, out io.Writer) (Assets, error) {
 	if dir := os.Getenv(AssetsVariable); dir != "" {
 		return Assets{dir}, checkAssets(dir)
 	}
-	source, err := sourceDir()
+	dir, err := buildModules(ctx, "assets", modules, "with cold caches all four take a quarter of an hour", out)
 	if err != nil {
 		return Assets{}, err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return Assets{}, fmt.Errorf("finding the cache folder: %w; set %s to a folder with ready-made programs", err, AssetsVariable)
-	}
-	key, err := assetsKey(filepath.Join(source, "binaries"), modules)
-	if err != nil {
-		return Assets{}, err
-	}
-	dir := filepath.Join(cache, "cluster-proxy-lab", "assets-"+key)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Assets{}, err
-	}
-	began := time.Now()
-	for i, m := range modules {
-		target := filepath.Join(dir, m.name)
-		if _, err := os.Stat(target); err == nil {
-			continue
-		}
-		fmt.Fprintf(out, "lab: building %s (%d of %d); with cold caches all four take a quarter of an hour\n", m.name, i+1, len(modules))
-		if err := m.build(ctx, filepath.Join(source, "binaries", m.name), target, out, began); err != nil {
-			return Assets{}, fmt.Errorf("building %s: %w; run the same command again, what is built stays", m.name, err)
-		}
 	}
 	for _, m := range modules {
 		for _, link := range m.links {
@@ -98,10 +75,58 @@ func BuildAssets(ctx context.Context, out io.Writer) (Assets, error) {
 			}
 		}
 	}
+	source, err := sourceDir()
+	if err != nil {
+		return Assets{}, err
+	}
 	if err := copyFiles(ctx, source, dir); err != nil {
 		return Assets{}, err
 	}
 	return Assets{dir}, checkAssets(dir)
+}
+
+// buildModules builds those that are not yet in their folder of the cache, which
+// no other version of them shares.
+func buildModules(ctx context.Context, kind string, modules []module, long string, out io.Writer) (dir string, err error) {
+	source, err := sourceDir()
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache folder: %w; set %s to a folder with ready-made programs", err, AssetsVariable)
+	}
+	key, err := assetsKey(filepath.Join(source, "binaries"), modules)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(cache, "cluster-proxy-lab", kind+"-"+key)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	for i, m := range modules {
+		target := filepath.Join(dir, m.name)
+		if _, err := os.Stat(target); err == nil {
+			continue
+		}
+		fmt.Fprintf(out, "lab: building %s (%d of %d); %s\n", m.name, i+1, len(modules), long)
+		if err := m.build(ctx, filepath.Join(source, "binaries", m.name), target, out, began); err != nil {
+			return "", fmt.Errorf("building %s: %w; run the same command again, what is built stays", m.name, err)
+		}
+	}
+	return dir, nil
+}
+
+// specsModule is built when the specs are asked for only.
+var specsModule = []module{{name: "e2e", pkg: ".", flags: kubernetesVersion}}
+
+// BuildSpecs builds Kubernetes' own e2e specs of sig api-machinery, once, and
+// says where the program is: it takes the flags of e2e.test. It says on out what
+// it does.
+func BuildSpecs(ctx context.Context, out io.Writer) (program string, err error) {
+	dir, err := buildModules(ctx, "specs", specsModule, "with cold caches it takes five minutes", out)
+	return filepath.Join(dir, specsModule[0].name), err
 }
 
 func (m module) build(ctx context.Context, source, target string, out io.Writer, began time.Time) error {
