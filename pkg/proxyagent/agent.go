@@ -33,6 +33,7 @@ type Agent struct {
 	health  *health.Server
 
 	handshakes   handshakes
+	turnover     *turnover
 	openCarriers func() int // set by startTunnels
 }
 
@@ -43,9 +44,10 @@ func New(o *Options) (*Agent, error) {
 	}
 	k := o.Konnectivity
 	return &Agent{
-		options: o,
-		source:  pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
-		health:  health.New(health.Options{Address: net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort))}),
+		options:  o,
+		turnover: newTurnover(),
+		source:   pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
+		health:   health.New(health.Options{Address: net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort))}),
 	}, nil
 }
 
@@ -144,6 +146,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	}
 	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, carrier.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	context.AfterFunc(serving, servers.close)
+	a.turnover.servers.Store(servers)
 	a.openCarriers = servers.inUse
 	config := k.ClientSetConfig(
 		grpc.WithStreamInterceptor(withPolicy(ctx, decide, servers)),
@@ -158,7 +161,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	// looks whether it has all servers.
 	config.SyncIntervalCap = config.SyncInterval
 	tunnels := config.NewAgentClientSet(ctx.Done(), serving.Done())
-	tunnels.SetServerCounter(servers.counter(agent.NewAggregateServerCounter(counter, agent.NewResponseBasedCounter(tunnels), k.ServerCountSource)))
+	tunnels.SetServerCounter(servers.counter(agent.NewAggregateServerCounter(counter, servers, k.ServerCountSource)))
 	tunnels.Serve()
 	return tunnels, nil
 }
@@ -184,6 +187,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 	if err != nil {
 		return nil, nil, err
 	}
+	server.Handler, server.ConnContext, server.ConnState = a.turnover.handler(server.Handler), a.turnover.via, a.turnover.watch
 	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
 	var lc net.ListenConfig
 	listener, err := lc.Listen(serving, "tcp", address)

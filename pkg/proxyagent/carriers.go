@@ -26,6 +26,9 @@ const (
 	// serverDrains is the packet by which a proxy server says that it is about
 	// to stop.
 	serverDrains = client.PacketType(65)
+	// serverCountIs is the packet by which a proxy server says how many there are
+	// now.
+	serverCountIs = client.PacketType(66)
 	// carriersHeader in the metadata of a stream is how both sides say that they
 	// speak carriers.
 	carriersHeader = "cluster-proxy-carriers"
@@ -86,7 +89,7 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 	if c.handler != nil && address == c.handler.address.String() {
 		conn, err := request.Accept(carrier.Endpoints{Local: address, Remote: address})
 		if err == nil {
-			c.count(func() { c.handler.serve(conn) })
+			c.count(func() { c.handler.serve(conn, request.Carrier().PeerName()) })
 		}
 		return
 	}

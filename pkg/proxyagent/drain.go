@@ -8,18 +8,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// drain returns when the connections have ended and the minimum has passed, or
+// drain returns when nothing is carried any more and the minimum has passed, or
 // at the drain timeout. The servers were told by konnectivity's own drain.
 func (a *Agent) drain(serving context.Context) {
 	klog.FromContext(serving).Info("Draining", "timeout", a.options.DrainTimeout)
 	a.health.Drain()
+	a.turnover.ending.Store(true)
 	began := time.Now()
 	timeout := time.NewTimer(a.options.DrainTimeout)
 	defer timeout.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if time.Since(began) >= a.options.MinDrainDuration && a.openConnections() == 0 {
+		if time.Since(began) >= a.options.MinDrainDuration && a.openConnections()-a.turnover.unused() <= 0 {
 			return
 		}
 		select {

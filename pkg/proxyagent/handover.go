@@ -40,9 +40,10 @@ func (h *handover) Close() error {
 	return nil
 }
 
-// serve gives the handler a connection, and returns when that has ended.
-func (h *handover) serve(conn *carrier.Conn) {
-	handed := &handedConn{Conn: conn, ended: make(chan struct{})}
+// serve gives the handler a connection that comes through a proxy server, and
+// returns when that has ended.
+func (h *handover) serve(conn *carrier.Conn, serverID string) {
+	handed := &handedConn{Conn: conn, serverID: serverID, ended: make(chan struct{})}
 	select {
 	case h.conns <- handed:
 		<-handed.ended
@@ -54,8 +55,9 @@ func (h *handover) serve(conn *carrier.Conn) {
 // handedConn says when the handler is done with it.
 type handedConn struct {
 	*carrier.Conn
-	once  sync.Once
-	ended chan struct{}
+	serverID string
+	once     sync.Once
+	ended    chan struct{}
 }
 
 func (c *handedConn) Close() error {

@@ -35,6 +35,7 @@ type servers struct {
 	links    map[string]*link           // by server ID
 	pools    map[*carrier.Pool]struct{} // those of links, and those whose connections go on without
 	failures int                        // attempts to get a stream since the last success
+	count    int                        // of servers, as one of them said last; 0 if none did
 	stopped  bool
 }
 
@@ -120,6 +121,34 @@ func (s *servers) drains(serverID string) {
 		known.draining = true
 		s.failures = 0
 	}
+}
+
+// counted notes how many servers there are.
+func (s *servers) counted(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n < 1 {
+		return
+	}
+	if n > s.count {
+		s.failures = 0 // there is somebody new to be found
+	}
+	s.count = n
+}
+
+// Count is what the servers say themselves, and 1 before any did.
+func (s *servers) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.count, 1)
+}
+
+// isDraining reports whether a server is about to stop.
+func (s *servers) isDraining(serverID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.links[serverID]
+	return known != nil && known.draining
 }
 
 // dial makes a carrier to one server.

@@ -3,6 +3,7 @@ package proxyagent
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,6 +61,10 @@ func (s *policyStream) Header() (metadata.MD, error) {
 	header, err := s.ClientStream.Header()
 	if id := header.Get(serverid.ServerID); err == nil && s.serverID == "" && len(id) == 1 {
 		s.serverID = id[0]
+		if count := header.Get(serverid.ServerCount); len(count) == 1 {
+			n, _ := strconv.Atoi(count[0]) // 0 is no number
+			s.servers.counted(n)
+		}
 		leave := s.servers.join(s.serverID, len(header.Get(carriersHeader)) > 0)
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
@@ -98,6 +103,9 @@ func (s *policyStream) RecvMsg(m any) error {
 			continue
 		case serverDrains:
 			s.servers.drains(s.serverID)
+			continue
+		case serverCountIs:
+			s.servers.counted(int(packet.GetData().GetConnectID()))
 			continue
 		default:
 			return nil

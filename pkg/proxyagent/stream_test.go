@@ -51,6 +51,7 @@ func TestPolicyStream(t *testing.T) {
 		{Type: client.PacketType_DATA},
 		{Type: client.PacketType_CLOSE_REQ},
 		{Type: moreCarriers, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 3}}},
+		{Type: serverCountIs, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 3}}},
 		dialRequest("tcp", "cluster1:443", 9),
 		data,
 	}}
@@ -74,6 +75,9 @@ func TestPolicyStream(t *testing.T) {
 	}
 	for range 3 {
 		<-dials // the number that was asked for
+	}
+	if n := servers.Count(); n != 3 {
+		t.Errorf("the agent looks for %d servers, want 3", n)
 	}
 	if len(fake.sent) != 2 {
 		t.Fatalf("%d answers were sent, want one for each denied dial", len(fake.sent))

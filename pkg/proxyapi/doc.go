@@ -79,6 +79,10 @@
 // it rides out the restart of an agent, and does not keep people waiting. A
 // cluster that the caller has no right to is 403 whether there is one or not.
 //
+// An agent that drains, or that knows the proxy server on the way to, says so in
+// its answers (pool.go), so that no request is on a connection that is cut at
+// the end of a drain but those that last that long.
+//
 // A pooled connection that is found dead before a request was sent on it is
 // replaced without an error. A request that was sent is not repeated, but for a
 // read (GET and HEAD, no watch, no stream) of whose answer nothing came.

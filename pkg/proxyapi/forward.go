@@ -170,7 +170,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		return a.upgrades.RoundTrip(r)
 	}
 	if c.long || !hop.Fits(r) {
-		return a.requests.RoundTrip(r)
+		return a.roundTrip(r)
 	}
 	return a.read(r)
 }

@@ -25,6 +25,10 @@ const (
 	// maxKept is how many reads of a cluster have a connection of their own at a
 	// time; more share one.
 	maxKept = 16
+	// turnTime is how often at most the connections to an agent are changed for
+	// new ones because it says so: those may lead to the same place while the
+	// tunnel learns of it.
+	turnTime = 2 * time.Second
 )
 
 // dialContext is how a connection through the tunnel is made.
@@ -50,13 +54,20 @@ func newPool(dial dialContext, tlsConfig func(string) *tls.Config, m *metrics) *
 type agent struct {
 	pool     *pool
 	cluster  string
-	requests *http2.Transport
 	reads    *hop.Kept
 	upgrades *http.Transport
 
-	mu    sync.Mutex
-	gone  bool
-	conns map[*pooledConn]struct{}
+	mu       sync.Mutex
+	gone     bool
+	conns    map[*pooledConn]struct{}
+	requests *generation
+	turned   time.Time // when requests was replaced
+}
+
+// generation is the connections for requests until the agent wants new ones.
+type generation struct {
+	*http2.Transport
+	conns int // under the agent's mu
 }
 
 // agent gives the transports for a cluster. They never connect to any other.
@@ -67,23 +78,14 @@ func (p *pool) agent(cluster string) *agent {
 		return a
 	}
 	a := &agent{pool: p, cluster: cluster, conns: map[*pooledConn]struct{}{}}
-	a.requests = &http2.Transport{
-		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
-			return a.connect(ctx, "h2")
-		},
-		DisableCompression: true,
-		IdleConnTimeout:    idleTimeout,
-		MaxReadFrameSize:   hop.Chunk,
-		ReadIdleTimeout:    pingAfter,
-		PingTimeout:        pingTimeout,
-	}
+	a.requests = a.newGeneration()
 	a.reads = &hop.Kept{
-		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1") },
+		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1", nil) },
 		Most: maxKept, IdleTimeout: idleTimeout,
 	}
 	a.upgrades = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return a.connect(ctx, "http/1.1")
+			return a.connect(ctx, "http/1.1", nil)
 		},
 		DisableCompression: true,
 		IdleConnTimeout:    idleTimeout,
@@ -101,11 +103,67 @@ func (a *agent) read(r *http.Request) (*http.Response, error) {
 	if resp, err := a.reads.RoundTrip(r); err == nil || r.Context().Err() != nil {
 		return resp, err
 	}
-	resp, err := a.requests.RoundTrip(r)
+	resp, err := a.roundTrip(r)
 	if err == nil {
 		a.reads.Grow()
 	}
 	return resp, err
+}
+
+func (a *agent) newGeneration() *generation {
+	g := &generation{}
+	g.Transport = &http2.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return a.connect(ctx, "h2", g)
+		},
+		DisableCompression: true,
+		IdleConnTimeout:    idleTimeout,
+		MaxReadFrameSize:   hop.Chunk,
+		ReadIdleTimeout:    pingAfter,
+		PingTimeout:        pingTimeout,
+	}
+	return g
+}
+
+// roundTrip sends a request that is no upgrade. An agent that is about to stop,
+// or knows that the proxy server on the way is, says so in its answer: what
+// comes later takes new connections, and the old ones end with their requests.
+func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	g := a.requests
+	a.mu.Unlock()
+	resp, err := g.RoundTrip(r)
+	if err == nil && resp.Header.Get(identity.LeavingHeader) != "" {
+		resp.Header.Del(identity.LeavingHeader)
+		a.turn(g)
+	}
+	return resp, err
+}
+
+func (a *agent) turn(old *generation) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone || a.requests != old || time.Since(a.turned) < turnTime {
+		return
+	}
+	a.requests, a.turned = a.newGeneration(), time.Now()
+	go a.retire(old)
+}
+
+// retire closes connections as they become idle, until there are none.
+func (a *agent) retire(old *generation) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		old.CloseIdleConnections()
+		a.mu.Lock()
+		left := old.conns
+		a.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		<-tick.C
+	}
 }
 
 // evict forgets a cluster and ends all its connections.
@@ -132,7 +190,7 @@ func (p *pool) close() {
 }
 
 // connect dials the agent's handler and makes sure that it is that agent.
-func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) {
+func (a *agent) connect(ctx context.Context, protocol string, g *generation) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	start := time.Now()
@@ -142,7 +200,7 @@ func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	conn, err := a.track(raw)
+	conn, err := a.track(raw, g)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +223,7 @@ func (p *pool) connectAPIServer(ctx context.Context, cluster string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	return p.agent(cluster).track(raw)
+	return p.agent(cluster).track(raw, nil)
 }
 
 // connections is how many connections to a cluster there are.
@@ -181,9 +239,10 @@ func (p *pool) connections(cluster string) int {
 	return len(a.conns)
 }
 
-// track registers conn, so that it ends with the cluster.
-func (a *agent) track(conn net.Conn) (*pooledConn, error) {
-	c := &pooledConn{Conn: conn, agent: a}
+// track registers conn, so that it ends with the cluster. It is of a generation,
+// or of none.
+func (a *agent) track(conn net.Conn, g *generation) (*pooledConn, error) {
+	c := &pooledConn{Conn: conn, agent: a, of: g}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
@@ -191,6 +250,9 @@ func (a *agent) track(conn net.Conn) (*pooledConn, error) {
 		return nil, net.ErrClosed
 	}
 	a.conns[c] = struct{}{}
+	if g != nil {
+		g.conns++
+	}
 	a.pool.metrics.connections.Inc()
 	return c, nil
 }
@@ -202,9 +264,10 @@ func (a *agent) close() {
 	for c := range a.conns {
 		conns = append(conns, c)
 	}
+	requests := a.requests
 	a.mu.Unlock()
 	a.upgrades.CloseIdleConnections()
-	a.requests.CloseIdleConnections()
+	requests.CloseIdleConnections()
 	for _, c := range conns {
 		_ = c.Close()
 	}
@@ -214,6 +277,7 @@ func (a *agent) close() {
 type pooledConn struct {
 	net.Conn
 	agent *agent
+	of    *generation // nil if it is not for requests
 	once  sync.Once
 }
 
@@ -221,6 +285,9 @@ func (c *pooledConn) Close() error {
 	c.once.Do(func() {
 		c.agent.mu.Lock()
 		delete(c.agent.conns, c)
+		if c.of != nil {
+			c.of.conns--
+		}
 		c.agent.mu.Unlock()
 		c.agent.pool.metrics.connections.Dec()
 	})

@@ -38,8 +38,11 @@ type agentStream struct {
 	identifiers      string // as declared
 	started          time.Time
 	announced        bool // it says that it dials carriers
+	servers          *serverCount
 
 	draining atomic.Bool // it asked for new dials to go elsewhere
+	greeted  chan struct{}
+	greet    func() // closes greeted: the header was sent
 	ended    chan struct{}
 	end      func() // closes ended
 
@@ -58,10 +61,12 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		started:      time.Now(),
 		pending:      map[int64]struct{}{},
 		open:         map[int64]struct{}{},
+		greeted:      make(chan struct{}),
 		ended:        make(chan struct{}),
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
 	s.announced = len(incoming.Get(carriersHeader)) > 0
+	s.greet = sync.OnceFunc(func() { close(s.greeted) })
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
 	return s
@@ -89,7 +94,14 @@ func (s *agentStream) SendMsg(m any) error {
 }
 
 // tell sends one of our own packets. An error means that the stream has ended.
+// Before konnectivity's server has said who we are, a packet would take the
+// place of that.
 func (s *agentStream) tell(what client.PacketType, n int) {
+	select {
+	case <-s.greeted:
+	case <-s.ctx.Done():
+		return
+	}
 	_ = s.SendMsg(&client.Packet{Type: what, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(n)}}})
 }
 
@@ -165,6 +177,7 @@ func checkPayload(packet *client.Packet) error {
 // server sees it.
 func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	wrapped := newAgentStream(stream)
+	wrapped.servers = s.servers
 	if s.options.AgentIdentity == IdentityDeclared {
 		incoming, _ := metadata.FromIncomingContext(stream.Context())
 		wrapped.agentID = strings.Join(incoming.Get(header.AgentID), "")

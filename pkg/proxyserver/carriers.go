@@ -23,6 +23,8 @@ const (
 	// serverDrains tells an agent that this server is about to stop: it should
 	// have a stream to another one instead.
 	serverDrains = client.PacketType(65)
+	// serverCountIs tells an agent how many proxy servers there are now.
+	serverCountIs = client.PacketType(66)
 	// carriersHeader in the metadata of an agent's stream is how both sides say
 	// that they speak carriers.
 	carriersHeader = "cluster-proxy-carriers"

@@ -22,8 +22,9 @@
 //
 // # Peers
 //
-// Agents connect to every proxy server, by server ID and count. While they are
-// on their way, a server that has no agent of a cluster sends the dial to a
+// Agents connect to every proxy server, by server ID and count. The count may
+// change while a server runs (--server-count-file), and agents with carriers are
+// told then. While they are on their way, a server that has no agent of a cluster sends the dial to a
 // peer (--peers) with hop count 1, which is never sent on. Who has an agent is
 // found by asking: a refusal takes a round trip within the hub, the last one to
 // say yes is asked first, and a peer that takes more than 2 s is not waited for

@@ -173,7 +173,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 type fakeAgent struct {
 	name   string
 	stream agent.AgentService_ConnectClient
-	seen   chan *client.Packet // DIAL_REQs
+	seen   chan *client.Packet // DIAL_REQs, and new numbers of servers
 	gone   chan struct{}
 }
 
@@ -265,6 +265,8 @@ func (a *fakeAgent) serve(manual bool) {
 				a.accept(packet.GetDialRequest().Random, next)
 				next++
 			}
+		case serverCountIs:
+			a.seen <- packet
 		case client.PacketType_DATA:
 			data := packet.GetData()
 			a.data(data.ConnectID, fmt.Sprintf("%s:%s", a.name, data.Data))

@@ -43,10 +43,12 @@ type Options struct {
 
 	EnableProfiling, EnableContentionProfiling bool
 
-	ServerID       string
-	ServerCount    int
-	Strategies     string
-	XfrChannelSize int
+	ServerID    string
+	ServerCount int
+	// ServerCountFile holds the number instead, and may change.
+	ServerCountFile string
+	Strategies      string
+	XfrChannelSize  int
 
 	TLSMinVersion string
 	CipherSuites  []string
@@ -122,6 +124,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.EnableContentionProfiling, "enable-contention-profiling", o.EnableContentionProfiling, "Record blocking for /debug/pprof/block; needs --enable-profiling.")
 	flags.StringVar(&o.ServerID, "server-id", o.ServerID, "Unique ID of this server; the environment variable PROXY_SERVER_ID sets the default.")
 	flags.IntVar(&o.ServerCount, "server-count", o.ServerCount, "How many proxy servers agents should connect to.")
+	flags.StringVar(&o.ServerCountFile, "server-count-file", o.ServerCountFile, "File with that number, in place of --server-count; agents are told of changes.")
 	flags.StringVar(&o.Strategies, "proxy-strategies", o.Strategies, `Comma separated ways to find an agent: default, destHost, defaultRoute. Empty means destHost with --agent-identity=certificate, which allows no other, and "default" otherwise.`)
 	flags.IntVar(&o.XfrChannelSize, "xfr-channel-size", o.XfrChannelSize, "Packets buffered per stream.")
 	flags.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "VersionTLS12 or VersionTLS13; empty means the latter.")

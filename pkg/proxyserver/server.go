@@ -25,6 +25,7 @@ type Server struct {
 	logger  klog.Logger // set by Run before anything is served
 	metrics *serverMetrics
 	health  *health.Server
+	servers *serverCount
 
 	konnectivity *server.ProxyServer
 	carriers     *carrierAgents
@@ -59,10 +60,12 @@ func New(o *Options) (*Server, error) {
 		options: *o,
 		metrics: newServerMetrics(),
 		started: make(chan struct{}),
+		servers: &serverCount{file: o.ServerCountFile},
 		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
 		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
 	}
+	s.servers.n.Store(int64(o.ServerCount))
 	s.carriers = newCarrierAgents(o.Limits, s.noteSameName)
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
@@ -109,6 +112,9 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	if _, err := s.servers.load(); err != nil {
+		return err
+	}
 	ports, err := s.listen(ctx)
 	if err != nil {
 		return err
@@ -129,6 +135,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.runAdmin(life, ports.admin) })
 	if s.peers != nil {
 		group.Go(func() error { return s.peers.run(life) })
+	}
+	if s.options.ServerCountFile != "" {
+		group.Go(func() error { return s.servers.run(life, s.carriers.tellCount) })
 	}
 	group.Go(clients.serve)
 	group.Go(s.inner.serve)

@@ -33,6 +33,10 @@ const (
 	// minDrain is how long the rest of the cluster may take to hear of it.
 	minDrain    = 5
 	peersSuffix = "-peers"
+	// countSuffix makes the name of the ConfigMap with the number of servers, and
+	// countKey is the file in it.
+	countSuffix = "-proxy-server-count"
+	countKey    = "server-count"
 )
 
 func ownerOf(c *v1alpha1.ManagedProxyConfiguration) metav1.OwnerReference {
@@ -53,7 +57,7 @@ func selector() map[string]string { return map[string]string{componentLabel: com
 // desired is what a configuration wants to exist besides certificates, and what
 // it does not want any more. c has its defaults.
 func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration) (apply, remove []client.Object) {
-	apply = []client.Object{o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
+	apply = []client.Object{serverCount(c), o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
 		apply = append(apply, loadBalancer(c))
 	}
@@ -89,6 +93,17 @@ func peersService(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
 			PublishNotReadyAddresses: true,
 			Ports:                    []corev1.ServicePort{{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: c.Spec.Deploy.Ports.ProxyServer, TargetPort: intstr.FromString("proxy-server")}},
 		},
+	}
+}
+
+// serverCount tells the proxy servers how many they are. It is no argument of
+// theirs: one server more would replace them all, and cut what lasts longer than
+// a drain.
+func serverCount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: meta(c, c.Name+countSuffix),
+		Data:       map[string]string{countKey: strconv.Itoa(int(max(c.Spec.ProxyServer.Replicas, 1)))},
 	}
 }
 
@@ -144,7 +159,6 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
 	labels := selector()
 	labels[addonLabel] = identity.AddonName
-	generation := map[string]string{generationAnnotation: strconv.FormatInt(c.Generation, 10)}
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: meta(c, c.Name),
@@ -156,7 +170,8 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &one},
 			},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: generation},
+				// No generation here: pods are replaced when something of theirs changes.
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken:  ptr.To(false),
 					ImagePullSecrets:              pullSecrets(c),
@@ -198,7 +213,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 	ports := c.Spec.Deploy.Ports
 	args := []string{
 		"proxy-server",
-		fmt.Sprintf("--server-count=%d", max(c.Spec.ProxyServer.Replicas, 1)),
+		"--server-count-file=/etc/proxy-servers/" + countKey,
 		"--agent-identity=certificate",
 		"--agent-install-namespace=" + o.AgentInstallNamespace,
 		"--proxy-strategies=destHost",
@@ -248,6 +263,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 			{Name: "agent", MountPath: "/etc/agent-pki", ReadOnly: true},
 			{Name: "agent-ca", MountPath: "/etc/agent-ca-pki", ReadOnly: true},
 			{Name: "tls-profile", MountPath: "/etc/tls-profile", ReadOnly: true},
+			{Name: "server-count", MountPath: "/etc/proxy-servers", ReadOnly: true},
 		},
 	}
 }
@@ -263,7 +279,11 @@ func volumes(c *v1alpha1.ManagedProxyConfiguration) []corev1.Volume {
 	} {
 		out = append(out, corev1.Volume{Name: v.name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: v.secret}}})
 	}
-	return append(out, corev1.Volume{Name: "tls-profile", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: identity.TLSProfile}, Optional: ptr.To(true),
-	}}})
+	return append(out, configMapVolume("tls-profile", identity.TLSProfile, true), configMapVolume("server-count", c.Name+countSuffix, false))
+}
+
+func configMapVolume(name, configMap string, optional bool) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Optional: ptr.To(optional),
+	}}}
 }

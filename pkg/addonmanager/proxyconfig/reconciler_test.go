@@ -120,6 +120,33 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// One server more is no reason to replace those that are there.
+func TestScalingChangesNoPod(t *testing.T) {
+	c := newClient(t, configuration(nil))
+	look := func() (template corev1.PodTemplateSpec, count string) {
+		reconcileOnce(t, c)
+		var d appsv1.Deployment
+		var m corev1.ConfigMap
+		if !exists(t, c, "cluster-proxy", &d) || !exists(t, c, "cluster-proxy-proxy-server-count", &m) {
+			t.Fatal("no Deployment, or nothing that says how many servers there are")
+		}
+		return d.Spec.Template, m.Data["server-count"]
+	}
+	before, two := look()
+	scaled := stored(t, c)
+	scaled.Spec.ProxyServer.Replicas, scaled.Generation = 3, 8
+	if err := c.Update(t.Context(), scaled); err != nil {
+		t.Fatal(err)
+	}
+	after, three := look()
+	if two != "2" || three != "3" {
+		t.Errorf("servers are told that they are %q and then %q", two, three)
+	}
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("pods are replaced: they were %+v and are %+v", before, after)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.ManagedProxyConfiguration)
@@ -249,7 +276,7 @@ func TestUpgradeFromUpstream(t *testing.T) {
 	if command := d.Spec.Template.Spec.Containers[0].Command; len(command) != 0 {
 		t.Errorf("upstream's command %q is still there", command)
 	}
-	if mounts := d.Spec.Template.Spec.Containers[0].VolumeMounts; len(mounts) != 5 || len(d.Spec.Template.Spec.Volumes) != 5 {
+	if mounts := d.Spec.Template.Spec.Containers[0].VolumeMounts; len(mounts) != 6 || len(d.Spec.Template.Spec.Volumes) != 6 {
 		t.Errorf("upstream's mounts are still there: %+v", mounts)
 	}
 	if d.Spec.Template.Spec.ServiceAccountName != "" {

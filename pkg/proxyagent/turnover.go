@@ -1,0 +1,97 @@
+package proxyagent
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// quiet is how long a connection has had no request when it counts as unused:
+// with one that is in use, the next one may be on its way.
+const quiet = 2 * time.Second
+
+// turnover moves the proxy API's connections to the handler, which it keeps for
+// as long as it can use them, away from what is about to stop: this agent, or
+// the proxy server that they go through. They would be cut at the end of the
+// drain, and the requests of that moment with them.
+//
+// Only an answer can say it. The client is the one who ends an idle connection,
+// since a server that does may have a request on its way.
+type turnover struct {
+	ending  atomic.Bool             // this agent drains
+	servers atomic.Pointer[servers] // set before the first connection comes
+
+	mu   sync.Mutex
+	idle map[net.Conn]time.Time // since when connections have had no request
+}
+
+func newTurnover() *turnover { return &turnover{idle: map[net.Conn]time.Time{}} }
+
+type serverKey struct{}
+
+// via is a http.Server's ConnContext: which proxy server a connection comes
+// through, if it was handed over.
+func (t *turnover) via(ctx context.Context, conn net.Conn) context.Context {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if handed, ok := conn.(*handedConn); ok {
+		return context.WithValue(ctx, serverKey{}, handed.serverID)
+	}
+	return ctx
+}
+
+// watch is a http.Server's ConnState.
+func (t *turnover) watch(conn net.Conn, state http.ConnState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if state == http.StateIdle {
+		t.idle[conn] = time.Now()
+	} else {
+		delete(t.idle, conn)
+	}
+}
+
+// unused is how many connections are open and have had no request for a while.
+func (t *turnover) unused() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, since := range t.idle {
+		if time.Since(since) >= quiet {
+			n++
+		}
+	}
+	return n
+}
+
+// leaving reports whether a request's connection leads through what is about to
+// stop.
+func (t *turnover) leaving(ctx context.Context) bool {
+	serverID, known := ctx.Value(serverKey{}).(string)
+	servers := t.servers.Load()
+	return t.ending.Load() || known && servers != nil && servers.isDraining(serverID)
+}
+
+// handler tells clients in its answers to use another connection next time. In
+// HTTP/2 it is a header of our own: GOAWAY would fail the requests that cross
+// it on their way, those of them that cannot be repeated.
+func (t *turnover) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if t.leaving(r.Context()) {
+			switch {
+			case r.ProtoMajor == 2:
+				w.Header().Set(identity.LeavingHeader, "1")
+			case r.Header.Get("Upgrade") == "" || !strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade"):
+				w.Header().Set("Connection", "close")
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,81 @@
+package proxyagent
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+func TestTurnover(t *testing.T) {
+	known := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+	known.links["stays"], known.links["goes"] = &link{}, &link{draining: true}
+	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
+	for name, tc := range map[string]struct {
+		via     string
+		ending  bool
+		major   int
+		headers http.Header
+		want    http.Header
+	}{
+		"nothing drains":             {via: "stays", major: 2},
+		"the server drains":          {via: "goes", major: 2, want: http.Header{identity.LeavingHeader: {"1"}}},
+		"the server drains, h1":      {via: "goes", major: 1, want: http.Header{"Connection": {"close"}}},
+		"the agent drains":           {via: "stays", ending: true, major: 2, want: http.Header{identity.LeavingHeader: {"1"}}},
+		"the agent drains, h1":       {ending: true, major: 1, want: http.Header{"Connection": {"close"}}},
+		"an upgrade":                 {via: "goes", major: 1, headers: upgrade},
+		"over konnectivity's stream": {major: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turnover := newTurnover()
+			turnover.servers.Store(known)
+			turnover.ending.Store(tc.ending)
+			var conn net.Conn = &net.TCPConn{}
+			if tc.via != "" {
+				conn = &handedConn{serverID: tc.via}
+			}
+			ctx := turnover.via(t.Context(), tls.Server(conn, &tls.Config{}))
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			r.ProtoMajor = tc.major
+			for key, values := range tc.headers {
+				r.Header[key] = values
+			}
+			got := httptest.NewRecorder()
+			turnover.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(got, r)
+			for _, header := range []string{identity.LeavingHeader, "Connection"} {
+				if got.Header().Get(header) != tc.want.Get(header) {
+					t.Errorf("%s: %q, want %q", header, got.Header().Get(header), tc.want.Get(header))
+				}
+			}
+		})
+	}
+}
+
+func TestConnectionsWithoutRequestsAreUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turnover := newTurnover()
+		a, b := net.Pipe()
+		defer a.Close()
+		defer b.Close()
+		turnover.watch(a, http.StateIdle)
+		turnover.watch(b, http.StateIdle)
+		if n := turnover.unused(); n != 0 {
+			t.Errorf("%d are unused though their next request may be on its way", n)
+		}
+		time.Sleep(quiet)
+		turnover.watch(b, http.StateActive)
+		if n := turnover.unused(); n != 1 {
+			t.Errorf("%d are unused, want the one without a request", n)
+		}
+		turnover.watch(a, http.StateClosed)
+		if n := turnover.unused(); n != 0 {
+			t.Errorf("%d are unused after the end", n)
+		}
+	})
+}
