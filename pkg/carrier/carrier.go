@@ -226,6 +226,9 @@ func (c *Carrier) Close() error {
 	return nil
 }
 
+// Abort closes the carrier and says why to the peer. What it carries is cut off.
+func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
+
 // Drain makes the carrier refuse what is not open yet. An opener's carrier
 // closes as soon as it is idle; an acceptor's stays to answer with REFUSE.
 func (c *Carrier) Drain() {

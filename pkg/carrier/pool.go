@@ -27,6 +27,8 @@ type PoolConfig struct {
 	FailAlone bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
+	// Ended is told of carriers that have ended, perhaps twice; it must not block.
+	Ended func(c *Carrier)
 }
 
 // Pool keeps the carriers to one peer. On the side that sends OPEN it hands
@@ -169,6 +171,9 @@ func (p *Pool) CarrierClosed(c *Carrier) {
 	delete(p.all, c)
 	p.dropIdle(c)
 	p.mu.Unlock()
+	if p.cfg.Ended != nil {
+		p.cfg.Ended(c)
+	}
 	p.refill()
 }
 

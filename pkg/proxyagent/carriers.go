@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
 const (
@@ -48,6 +49,7 @@ type carriers struct {
 	decide           decision
 	handler          *handover // nil if there is none
 	tcp              carrier.TCP
+	dialer           staledial.Dialer
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
 }
@@ -58,7 +60,7 @@ type carriers struct {
 func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
 	defer cancel()
-	raw, err := dialThroughProxy(ctx, c.address, c.tcp)
+	raw, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,28 +139,27 @@ func targetError(err error) *carrier.Error {
 	return &carrier.Error{Code: code, Message: err.Error()}
 }
 
-// dialThroughProxy dials TCP, through the proxy that HTTPS_PROXY and NO_PROXY
-// say, as gRPC does for the streams.
-func dialThroughProxy(ctx context.Context, address string, settings carrier.TCP) (net.Conn, error) {
-	dialer := &net.Dialer{}
-	proxy, err := proxyFor(address, httpproxy.FromEnvironment())
+// connect dials the proxy servers' address, through the proxy that HTTPS_PROXY
+// and NO_PROXY say, as gRPC does for the streams.
+func (c *carriers) connect(ctx context.Context) (net.Conn, error) {
+	proxy, err := proxyFor(c.address, httpproxy.FromEnvironment())
 	if err != nil {
 		return nil, err
 	}
 	if proxy == nil {
-		conn, err := dialer.DialContext(ctx, "tcp", address)
+		conn, err := c.dialer.DialContext(ctx, c.address)
 		if err == nil {
-			settings.Tune(conn)
+			c.tcp.Tune(conn)
 		}
 		return conn, err
 	}
-	conn, err := dialer.DialContext(ctx, "tcp", proxy.address)
+	conn, err := c.dialer.DialContext(ctx, proxy.address)
 	if err != nil {
 		return nil, fmt.Errorf("dialing proxy %q: %w", proxy.address, err)
 	}
-	settings.Tune(conn)
+	c.tcp.Tune(conn)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	tunnel, err := proxy.connect(conn, address)
+	tunnel, err := proxy.connect(conn, c.address)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}

@@ -87,7 +87,7 @@ func NewOptions() *Options {
 		MaxCarriers:           4096,
 		TargetDialTimeout:     10 * time.Second,
 		HandshakeTimeout:      10 * time.Second,
-		TCPKeepAlive:          30 * time.Second,
+		TCPKeepAlive:          10 * time.Second,
 		TCPUserTimeout:        30 * time.Second,
 		ProxyServerNamespace:  "open-cluster-management-addon",
 		OIDC:                  oidc.NewOptions(),

@@ -43,6 +43,7 @@ type servers struct {
 // that looks for further servers reaches one that it has.
 type link struct {
 	streams  int
+	end      []func()      // of the streams, and of some that have ended
 	pool     *carrier.Pool // nil if the server does not speak carriers
 	draining bool
 }
@@ -51,8 +52,9 @@ func newServers(c *carriers, pool carrier.PoolConfig, backoff func(failures int)
 	return &servers{carriers: c, pool: pool, backoff: backoff, links: map[string]*link{}, pools: map[*carrier.Pool]struct{}{}}
 }
 
-// join notes a stream to a server. leave must be called when it has ended.
-func (s *servers) join(serverID string, speaksCarriers bool) (leave func()) {
+// join notes a stream to a server, and how to end it. leave must be called when
+// it has ended.
+func (s *servers) join(serverID string, speaksCarriers bool, end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.links[serverID]
@@ -64,17 +66,23 @@ func (s *servers) join(serverID string, speaksCarriers bool) (leave func()) {
 		s.failures = min(s.failures, maxMisses)
 	}
 	known.streams++
+	known.end = append(known.end, end)
 	if speaksCarriers && known.pool == nil && !s.stopped {
-		known.pool = s.newPool(serverID)
+		known.pool = s.newPool(serverID, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
 	}
 	return sync.OnceFunc(func() { s.leave(serverID, known) })
 }
 
 // newPool starts to dial; mu is held.
-func (s *servers) newPool(serverID string) *carrier.Pool {
+func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *carrier.Pool {
 	config := s.pool
 	config.Backoff = s.backoff
-	config.Dial = func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) }
+	config.Dial = dial
+	config.Ended = func(c *carrier.Carrier) {
+		if carrier.CodeOf(c.Err()) == carrier.NoAgent {
+			s.forgotten(serverID)
+		}
+	}
 	pool := carrier.NewPool(config)
 	s.pools[pool] = struct{}{}
 	go pool.Start()
@@ -101,6 +109,22 @@ func (s *servers) leave(serverID string, left *link) {
 		delete(s.pools, left.pool)
 		s.mu.Unlock()
 	}()
+}
+
+// forgotten ends the streams to a server that has none of this agent any more,
+// as it says when it gets a carrier. Until they were found dead, the server
+// could not reach this cluster.
+func (s *servers) forgotten(serverID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.links[serverID]
+	if known == nil {
+		return
+	}
+	for _, end := range known.end {
+		go end()
+	}
+	known.end = nil
 }
 
 // more dials n carriers to a server that asked for them.
@@ -176,7 +200,7 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 
 // dialStream dials for konnectivity's streams. Its own pauses are all alike, so
 // a thousand agents that lost a server would come back as one; these are not.
-func (s *servers) dialStream(ctx context.Context, address string) (net.Conn, error) {
+func (s *servers) dialStream(ctx context.Context, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	failures := s.failures
 	s.failures++
@@ -192,7 +216,7 @@ func (s *servers) dialStream(ctx context.Context, address string) (net.Conn, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.carriers.handshakeTimeout)
 	defer cancel()
-	return dialThroughProxy(ctx, address, s.carriers.tcp)
+	return s.carriers.connect(ctx)
 }
 
 // inUse is how many connections are open on carriers.

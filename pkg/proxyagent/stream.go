@@ -65,7 +65,7 @@ func (s *policyStream) Header() (metadata.MD, error) {
 			n, _ := strconv.Atoi(count[0]) // 0 is no number
 			s.servers.counted(n)
 		}
-		leave := s.servers.join(s.serverID, len(header.Get(carriersHeader)) > 0)
+		leave := s.servers.join(s.serverID, len(header.Get(carriersHeader)) > 0, s.cancel)
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
 		context.AfterFunc(s.ClientStream.Context(), func() {

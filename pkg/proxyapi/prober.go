@@ -5,9 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 type prober struct {
 	address   string
 	tlsConfig func() *tls.Config
+
+	dialer staledial.Dialer
 
 	mu   sync.Mutex
 	last error
@@ -58,10 +61,13 @@ func (p *prober) probe(ctx context.Context) error {
 	defer cancel()
 	config := p.tlsConfig()
 	config.NextProtos = []string{"h2"}
-	dialer := tls.Dialer{NetDialer: &net.Dialer{}, Config: config}
-	conn, err := dialer.DialContext(ctx, "tcp", p.address)
+	raw, err := p.dialer.DialContext(ctx, p.address)
 	if err != nil {
 		return fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
 	}
-	return conn.Close()
+	defer raw.Close()
+	if err := tls.Client(raw, config).HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
+	}
+	return nil
 }

@@ -186,11 +186,14 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	agent, draining, other := a.sessions[key], a.draining, a.names[key.agentID]
 	a.mu.RUnlock()
 	if agent == nil {
-		_ = c.Close()
 		if other != "" {
 			a.sameName(key, other)
 		}
-		return &carrier.Error{Code: carrier.NoAgent, Message: "no such session"}
+		// The agent may believe that it has a session: its stream broke, and
+		// it was not told.
+		err := &carrier.Error{Code: carrier.NoAgent, Message: "no such session"}
+		c.Abort(err)
+		return err
 	}
 	agent.mu.Lock()
 	first := !agent.speaks

@@ -249,3 +249,25 @@ func TestPeersComeAndGo(t *testing.T) {
 		}
 	}
 }
+
+// An agent whose stream broke without its knowledge is told so by its next
+// carrier.
+func TestCarriersOfUnknownSessions(t *testing.T) {
+	h := startHub(t)
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("cluster1"))
+	config.NextProtos = []string{carrier.ALPN}
+	conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := carrier.Hello{Session: "agent", Features: []string{carrier.FeatureName}}
+	c, err := carrier.Dialed(t.Context(), conn, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-c.Done()
+	if code := carrier.CodeOf(c.Err()); code != carrier.NoAgent {
+		t.Errorf("the carrier ends with %v, want that there is no such session", c.Err())
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
 // keepAlive finds a proxy server that is gone without a word.
@@ -30,6 +31,7 @@ var errNoCarriers = errors.New("the proxy server does not speak carriers")
 type carrierTransport struct {
 	server string
 	config func() *tls.Config
+	dialer staledial.Dialer
 	pool   *carrier.Pool
 
 	mu       sync.Mutex
@@ -39,6 +41,7 @@ type carrierTransport struct {
 
 func newCarriers(server string, config func() *tls.Config) *carrierTransport {
 	t := &carrierTransport{server: server, config: config}
+	t.dialer.KeepAliveConfig = keepAlive
 	t.pool = carrier.NewPool(carrier.PoolConfig{
 		Dial: t.dialCarrier,
 		// These are for all clusters together; what one agent may have is for the
@@ -88,12 +91,16 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		}
 		config.ServerName = host
 	}
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{KeepAliveConfig: keepAlive}, Config: config}
-	conn, err := dialer.DialContext(ctx, "tcp", t.server)
+	raw, err := t.dialer.DialContext(ctx, t.server)
 	if err != nil {
 		return nil, err
 	}
-	if conn.(*tls.Conn).ConnectionState().NegotiatedProtocol != carrier.ALPN {
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	if conn.ConnectionState().NegotiatedProtocol != carrier.ALPN {
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client/metrics"
+
+	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
 // konnectivityTransport is the transport over konnectivity's ProxyService: one
@@ -33,7 +35,7 @@ func newKonnectivity(server string, tlsConfig func() *tls.Config) (transport, er
 	t := &konnectivityTransport{server: server}
 	// The peer's liveness is TCP's business here: konnectivity's server ends
 	// connections whose gRPC pings come more often than every five minutes.
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dialer := &staledial.Dialer{Dialer: net.Dialer{KeepAliveConfig: keepAlive}}
 	creds := insecure.NewCredentials()
 	if tlsConfig != nil {
 		creds = reloading{config: tlsConfig}
@@ -42,7 +44,7 @@ func newKonnectivity(server string, tlsConfig func() *tls.Config) (transport, er
 	tunnel, err := konnectivity.CreateGRPCTunnel(context.Background(), server,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
+			return dialer.DialContext(ctx, address)
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
