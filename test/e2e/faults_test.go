@@ -270,9 +270,6 @@ func TestFaults(t *testing.T) {
 	f := &faultLab{t: t, cluster: suite.clusters[0], nodes: suite.lab.Nodes()}
 	var outcomes []*outcome
 	for _, fault := range faults() {
-		if only := os.Getenv("E2E_FAULT"); only != "" && !strings.Contains(fault.name, only) {
-			continue
-		}
 		t.Run(fault.name, func(t *testing.T) {
 			f.t = t
 			o := &outcome{fault: fault, errors: map[string]int{}}
