@@ -23,9 +23,11 @@
 //
 // Secrets, Services, Deployments and all that is installed on the hub are read
 // and written in the manager's own namespace only, and its cache holds nothing
-// of others. Over the whole hub it reads clusters, addons and their
-// configurations, writes ManifestWorks and the status of addons, and approves
-// and signs certificate signing requests of its own signer (in PortForward mode
-// it approves those of kubernetes.io/kube-apiserver-client too, with the same
-// strictness). The chart's rbac.yaml is the exact list.
+// of others; cert-manager's Certificates and Issuer of signer type CertManager
+// are there too. Over the whole hub it reads clusters, addons and their
+// configurations, writes ManifestWorks, the status of addons and, behind its
+// feature gate, that of ClusterProfiles, keeps the APIService of the aggregated
+// API, and approves and signs certificate signing requests of its own signer (in
+// PortForward mode it approves those of kubernetes.io/kube-apiserver-client too,
+// with the same strictness). The chart's rbac.yaml is the exact list.
 package addonmanager

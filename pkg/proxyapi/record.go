@@ -82,10 +82,15 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// Hijack is called for upgrades, whose header does not come through here.
+// Hijack is called for upgrades and CONNECT, whose headers do not come through
+// here.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffer, err := http.NewResponseController(r.ResponseWriter).Hijack()
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.call.inner != nil && r.call.inner.Verb == "connect":
+		r.record(http.StatusOK)
+	default:
 		r.record(http.StatusSwitchingProtocols)
 	}
 	return conn, buffer, err
