@@ -77,6 +77,19 @@ func (k *Kept) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// Or sends a request that Fits on a connection of k, which kept leads to, or else
+// by other.
+func (k *Kept) Or(kept, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
+	if resp, err := kept(r); err == nil || r.Context().Err() != nil {
+		return resp, err
+	}
+	resp, err := other(r)
+	if err == nil {
+		k.grow()
+	}
+	return resp, err
+}
+
 // valid refuses what would be another header on the other side.
 func valid(header http.Header) error {
 	for name, values := range header {
@@ -106,10 +119,10 @@ func (k *Kept) take() *keptConn {
 	return nil
 }
 
-// Grow is called when a request that found no connection free went another way,
+// grow is called when a request that found no connection free went another way,
 // and was answered. It makes one more, in the background, if there may be more
 // and they are wanted.
-func (k *Kept) Grow() {
+func (k *Kept) grow() {
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -55,8 +55,8 @@ func ok(body string) string {
 
 // one makes the first connection of kept.
 func one(k *Kept) {
-	k.Grow()
-	k.Grow()
+	k.grow()
+	k.grow()
 	synctest.Wait()
 }
 

@@ -172,5 +172,5 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.long || !hop.Fits(r) {
 		return a.roundTrip(r)
 	}
-	return a.read(r)
+	return a.reads.Or(a.reads.RoundTrip, a.roundTrip, r)
 }

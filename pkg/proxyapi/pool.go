@@ -97,19 +97,6 @@ func (p *pool) agent(cluster string) *agent {
 	return a
 }
 
-// read sends a request that only reads, and can be repeated: on a connection of
-// its own if one is free, or else with the others.
-func (a *agent) read(r *http.Request) (*http.Response, error) {
-	if resp, err := a.reads.RoundTrip(r); err == nil || r.Context().Err() != nil {
-		return resp, err
-	}
-	resp, err := a.roundTrip(r)
-	if err == nil {
-		a.reads.Grow()
-	}
-	return resp, err
-}
-
 func (a *agent) newGeneration() *generation {
 	g := &generation{}
 	g.Transport = &http2.Transport{

@@ -96,7 +96,7 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing the address of the kube-apiserver %q: %w", cfg.Host, err)
 	}
-	way, err := newTransports(cfg)
+	way, err := newTransports(cfg, target)
 	if err != nil {
 		return nil, err
 	}

@@ -1,23 +1,48 @@
 package apihandler
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
 
-// transports are the ways to the kube-apiserver. Upgrades need HTTP/1.1 and a
-// connection each; everything else shares a few HTTP/2 connections.
+const (
+	// maxKept is how many reads at a time have a connection of their own to the
+	// kube-apiserver: those of two replicas of the proxy API.
+	maxKept = 32
+	// keptIdle is less than the 90 s after which a kube-apiserver gives a
+	// connection up.
+	keptIdle = time.Minute
+	// keptDial bounds a dial with its TLS handshake, as client-go does.
+	keptDial = 30 * time.Second
+)
+
+// transports are the ways to the kube-apiserver.
 type transports struct {
-	shared, separate       http.RoundTripper // with no credential but the request's own
-	ownShared, ownSeparate http.RoundTripper // with the agent's
+	anonymous way // with no credential but the request's own
+	own       way // with the agent's
 }
 
-func newTransports(cfg *rest.Config) (*transports, error) {
+// way is how requests with one credential go. Upgrades need HTTP/1.1 and a
+// connection each, reads have a few HTTP/1.1 connections, and everything else
+// shares HTTP/2 connections.
+type way struct {
+	shared, separate http.RoundTripper
+	kept             *hop.Kept
+	reads            http.RoundTripper // kept, with the credential
+}
+
+func newTransports(cfg *rest.Config, target *url.URL) (*transports, error) {
 	own := rest.CopyConfig(cfg)
 	// Whether an answer is compressed is between client and kube-apiserver.
 	own.DisableCompression = true
@@ -25,38 +50,84 @@ func newTransports(cfg *rest.Config) (*transports, error) {
 	anonymous := rest.AnonymousClientConfig(own)
 	anonymous.DisableCompression = true
 	var t transports
-	for _, way := range []struct {
-		cfg    *rest.Config
-		h2, h1 *http.RoundTripper
-	}{{anonymous, &t.shared, &t.separate}, {own, &t.ownShared, &t.ownSeparate}} {
-		var err error
-		if *way.h2, err = rest.TransportFor(way.cfg); err != nil {
+	for _, w := range []struct {
+		way *way
+		cfg *rest.Config
+	}{{&t.anonymous, anonymous}, {&t.own, own}} {
+		if err := w.way.prepare(w.cfg, target); err != nil {
 			return nil, fmt.Errorf("preparing connections to the kube-apiserver: %w", err)
-		}
-		upgrades := rest.CopyConfig(way.cfg)
-		upgrades.NextProtos = []string{"http/1.1"}
-		if *way.h1, err = rest.TransportFor(upgrades); err != nil {
-			return nil, fmt.Errorf("preparing upgraded connections to the kube-apiserver: %w", err)
 		}
 	}
 	return &t, nil
 }
 
+func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
+	if w.shared, err = rest.TransportFor(cfg); err != nil {
+		return err
+	}
+	upgrades := rest.CopyConfig(cfg)
+	upgrades.NextProtos = []string{"http/1.1"}
+	if w.separate, err = rest.TransportFor(upgrades); err != nil {
+		return err
+	}
+	w.kept = &hop.Kept{Most: maxKept, IdleTimeout: keptIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialKept(ctx, upgrades, target) }}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target}); proxy != nil || err != nil || target.Scheme != "https" {
+		w.kept.Most = 0 // client-go knows how to get there
+	}
+	w.reads, err = rest.HTTPWrappersForConfig(upgrades, w.kept)
+	return err
+}
+
+// dialKept connects as client-go does. Files with CAs are read each time.
+func dialKept(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, keptDial)
+	defer cancel()
+	config, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config.ServerName = target.Hostname()
+	}
+	address := target.Host
+	if target.Port() == "" {
+		address = net.JoinHostPort(target.Hostname(), "443")
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	carrier.TCP{}.Tune(raw)
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // isRead reports whether a request is one of those for which the proxy API keeps
-// HTTP/1.1 connections (package hop). They go on as they came, a connection for
-// each: that is cheaper for the kube-apiserver as well.
+// HTTP/1.1 connections (package hop). They go on as they came: that is cheaper
+// for the kube-apiserver as well.
 func isRead(r *http.Request) bool { return r.ProtoMajor == 1 && hop.Fits(r) }
 
 // RoundTrip lends the agent's credential to requests of users whom it
 // impersonates, and to no others.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
-	shared, separate := t.shared, t.separate
-	config, ok := impersonationOf(r.Context())
-	if ok {
-		shared, separate = transport.NewImpersonatingRoundTripper(config, t.ownShared), transport.NewImpersonatingRoundTripper(config, t.ownSeparate)
+	w, as := &t.anonymous, func(to http.RoundTripper) http.RoundTripper { return to }
+	if config, ok := impersonationOf(r.Context()); ok {
+		w, as = &t.own, func(to http.RoundTripper) http.RoundTripper {
+			return transport.NewImpersonatingRoundTripper(config, to)
+		}
 	}
-	if r.Header.Get("Upgrade") != "" || isRead(r) {
-		return separate.RoundTrip(r)
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		return as(w.separate).RoundTrip(r)
+	case isRead(r):
+		return w.kept.Or(as(w.reads).RoundTrip, as(w.shared).RoundTrip, r)
 	}
-	return shared.RoundTrip(r)
+	return as(w.shared).RoundTrip(r)
 }
