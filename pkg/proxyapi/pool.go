@@ -25,6 +25,8 @@ const (
 	// maxKept is how many reads of a cluster have a connection of their own at a
 	// time; more share one.
 	maxKept = 16
+	// keptIdle is when an unused one of these is given up.
+	keptIdle = time.Minute
 	// turnTime is how often at most the connections to an agent are changed for
 	// new ones because it says so: those may lead to the same place while the
 	// tunnel learns of it.
@@ -81,7 +83,7 @@ func (p *pool) agent(cluster string) *agent {
 	a.requests = a.newGeneration()
 	a.reads = &hop.Kept{
 		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1", nil) },
-		Most: maxKept, IdleTimeout: idleTimeout,
+		Most: maxKept, IdleTimeout: keptIdle,
 	}
 	a.upgrades = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
