@@ -139,6 +139,7 @@ func (cn *Conn) writeTo(w io.Writer) (total int64, fin bool, err error) {
 func Relay(cn *Conn, target net.Conn) error {
 	up := make(chan error, 1)
 	cn.hook(func(*Error) { _ = target.SetDeadline(longAgo) })
+	defer guard(cn)()
 	cn.readWith(func(ended error) (fin bool) {
 		err := ended
 		if err == nil {

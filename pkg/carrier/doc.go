@@ -43,6 +43,11 @@
 //     cannot be put into the middle of a frame.
 //   - Abort, a violation of the protocol, a broken transport: *Error, and the
 //     carrier is closed, with RESET where a frame boundary allows it.
+//   - A reader that pauses is waited for without limit; TCP's user timeout ends
+//     only peers that do not acknowledge. What reads nothing because its other
+//     side is stuck looks at its transport every 10 s, and ends when that was
+//     reset or given up. A transport that has only ended may hold the last bytes
+//     of an upload, and is kept.
 //   - An Open whose context ends closes the carrier with RESET (canceled or
 //     timed out). There is no frame for cancelling: an ACCEPT under way at that
 //     moment finds nobody, and can never answer the next OPEN.

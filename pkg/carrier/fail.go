@@ -70,6 +70,10 @@ func (c *Carrier) shutdown(err *Error, tell telling) {
 				c.sendReset(err)
 			}
 		case <-patience.C:
+			// The peer does not read: only TCP's reset reaches it.
+			if tcp := tcpOf(c.nc); tcp != nil {
+				_ = tcp.SetLinger(0)
+			}
 		}
 	}
 	_ = c.nc.Close()

@@ -1,6 +1,9 @@
 package carrier
 
-import "io"
+import (
+	"io"
+	"sync/atomic"
+)
 
 // Splice forwards frames between two connections until both directions have
 // ended; after a clean end both carriers are idle. An abnormal end of one is
@@ -9,8 +12,19 @@ import "io"
 func Splice(a, b *Conn) {
 	a.hook(func(e *Error) { b.Abort(e) })
 	b.hook(func(e *Error) { a.Abort(e) })
-	a.readWith(func(ended error) (fin bool) { return forward(b, a, ended) })
-	b.readWith(func(ended error) (fin bool) { return forward(a, b, ended) })
+	stop := guard(a, b)
+	var over atomic.Int32 // directions
+	each := func(dst, src *Conn) func(error) bool {
+		return func(ended error) (fin bool) {
+			fin = forward(dst, src, ended)
+			if over.Add(1) == 2 {
+				stop()
+			}
+			return fin
+		}
+	}
+	a.readWith(each(b, a))
+	b.readWith(each(a, b))
 }
 
 // forward forwards frames from src to dst, and reports whether the FIN was among

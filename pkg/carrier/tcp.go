@@ -1,7 +1,9 @@
 package carrier
 
 import (
+	"errors"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -11,7 +13,8 @@ type TCP struct {
 	// KeepAlive is how long a transport is silent before it is probed.
 	KeepAlive time.Duration
 	// UserTimeout is how long sent bytes and probes may stay unacknowledged
-	// (RFC 5482; Linux only, elsewhere the number of probes decides).
+	// (RFC 5482; Linux only, elsewhere the number of probes decides). A peer that
+	// acknowledges and takes nothing more may do so for as long as it likes.
 	UserTimeout time.Duration
 }
 
@@ -20,12 +23,13 @@ const (
 	probeInterval  = 10 * time.Second
 )
 
-// Tune applies the settings. A transport that is not TCP is left alone, and so
-// is one that is closed already: using it gives the error.
-func (t TCP) Tune(nc net.Conn) {
+// Tune applies the settings and gives the transport to use in place of nc. A
+// transport that is not TCP is left alone, and so is one that is closed
+// already: using it gives the error.
+func (t TCP) Tune(nc net.Conn) net.Conn {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
-		return
+		return nc
 	}
 	if t.KeepAlive == 0 {
 		t.KeepAlive = defaultTCPTime
@@ -35,5 +39,77 @@ func (t TCP) Tune(nc net.Conn) {
 	}
 	probes := max(int(t.UserTimeout/probeInterval), 1)
 	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: t.KeepAlive, Interval: probeInterval, Count: probes})
-	setUserTimeout(tcp, t.UserTimeout)
+	return withUserTimeout(tcp, t.UserTimeout)
 }
+
+// tcpOf is the TCP connection that a transport is made on, or nil.
+func tcpOf(nc net.Conn) *net.TCPConn {
+	for {
+		switch over := nc.(type) {
+		case *net.TCPConn:
+			return over
+		case interface{ NetConn() net.Conn }:
+			nc = over.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// guardInterval is how often the transports of joined connections are looked
+// at.
+const guardInterval = 10 * time.Second
+
+// guard ends connections whose transports have broken while nobody reads from
+// them: what waits for a target that takes nothing more does not read, and
+// would not hear of it until that ends. It looks until stop is called.
+//
+// It finds a reset, and a peer that is gone without a word. A peer that has
+// only ended is not found, since what it sent last must still be delivered.
+func guard(conns ...*Conn) (stop func()) {
+	g := &guarded{}
+	for _, cn := range conns {
+		if tcp := tcpOf(cn.c.nc); tcp != nil {
+			g.conns, g.tcp = append(g.conns, cn), append(g.tcp, tcp)
+		}
+	}
+	if len(g.conns) == 0 {
+		return func() {}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.timer = time.AfterFunc(guardInterval, g.look)
+	return g.stop
+}
+
+type guarded struct {
+	conns []*Conn
+	tcp   []*net.TCPConn // of each
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+func (g *guarded) look() {
+	for i, tcp := range g.tcp {
+		if isBroken(tcp) {
+			cn := g.conns[i]
+			cn.c.failIf(func() bool { return cn.c.cur == cn }, cutOff(errTransportBroke), keepQuiet)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.stopped {
+		g.timer.Reset(guardInterval)
+	}
+}
+
+func (g *guarded) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = true
+	g.timer.Stop()
+}
+
+var errTransportBroke = errors.New("the transport broke while nothing was read from it")

@@ -5,22 +5,7 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"time"
 )
-
-// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h, which package syscall
-// lacks on some architectures.
-const tcpUserTimeout = 18
-
-func setUserTimeout(tcp *net.TCPConn, d time.Duration) {
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
-	})
-}
 
 // lazyReader gives what reads once into a borrowed buffer. A TCP connection is
 // read from when the kernel says that there is something, so that one that is

@@ -2,13 +2,7 @@
 
 package carrier
 
-import (
-	"io"
-	"net"
-	"time"
-)
-
-func setUserTimeout(*net.TCPConn, time.Duration) {}
+import "io"
 
 // lazyReader gives what reads once into a borrowed buffer; see tcp_linux.go.
 func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {

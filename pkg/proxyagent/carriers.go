@@ -148,16 +148,16 @@ func (c *carriers) connect(ctx context.Context) (net.Conn, error) {
 	}
 	if proxy == nil {
 		conn, err := c.dialer.DialContext(ctx, c.address)
-		if err == nil {
-			c.tcp.Tune(conn)
+		if err != nil {
+			return nil, err
 		}
-		return conn, err
+		return c.tcp.Tune(conn), nil
 	}
 	conn, err := c.dialer.DialContext(ctx, proxy.address)
 	if err != nil {
 		return nil, fmt.Errorf("dialing proxy %q: %w", proxy.address, err)
 	}
-	c.tcp.Tune(conn)
+	conn = c.tcp.Tune(conn)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	tunnel, err := proxy.connect(conn, c.address)
 	if !stop() && err == nil {

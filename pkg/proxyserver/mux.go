@@ -59,8 +59,7 @@ func (m *muxListener) serve() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn)
-		go m.handshake(conn)
+		go m.handshake(carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
 	}
 }
 
@@ -115,6 +114,9 @@ type turnTaker struct {
 	handshaking bool // only the handshake's goroutine uses it until end
 	mine        bool
 }
+
+// NetConn is what crypto/tls calls the connection below.
+func (t *turnTaker) NetConn() net.Conn { return t.Conn }
 
 func (t *turnTaker) Read(p []byte) (int, error) {
 	if !t.handshaking {

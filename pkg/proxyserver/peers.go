@@ -87,7 +87,7 @@ func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*car
 	if err != nil {
 		return nil, err
 	}
-	carrier.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
+	raw = carrier.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()

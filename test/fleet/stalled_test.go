@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -129,6 +130,78 @@ func TestDeadConsumerIsNoticed(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the target still sends")
 	}
+}
+
+// TestDeadProducerIsNoticed cuts a client off in the middle of an upload to a
+// target that reads nothing. Nobody reads from the client then, either, and it
+// must be noticed nonetheless: the target hears of it, and nothing stays open.
+func TestDeadProducerIsNoticed(t *testing.T) {
+	h := newHub(t, 1)
+	s := newTarget(t)
+	server := h.startServer(nil)
+	const cluster = "127.1.0.1"
+	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
+	d := h.dialer(h.clients.address())
+	h.mustReach(d.DialContext, s, cluster)
+	heard := make(chan error, 1)
+	stalls := flood(t, cluster, func(conn net.Conn) {
+		// It neither reads nor writes: a write would find the way broken.
+		raw, err := conn.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			heard <- err
+			return
+		}
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			code := 0
+			if err := raw.Control(func(fd uintptr) {
+				code, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+			}); err != nil {
+				return // the test is over
+			}
+			if code != 0 {
+				heard <- syscall.Errno(code)
+				return
+			}
+		}
+	})
+	conn, err := d.DialContext(t.Context(), "tcp", stalls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var sent atomic.Int64
+	go func() {
+		for {
+			n, err := conn.Write(make([]byte, 64<<10))
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	before, since := int64(-1), time.Now()
+	eventually(t, "the upload is stuck", func() bool {
+		if now := sent.Load(); now == 0 || now != before {
+			before, since = now, time.Now()
+		}
+		return time.Since(since) > time.Second
+	})
+	began := time.Now()
+	h.clients.cut("")
+	select {
+	case err := <-heard:
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the target heard %v, want a reset", err)
+		}
+		t.Logf("the target heard it after %s", time.Since(began).Round(time.Millisecond))
+	case <-time.After(patience):
+		t.Fatal("the target still waits")
+	}
+	eventually(t, "no carrier of an agent is in use", func() bool {
+		return server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="in use"`) == 0
+	})
 }
 
 // TestHalfOpen closes one direction and uses the other for long after.

@@ -1,0 +1,12 @@
+//go:build !linux || 386 || s390x
+
+package carrier
+
+import (
+	"net"
+	"time"
+)
+
+func withUserTimeout(tcp *net.TCPConn, _ time.Duration) net.Conn { return tcp }
+
+func isBroken(*net.TCPConn) bool { return false }
