@@ -190,6 +190,7 @@ func (w *world) agent(cluster string, handler http.Handler, certificateOf string
 	config.NextProtos = []string{"h2", "http/1.1"}
 	a := &fakeAgent{}
 	a.server = &http.Server{Handler: handler, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10000}, // as agents have it
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateNew {
 				a.handshakes.Add(1)
