@@ -114,6 +114,11 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	default:
 		h.callers.strangers.trust(c.credential)
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols && !isUpgrade(resp.Request) {
+		// ReverseProxy would hand the client's connection over, and with it what
+		// the client sends next to somebody else.
+		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q changed the protocol of a request that did not ask for it", c.target.Cluster)}
+	}
 	if err := checkRedirect(resp, c, isService); err != nil {
 		return err
 	}

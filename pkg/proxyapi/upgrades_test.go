@@ -2,14 +2,19 @@ package proxyapi
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"k8s.io/apiserver/pkg/endpoints/request"
+
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 // TestAnswersToUpgrades has a cluster answer to a wish for another protocol in
@@ -75,5 +80,24 @@ func TestAnswersToUpgrades(t *testing.T) {
 			}
 		}
 		conn.Close()
+	}
+}
+
+// TestUnaskedUpgrade has a cluster change the protocol of an ordinary request:
+// the client's connection must not become the cluster's.
+func TestUnaskedUpgrade(t *testing.T) {
+	h := &handler{latencies: newLatencies()}
+	for upgrade, refused := range map[string]bool{"": true, "websocket": false} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		if upgrade != "" {
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", upgrade)
+		}
+		c := &call{target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: "get"}, long: true}
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		err := h.modifyResponse(&http.Response{StatusCode: http.StatusSwitchingProtocols, Header: http.Header{}, Body: http.NoBody, Request: r})
+		if (err != nil) != refused {
+			t.Errorf("asked for %q: %v", upgrade, err)
+		}
 	}
 }

@@ -61,11 +61,16 @@ Connections have read and write deadlines, and addresses. Write returns when
 the bytes are on their way, as with a socket. Close returns at once; what was
 written before is still sent, for at most five seconds.
 
-# Transport, and what it cannot do
+# Transport
 
-Connections travel over one gRPC connection to the proxy server, in
-konnectivity's protocol, one stream each; it is made by the first dial and made
-again by the next dial after it broke. That protocol sets limits:
+With our proxy server a connection has a carrier, which is a TLS connection of
+its own to the proxy server (see package carrier): ends of each direction are
+told apart, readers that stop make nobody else wait, and a pool of carriers
+makes a dial one round trip. The first dial finds out which server it is.
+
+With konnectivity's proxy server connections travel over one gRPC connection, in
+its protocol, one stream each; it is made by the first dial and made again by
+the next dial after it broke. That protocol sets limits:
 
   - There is no half close: the end of either direction ends both.
   - An agent that goes away is announced to the client in the same words as a
