@@ -28,7 +28,7 @@ import (
 
 // patience is how long a scenario waits for something that has no reason to
 // take long. It bounds a hang; it is not a promise of speed.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // door is a way to a cluster's kube-apiserver, with a user who may do everything
 // there.
