@@ -21,6 +21,10 @@ const (
 // the hop before may.
 var Vouched = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}
 
+// Leaving is in an agent's answer over HTTP/2 if the next request
+// should take another connection.
+const Leaving = "Cluster-Proxy-Leaving"
+
 // WebSocketToken begins the WebSocket protocol by which browsers send a token, see
 // k8s.io/apiserver's package websocket.
 const WebSocketToken = "base64url.bearer.authorization.k8s.io."

@@ -33,9 +33,6 @@ const (
 	// HandlerPort is the port of the agent's own handler, as seen in a dial
 	// through the tunnel (the service proxy's port in upstream).
 	HandlerPort = "7443"
-	// LeavingHeader is in an agent's answer over HTTP/2 if the next request
-	// should take another connection.
-	LeavingHeader = "Cluster-Proxy-Leaving"
 	// HubUserPrefix is put before the user name of a hub service account when
 	// it is asserted on a managed cluster.
 	HubUserPrefix = "cluster:hub:"

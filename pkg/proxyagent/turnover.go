@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 // quiet is how long a connection has had no request when it counts as unused:
@@ -87,7 +87,7 @@ func (t *turnover) handler(next http.Handler) http.Handler {
 		if t.leaving(r.Context()) {
 			switch {
 			case r.ProtoMajor == 2:
-				w.Header().Set(identity.LeavingHeader, "1")
+				w.Header().Set(agentheaders.Leaving, "1")
 			case r.Header.Get("Upgrade") == "" || !strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade"):
 				w.Header().Set("Connection", "close")
 			}

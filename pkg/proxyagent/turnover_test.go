@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 func TestTurnover(t *testing.T) {
@@ -25,9 +25,9 @@ func TestTurnover(t *testing.T) {
 		want    http.Header
 	}{
 		"nothing drains":             {via: "stays", major: 2},
-		"the server drains":          {via: "goes", major: 2, want: http.Header{identity.LeavingHeader: {"1"}}},
+		"the server drains":          {via: "goes", major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
 		"the server drains, h1":      {via: "goes", major: 1, want: http.Header{"Connection": {"close"}}},
-		"the agent drains":           {via: "stays", ending: true, major: 2, want: http.Header{identity.LeavingHeader: {"1"}}},
+		"the agent drains":           {via: "stays", ending: true, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
 		"the agent drains, h1":       {ending: true, major: 1, want: http.Header{"Connection": {"close"}}},
 		"an upgrade":                 {via: "goes", major: 1, headers: upgrade},
 		"over konnectivity's stream": {major: 2},
@@ -48,7 +48,7 @@ func TestTurnover(t *testing.T) {
 			}
 			got := httptest.NewRecorder()
 			turnover.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(got, r)
-			for _, header := range []string{identity.LeavingHeader, "Connection"} {
+			for _, header := range []string{agentheaders.Leaving, "Connection"} {
 				if got.Header().Get(header) != tc.want.Get(header) {
 					t.Errorf("%s: %q, want %q", header, got.Header().Get(header), tc.want.Get(header))
 				}

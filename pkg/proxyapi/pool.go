@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -122,8 +123,8 @@ func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
 	g := a.requests
 	a.mu.Unlock()
 	resp, err := g.RoundTrip(r)
-	if err == nil && resp.Header.Get(identity.LeavingHeader) != "" {
-		resp.Header.Del(identity.LeavingHeader)
+	if err == nil && resp.Header.Get(agentheaders.Leaving) != "" {
+		resp.Header.Del(agentheaders.Leaving)
 		a.turn(g)
 	}
 	return resp, err

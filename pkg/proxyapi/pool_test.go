@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 // What comes after an answer that says so goes over a new connection, and the
@@ -19,7 +19,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 	agent := w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		addresses <- r.RemoteAddr
 		if leaving.Load() {
-			rw.Header().Set(identity.LeavingHeader, "1")
+			rw.Header().Set(agentheaders.Leaving, "1")
 		}
 		if r.URL.Path == "/long" {
 			_ = http.NewResponseController(rw).Flush()
@@ -45,7 +45,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 		t.Helper()
 		resp := post("/api")
 		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || resp.Header.Get(identity.LeavingHeader) != "" {
+		if resp.StatusCode != http.StatusOK || resp.Header.Get(agentheaders.Leaving) != "" {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
 		}
 		return <-addresses
