@@ -34,6 +34,7 @@ type OpenRequest struct {
 	Timeout time.Duration // how long the caller waits; 0 = does not say; milliseconds on the wire
 	Hops    uint64        // how many proxy servers forwarded it
 	TraceID string
+	Via     string // the proxy server that forwarded it, by name; empty if none did
 }
 
 // Endpoints is the payload of ACCEPT: the target's connection as the side that
@@ -45,8 +46,8 @@ type Endpoints struct {
 // The fields of every control payload are strings and varints, so one decoder
 // serves all; the .proto text is in spec.md. Unknown fields are skipped.
 type fields struct {
-	text    [6]string
-	number  [6]uint64
+	text    [7]string
+	number  [7]uint64
 	repeats []string // all values of field 3
 }
 
@@ -116,7 +117,7 @@ func (r OpenRequest) append(b []byte) []byte {
 	if r.Timeout > 0 {
 		b = appendNumber(b, 3, uint64(max(r.Timeout/time.Millisecond, 1)))
 	}
-	return appendText(appendNumber(b, 4, r.Hops), 5, r.TraceID)
+	return appendText(appendText(appendNumber(b, 4, r.Hops), 5, r.TraceID), 6, r.Via)
 }
 
 // maxTimeout bounds what a peer may ask for: a day.
@@ -130,6 +131,7 @@ func decodeOpen(b []byte) (OpenRequest, error) {
 		Timeout: time.Duration(min(f.number[3], maxTimeout)) * time.Millisecond,
 		Hops:    f.number[4],
 		TraceID: f.text[5],
+		Via:     f.text[6],
 	}, err
 }
 

@@ -91,7 +91,7 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 	if c.handler != nil && address == c.handler.address.String() {
 		conn, err := request.Accept(carrier.Endpoints{Local: address, Remote: address})
 		if err == nil {
-			c.count(func() { c.handler.serve(conn, request.Carrier().PeerName()) })
+			c.count(func() { c.handler.serve(conn, request.Carrier().PeerName(), request.Via) })
 		}
 		return
 	}

@@ -40,10 +40,10 @@ func (h *handover) Close() error {
 	return nil
 }
 
-// serve gives the handler a connection that comes through a proxy server, and
+// serve gives the handler a connection that comes through proxy servers, and
 // returns when that has ended.
-func (h *handover) serve(conn *carrier.Conn, serverID string) {
-	handed := &handedConn{Conn: conn, serverID: serverID, ended: make(chan struct{})}
+func (h *handover) serve(conn *carrier.Conn, through ...string) {
+	handed := &handedConn{Conn: conn, through: through, ended: make(chan struct{})}
 	select {
 	case h.conns <- handed:
 		<-handed.ended
@@ -55,9 +55,9 @@ func (h *handover) serve(conn *carrier.Conn, serverID string) {
 // handedConn says when the handler is done with it.
 type handedConn struct {
 	*carrier.Conn
-	serverID string
-	once     sync.Once
-	ended    chan struct{}
+	through []string // server IDs
+	once    sync.Once
+	ended   chan struct{}
 }
 
 func (c *handedConn) Close() error {

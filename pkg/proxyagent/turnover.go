@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,8 +20,9 @@ const quiet = 2 * time.Second
 
 // turnover moves the proxy API's connections to the handler, which it keeps for
 // as long as it can use them, away from what is about to stop: this agent, or
-// the proxy server that they go through. They would be cut at the end of the
-// drain, and the requests of that moment with them.
+// a proxy server that they go through: of two, if the first one had no agent of
+// this cluster then. They would be cut at the end of the drain, and the requests
+// of that moment with them.
 //
 // Only an answer can say it. The client is the one who ends an idle connection,
 // since a server that does may have a request on its way.
@@ -34,16 +36,16 @@ type turnover struct {
 
 func newTurnover() *turnover { return &turnover{idle: map[net.Conn]time.Time{}} }
 
-type serverKey struct{}
+type throughKey struct{}
 
-// via is a http.Server's ConnContext: which proxy server a connection comes
+// via is a http.Server's ConnContext: which proxy servers a connection comes
 // through, if it was handed over.
 func (t *turnover) via(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
 	if handed, ok := conn.(*handedConn); ok {
-		return context.WithValue(ctx, serverKey{}, handed.serverID)
+		return context.WithValue(ctx, throughKey{}, handed.through)
 	}
 	return ctx
 }
@@ -74,9 +76,9 @@ func (t *turnover) unused() (n int) {
 // leaving reports whether a request's connection leads through what is about to
 // stop.
 func (t *turnover) leaving(ctx context.Context) bool {
-	serverID, known := ctx.Value(serverKey{}).(string)
+	through, _ := ctx.Value(throughKey{}).([]string)
 	servers := t.servers.Load()
-	return t.ending.Load() || known && servers != nil && servers.isDraining(serverID)
+	return t.ending.Load() || servers != nil && slices.ContainsFunc(through, servers.isDraining)
 }
 
 // handler tells clients in its answers to use another connection next time. In

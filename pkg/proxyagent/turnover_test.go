@@ -18,18 +18,20 @@ func TestTurnover(t *testing.T) {
 	known.links["stays"], known.links["goes"] = &link{}, &link{draining: true}
 	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
 	for name, tc := range map[string]struct {
-		via     string
+		through []string
 		ending  bool
 		major   int
 		headers http.Header
 		want    http.Header
 	}{
-		"nothing drains":             {via: "stays", major: 2},
-		"the server drains":          {via: "goes", major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
-		"the server drains, h1":      {via: "goes", major: 1, want: http.Header{"Connection": {"close"}}},
-		"the agent drains":           {via: "stays", ending: true, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
+		"nothing drains":             {through: []string{"stays"}, major: 2},
+		"the server drains":          {through: []string{"goes"}, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
+		"the one before it drains":   {through: []string{"stays", "goes"}, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
+		"one that is not known":      {through: []string{"stays", ""}, major: 2},
+		"the server drains, h1":      {through: []string{"goes"}, major: 1, want: http.Header{"Connection": {"close"}}},
+		"the agent drains":           {through: []string{"stays"}, ending: true, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
 		"the agent drains, h1":       {ending: true, major: 1, want: http.Header{"Connection": {"close"}}},
-		"an upgrade":                 {via: "goes", major: 1, headers: upgrade},
+		"an upgrade":                 {through: []string{"goes"}, major: 1, headers: upgrade},
 		"over konnectivity's stream": {major: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,8 +39,8 @@ func TestTurnover(t *testing.T) {
 			turnover.servers.Store(known)
 			turnover.ending.Store(tc.ending)
 			var conn net.Conn = &net.TCPConn{}
-			if tc.via != "" {
-				conn = &handedConn{serverID: tc.via}
+			if tc.through != nil {
+				conn = &handedConn{through: tc.through}
 			}
 			ctx := turnover.via(t.Context(), tls.Server(conn, &tls.Config{}))
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)

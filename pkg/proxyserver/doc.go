@@ -24,14 +24,16 @@
 //
 // Agents connect to every proxy server, by server ID and count. The count may
 // change while a server runs (--server-count-file), and agents with carriers are
-// told then. While they are on their way, a server that has no agent of a cluster sends the dial to a
-// peer (--peers) with hop count 1, which is never sent on. Who has an agent is
-// found by asking: a refusal takes a round trip within the hub, the last one to
-// say yes is asked first, and a peer that takes more than 2 s is not waited for
-// before the next is asked. Peers are all addresses of a name, a headless
-// Service in Kubernetes, which takes no right on the API and includes servers
-// that are starting or draining. They reach each other's client port with their
-// own serving certificate, which has the role of a peer.
+// told then. While they are on their way, a server that has no agent of a
+// cluster sends the dial to a peer (--peers) with hop count 1 and its own name,
+// which is never sent on; the agent is told the name, and moves connections away
+// when that server drains. Who has an agent is found by asking: a refusal takes
+// a round trip within the hub, the last one to say yes is asked first, and a
+// peer that takes more than 2 s is not waited for before the next is asked.
+// Peers are all addresses of a name, a headless Service in Kubernetes, which
+// takes no right on the API and includes servers that are starting or draining.
+// They reach each other's client port with their own serving certificate, which
+// has the role of a peer.
 //
 // # Drain
 //

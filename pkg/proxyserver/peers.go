@@ -281,6 +281,7 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 	case <-ctx.Done():
 		return nil, errNoAgent
 	}
+	request.Via = p.self
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // gives up those that were asked in vain
 	candidates := p.candidates(host)

@@ -76,7 +76,7 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName}},
 			carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
 				if strings.HasPrefix(p.Address, spec.cluster+":99") {
-					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one"})
+					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one, via " + p.Via})
 					return
 				}
 				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"})
@@ -136,7 +136,7 @@ func TestPeersKeepTheMeaningOfErrors(t *testing.T) {
 	hubs[0].carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
 	var failure *tunnel.Error
 	d := hubs[1].dialer(t)
-	if _, err := d.DialContext(t.Context(), "tcp", "cluster1:99"); !errors.As(err, &failure) || failure.Code != tunnel.Denied {
+	if _, err := d.DialContext(t.Context(), "tcp", "cluster1:99"); !errors.As(err, &failure) || failure.Code != tunnel.Denied || !strings.Contains(failure.Error(), "via server-1") {
 		t.Errorf("denied by the agent of a peer: %v", err)
 	}
 	began := time.Now()
