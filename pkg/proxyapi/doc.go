@@ -11,7 +11,8 @@
 //   - /<cluster>/<path>, upstream's URL, and <cluster>.<domain> as host.
 //   - /apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/<cluster>/proxy/<path>,
 //     which the hub's kube-apiserver sends here by an APIService. Its front proxy
-//     decodes and encodes paths anew, so byte for byte is for the other doors.
+//     decodes and encodes paths anew, so byte for byte is for the other doors. It
+//     answers redirects with 502, and OPTIONS with 403, having no verb for it.
 //   - CONNECT <cluster>:443, a connection to the cluster's kube-apiserver that we
 //     do not look into, and CONNECT <service>.<ns>.svc.<cluster>:<port>, one to a
 //     Service that the allowlist has with protocol tcp.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
@@ -63,6 +64,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c, err := h.newCall(r)
+	if err == nil {
+		err = checkSize(r)
+	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	rec := h.record(w, c)
 	// Deferred, because ReverseProxy panics to cut a response off.
@@ -129,6 +133,28 @@ func innerText(r *http.Request, c *call) string {
 		text += " of " + c.target.Service.String()
 	}
 	return text
+}
+
+// byProxies begins the headers that the hub's front proxy adds to a request.
+var byProxies = append([]string{agentheaders.Asserted}, agentheaders.Vouched...)
+
+// checkSize refuses a request whose URL and headers are too long. What the front
+// proxy says of the user is not the client's fault: it may be 500 groups. Nor is
+// how it encodes the URL, in which %2C counts as one byte therefore.
+func checkSize(r *http.Request) error {
+	size := len(r.RequestURI) - 2*strings.Count(r.RequestURI, "%")
+	for name, values := range r.Header {
+		if agentheaders.BeginsAny(name, byProxies) {
+			continue
+		}
+		for _, value := range values {
+			size += len(name) + len(": ") + len(value) + len("\r\n")
+		}
+	}
+	if size <= maxHeaderBytes {
+		return nil
+	}
+	return &problem{http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request's URL and headers have %d bytes, more than the %d that are allowed: send less, such as a shorter selector", size, maxHeaderBytes)}
 }
 
 // hopHeaders are what a Connection header may name.

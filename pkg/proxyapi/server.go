@@ -26,7 +26,11 @@ import (
 const (
 	readHeaderTimeout = 32 * time.Second // kube-apiserver's
 	keepAliveTimeout  = 3 * time.Minute
-	maxHeaderBytes    = 64 << 10
+	// maxHeaderBytes bounds a request's URL and headers. Up to readHeaderBytes are
+	// read, so that the refusal can say so; HTTP/2 clients, the hub's kube-apiserver
+	// among them, send no more than that and have an error of their own.
+	maxHeaderBytes  = 64 << 10
+	readHeaderBytes = 256 << 10
 	// cutOff is how long requests get to end after they were canceled.
 	cutOff = 5 * time.Second
 )
@@ -225,7 +229,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		Handler:           earlyanswer.Handler(h),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       keepAliveTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    readHeaderBytes,
 		TLSConfig:         config,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          discard,

@@ -28,8 +28,10 @@ const (
 	readHeaderTimeout = 30 * time.Second
 	// idleTimeout is longer than the proxy API's, so that it is the client
 	// who ends an idle connection and never sends into one that is closing.
-	idleTimeout    = 10 * time.Minute
-	maxHeaderBytes = 128 << 10
+	idleTimeout = 10 * time.Minute
+	// maxHeaderBytes is twice what the proxy API reads: it passes on a request's
+	// headers, together with what the hub knows of the user, 500 groups and more.
+	maxHeaderBytes = 512 << 10
 	// maxStreams is how many requests may share one HTTP/2 connection from the
 	// proxy API. Watches are open for long, so it is not a limit of load.
 	maxStreams = 10000
