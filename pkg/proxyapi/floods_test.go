@@ -108,6 +108,13 @@ func TestRapidReset(t *testing.T) {
 	eventually(t, func() bool { // all was taken back there too
 		return waiting.Load() == 0
 	})
+	a := w.server.pool.agent("cluster1")
+	a.mu.Lock()
+	shared := a.requests.conns
+	a.mu.Unlock()
+	if shared != 1 {
+		t.Errorf("requests went over %d HTTP/2 connections to the cluster, want one", shared)
+	}
 	if resp, body := get(t, client, w.url+"/cluster1/version", jane); resp.StatusCode != http.StatusOK {
 		t.Errorf("jane afterwards: %d %s", resp.StatusCode, body)
 	}

@@ -114,7 +114,11 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	default:
 		h.callers.strangers.trust(c.credential)
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols && !isUpgrade(resp.Request) {
+	switch {
+	case resp.StatusCode != http.StatusSwitchingProtocols && (resp.StatusCode < http.StatusOK || resp.StatusCode > 999):
+		// net/http cannot write such an answer, and panics.
+		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which is none", c.target.Cluster, resp.StatusCode)}
+	case resp.StatusCode == http.StatusSwitchingProtocols && !isUpgrade(resp.Request):
 		// ReverseProxy would hand the client's connection over, and with it what
 		// the client sends next to somebody else.
 		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q changed the protocol of a request that did not ask for it", c.target.Cluster)}

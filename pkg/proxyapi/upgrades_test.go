@@ -83,21 +83,28 @@ func TestAnswersToUpgrades(t *testing.T) {
 	}
 }
 
-// TestUnaskedUpgrade has a cluster change the protocol of an ordinary request:
-// the client's connection must not become the cluster's.
-func TestUnaskedUpgrade(t *testing.T) {
+// TestUnaskedAnswers has a cluster change the protocol of an ordinary request,
+// which must not make the client's connection the cluster's, or answer with what
+// is no status.
+func TestUnaskedAnswers(t *testing.T) {
 	h := &handler{latencies: newLatencies()}
-	for upgrade, refused := range map[string]bool{"": true, "websocket": false} {
+	for _, tc := range []struct {
+		code    int
+		upgrade string
+		refused bool
+	}{
+		{101, "", true}, {101, "websocket", false}, {0, "", true}, {99, "", true}, {99, "websocket", true}, {100, "", true}, {200, "", false}, {999, "", false}, {1000, "", true},
+	} {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-		if upgrade != "" {
+		if tc.upgrade != "" {
 			r.Header.Set("Connection", "Upgrade")
-			r.Header.Set("Upgrade", upgrade)
+			r.Header.Set("Upgrade", tc.upgrade)
 		}
 		c := &call{target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: "get"}, long: true}
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-		err := h.modifyResponse(&http.Response{StatusCode: http.StatusSwitchingProtocols, Header: http.Header{}, Body: http.NoBody, Request: r})
-		if (err != nil) != refused {
-			t.Errorf("asked for %q: %v", upgrade, err)
+		err := h.modifyResponse(&http.Response{StatusCode: tc.code, Header: http.Header{}, Body: http.NoBody, Request: r})
+		if (err != nil) != tc.refused {
+			t.Errorf("%d to %q: %v", tc.code, tc.upgrade, err)
 		}
 	}
 }

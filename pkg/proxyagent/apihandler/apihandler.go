@@ -109,6 +109,12 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 		BufferPool:    hop.Buffers{},
 		ErrorHandler:  writeError,
 		ModifyResponse: func(resp *http.Response) error {
+			// ReverseProxy would hand over the proxy API's connection to one that
+			// changes the protocol unasked, and panic over what is no status.
+			asked := resp.StatusCode == http.StatusSwitchingProtocols && resp.Request.Header.Get("Upgrade") != ""
+			if !asked && (resp.StatusCode < http.StatusOK || resp.StatusCode > 999) {
+				return fmt.Errorf("it answered with status %d, which nobody asked for", resp.StatusCode)
+			}
 			if isRead(resp.Request) {
 				hop.Gather(resp)
 			}

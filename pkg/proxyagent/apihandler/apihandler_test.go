@@ -284,6 +284,40 @@ func TestRefusedUpgradeEndsThere(t *testing.T) {
 	}
 }
 
+// TestUnaskedAnswers has a kube-apiserver answer with what is no status, or change
+// the protocol of a request that did not ask for it.
+func TestUnaskedAnswers(t *testing.T) {
+	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 %s Odd\r\nContent-Length: 0\r\n\r\n", r.URL.Query().Get("code"))
+	}))
+	t.Cleanup(upstream.Close)
+	f := startFor(t, &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(upstream)}}, Access{})
+	client := f.proxyAPI(t)
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, code := range []string{"000", "099", "101"} {
+			req, err := http.NewRequest(method, f.url+"/api?code="+code, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Errorf("%s answered with %s: %v", method, code, err)
+				continue
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusBadGateway {
+				t.Errorf("%s answered with %s: %d, want 502", method, code, resp.StatusCode)
+			}
+		}
+	}
+}
+
 func TestUnreachableIs502(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
