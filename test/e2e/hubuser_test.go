@@ -3,19 +3,29 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 )
@@ -154,4 +164,90 @@ func TestOwnerCapsTheHub(t *testing.T) {
 		}
 		wait("policy "+step.policy, step.get, step.post)
 	}
+}
+
+// TestManyGroups has a user with 500 groups come by a client certificate of the
+// hub. On the cluster he has all of them.
+func TestManyGroups(t *testing.T) {
+	cluster := suite.clusters[0]
+	var groups []string
+	for i := range 500 {
+		groups = append(groups, fmt.Sprintf("e2e-group-%03d", i))
+	}
+	binding, err := suite.hub.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-groups"}, Subjects: []rbacv1.Subject{{Kind: "Group", Name: groups[499], APIGroup: rbacv1.GroupName}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-proxy-user"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = suite.hub.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{})
+	})
+	cert, key := hubCertificate(t, pkix.Name{CommonName: "e2e-many", Organization: groups})
+	for _, door := range suite.doors(cluster)[2:] {
+		t.Run(door.name, func(t *testing.T) {
+			cfg := rest.CopyConfig(door.cfg)
+			cfg.BearerToken, cfg.CertData, cfg.KeyData = "", cert, key
+			r := request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", header: content("application/json"),
+				body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}
+			var review struct {
+				Status authenticationv1.SelfSubjectReviewStatus
+			}
+			eventually(t, "the hub to know of the group's right", func() error {
+				got, err := ask(t.Context(), cfg, r)
+				if err != nil {
+					return err
+				}
+				if got.Code != http.StatusCreated {
+					return fmt.Errorf("answered %d %.300s", got.Code, got.Body)
+				}
+				return json.Unmarshal([]byte(got.Body), &review)
+			})
+			want := append(slices.Clone(groups), "system:authenticated")
+			got := review.Status.UserInfo
+			slices.Sort(got.Groups)
+			if got.Username != "e2e-many" || !slices.Equal(got.Groups, want) {
+				t.Errorf("the cluster knows %q with %d groups, want %d", got.Username, len(got.Groups), len(want))
+			}
+		})
+	}
+}
+
+// hubCertificate asks the hub for a client certificate, and signs it off.
+func hubCertificate(t *testing.T, name pkix.Name) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: name}, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := suite.hub.CertificatesV1().CertificateSigningRequests()
+	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+		SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = requests.Delete(context.Background(), csr.Name, metav1.DeleteOptions{}) })
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "E2E"}}
+	if _, err := requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the hub to sign", func() error {
+		csr, err = requests.Get(t.Context(), csr.Name, metav1.GetOptions{})
+		if err == nil && len(csr.Status.Certificate) == 0 {
+			err = fmt.Errorf("conditions %v", csr.Status.Conditions)
+		}
+		return err
+	})
+	return csr.Status.Certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -277,7 +278,11 @@ func TestExec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, executor := range map[string]remotecommand.Executor{"spdy": spdyExec, "websocket": wsExec} {
+		oldExec, err := remotecommand.NewWebSocketExecutorForProtocols(cfg, http.MethodGet, url.String(), "v4.channel.k8s.io")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, executor := range map[string]remotecommand.Executor{"spdy": spdyExec, "websocket v5": wsExec, "websocket v4": oldExec} {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
@@ -349,34 +354,48 @@ func TestPortForward(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop, ready := make(chan struct{}), make(chan struct{})
-		forwarder, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
+		overWebSocket, err := portforward.NewSPDYOverWebsocketDialer(url, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- forwarder.ForwardPorts() }()
-		defer func() { close(stop); <-ended }()
-		select {
-		case <-ready:
-		case err := <-ended:
-			ended <- err
-			t.Fatal("port-forward ended before it was ready:", err)
-		}
-		ports, err := forwarder.GetPorts()
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[0].Local))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil || !strings.Contains(string(body), cluster) {
-			t.Errorf("answer %q, %v; want one that names %q", body, err, cluster)
+		for name, dialer := range map[string]httpstream.Dialer{
+			"spdy": spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), "websocket": overWebSocket,
+		} {
+			t.Run(name, func(t *testing.T) { forward(t, cluster, dialer) })
 		}
 	})
+}
+
+// forward asks the program behind a pod's port 8080 who it is.
+func forward(t *testing.T, cluster string, dialer httpstream.Dialer) {
+	t.Helper()
+	stop, ready := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.New(dialer, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	defer func() { close(stop); <-ended }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Fatal("port-forward ended before it was ready:", err)
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[0].Local))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(body), cluster) {
+		t.Errorf("answer %q, %v; want one that names %q", body, err, cluster)
+	}
 }
 
 func TestKubectl(t *testing.T) {

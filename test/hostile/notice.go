@@ -35,7 +35,7 @@ type notice struct {
 func (s *Suite) watch(t *testing.T, c component, metricName string) *notice {
 	t.Helper()
 	return watchFiles(t, filepath.Join(s.Lab.LogDir(), c.logs), metricName, func(ctx context.Context) (float64, error) {
-		return s.podMetric(ctx, c.selector, c.port, metricName)
+		return s.podMetric(ctx, c, metricName)
 	})
 }
 

@@ -16,12 +16,13 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
 // testServices asks a real agent's handler, as a proxy API in the attacker's
 // hands would, for Services that are not listed or are not what they seem.
 func (s *Suite) testServices(t *testing.T) {
-	own := ownAddress()
+	own := lab.OwnAddress()
 	if !own.IsValid() {
 		t.Skip("this machine has no address but loopback, which agents never dial")
 	}
@@ -164,21 +165,6 @@ func (c *trap) listen(t *testing.T, address netip.Addr) (port string) {
 		t.Fatal(err)
 	}
 	return port
-}
-
-// ownAddress is one of this machine that is not loopback: what is sent there
-// does not leave it.
-func ownAddress() netip.Addr {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.Addr{}
-	}
-	for _, address := range addresses {
-		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
-			return prefix.Addr()
-		}
-	}
-	return netip.Addr{}
 }
 
 // serveDNS answers questions for IPv4 addresses over UDP.

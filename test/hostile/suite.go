@@ -3,13 +3,9 @@ package hostile
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -156,53 +152,7 @@ func clientTLS(t *testing.T, pair pki.KeyPair, trusted []byte, serverName string
 	return source.ClientConfig(serverName)
 }
 
-// metric adds up the samples that start with name in what address serves.
-func metric(ctx context.Context, address, name string) (float64, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
-	for line := range strings.Lines(string(body)) {
-		if !strings.HasPrefix(line, name) {
-			continue
-		}
-		fields := strings.Fields(line)
-		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %q: %w", line, err)
-		}
-		sum += value
-	}
-	return sum, nil
-}
-
 // podMetric adds up a metric over the pods of a component on the hub.
-func (s *Suite) podMetric(ctx context.Context, selector string, port int32, name string) (float64, error) {
-	pods, err := s.hub.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
-	for _, pod := range pods.Items {
-		address, err := s.Lab.PodAddress("hub", pod.UID, port)
-		if err != nil {
-			continue // a pod that ends, or has not started
-		}
-		value, err := metric(ctx, address, name)
-		if err != nil {
-			return 0, err
-		}
-		sum += value
-	}
-	return sum, nil
+func (s *Suite) podMetric(ctx context.Context, c component, name string) (float64, error) {
+	return s.Lab.PodMetric(ctx, "hub", s.Namespace, c.selector, c.port, name)
 }

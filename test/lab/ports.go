@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 )
 
@@ -50,4 +51,20 @@ func (p *ports) many(into ...*int) (err error) {
 		}
 	}
 	return nil
+}
+
+// OwnAddress is an IPv4 address of this machine that is not loopback: what is
+// sent there does not leave it, and Kubernetes takes it for a pod's. It is
+// invalid if there is none.
+func OwnAddress() netip.Addr {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}
+	}
+	for _, address := range addresses {
+		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
+			return prefix.Addr()
+		}
+	}
+	return netip.Addr{}
 }
