@@ -118,7 +118,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 	if http {
 		return newConnectFrontend(p.client, s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.konnectivity})))
 	}
-	options := append(serverOptions(s.options.FrontendKeepaliveTime), grpc.ChainStreamInterceptor(s.interceptClient))
+	options := append(serverOptions(s.options.FrontendKeepaliveTime), grpc.ChainStreamInterceptor(s.interceptClient), grpc.ForceServerCodecV2(newPacketCodec()))
 	if s.clientSource != nil {
 		options = append(options, grpc.Creds(handshaken{}))
 	}

@@ -118,7 +118,7 @@ func joinStream(stream grpc.ServerStream, conn *carrier.Conn) error {
 // receiveData writes a client's data to the connection, and returns nil when the
 // client closed it.
 func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
-	packet := new(client.Packet)
+	packet := new(clientPacket)
 	broken := false
 	for {
 		if err := stream.RecvMsg(packet); err != nil {
@@ -127,27 +127,41 @@ func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
 			}
 			return err
 		}
-		switch packet.Type {
-		case client.PacketType_DATA:
-			data := packet.GetData()
-			if data.GetConnectID() != onlyConnection {
-				return status.Errorf(codes.PermissionDenied, "connection %d is not this stream's", data.GetConnectID())
+		if packet.data != nil {
+			err := checkOnly(packet.connection)
+			if err == nil && !broken { // sendData tells the client what broke
+				_, failed := conn.ReadFrom(packet.data)
+				broken = failed != nil
 			}
-			if broken {
-				continue // sendData tells the client
+			_ = packet.data.Close()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		switch other := packet.other; other.Type {
+		case client.PacketType_DATA:
+			data := other.GetData()
+			if err := checkOnly(data.GetConnectID()); err != nil {
+				return err
 			}
 			if _, err := conn.Write(data.GetData()); err != nil {
 				broken = true
 			}
 		case client.PacketType_CLOSE_REQ:
-			if id := packet.GetCloseRequest().GetConnectID(); id != onlyConnection {
-				return status.Errorf(codes.PermissionDenied, "connection %d is not this stream's", id)
-			}
-			return nil
+			return checkOnly(other.GetCloseRequest().GetConnectID())
 		case client.PacketType_DIAL_REQ:
 			return status.Error(codes.InvalidArgument, "second dial on one stream")
 		}
 	}
+}
+
+// checkOnly refuses the number of any connection but the stream's own.
+func checkOnly(connection int64) error {
+	if connection != onlyConnection {
+		return status.Errorf(codes.PermissionDenied, "connection %d is not this stream's", connection)
+	}
+	return nil
 }
 
 // sendData sends what the connection gives, and then that it is closed and why.
