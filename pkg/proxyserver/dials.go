@@ -111,7 +111,12 @@ func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {
 		metrics.Metrics.ObserveDialFailure(metrics.DialFailureFrontendClose)
 	case carrier.TimedOut:
 		result = code.String()
-		metrics.Metrics.ObserveDialFailure(metrics.DialFailureBackendDialTimeout)
+		// As konnectivity counts: an agent whose target was silent has answered.
+		reason := metrics.DialFailureErrorResponse
+		if errors.Is(err, context.DeadlineExceeded) {
+			reason = metrics.DialFailureBackendDialTimeout
+		}
+		metrics.Metrics.ObserveDialFailure(reason)
 	default:
 		result = code.String()
 		metrics.Metrics.ObserveDialFailure(metrics.DialFailureErrorResponse)

@@ -123,9 +123,11 @@ exec "$@"`
 	return isolated
 }
 
-// tolerate makes the suite's framework take a gauge that an agent has not shown
-// yet for 0: it stops waiting for the gauge to grow otherwise, and the gauge is
-// there only once the agent has had a connection.
+// tolerate changes two lines of the suite's framework that suit its own
+// processes' goroutines only. A gauge that an agent has not shown yet counts as
+// 0: the suite stops waiting for it to grow otherwise, and it is there only once
+// the agent has had a connection. And a process is scraped on a connection that
+// ends with the scrape: what net/http keeps open is a leak to the suite.
 func tolerate(t *testing.T, suite string) {
 	t.Helper()
 	file := filepath.Join(suite, "tests", "framework", "metrics.go")
@@ -133,11 +135,17 @@ func tolerate(t *testing.T, suite string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const missing = `return 0, fmt.Errorf("missing %s metric", metricName)`
-	if strings.Count(string(content), missing) != 1 {
-		t.Fatalf("%s has changed: %q is not there once", file, missing)
+	text := string(content)
+	for _, change := range [][2]string{
+		{`return 0, fmt.Errorf("missing %s metric", metricName)`, `return 0, nil`},
+		{`	resp, err := http.Get(metricsURL)`, "	defer http.DefaultClient.CloseIdleConnections()\n	resp, err := http.Get(metricsURL)"},
+	} {
+		if strings.Count(text, change[0]) != 1 {
+			t.Fatalf("%s has changed: %q is not there once", file, change[0])
+		}
+		text = strings.Replace(text, change[0], change[1], 1)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(content), missing, "return 0, nil", 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,40 @@
+package proxyserver
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// TestDialFailuresAreCountedAsByKonnectivity tells an agent that says that its
+// target is silent from one that says nothing itself.
+func TestDialFailuresAreCountedAsByKonnectivity(t *testing.T) {
+	h := startHub(t)
+	for reason, err := range map[string]*carrier.Error{
+		"error_response":       {Code: carrier.TimedOut, Message: "dial tcp 198.18.0.254:80: i/o timeout"},
+		"backend_dial_timeout": {Code: carrier.TimedOut, Message: "no answer in time", Err: context.DeadlineExceeded},
+		"no_agent":             errNoAgent,
+		"frontend_close":       {Code: carrier.Canceled},
+	} {
+		before := h.dialFailures(t, reason)
+		h.observeDial(time.Second, 0, err)
+		if got := h.dialFailures(t, reason); got == before {
+			t.Errorf("%v is not counted as %s: the counter stays %q", err, reason, got)
+		}
+	}
+}
+
+// dialFailures is the value of konnectivity's counter, "" before the first.
+func (h *testHub) dialFailures(t *testing.T, reason string) string {
+	t.Helper()
+	_, metrics := h.scrape(t, "/metrics")
+	for line := range strings.Lines(metrics) {
+		if value, ok := strings.CutPrefix(line, `konnectivity_network_proxy_server_dial_failure_count{reason="`+reason+`"} `); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
