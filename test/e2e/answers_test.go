@@ -163,7 +163,8 @@ func requests(t *testing.T, ns, pod, node string) []request {
 		{name: "delete", method: "DELETE", path: maps + "/one?" + dry},
 		{name: "delete what is not there", method: "DELETE", path: maps + "/none?" + dry},
 		{name: "delete a collection", method: "DELETE", path: maps + "?labelSelector=e2e&" + dry},
-		{name: "logs", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + "/log?tailLines=1"},
+		// Its beginning; the end is another one each second.
+		{name: "logs", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + "/log?limitBytes=20"},
 		{name: "logs of no container", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + "/log?container=none"},
 		{name: "exec without an upgrade", method: "POST", path: "/api/v1/namespaces/default/pods/" + pod + "/exec?command=true&stdout=1"},
 		{name: "a pod by its proxy", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + ":8080/proxy/"},
