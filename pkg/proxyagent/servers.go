@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
@@ -20,6 +21,9 @@ const carrierTries = 8
 // maxMisses bounds the backoff of an agent that looks for a further server and
 // keeps reaching those that it has.
 const maxMisses = 5
+
+// justCut is how soon after a carrier was cut a new one counts as its successor.
+const justCut = 100 * time.Millisecond
 
 // errElsewhere is a failure to reach a certain proxy server.
 var errElsewhere = errors.New("the address of the proxy servers keeps leading to others than the one that needs a carrier")
@@ -77,10 +81,24 @@ func (s *servers) join(serverID string, speaksCarriers bool, end func()) (leave 
 func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *carrier.Pool {
 	config := s.pool
 	config.Backoff = s.backoff
-	config.Dial = dial
+	// A carrier that is cut rarely is the only one: a server that died takes all
+	// agents' carriers with it, and the streams without which the next server
+	// would turn them away. They come back one after the other.
+	var cut atomic.Int64
+	config.Dial = func(ctx context.Context) (*carrier.Carrier, error) {
+		if time.Since(time.Unix(0, cut.Load())) < justCut {
+			if err := pause(ctx, s.backoff(1)); err != nil {
+				return nil, err
+			}
+		}
+		return dial(ctx)
+	}
 	config.Ended = func(c *carrier.Carrier) {
-		if carrier.CodeOf(c.Err()) == carrier.NoAgent {
+		switch carrier.CodeOf(c.Err()) {
+		case carrier.NoAgent:
 			s.forgotten(serverID)
+		case carrier.CutOff:
+			cut.Store(time.Now().UnixNano())
 		}
 	}
 	pool := carrier.NewPool(config)
@@ -206,17 +224,24 @@ func (s *servers) dialStream(ctx context.Context, _ string) (net.Conn, error) {
 	s.failures++
 	s.mu.Unlock()
 	if failures > 0 {
-		pause := time.NewTimer(s.backoff(failures))
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := pause(ctx, s.backoff(failures)); err != nil {
+			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.carriers.handshakeTimeout)
 	defer cancel()
 	return s.carriers.connect(ctx)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // inUse is how many connections are open on carriers.

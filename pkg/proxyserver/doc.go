@@ -18,7 +18,8 @@
 // Each port makes the TLS handshake itself (mux.go) and gives the connection to
 // who speaks the protocol that ALPN chose. At most --max-handshakes are worked
 // on at a time; one that waits for its peer does not count, so that neither
-// distance nor a silent peer holds the others up.
+// distance nor a silent peer holds the others up. On the agent port they take a
+// small part of the processor only (agentRest): fleets come back together.
 //
 // # Peers
 //

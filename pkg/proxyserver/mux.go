@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -15,6 +16,16 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
+
+// agentRest is how many times as long as it was used a turn rests on the agent
+// port. Nobody waits for an agent's connections, as there are spare ones; but a
+// thousand agents that come back together would take the whole processor from
+// live traffic for seconds, with what follows on a handshake and their own half
+// of it. So they get a seventeenth of each turn, on machines of any speed.
+const agentRest = 16
+
+// longestRest bounds what a pause of the whole machine makes of that.
+const longestRest = 100 * time.Millisecond
 
 // muxListener makes the TLS handshake on a port and sends each connection where
 // its protocol belongs: carriers to a function, everything else out of Accept,
@@ -31,6 +42,7 @@ type muxListener struct {
 	logger   klog.Logger
 	rest     chan net.Conn
 	turns    chan struct{}
+	rests    int // see agentRest
 	done     chan struct{}
 	once     sync.Once
 
@@ -38,11 +50,11 @@ type muxListener struct {
 }
 
 // newMuxListener takes over config. It must be served with serve.
-func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, carriers func(*tls.Conn)) *muxListener {
+func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, rests int, carriers func(*tls.Conn)) *muxListener {
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
 		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
-		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), done: make(chan struct{}),
+		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), rests: rests, done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
@@ -64,9 +76,9 @@ func (m *muxListener) serve() {
 }
 
 func (m *muxListener) handshake(raw net.Conn) {
-	turn := &turnTaker{Conn: raw, turns: m.turns, handshaking: true}
-	conn := tls.Server(turn, m.config)
 	ctx, cancel := context.WithTimeout(context.Background(), m.limits.HandshakeTimeout)
+	turn := &turnTaker{Conn: raw, turns: m.turns, rests: m.rests, handshaking: true, late: ctx.Done(), closed: m.done}
+	conn := tls.Server(turn, m.config)
 	err := conn.HandshakeContext(ctx)
 	cancel()
 	turn.end()
@@ -107,12 +119,15 @@ func (m *muxListener) noteFailure(peer net.Addr, err error) {
 }
 
 // turnTaker is the transport of a handshake. One that has something to work on
-// takes a turn, and gives it back when it waits for its peer again.
+// takes a turn, and gives it back when it waits for its peer again; the turn
+// then rests before it is another's.
 type turnTaker struct {
 	net.Conn
-	turns       chan struct{}
-	handshaking bool // only the handshake's goroutine uses it until end
-	mine        bool
+	turns        chan struct{}
+	rests        int             // times as long as it worked
+	late, closed <-chan struct{} // no turn comes any more
+	handshaking  bool            // only the handshake's goroutine uses it until end
+	taken        time.Time       // zero without a turn
 }
 
 // NetConn is what crypto/tls calls the connection below.
@@ -124,16 +139,24 @@ func (t *turnTaker) Read(p []byte) (int, error) {
 	}
 	t.giveBack()
 	n, err := t.Conn.Read(p)
-	t.turns <- struct{}{}
-	t.mine = true
-	return n, err
+	select {
+	case t.turns <- struct{}{}:
+		t.taken = time.Now()
+		return n, err
+	case <-t.late:
+		return 0, os.ErrDeadlineExceeded
+	case <-t.closed:
+		return 0, net.ErrClosed
+	}
 }
 
 func (t *turnTaker) giveBack() {
-	if t.mine {
-		<-t.turns
-		t.mine = false
+	if t.taken.IsZero() {
+		return
 	}
+	rest := min(time.Duration(t.rests)*time.Since(t.taken), longestRest)
+	t.taken = time.Time{}
+	time.AfterFunc(rest, func() { <-t.turns })
 }
 
 func (t *turnTaker) end() {

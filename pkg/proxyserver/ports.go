@@ -38,8 +38,8 @@ type ports struct {
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
-func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, carriers func(*tls.Conn)) net.Listener {
-	mux := newMuxListener(listener, config, protocol, s, carriers)
+func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, rests int, carriers func(*tls.Conn)) net.Listener {
+	mux := newMuxListener(listener, config, protocol, s, rests, carriers)
 	p.muxes = append(p.muxes, mux)
 	return mux
 }
@@ -113,7 +113,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 		if http {
 			protocol = "http/1.1"
 		}
-		p.client = s.mux(p, p.client, s.clientSource.ServerConfig(tls.RequireAndVerifyClientCert), protocol, s.takeClientCarrier)
+		p.client = s.mux(p, p.client, s.clientSource.ServerConfig(tls.RequireAndVerifyClientCert), protocol, 0, s.takeClientCarrier)
 	}
 	if http {
 		return newConnectFrontend(p.client, s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.konnectivity})))
@@ -128,7 +128,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 }
 
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
-	p.agent = s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", s.takeAgentCarrier)
+	p.agent = s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", agentRest, s.takeAgentCarrier)
 	options := append(serverOptions(s.options.KeepaliveTime),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
 		// An agent's stream is mostly silent, and there are thousands; TLS has a
