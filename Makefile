@@ -50,12 +50,12 @@ conformance: ## Run konnectivity's own tests against our binaries
 
 .PHONY: bench
 bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=dial for the rows of that name, which writes nothing)
-	go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/results)
+	hack/awake.sh go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/results)
 
 .PHONY: bench-api
 bench-api: ## Measure the HTTP path beside direct access to the same kube-apiserver, then again with 20 ms of round trip (BENCH_ROUNDS=1 for a glance, BENCH_ROWS=regexp for some rows)
-	BENCH_OUT=$(CURDIR)/test/bench/api go test -tags=benchapi -count=1 -timeout=40m -v -run TestAPIBenchmark ./test/e2e
-	BENCH_DELAY=20ms BENCH_OUT=$(CURDIR)/test/bench/api-20ms go test -tags=benchapi -count=1 -timeout=20m -v -run TestAPIBenchmark ./test/e2e
+	BENCH_OUT=$(CURDIR)/test/bench/api hack/awake.sh go test -tags=benchapi -count=1 -timeout=40m -v -run TestAPIBenchmark ./test/e2e
+	BENCH_DELAY=20ms BENCH_OUT=$(CURDIR)/test/bench/api-20ms hack/awake.sh go test -tags=benchapi -count=1 -timeout=20m -v -run TestAPIBenchmark ./test/e2e
 
 .PHONY: lint
 lint: ## Look for mistakes: go vet, staticcheck

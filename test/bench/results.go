@@ -114,6 +114,9 @@ func machine() string {
 	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
 		load = ", load when it began " + strings.Fields(string(raw))[0]
 	}
+	if os.Getenv("CORES_AWAKE") != "" {
+		load += ", cores kept awake (hack/awake.sh)"
+	}
 	return fmt.Sprintf("%d × %s, %s, %s%s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version(), load)
 }
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -105,6 +106,8 @@ func (f figures) verdicts(doors []door) string {
 
 func (f figures) write(t *testing.T, doors []door) {
 	var out strings.Builder
+	fmt.Fprintf(&out, "%s, %d processors, %s, cores kept awake: %s. In brackets: the ratio to direct.\n\n",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), cmp.Or(os.Getenv("CORES_AWAKE"), "no"))
 	fmt.Fprintf(&out, "%-58s", "median")
 	for _, door := range doors {
 		fmt.Fprintf(&out, "%18s", door.name)
