@@ -1,0 +1,218 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// testFloods sends the proxy API bad tokens, requests that are taken back at once,
+// and connections on which nothing comes to its end. A user whose token was good
+// before must not notice.
+func (s *Suite) testFloods(t *testing.T) {
+	d := s.doorways(t, s.attacker())[0] // the others end there too
+	token := s.hubUser(t, "hostile-flooded", mayReach(s.attacker(), "get"))
+	user := d.client(t)
+	if code, err := d.get(t.Context(), user, token); err != nil || code != http.StatusOK {
+		t.Fatalf("before the floods: %d, %v", code, err)
+	}
+	slow := d.slowClients(t, 100)
+	t.Run("BadTokens", func(t *testing.T) { s.testBadTokens(t, d, token) })
+	t.Run("RapidReset", func(t *testing.T) { s.testRapidReset(t, d, token) })
+	t.Run("SlowClients", func(t *testing.T) {
+		select {
+		case <-slow:
+		case <-time.After(patience):
+			t.Errorf("connections on which nothing ends are still there after %s", patience)
+		}
+	})
+}
+
+// client is for HTTP/2, with connections of its own.
+func (d doorway) client(t *testing.T) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: d.config.Clone(), ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+// get asks a cluster for its version.
+func (d doorway) get(ctx context.Context, client *http.Client, token string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+d.address+d.prefix+"/version", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// beside has a user ask on while an attack runs, and wants an answer each time.
+func (d doorway) beside(t *testing.T, token string, attack func()) {
+	t.Helper()
+	user := d.client(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		attack()
+	}()
+	var took []time.Duration
+	for done := false; !done; {
+		began := time.Now()
+		if code, err := d.get(t.Context(), user, token); err != nil || code != http.StatusOK {
+			t.Errorf("a user whose token was good before is answered %d, %v", code, err)
+		}
+		took = append(took, time.Since(began))
+		select {
+		case <-ended:
+			done = true
+		default:
+		}
+	}
+	slices.Sort(took)
+	t.Logf("%d requests of the user: half took %s at most, 99 %% %s, the slowest %s", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+}
+
+func (s *Suite) testBadTokens(t *testing.T, d doorway, token string) {
+	const tokens, workers, connections = 10_000, 400, 4
+	next := make(chan int, tokens)
+	for i := range tokens {
+		next <- i
+	}
+	close(next)
+	var mu sync.Mutex
+	codes := map[int]int{}
+	d.beside(t, token, func() {
+		var clients sync.WaitGroup
+		for range connections {
+			client := d.client(t)
+			for range workers / connections {
+				clients.Go(func() {
+					for i := range next {
+						code, err := d.get(t.Context(), client, fmt.Sprint("hostile-", i))
+						if err != nil {
+							t.Errorf("a bad token: %v", err)
+						}
+						mu.Lock()
+						codes[code]++
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		clients.Wait()
+	})
+	t.Logf("answers to bad tokens: %v", codes)
+	for code := range codes {
+		if !slices.Contains([]int{http.StatusUnauthorized, http.StatusTooManyRequests}, code) {
+			t.Errorf("%d bad tokens are answered %d", codes[code], code)
+		}
+	}
+	if codes[http.StatusTooManyRequests] < tokens/2 {
+		t.Errorf("only %d of %d were refused unseen", codes[http.StatusTooManyRequests], tokens)
+	}
+	made, err := s.hub.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "hostile-flooded", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := d.client(t)
+	eventually(t, "a new token from the same address to be let in", func() error {
+		code, err := d.get(t.Context(), client, made.Status.Token)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("answered %d", code)
+		}
+		return err
+	})
+}
+
+// testRapidReset takes requests back as soon as they are sent (CVE-2023-44487).
+func (s *Suite) testRapidReset(t *testing.T, d doorway, token string) {
+	const connections, workers, each = 4, 8, 500
+	attacker := s.hubUser(t, "hostile-resets", mayReach(s.attacker(), "get"))
+	inFlight, err := s.podMetric(t.Context(), proxyAPI, "cluster_proxy_api_requests_in_flight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.beside(t, token, func() {
+		var clients sync.WaitGroup
+		for range connections {
+			client := d.client(t)
+			for range workers {
+				clients.Go(func() {
+					for range each {
+						ctx, cancel := context.WithCancel(t.Context())
+						_, _ = d.get(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: cancel}), client, attacker)
+						cancel()
+					}
+				})
+			}
+		}
+		clients.Wait()
+	})
+	eventually(t, "what was taken back to be over", func() error {
+		now, err := s.podMetric(t.Context(), proxyAPI, "cluster_proxy_api_requests_in_flight")
+		if err == nil && now > inFlight {
+			err = fmt.Errorf("%v requests are in flight, %v before", now, inFlight)
+		}
+		return err
+	})
+}
+
+// slowClients opens connections, n of each kind, on which handshakes and headers
+// never end, though a byte comes now and then. What it returns is closed when all
+// of them have been cut off.
+func (d doorway) slowClients(t *testing.T, n int) (cut chan struct{}) {
+	t.Helper()
+	var slow sync.WaitGroup
+	hold := func(conn net.Conn, first string) {
+		slow.Go(func() {
+			defer conn.Close()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+			_, _ = io.WriteString(conn, first)
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ended:
+					return
+				case <-tick.C:
+					_, _ = io.WriteString(conn, "x")
+				}
+			}
+		})
+	}
+	for range n {
+		raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = raw.Close() })
+		hold(raw, "\x16\x03\x01\x7f\x00") // the begin of a handshake
+		hold(d.dial(t, "http/1.1"), "GET "+d.prefix+"/version HTTP/1.1\r\nHost: x\r\nX-")
+	}
+	cut = make(chan struct{})
+	go func() {
+		slow.Wait()
+		close(cut)
+	}()
+	return cut
+}
