@@ -45,6 +45,10 @@ type Kept struct {
 // so that one more is made: who asks now and then gets none to keep.
 const busy = time.Second
 
+// repeatable is how long after it was sent a request without an answer may be
+// sent another way.
+const repeatable = 15 * time.Second
+
 // ErrNone is that no connection is free. Nothing was sent.
 var ErrNone = errors.New("no kept connection is free")
 
@@ -78,12 +82,15 @@ func (k *Kept) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Or sends a request that Fits on a connection of k, which kept leads to, or else
-// by other.
+// by other. One that broke after it was silent for long was on its way to nowhere,
+// and other would most likely be silent as long again: its error is the answer.
 func (k *Kept) Or(kept, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
-	if resp, err := kept(r); err == nil || r.Context().Err() != nil {
+	began := time.Now()
+	resp, err := kept(r)
+	if err == nil || r.Context().Err() != nil || time.Since(began) > repeatable {
 		return resp, err
 	}
-	resp, err := other(r)
+	resp, err = other(r)
 	if err == nil {
 		k.grow()
 	}

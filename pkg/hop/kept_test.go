@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -184,5 +185,21 @@ func TestFits(t *testing.T) {
 		if Fits(r) != tc.want {
 			t.Errorf("Fits(%+v) = %v", tc, !tc.want)
 		}
+	}
+}
+
+// TestRequestsOfALongSilenceAreNotRepeated sees how long a client waits whose
+// connection turns out to be dead.
+func TestRequestsOfALongSilenceAreNotRepeated(t *testing.T) {
+	broke := errors.New("broke")
+	for silent, repeated := range map[time.Duration]bool{0: true, 12 * time.Second: true, 25 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			kept := func(*http.Request) (*http.Response, error) { time.Sleep(silent); return nil, broke }
+			other := func(*http.Request) (*http.Response, error) { return &http.Response{}, nil }
+			resp, err := new(Kept).Or(kept, other, httptest.NewRequest(http.MethodGet, "/", nil))
+			if got := resp != nil; got != repeated || !repeated && !errors.Is(err, broke) {
+				t.Errorf("silent for %s: sent another way %v, want %v; error %v", silent, got, repeated, err)
+			}
+		})
 	}
 }
