@@ -50,22 +50,28 @@ func TestKonnectivitySuite(t *testing.T) {
 		{"konnectivity's server, our agent", stockServer, agent},
 	} {
 		t.Run(combination.name, func(t *testing.T) {
-			passed, failed, log := runSuite(t, isolated, tests, suite, "", combination.server, combination.agent)
+			passed, failed, whole := runSuite(t, isolated, tests, suite, "", combination.server, combination.agent)
 			for _, name := range failed {
 				if slices.Contains(excused, name) {
 					continue
 				}
-				// The suite reads counters right after what they count, in another
-				// process, and konnectivity's own fail by that too, now and then, on
-				// a busy machine. What is broken fails again.
-				if _, again, log := runSuite(t, isolated, tests, suite, "^"+name+"$", combination.server, combination.agent); len(again) > 0 {
-					t.Errorf("%s fails twice; the output is in %s", name, log)
+				// Some of the suite's tests race, and konnectivity's own fail by that
+				// too: counters are read right after what they count, in another
+				// process; a tunnel's end and the request's cancelling come from one
+				// context, and either may be seen first. What is broken fails again.
+				log, passes := "", false
+				for try := 0; try < 3 && !passes; try++ {
+					_, again, file := runSuite(t, isolated, tests, suite, "^"+name+"$", combination.server, combination.agent)
+					log, passes = file, len(again) == 0
+				}
+				if passes {
+					t.Logf("%s failed, and passed by itself; the output is in %s", name, log)
 				} else {
-					t.Logf("%s failed once, and passed by itself; the output is in %s", name, log)
+					t.Errorf("%s fails each time; the output is in %s", name, log)
 				}
 			}
 			if len(passed) == 0 {
-				t.Errorf("no test passed; the output is in %s", log)
+				t.Errorf("no test passed; the output is in %s", whole)
 			}
 			t.Logf("%d passed, %d failed", len(passed), len(failed))
 		})
@@ -123,11 +129,9 @@ exec "$@"`
 	return isolated
 }
 
-// tolerate changes two lines of the suite's framework that suit its own
-// processes' goroutines only. A gauge that an agent has not shown yet counts as
-// 0: the suite stops waiting for it to grow otherwise, and it is there only once
-// the agent has had a connection. And a process is scraped on a connection that
-// ends with the scrape: what net/http keeps open is a leak to the suite.
+// tolerate makes the suite's framework take a gauge that an agent has not shown
+// yet for 0: it stops waiting for the gauge to grow otherwise, and the gauge is
+// there only once the agent has had a connection.
 func tolerate(t *testing.T, suite string) {
 	t.Helper()
 	file := filepath.Join(suite, "tests", "framework", "metrics.go")
@@ -135,17 +139,11 @@ func tolerate(t *testing.T, suite string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(content)
-	for _, change := range [][2]string{
-		{`return 0, fmt.Errorf("missing %s metric", metricName)`, `return 0, nil`},
-		{`	resp, err := http.Get(metricsURL)`, "	defer http.DefaultClient.CloseIdleConnections()\n	resp, err := http.Get(metricsURL)"},
-	} {
-		if strings.Count(text, change[0]) != 1 {
-			t.Fatalf("%s has changed: %q is not there once", file, change[0])
-		}
-		text = strings.Replace(text, change[0], change[1], 1)
+	const missing = `return 0, fmt.Errorf("missing %s metric", metricName)`
+	if strings.Count(string(content), missing) != 1 {
+		t.Fatalf("%s has changed: %q is not there once", file, missing)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(string(content), missing, "return 0, nil", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,12 +11,8 @@
 // which packets to its black hole vanish as it expects. One line of its
 // framework is changed there: a gauge that an agent does not show yet counts as
 // 0, while the suite gave up.
-//
-// On 2026-11-21 all but TestProxyDial_AgentTimeout_GRPC passed, in all three
-// combinations. That test finds goroutines of the suite's own HTTP client,
-// which it scrapes processes with. With our server and our agent it also finds
-// a difference: a dial that the agent gave up is counted by the server as
-// "backend_dial_timeout", and by konnectivity's as "error_response".
+// Nor does its HTTP client keep connections open to what it scrapes: the tests
+// that look for leaks would find them.
 //
 // It is slow (the suite waits for time-outs), so it has its own make target:
 // make conformance.
