@@ -120,20 +120,19 @@ func TestOwnerCapsTheHub(t *testing.T) {
 	}
 	get := request{method: http.MethodGet, path: "/api/v1/namespaces/default/configmaps"}
 	create := request{method: http.MethodPost, path: get.path + "?dryRun=All", header: content("application/json"), body: `{"metadata":{"name":"new"}}`}
-	wait := func(what string, getCode, createCode int) {
+	stream := request{method: http.MethodGet, path: "/api/v1/namespaces/default/pods/there-is-none/proxy/"}
+	wait := func(what string, codes ...int) {
 		t.Helper()
 		for _, door := range suite.doors(cluster)[1:] {
 			eventually(t, what+" at "+door.name, func() error {
-				got, err := ask(context.Background(), door.cfg, get) // in a cleanup the test has no context
-				if err != nil {
-					return err
-				}
-				created, err := ask(context.Background(), door.cfg, create)
-				if err != nil {
-					return err
-				}
-				if got.Code != getCode || created.Code != createCode {
-					return fmt.Errorf("get is %d, create %d (%.300s), want %d and %d", got.Code, created.Code, created.Body, getCode, createCode)
+				for i, r := range []request{get, create, stream} {
+					got, err := ask(context.Background(), door.cfg, r) // in a cleanup the test has no context
+					if err != nil {
+						return err
+					}
+					if got.Code != codes[i] {
+						return fmt.Errorf("%s %s is answered %d (%.300s), want %d", r.method, r.path, got.Code, got.Body, codes[i])
+					}
 				}
 				return nil
 			})
@@ -143,16 +142,16 @@ func TestOwnerCapsTheHub(t *testing.T) {
 		if err := remove(); err != nil {
 			t.Error(err)
 		}
-		wait("no caps again", http.StatusOK, http.StatusCreated)
+		wait("no caps again", http.StatusOK, http.StatusCreated, http.StatusNotFound)
 	})
-	wait("no caps", http.StatusOK, http.StatusCreated)
+	wait("no caps", http.StatusOK, http.StatusCreated, http.StatusNotFound)
 	for _, step := range []struct {
-		policy    string
-		get, post int
+		policy            string
+		get, post, stream int
 	}{
-		{"readOnly: true", http.StatusOK, http.StatusForbidden},
-		{"readOnly: perhaps", http.StatusForbidden, http.StatusForbidden},
-		{"noStreams: true", http.StatusOK, http.StatusCreated},
+		{"readOnly: true", http.StatusOK, http.StatusForbidden, http.StatusForbidden},
+		{"readOnly: perhaps", http.StatusForbidden, http.StatusForbidden, http.StatusForbidden},
+		{"noStreams: true", http.StatusOK, http.StatusCreated, http.StatusForbidden},
 	} {
 		if err := remove(); err != nil {
 			t.Fatal(err)
@@ -162,7 +161,7 @@ func TestOwnerCapsTheHub(t *testing.T) {
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		wait("policy "+step.policy, step.get, step.post)
+		wait("policy "+step.policy, step.get, step.post, step.stream)
 	}
 }
 
