@@ -118,15 +118,18 @@ func (s *Suite) hostileHub(t *testing.T, serving pki.KeyPair) *hostileHub {
 }
 
 // agent runs a cluster's agent with a certificate and a proxy server of the
-// test's choice.
+// test's choice. One of a cluster that the lab does not have needs --kubeconfig.
 func (s *Suite) agent(t *testing.T, cluster string, pair pki.KeyPair, proxyServerPort string, more ...string) *process {
 	t.Helper()
 	files := write(t, pair, s.hubCA)
 	health := local(t)
+	if real := s.Lab.Managed[cluster]; real != nil {
+		more = append(more, "--kubeconfig="+real.KubeconfigPath)
+	}
 	return s.start(t, "agent", "127.0.0.1:"+health, append([]string{
 		"proxy-agent", "--cluster-name=" + cluster, "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + proxyServerPort,
 		"--agent-identifiers=" + identity.Identifiers([]string{cluster + "." + identity.DefaultAgentNamespace}),
-		"--ca-cert=" + files.CA, "--agent-cert=" + files.Cert, "--agent-key=" + files.Key, "--kubeconfig=" + s.Lab.Managed[cluster].KubeconfigPath,
+		"--ca-cert=" + files.CA, "--agent-cert=" + files.Cert, "--agent-key=" + files.Key,
 		"--handler-port=0", "--health-server-port=" + health, "--admin-server-port=" + local(t), "--drain-timeout=1s", "--min-drain-duration=0s",
 	}, more...)...)
 }

@@ -123,3 +123,20 @@ func eventually(t *testing.T, what string, ready func() error) {
 		}
 	}
 }
+
+// lacks wants no log line with a word.
+func (n *notice) lacks(t *testing.T, word string) {
+	t.Helper()
+	for _, file := range n.files() {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for line := range strings.Lines(string(content[min(n.offset[file], int64(len(content))):])) {
+			if strings.Contains(line, word) {
+				t.Errorf("%s: %s", filepath.Base(file), line)
+			}
+		}
+	}
+}

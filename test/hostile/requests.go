@@ -206,31 +206,40 @@ func (s *Suite) ask(t *testing.T, r *request) string {
 // addon into its namespace.
 func (s *Suite) makeUnaccepted(t *testing.T) {
 	t.Helper()
+	s.create(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", "unaccepted", map[string]any{})
+	s.makeCluster(t, "unaccepted")
+	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
+	s.create(t, addons, "unaccepted", "ManagedClusterAddOn", identity.AddonName, map[string]any{})
+}
+
+// makeCluster registers a cluster that nobody has accepted.
+func (s *Suite) makeCluster(t *testing.T, name string) {
+	t.Helper()
+	clusters := schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
+	s.create(t, clusters, "", "ManagedCluster", name, map[string]any{"hubAcceptsClient": false})
+}
+
+// create makes an object of the hub, for as long as the test runs.
+func (s *Suite) create(t *testing.T, resource schema.GroupVersionResource, namespace, kind, name string, spec map[string]any) {
+	t.Helper()
 	client, err := dynamic.NewForConfig(s.Lab.Hub.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := func(resource schema.GroupVersionResource, namespace, kind, name string, spec map[string]any) {
-		object := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
-		}}
-		// With this, the lab's OCM takes it for one that was accepted by itself
-		// already, and does not do so again.
-		object.SetAnnotations(map[string]string{"open-cluster-management.io/automatically-accepted-on": "2026-01-01T00:00:00Z"})
-		var in dynamic.ResourceInterface = client.Resource(resource)
-		if namespace != "" {
-			object.SetNamespace(namespace)
-			in = client.Resource(resource).Namespace(namespace)
-		}
-		// The placement may have put the addon there already.
-		if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.removeFrom(in, name) })
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+	// With this, the lab's OCM takes it for one that was accepted by itself
+	// already, and does not do so again.
+	object.SetAnnotations(map[string]string{"open-cluster-management.io/automatically-accepted-on": "2026-01-01T00:00:00Z"})
+	var in dynamic.ResourceInterface = client.Resource(resource)
+	if namespace != "" {
+		object.SetNamespace(namespace)
+		in = client.Resource(resource).Namespace(namespace)
 	}
-	clusters := schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
-	create(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", "unaccepted", map[string]any{})
-	create(clusters, "", "ManagedCluster", "unaccepted", map[string]any{"hubAcceptsClient": false})
-	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
-	create(addons, "unaccepted", "ManagedClusterAddOn", identity.AddonName, map[string]any{})
+	// The placement may have put the addon there already.
+	if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.removeFrom(in, name) })
 }
