@@ -42,7 +42,7 @@ type muxListener struct {
 	logger   klog.Logger
 	rest     chan net.Conn
 	turns    chan struct{}
-	rests    int // see agentRest
+	pace     int // see agentRest
 	done     chan struct{}
 	once     sync.Once
 
@@ -50,11 +50,11 @@ type muxListener struct {
 }
 
 // newMuxListener takes over config. It must be served with serve.
-func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, rests int, carriers func(*tls.Conn)) *muxListener {
+func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, pace int, carriers func(*tls.Conn)) *muxListener {
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
 		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
-		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), rests: rests, done: make(chan struct{}),
+		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), pace: pace, done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
@@ -77,7 +77,7 @@ func (m *muxListener) serve() {
 
 func (m *muxListener) handshake(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.limits.HandshakeTimeout)
-	turn := &turnTaker{Conn: raw, turns: m.turns, rests: m.rests, handshaking: true, late: ctx.Done(), closed: m.done}
+	turn := &turnTaker{Conn: raw, turns: m.turns, pace: m.pace, handshaking: true, late: ctx.Done(), closed: m.done}
 	conn := tls.Server(turn, m.config)
 	err := conn.HandshakeContext(ctx)
 	cancel()
@@ -124,7 +124,7 @@ func (m *muxListener) noteFailure(peer net.Addr, err error) {
 type turnTaker struct {
 	net.Conn
 	turns        chan struct{}
-	rests        int             // times as long as it worked
+	pace         int             // a turn rests that many times as long as it was used
 	late, closed <-chan struct{} // no turn comes any more
 	handshaking  bool            // only the handshake's goroutine uses it until end
 	taken        time.Time       // zero without a turn
@@ -154,7 +154,7 @@ func (t *turnTaker) giveBack() {
 	if t.taken.IsZero() {
 		return
 	}
-	rest := min(time.Duration(t.rests)*time.Since(t.taken), longestRest)
+	rest := min(time.Duration(t.pace)*time.Since(t.taken), longestRest)
 	t.taken = time.Time{}
 	time.AfterFunc(rest, func() { <-t.turns })
 }

@@ -38,8 +38,8 @@ type ports struct {
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
-func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, rests int, carriers func(*tls.Conn)) net.Listener {
-	mux := newMuxListener(listener, config, protocol, s, rests, carriers)
+func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, pace int, carriers func(*tls.Conn)) net.Listener {
+	mux := newMuxListener(listener, config, protocol, s, pace, carriers)
 	p.muxes = append(p.muxes, mux)
 	return mux
 }

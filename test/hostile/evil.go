@@ -132,27 +132,9 @@ func (s *Suite) evilCluster(t *testing.T, name string) *evilAPI {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := pki.NewSource(write(t, issue(t, ca, serverLeaf(), 0), ca.CertPEM()))
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	config := source.ServerConfig(tls.NoClientCert)
-	config.NextProtos = []string{"http/1.1"}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
+	listener := listenTLS(t, write(t, issue(t, ca, serverLeaf(), 0), ca.CertPEM()), tls.NoClientCert, "http/1.1")
 	e.address = listener.Addr().String()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go e.serve(conn)
-		}
-	}()
+	go acceptAll(listener, e.serve)
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + e.address, CertificateAuthorityData: ca.CertPEM()}
 	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "agent"}
@@ -195,7 +177,7 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 					if kind == "write" {
 						method = http.MethodPost
 					}
-					s.askEvil(t, d, a, d.request(method, fmt.Sprint("/evil/", i), token, "", lines...), kind)
+					d.askEvil(t, a, d.request(method, fmt.Sprint("/evil/", i), token, "", lines...), kind)
 					if err := good(); err != nil {
 						t.Errorf("the next request of somebody else: %v", err)
 					}
@@ -221,7 +203,7 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 
 // askEvil sends a request that gets an evil answer, and then one without a
 // credential on the same connection.
-func (s *Suite) askEvil(t *testing.T, d doorway, a answer, request, kind string) {
+func (d doorway) askEvil(t *testing.T, a answer, request, kind string) {
 	t.Helper()
 	conn := d.dial(t, "http/1.1")
 	defer conn.Close()

@@ -102,17 +102,7 @@ func (s *Suite) impostor(t *testing.T) *impostor {
 // misrouter is a proxy server that leads every dial to one address.
 func (s *Suite) misrouter(t *testing.T, target string) string {
 	t.Helper()
-	source := pki.NewSource(write(t, issue(t, s.ca(t, hubSigner), serverLeaf(), 0), s.hubCA))
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
-	config.NextProtos = []string{"cluster-proxy/1"}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
+	listener := listenTLS(t, write(t, issue(t, s.ca(t, hubSigner), serverLeaf(), 0), s.hubCA), tls.RequireAndVerifyClientCert, "cluster-proxy/1")
 	serve := func(ctx context.Context, request *carrier.Pending) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 		if err != nil {
@@ -125,16 +115,36 @@ func (s *Suite) misrouter(t *testing.T, target string) string {
 		}
 		_ = carrier.Relay(accepted, conn)
 	}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _, _ = carrier.Accepted(context.Background(), conn, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(serve)})
-			}()
-		}
-	}()
+	go acceptAll(listener, func(conn net.Conn) {
+		_, _, _ = carrier.Accepted(context.Background(), conn, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(serve)})
+	})
 	return listener.Addr().String()
+}
+
+// listenTLS listens on a port of this machine until the test ends.
+func listenTLS(t *testing.T, files pki.Files, clients tls.ClientAuthType, protocol string) net.Listener {
+	t.Helper()
+	source := pki.NewSource(files)
+	if err := source.Load(); err != nil {
+		t.Fatal(err)
+	}
+	config := source.ServerConfig(clients)
+	config.NextProtos = []string{protocol}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+// acceptAll serves each connection by itself, until the listener is closed.
+func acceptAll(listener net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go serve(conn)
+	}
 }
