@@ -3,11 +3,12 @@ package connect
 import (
 	"bufio"
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -31,28 +32,36 @@ func Accept(w http.ResponseWriter, r *http.Request) (io.ReadWriteCloser, error) 
 		_ = conn.Close() // it is gone
 		return nil, http.ErrAbortHandler
 	}
-	return newEarly(conn, buffered.Reader)
+	return withEarly(conn, buffered.Reader)
 }
 
 // Refusal is an answer other than 200. Its Body is at most 64 KiB, in memory.
 type Refusal struct {
-	Code int
-	Body []byte
+	Code   int
+	Status string // the line: the code and what the other side says of it
+	Body   []byte
 }
 
-func (e *Refusal) Error() string { return fmt.Sprintf("CONNECT was answered with %d", e.Code) }
+func (e *Refusal) Error() string { return fmt.Sprintf("CONNECT was answered with %q", e.Status) }
 
 // maxRefusal bounds how much of an answer is read that refuses.
 const maxRefusal = 64 << 10
 
-// Ask sends a CONNECT request over conn and waits for the answer for as long as
-// conn's deadline allows. If it fails conn must be closed; the error is a
-// *Refusal if the other side answered something else than 200. What Ask gives is
-// conn, with what has come behind the answer.
-func Ask(conn net.Conn, r *http.Request) (io.ReadWriteCloser, error) {
-	if r.Method != http.MethodConnect {
-		return nil, errors.New("the request is not a CONNECT request")
+// Ask sends a CONNECT request for a target, host:port, over conn and waits for
+// the answer as long as ctx allows. If it fails conn must be closed; the error is
+// a *Refusal if the other side answered something else than 200. What Ask gives
+// is conn itself, unless something has come behind the answer: then that is read
+// first.
+func Ask(ctx context.Context, conn net.Conn, target string, header http.Header) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	there, err := ask(conn, &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, Header: header})
+	if !stop() {
+		return nil, fmt.Errorf("waiting for the answer to CONNECT: %w", context.Cause(ctx))
 	}
+	return there, err
+}
+
+func ask(conn net.Conn, r *http.Request) (net.Conn, error) {
 	if err := r.Write(conn); err != nil {
 		return nil, fmt.Errorf("sending CONNECT: %w", err)
 	}
@@ -62,13 +71,13 @@ func Ask(conn net.Conn, r *http.Request) (io.ReadWriteCloser, error) {
 		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
 	}
 	if resp.StatusCode == http.StatusOK {
-		return newEarly(conn, reader)
+		return withEarly(conn, reader)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
 	}
-	return nil, &Refusal{resp.StatusCode, body}
+	return nil, &Refusal{resp.StatusCode, resp.Status, body}
 }
 
 // Join copies both ways until both sides have ended, or one has failed. Closing
@@ -98,9 +107,12 @@ type early struct {
 	read []byte
 }
 
-// newEarly takes what was read already out of reader, and everything else from
+// withEarly takes what was read already out of reader, and everything else from
 // conn itself: the end that a server's reader comes upon would end the request.
-func newEarly(conn net.Conn, reader *bufio.Reader) (*early, error) {
+func withEarly(conn net.Conn, reader *bufio.Reader) (net.Conn, error) {
+	if reader.Buffered() == 0 {
+		return conn, nil
+	}
 	read, err := reader.Peek(reader.Buffered())
 	return &early{conn, bytes.Clone(read)}, err
 }

@@ -1,6 +1,8 @@
 package connect
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -8,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // end is one side of a connection: it gives what it has, then err.
@@ -85,19 +89,15 @@ func TestAskAndAccept(t *testing.T) {
 		Join(conn, newEnd("hello", io.EOF))
 	}))
 	defer server.Close()
-	ask := func(method, host string) (io.ReadWriteCloser, error) {
+	ask := func(target string) (net.Conn, error) {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		r, err := http.NewRequest(method, "http://"+host, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return Ask(conn, r)
+		return Ask(t.Context(), conn, target, http.Header{})
 	}
-	conn, err := ask(http.MethodConnect, "target:1")
+	conn, err := ask("target:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,48 @@ func TestAskAndAccept(t *testing.T) {
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	_, err = ask(http.MethodConnect, "refused:1")
-	if refusal := new(Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusTeapot || string(refusal.Body) != "no\n" {
+	_, err = ask("refused:1")
+	if refusal := new(Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusTeapot || !strings.Contains(err.Error(), "I'm a teapot") || string(refusal.Body) != "no\n" {
 		t.Errorf("refused with %v", err)
 	}
-	if _, err := ask(http.MethodGet, "target:1"); err == nil {
-		t.Error("GET was sent")
+}
+
+// Callers look the options of a connection up by its type.
+func TestAskLeavesAConnectionAsItIs(t *testing.T) {
+	for _, early := range []string{"", "hello"} {
+		here, there := net.Pipe()
+		defer here.Close()
+		go func() {
+			defer there.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(there)); err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(there, "HTTP/1.1 200 Connection established\r\n\r\n"+early)
+		}()
+		conn, err := Ask(t.Context(), here, "target:1", http.Header{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if early == "" && conn != here {
+			t.Errorf("gives %T for the connection", conn)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != early {
+			t.Errorf("got %q, %v behind the answer, want %q", got, err, early)
+		}
 	}
+}
+
+func TestAskWaitsAsLongAsItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if _, err := Ask(ctx, here, "silent:1", http.Header{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+			t.Errorf("error %v after %s", err, time.Since(began))
+		}
+	})
 }

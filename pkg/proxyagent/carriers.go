@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
@@ -158,14 +159,10 @@ func (c *carriers) connect(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("dialing proxy %q: %w", proxy.address, err)
 	}
 	conn = c.tcp.Tune(conn)
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	tunnel, err := proxy.connect(conn, c.address)
-	if !stop() && err == nil {
-		err = ctx.Err()
-	}
+	tunnel, err := connect.Ask(ctx, conn, c.address, proxy.header)
 	if err != nil {
 		_ = conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("asking proxy %q for a tunnel to %q: %w", proxy.address, c.address, err)
 	}
 	return tunnel, nil
 }

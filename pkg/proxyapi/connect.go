@@ -8,9 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -102,16 +100,12 @@ func (h *handler) dialService(r *http.Request, c *call) (io.ReadWriteCloser, err
 		return nil, err
 	}
 	host := net.JoinHostPort(identity.HandlerHost(c.target.Cluster), identity.HandlerPort)
-	ask := &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: host}, Host: host, Header: http.Header{}}
+	ask := &http.Request{Header: http.Header{}}
 	if err := vouch(c, r, ask); err != nil {
 		_ = conn.Close() // nothing was sent
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	there, err := connect.Ask(conn, ask)
-	if stopped := stop(); err == nil && !stopped {
-		err = context.Cause(ctx)
-	}
+	there, err := connect.Ask(ctx, conn, host, ask.Header)
 	if err != nil {
 		_ = conn.Close() // the error says more
 		return nil, refusedByAgent(err)

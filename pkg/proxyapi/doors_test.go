@@ -228,7 +228,7 @@ func TestConnectService(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		there, err := connect.Ask(conn, &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, Header: http.Header{"Proxy-Authorization": {basic("x", token)}}})
+		there, err := connect.Ask(t.Context(), conn, target, http.Header{"Proxy-Authorization": {basic("x", token)}})
 		return conn, there, err
 	}
 	eventually(t, func() bool {

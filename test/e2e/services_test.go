@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -122,5 +121,5 @@ func dialByConnect(t *testing.T, target string) (io.ReadWriteCloser, error) {
 	}
 	t.Cleanup(func() { conn.Close() })
 	credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+suite.hubToken))
-	return connect.Ask(conn, &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, Header: http.Header{"Proxy-Authorization": {credentials}}})
+	return connect.Ask(t.Context(), conn, target, http.Header{"Proxy-Authorization": {credentials}})
 }
