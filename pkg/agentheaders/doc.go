@@ -6,4 +6,11 @@
 // own, and some servers take an underscore for a hyphen. So names are compared
 // here and nowhere else: by their beginnings, in any case, with an underscore
 // equal to a hyphen.
+//
+// The same goes for what is an upgrade. The hub grants the right to it, the
+// managed cluster's owner may cap it, and both ends choose connections by it: if
+// one of them read it in a way of its own, a request could be an ordinary one for
+// whoever decides, and a stream for whoever serves it. So IsUpgrade is the widest
+// reading that there is, and nobody has another; and no answer changes the
+// protocol unless WasAskedFor says so, which is the narrowest.
 package agentheaders

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 const (
@@ -56,7 +58,7 @@ var ErrNone = errors.New("no kept connection is free")
 // it can be repeated, it has no body, and it is no watch.
 func Fits(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.Body == nil || r.Body == http.NoBody) &&
-		r.Header.Get("Upgrade") == "" && !strings.Contains(r.URL.RawQuery, "watch") && !strings.Contains(r.URL.Path, "/watch/")
+		!agentheaders.IsUpgrade(r.Header) && !strings.Contains(r.URL.RawQuery, "watch") && !strings.Contains(r.URL.Path, "/watch/")
 }
 
 // RoundTrip sends a request for which Fits is true, on a connection that is

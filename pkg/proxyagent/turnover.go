@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,7 +89,7 @@ func (t *turnover) handler(next http.Handler) http.Handler {
 			switch {
 			case r.ProtoMajor == 2:
 				w.Header().Set(agentheaders.Leaving, "1")
-			case r.Header.Get("Upgrade") == "" || !strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade"):
+			case !agentheaders.IsUpgrade(r.Header):
 				w.Header().Set("Connection", "close")
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -32,8 +33,9 @@ func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 			err = &problem{http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate"}
 		default:
 			c.passThrough = true
-			if !isUpgrade(r) {
-				// Nobody was asked about a token in there.
+			if !wsstream.IsWebSocketRequest(r) {
+				// The hub was not asked about a token in there: its
+				// authenticator reads WebSocket requests only.
 				deleteWebSocketTokens(r.Header)
 			}
 			audit.AddAuditAnnotation(r.Context(), annotationPrefix+"user", "whom the managed cluster knows")

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
@@ -114,7 +114,7 @@ func forwarded(r *http.Request, target route.Target, err error) (*call, error) {
 	if c.inner, err = innerInfo(r, target); err != nil {
 		return c, &problem{http.StatusBadRequest, err.Error()}
 	}
-	c.leaves = isUpgrade(r) || target.ForService() || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
+	c.leaves = agentheaders.IsUpgrade(r.Header) || target.ForService() || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
 	c.long = c.leaves || c.inner.Verb == "watch" || c.inner.Subresource == "log"
 	c.info = outerInfo(r, target.Cluster, verbFor(r.Method, c.inner))
 	return c, nil
@@ -153,10 +153,4 @@ func verbFor(method string, inner *request.RequestInfo) string {
 		return "update"
 	}
 	return strings.ToLower(method)
-}
-
-// isUpgrade reports whether a request is exec, attach, port-forward or another
-// change of protocol.
-func isUpgrade(r *http.Request) bool {
-	return r.Header.Get("Upgrade") != "" && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade")
 }

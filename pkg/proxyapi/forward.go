@@ -114,14 +114,9 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	default:
 		h.callers.strangers.trust(c.credential)
 	}
-	switch {
-	case resp.StatusCode != http.StatusSwitchingProtocols && (resp.StatusCode < http.StatusOK || resp.StatusCode > 999):
-		// net/http cannot write such an answer, and panics.
-		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which is none", c.target.Cluster, resp.StatusCode)}
-	case resp.StatusCode == http.StatusSwitchingProtocols && !isUpgrade(resp.Request):
-		// ReverseProxy would hand the client's connection over, and with it what
-		// the client sends next to somebody else.
-		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q changed the protocol of a request that did not ask for it", c.target.Cluster)}
+	if !agentheaders.WasAskedFor(resp) {
+		// What the client sends next would be somebody else's.
+		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which nobody asked for", c.target.Cluster, resp.StatusCode)}
 	}
 	if err := checkRedirect(resp, c, isService); err != nil {
 		return err
@@ -175,7 +170,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &problem{http.StatusBadRequest, "the request has no target"}
 	}
 	a := p.agent(c.target.Cluster)
-	if isUpgrade(r) {
+	if agentheaders.IsUpgrade(r.Header) {
 		return a.upgrades.RoundTrip(r)
 	}
 	if c.long || !hop.Fits(r) {

@@ -104,6 +104,8 @@ func TestRights(t *testing.T) {
 		{name: "post to no resource as viewer", token: "viewer", method: http.MethodPost, path: "/cluster1/x", code: 403, message: "cannot create"},
 		{name: "deletecollection as viewer", token: "viewer", method: http.MethodDelete, path: "/cluster1/api/v1/namespaces/a/pods", code: 403, message: "cannot deletecollection"},
 		{name: "exec by WebSocket as viewer", token: "viewer", path: "/cluster1/api/v1/namespaces/a/pods/b/exec?command=sh", header: upgrading, code: 403, message: `cannot create resource "clusters/stream"`},
+		{name: "upgrade of anything as viewer", token: "viewer", path: "/cluster1/api/v1/pods", header: upgrading, code: 403, message: "clusters/stream"},
+		{name: "upgrade that not everybody sees as viewer", token: "viewer", path: "/cluster1/api/v1/pods", header: http.Header{"Upgrade": {"websocket"}}, code: 403, message: "clusters/stream"},
 		{name: "exec without an upgrade as viewer", token: "viewer", path: "/cluster1/api/v1/namespaces/a/pods/b/exec?command=sh", code: 403, message: "clusters/stream"},
 		{name: "proxy of a pod as viewer", token: "viewer", path: "/cluster1/api/v1/namespaces/a/pods/b/proxy/x", code: 403, message: "clusters/stream"},
 		{name: "proxy of a node, with an escape, as viewer", token: "viewer", path: "/cluster1/api/v1/nodes/b/%70roxy/x", code: 403, message: "clusters/stream"},
@@ -329,6 +331,28 @@ func TestWebSocketTokens(t *testing.T) {
 				t.Errorf("user %q with protocols %q", r.Header.Get("X-Remote-User"), got)
 			}
 		})
+	}
+}
+
+// TestTokensThatNobodyAskedAbout are where k8s.io/apiserver does not look for
+// them: the hub's own must not go on to a cluster.
+func TestTokensThatNobodyAskedAbout(t *testing.T) {
+	w := start(t)
+	w.api.user("hub-token", "jane", "devs")
+	seen := make(chan *http.Request, 1)
+	w.agent("cluster1", recording(seen), "cluster1")
+	for name, header := range map[string]http.Header{
+		"no upgrade":                 {},
+		"an upgrade to SPDY":         {"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}},
+		"WebSocket beside another":   {"Connection": {"Upgrade"}, "Upgrade": {"websocket, h2c"}},
+		"WebSocket in a second line": {"Connection": {"Upgrade"}, "Upgrade": {"h2c", "websocket"}},
+		"the connection is not told": {"Upgrade": {"websocket"}},
+	} {
+		header.Set("Sec-Websocket-Protocol", "v5.channel.k8s.io, "+agentheaders.WebSocketToken+"aHViLXRva2Vu")
+		get(t, w.client("http/1.1"), w.url+"/cluster1/api/v1/namespaces/a/pods/b/exec", header)
+		if r := <-seen; r.Header.Get("X-Remote-User") != "" || r.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
+			t.Errorf("%s: the cluster sees %v", name, r.Header)
+		}
 	}
 }
 

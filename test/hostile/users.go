@@ -210,6 +210,7 @@ func (s *Suite) testViewerExec(t *testing.T) {
 			{pod + "/exec?command=id&stdout=1", []string{"connection: keep-alive , uPGRADE", "UPGRADE: WebSocket"}},
 			{pod + "/exec?command=id&stdout=1", []string{"Connection: keep-alive", "Connection: Upgrade", "Upgrade: h2c, websocket"}},
 			{pod + "/exec?command=id&stdout=1", spdy},
+			{"/version", []string{"Connection: Upgrade"}},
 			{pod + "?command=id", socket},
 			{"/version", socket},
 		} {

@@ -109,11 +109,8 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 		BufferPool:    hop.Buffers{},
 		ErrorHandler:  writeError,
 		ModifyResponse: func(resp *http.Response) error {
-			// ReverseProxy would hand over the proxy API's connection to one that
-			// changes the protocol unasked, and panic over what is no status.
-			asked := resp.StatusCode == http.StatusSwitchingProtocols && resp.Request.Header.Get("Upgrade") != ""
-			if !asked && (resp.StatusCode < http.StatusOK || resp.StatusCode > 999) {
-				return fmt.Errorf("it answered with status %d, which nobody asked for", resp.StatusCode)
+			if err := checkStatus(resp); err != nil {
+				return err
 			}
 			if isRead(resp.Request) {
 				hop.Gather(resp)
@@ -122,6 +119,14 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(hop.EndTogether(w), r) }), nil
+}
+
+// checkStatus refuses an answer that would make a connection somebody else's.
+func checkStatus(resp *http.Response) error {
+	if !agentheaders.WasAskedFor(resp) {
+		return fmt.Errorf("it answered with status %d, which nobody asked for", resp.StatusCode)
+	}
+	return nil
 }
 
 // rewrite points a request at the kube-apiserver. Path and query stay byte for

@@ -284,10 +284,9 @@ func TestRefusedUpgradeEndsThere(t *testing.T) {
 	}
 }
 
-// TestUnaskedAnswers has a kube-apiserver answer with what is no status, or change
-// the protocol of a request that did not ask for it.
-func TestUnaskedAnswers(t *testing.T) {
-	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// odd answers with the status that a request names.
+func odd(t *testing.T) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -295,7 +294,13 @@ func TestUnaskedAnswers(t *testing.T) {
 		}
 		defer conn.Close()
 		fmt.Fprintf(conn, "HTTP/1.1 %s Odd\r\nContent-Length: 0\r\n\r\n", r.URL.Query().Get("code"))
-	}))
+	}
+}
+
+// TestUnaskedAnswers has a kube-apiserver answer with what is no status, or change
+// the protocol of a request that did not ask for it.
+func TestUnaskedAnswers(t *testing.T) {
+	upstream := httptest.NewTLSServer(odd(t))
 	t.Cleanup(upstream.Close)
 	f := startFor(t, &rest.Config{Host: upstream.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(upstream)}}, Access{})
 	client := f.proxyAPI(t)

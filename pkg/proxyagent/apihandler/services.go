@@ -72,10 +72,11 @@ func (s Services) handler() *serviceProxy {
 	// One protocol for everything, upgrades included, as in upstream.
 	transport.Protocols.SetHTTP1(true)
 	p.proxy = &httputil.ReverseProxy{
-		Rewrite:       rewriteForService,
-		Transport:     transport,
-		FlushInterval: -1,
-		ErrorHandler:  writeServiceError,
+		Rewrite:        rewriteForService,
+		Transport:      transport,
+		FlushInterval:  -1,
+		ModifyResponse: checkStatus,
+		ErrorHandler:   writeServiceError,
 	}
 	return p
 }

@@ -204,6 +204,17 @@ func TestServiceNameThatChanges(t *testing.T) {
 	}
 }
 
+// TestUnaskedAnswersOfServices has a Service answer as TestUnaskedAnswers a
+// kube-apiserver.
+func TestUnaskedAnswersOfServices(t *testing.T) {
+	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, exposedservices.List{{Namespace: "default", Service: "web"}}, odd(t))
+	for _, code := range []string{"000", "099", "101"} {
+		if got, body := askService(t, front, "/?code="+code, wants("http", "default", "web", "80")); got != http.StatusBadGateway {
+			t.Errorf("answered with %s: %d %q, want 502", code, got, body)
+		}
+	}
+}
+
 // TestServiceSeesNoIdentity checks what of a user's identity a Service learns:
 // his own token if he sent one that is not the hub's, and nothing else.
 func TestServiceSeesNoIdentity(t *testing.T) {

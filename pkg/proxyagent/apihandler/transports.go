@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
@@ -124,7 +125,7 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	switch {
-	case r.Header.Get("Upgrade") != "":
+	case agentheaders.IsUpgrade(r.Header):
 		return as(w.separate).RoundTrip(r)
 	case isRead(r):
 		return w.kept.Or(as(w.reads).RoundTrip, as(w.shared).RoundTrip, r)

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 // ConfigMap and Key are where the owner writes the policy.
@@ -97,7 +99,7 @@ func (p Policy) Check(r *http.Request) error {
 
 // streams reports whether a request leaves the Kubernetes API.
 func streams(r *http.Request, info *request.RequestInfo) bool {
-	return len(r.Header.Values("Upgrade")) > 0 || r.Method == http.MethodConnect || info.Verb == "proxy" ||
+	return agentheaders.IsUpgrade(r.Header) || r.Method == http.MethodConnect || info.Verb == "proxy" ||
 		slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, info.Subresource)
 }
 

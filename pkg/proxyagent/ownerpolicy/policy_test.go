@@ -81,6 +81,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// What not every server takes for an upgrade is one for the owner.
+func TestUpgrades(t *testing.T) {
+	for _, header := range []http.Header{
+		{"Upgrade": {"websocket"}}, {"Upgrade": {""}}, {"Connection": {"Upgrade"}}, {"Connection": {"keep-alive", "xupgrade"}},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		r.Header = header
+		var capped *Capped
+		if err := (Policy{NoStreams: true}).Check(r); !errors.As(err, &capped) {
+			t.Errorf("%v: %v, want it stopped", header, err)
+		}
+	}
+}
+
 func TestServices(t *testing.T) {
 	for _, test := range []struct {
 		policy Policy
