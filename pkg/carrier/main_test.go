@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,43 +39,21 @@ func tcp(t testing.TB) (net.Conn, net.Conn) {
 	return a, b
 }
 
-var tlsConfigs = sync.OnceValues(func() (client, server *tls.Config) {
-	dir, err := os.MkdirTemp("", "carrier")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	now := time.Now()
-	root, err := pki.NewCA("carrier test", now, time.Hour)
-	if err != nil {
-		panic(err)
-	}
-	ca, err := pki.ParseCA(root)
-	if err != nil {
-		panic(err)
-	}
-	leaf, err := ca.Issue(pki.Leaf{CommonName: "x", DNSNames: []string{"localhost"}, Server: true, Client: true, Validity: time.Hour}, now)
-	if err != nil {
-		panic(err)
-	}
-	files := pki.Files{Cert: filepath.Join(dir, "c"), Key: filepath.Join(dir, "k"), CA: filepath.Join(dir, "ca")}
-	for name, data := range map[string][]byte{files.Cert: leaf.CertPEM, files.Key: leaf.KeyPEM, files.CA: root.CertPEM} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			panic(err)
-		}
-	}
-	source := pki.NewSource(files)
-	if err := source.Load(); err != nil {
-		panic(err)
-	}
-	return source.ClientConfig("localhost"), source.ServerConfig(tls.RequireAndVerifyClientCert)
-})
+// certified is one certificate for both ends of every carrier over TLS.
+var certified struct {
+	sync.Once
+	source *pki.Source
+}
 
 func overTLS(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	a, b := tcp(t)
-	clientConfig, serverConfig := tlsConfigs()
-	client, server := tls.Client(a, clientConfig), tls.Server(b, serverConfig)
+	certified.Do(func() {
+		ca := pkitest.NewCA(t, "carrier test")
+		certified.source = pkitest.NewSource(t, ca, pki.Leaf{CommonName: "x", DNSNames: []string{"localhost"}, Server: true, Client: true}, ca)
+	})
+	client := tls.Client(a, certified.source.ClientConfig("localhost"))
+	server := tls.Server(b, certified.source.ServerConfig(tls.RequireAndVerifyClientCert))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Handshake() }()
 	if err := client.Handshake(); err != nil {

@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 func TestMain(m *testing.M) {
@@ -59,28 +60,10 @@ type world struct {
 	stopped chan error
 }
 
-func newCA(t testing.TB, name string) *pki.CA {
-	t.Helper()
-	pair, err := pki.NewCA(name, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
-}
-
 // issue writes a certificate and the bundle it is used with to files.
 func (w *world) issue(name string, ca *pki.CA, leaf pki.Leaf, bundle *pki.CA) pki.Files {
 	w.t.Helper()
-	leaf.Validity = time.Hour
-	pair, err := ca.Issue(leaf, time.Now())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return pki.Files{Cert: w.file(name+".crt", pair.CertPEM), Key: w.file(name+".key", pair.KeyPEM), CA: w.file(name+"-ca.crt", bundle.CertPEM())}
+	return pkitest.Issue(w.t, filepath.Join(w.dir, name), ca, leaf, bundle)
 }
 
 func (w *world) file(name string, data []byte) string {
@@ -92,20 +75,11 @@ func (w *world) file(name string, data []byte) string {
 	return path
 }
 
-func load(t testing.TB, files pki.Files) *pki.Source {
-	t.Helper()
-	source := pki.NewSource(files)
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	return source
-}
-
 func start(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), cas: map[string]*pki.CA{}, hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents")}
+	w := &world{t: t, dir: t.TempDir(), cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
-	hubTLS := load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
+	hubTLS := pkitest.Load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}
 	w.hub = tunneltest.StartTLS(t, hubTLS)
 	client := w.issue("client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, w.hubCA)
@@ -162,7 +136,7 @@ func (w *world) ended() error {
 
 // client trusts the door.
 func (w *world) client(protocols ...string) *http.Client {
-	config := load(w.t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("")
+	config := pkitest.Load(w.t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("")
 	transport := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols), MaxIdleConnsPerHost: 100}
 	transport.Protocols.SetHTTP1(true)
 	transport.Protocols.SetHTTP2(len(protocols) == 0)
@@ -186,7 +160,7 @@ func (w *world) agent(cluster string, handler http.Handler, certificateOf string
 	w.t.Helper()
 	leaf := pki.Leaf{CommonName: identity.AgentCommonName(certificateOf), Organizations: identity.AgentOrganizations(certificateOf),
 		DNSNames: []string{identity.HandlerHost(certificateOf)}, Server: true, Client: true}
-	config := load(w.t, w.issue("agent-"+cluster, w.agentCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
+	config := pkitest.Load(w.t, w.issue("agent-"+cluster, w.agentCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	a := &fakeAgent{}
 	a.server = &http.Server{Handler: handler, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),

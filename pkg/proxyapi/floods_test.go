@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // resets sends up to n requests on one connection and takes each back at once. It
@@ -77,7 +78,7 @@ func TestRapidReset(t *testing.T) {
 	}
 	defer watch.Body.Close()
 	host := strings.TrimPrefix(w.url, "https://")
-	config := load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1")
 	config.NextProtos = []string{"h2"}
 	var attackers sync.WaitGroup
 	for range connections {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 func get(t testing.TB, client *http.Client, url string, header http.Header) (*http.Response, string) {
@@ -279,7 +280,7 @@ func upgraded(t *testing.T) http.Handler {
 // upgrade opens an upgraded connection through the door.
 func upgrade(t *testing.T, w *world) (*tls.Conn, *bufio.Reader) {
 	t.Helper()
-	config := load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), config)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // fakeHubAPI is the hub's kube-apiserver, as far as the proxy API asks it:
@@ -55,7 +57,7 @@ func startHubAPI(t testing.TB, w *world) *fakeHubAPI {
 
 // newUsersCA makes a CA of the hub, and the files of it.
 func newUsersCA(t testing.TB, w *world, name string) []byte {
-	ca := newCA(t, name)
+	ca := pkitest.NewCA(t, name)
 	w.cas[name] = ca
 	return ca.CertPEM()
 }

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // recording is an agent's handler that keeps what it was sent.
@@ -231,16 +232,16 @@ func TestImpersonationIsCheckedOnTheHub(t *testing.T) {
 // CAs.
 func (w *world) withCertificate(ca, user string, groups ...string) *http.Client {
 	w.t.Helper()
-	files := w.issue("as-"+ca+"-"+user, w.cas[ca], pki.Leaf{CommonName: user, Organizations: groups, Client: true}, w.hubCA)
+	leaf := pki.Leaf{CommonName: user, Organizations: groups, Client: true}
 	client := w.client()
-	client.Transport.(*http.Transport).TLSClientConfig = load(w.t, files).ClientConfig("")
+	client.Transport.(*http.Transport).TLSClientConfig = pkitest.NewSource(w.t, w.cas[ca], leaf, w.hubCA).ClientConfig("")
 	return client
 }
 
 func TestClientCertificates(t *testing.T) {
 	w := start(t)
 	w.api.allow("devs * clusters/proxy *")
-	w.cas["strangers"] = newCA(t, "strangers")
+	w.cas["strangers"] = pkitest.NewCA(t, "strangers")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	w.waitForCAs()

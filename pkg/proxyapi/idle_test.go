@@ -24,6 +24,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // quiet is how long a stream may be idle.
@@ -65,7 +66,7 @@ func (c memConn) Read(p []byte) (int, error) {
 // inMemory is a door without a network, and the agent of cluster1 behind it.
 func inMemory(t *testing.T, agent http.Handler) (network memNet, client *tls.Config) {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents")}
+	w := &world{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	own := w.issue("client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, w.hubCA)
 	serving := w.issue("door", w.hubCA, pki.Leaf{CommonName: "server", DNSNames: []string{"door"}, Server: true}, w.hubCA)
 	o := NewOptions()
@@ -86,7 +87,7 @@ func inMemory(t *testing.T, agent http.Handler) (network memNet, client *tls.Con
 		t.Fatal(err)
 	}
 	leaf := pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true}
-	config := load(t, w.issue("agent", w.agentCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
+	config := pkitest.Load(t, w.issue("agent", w.agentCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{Handler: agent, TLSConfig: config}
 	agents := network.listen(w.handlerAddress("cluster1"))
@@ -110,7 +111,7 @@ func inMemory(t *testing.T, agent http.Handler) (network memNet, client *tls.Con
 		s.pool.close()
 		_ = server.Close()
 	})
-	return network, load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("door")
+	return network, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("door")
 }
 
 // TestIdleStreams leaves a watch and an upgraded connection alone for twenty

@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // TestAnswersToUpgrades has a cluster answer to a wish for another protocol in
@@ -44,7 +45,7 @@ func TestAnswersToUpgrades(t *testing.T) {
 			t.Errorf("%q: %q came on the cluster's connection, %v", answer, rest, err)
 		}
 	}), "cluster1")
-	config := load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
 	const evil = "\r\nLocation: https://evil.example/\r\nContent-Length: 0"
 	for text, want := range map[string]int{
 		"200 OK\r\nContent-Length: 0": 200,

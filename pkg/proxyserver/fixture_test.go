@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,6 +24,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 const testTimeout = 20 * time.Second
@@ -42,48 +42,19 @@ type testHub struct {
 	clientAddr     string
 }
 
-func newCA(t *testing.T, name string) *pki.CA {
-	t.Helper()
-	pair, err := pki.NewCA(name, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
-}
-
-func writeFiles(t *testing.T, prefix string, ca *pki.CA, leaf pki.Leaf, trusted *pki.CA) pki.Files {
-	t.Helper()
-	leaf.Validity = time.Hour
-	pair, err := ca.Issue(leaf, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := pki.Files{Cert: prefix + ".crt", Key: prefix + ".key", CA: prefix + "-ca.crt"}
-	for path, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM, files.CA: trusted.CertPEM()} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files
-}
-
 var servingLeaf = pki.Leaf{CommonName: string(identity.RolePeer), DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}
 
 // startHub runs a Server on free ports in certificate mode until the test ends.
 func startHub(t *testing.T, change ...func(*Options)) *testHub {
 	t.Helper()
-	return startHubWith(t, newCA(t, "hub"), newCA(t, "agents"), change...)
+	return startHubWith(t, pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents"), change...)
 }
 
 func startHubWith(t *testing.T, hubCA, agentCA *pki.CA, change ...func(*Options)) *testHub {
 	t.Helper()
 	h := &testHub{dir: t.TempDir(), hubCA: hubCA, agentCA: agentCA, done: make(chan struct{})}
-	clients := writeFiles(t, filepath.Join(h.dir, "server"), h.hubCA, servingLeaf, h.hubCA)
-	agents := writeFiles(t, filepath.Join(h.dir, "agent"), h.hubCA, servingLeaf, h.agentCA)
+	clients := pkitest.Issue(t, filepath.Join(h.dir, "server"), h.hubCA, servingLeaf, h.hubCA)
+	agents := pkitest.Issue(t, filepath.Join(h.dir, "agent"), h.hubCA, servingLeaf, h.agentCA)
 	o := NewOptions()
 	o.ServerCert, o.ServerKey, o.ServerCACert = clients.Cert, clients.Key, clients.CA
 	o.ClusterCert, o.ClusterKey, o.ClusterCACert = agents.Cert, agents.Key, agents.CA
@@ -114,12 +85,7 @@ func startHubWith(t *testing.T, hubCA, agentCA *pki.CA, change ...func(*Options)
 // tlsFor is the TLS configuration of a peer with a certificate of ca.
 func (h *testHub) tlsFor(t *testing.T, ca *pki.CA, commonName string) *tls.Config {
 	t.Helper()
-	files := writeFiles(t, filepath.Join(t.TempDir(), "peer"), ca, pki.Leaf{CommonName: commonName, Client: true}, h.hubCA)
-	source := pki.NewSource(files)
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	return source.ClientConfig("127.0.0.1")
+	return pkitest.NewSource(t, ca, pki.Leaf{CommonName: commonName, Client: true}, h.hubCA).ClientConfig("127.0.0.1")
 }
 
 func (h *testHub) clientTLS(t *testing.T) *tls.Config {

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // memListener gives connections of net.Pipe, so that time can be a test's own.
@@ -65,8 +66,8 @@ func (p *partitioned) Write(b []byte) (int, error) {
 func TestPartitionedAgentLeavesRouting(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		hubCA, agentCA := newCA(t, "hub"), newCA(t, "agents")
-		files := writeFiles(t, filepath.Join(dir, "server"), hubCA, servingLeaf, agentCA)
+		hubCA, agentCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
+		files := pkitest.Issue(t, filepath.Join(dir, "server"), hubCA, servingLeaf, agentCA)
 		o := NewOptions()
 		o.ClusterCert, o.ClusterKey, o.ClusterCACert = files.Cert, files.Key, files.CA
 		o.ServerCert, o.ServerKey, o.ServerCACert = files.Cert, files.Key, files.CA
@@ -85,7 +86,7 @@ func TestPartitionedAgentLeavesRouting(t *testing.T) {
 		go func() { _ = agents.Serve(ports.agent) }()
 		defer agents.Stop()
 
-		client := writeFiles(t, filepath.Join(dir, "agent"), agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, hubCA)
+		client := pkitest.Issue(t, filepath.Join(dir, "agent"), agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, hubCA)
 		source := pki.NewSource(client)
 		if err := source.Load(); err != nil {
 			t.Fatal(err)

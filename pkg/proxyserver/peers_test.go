@@ -18,12 +18,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // startPeers runs servers of one hub that know each other and themselves.
 func startPeers(t *testing.T, n int, change ...func(*Options)) []*testHub {
 	t.Helper()
-	hubCA, agentCA := newCA(t, "hub"), newCA(t, "agents")
+	hubCA, agentCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
 	var addresses []string
 	for range n {
 		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", freePort(t)))

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // echoServer is a TCP target on 127.0.0.1.
@@ -204,8 +205,8 @@ func TestReloadWithoutRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.hubCA = newCA(t, "hub")
-	writeFiles(t, filepath.Join(h.dir, "server"), h.hubCA, servingLeaf, h.hubCA)
+	h.hubCA = pkitest.NewCA(t, "hub")
+	pkitest.Issue(t, filepath.Join(h.dir, "server"), h.hubCA, servingLeaf, h.hubCA)
 	if err := h.clientSource.Load(); err != nil {
 		t.Fatal(err)
 	}

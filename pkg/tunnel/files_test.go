@@ -11,54 +11,18 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
-// authority writes what a CA issues to files of a directory.
-type authority struct {
-	ca  *pki.CA
-	dir string
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	pair, err := pki.NewCA("hub", time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{ca, t.TempDir()}
-}
-
-func (a authority) issue(t *testing.T, name string, leaf pki.Leaf) pki.Files {
-	t.Helper()
-	leaf.CommonName, leaf.Validity = name, time.Hour
-	pair, err := a.ca.Issue(leaf, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := pki.Files{Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(a.dir, "ca.crt")}
-	for path, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM, files.CA: a.ca.CertPEM()} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files
-}
-
 func TestFromFiles(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	source := pki.NewSource(ours.issue(t, "server", pki.Leaf{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}))
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
+	dir, hubCA, foreignCA := t.TempDir(), pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "foreign")
+	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
+	client := pki.Leaf{CommonName: "client", Client: true}
+	config := pkitest.NewSource(t, hubCA, loopback, hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"h2"}
 	hub := tunneltest.StartTLS(t, config)
-	good := ours.issue(t, "client", pki.Leaf{Client: true})
-	foreign := theirs.issue(t, "client", pki.Leaf{Client: true})
+	good := pkitest.Issue(t, filepath.Join(dir, "good"), hubCA, client, hubCA)
+	foreign := pkitest.Issue(t, filepath.Join(dir, "foreign"), foreignCA, client, foreignCA)
 	for _, tc := range []struct {
 		name  string
 		files pki.Files
@@ -80,7 +44,7 @@ func TestFromFiles(t *testing.T) {
 		})
 	}
 	t.Run("files changed", func(t *testing.T) {
-		changing := theirs.issue(t, "changing", pki.Leaf{Client: true})
+		changing := pkitest.Issue(t, filepath.Join(dir, "changing"), foreignCA, client, foreignCA)
 		dialer, err := tunnel.FromFiles(hub.Address(), good.CA, changing.Cert, changing.Key)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // patience is long, since a machine may be busy with other tests.
@@ -151,26 +151,12 @@ type hub struct {
 func newHub(t *testing.T) *hub {
 	t.Helper()
 	h := &hub{t: t, dir: t.TempDir(), ports: freePorts(t, 6)}
-	ca := func(name string) *pki.CA {
-		pair, err := pki.NewCA(name, time.Now(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, err := pki.ParseCA(pair)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return made
-	}
-	hubCA, agentCA := ca("hub"), ca("agents")
+	hubCA, agentCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
 	serving := pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	h.issue("server", hubCA, hubCA, serving)
 	h.issue("server-agents", hubCA, agentCA, serving)
 	h.issue("agent", agentCA, hubCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true})
-	h.client = pki.NewSource(h.issue("client", hubCA, hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}))
-	if err := h.client.Load(); err != nil {
-		t.Fatal(err)
-	}
+	h.client = pkitest.NewSource(t, hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hubCA)
 	return h
 }
 
@@ -178,18 +164,7 @@ func (h *hub) path(name string) string { return filepath.Join(h.dir, name) }
 
 func (h *hub) issue(name string, ca, trusted *pki.CA, leaf pki.Leaf) pki.Files {
 	h.t.Helper()
-	leaf.Validity = time.Hour
-	pair, err := ca.Issue(leaf, time.Now())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	files := pki.Files{Cert: h.path(name + ".crt"), Key: h.path(name + ".key"), CA: h.path(name + "-ca.crt")}
-	for file, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM, files.CA: trusted.CertPEM()} {
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	return files
+	return pkitest.Issue(h.t, h.path(name), ca, leaf, trusted)
 }
 
 // freePorts are ports that are free, and not too high for konnectivity, which

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // childEnv makes this program a process that holds agents and their target: a
@@ -46,7 +48,7 @@ func runChild(raw string) int {
 	defer cancel()
 	var agents sync.WaitGroup
 	for _, cluster := range spec.Clusters {
-		made, err := proxyagent.New(agentOptions(certificates(spec.Dir, "agent-"+cluster), cluster, "agent", spec.Port))
+		made, err := proxyagent.New(agentOptions(pkitest.Files(filepath.Join(spec.Dir, "agent-"+cluster)), cluster, "agent", spec.Port))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 func TestMain(m *testing.M) {
@@ -55,51 +56,19 @@ type hub struct {
 
 func newHub(t *testing.T, servers int) *hub {
 	t.Helper()
-	h := &hub{t: t, dir: t.TempDir(), hubCA: newCA(t, "hub"), agentCA: newCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t)}
+	h := &hub{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t)}
 	for range servers {
 		h.peers = append(h.peers, freeAddress(t))
 	}
 	h.issue("server", h.hubCA, h.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true})
 	h.issue("server-agents", h.hubCA, h.agentCA, pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true})
-	h.clientSource = pki.NewSource(h.issue("client", h.hubCA, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}))
-	if err := h.clientSource.Load(); err != nil {
-		t.Fatal(err)
-	}
+	h.clientSource = pkitest.NewSource(t, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, h.hubCA)
 	return h
-}
-
-func newCA(t *testing.T, name string) *pki.CA {
-	t.Helper()
-	pair, err := pki.NewCA(name, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
 }
 
 func (h *hub) issue(name string, ca, trusted *pki.CA, leaf pki.Leaf) pki.Files {
 	h.t.Helper()
-	leaf.Validity = time.Hour
-	pair, err := ca.Issue(leaf, time.Now())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	files := certificates(h.dir, name)
-	for file, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM, files.CA: trusted.CertPEM()} {
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	return files
-}
-
-func certificates(dir, name string) pki.Files {
-	path := filepath.Join(dir, name)
-	return pki.Files{Cert: path + ".crt", Key: path + ".key", CA: path + "-ca.crt"}
+	return pkitest.Issue(h.t, filepath.Join(h.dir, name), ca, leaf, trusted)
 }
 
 func freeAddress(t *testing.T) string {

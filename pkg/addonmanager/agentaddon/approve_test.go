@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // unit is the organizational unit of the day.
@@ -183,14 +184,7 @@ func FuzzApprove(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	pair, err := pki.NewCA("agents", time.Now(), time.Hour)
-	if err != nil {
-		f.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		f.Fatal(err)
-	}
+	ca := pkitest.NewCA(f, "agents")
 	good := honest()
 	own := "system:open-cluster-management:cluster1"
 	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, unit, requestedDNSName, []byte{}, []byte{})

@@ -4,28 +4,20 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // A proof is remembered, by test; whoever did not answer is missing.
 func TestProbeRemembersByTest(t *testing.T) {
-	pair, err := pki.NewCA("hub", time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := pkitest.NewCA(t, "hub")
 	names := []string{"b", "a", "c"}
 	p := &Probe{
 		// Nobody listens on this port, so nobody answers.
 		ProxyServer: "127.0.0.1:1",
 		Clusters:    func(context.Context) ([]string, error) { return names, nil },
 	}
-	test := Test{ID: "one", Tunnel: ca, Servers: pair.CertPEM, Client: ca, Agents: pair.CertPEM}
+	test := Test{ID: "one", Tunnel: ca, Servers: ca.CertPEM(), Client: ca, Agents: ca.CertPEM()}
 	p.note("one", "c", start)
 	missing, last, err := p.Missing(t.Context(), test)
 	if err != nil || !slices.Equal(missing, []string{"a", "b"}) || !last.Equal(start) {
@@ -44,15 +36,8 @@ func TestProbeRemembersByTest(t *testing.T) {
 }
 
 func TestProbeFailsClosed(t *testing.T) {
-	pair, err := pki.NewCA("hub", time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	test := Test{ID: "one", Tunnel: ca, Servers: pair.CertPEM, Client: ca, Agents: pair.CertPEM}
+	ca := pkitest.NewCA(t, "hub")
+	test := Test{ID: "one", Tunnel: ca, Servers: ca.CertPEM(), Client: ca, Agents: ca.CertPEM()}
 	for name, p := range map[string]*Probe{
 		"clusters cannot be listed": {ProxyServer: "127.0.0.1:1", Clusters: func(context.Context) ([]string, error) { return nil, context.DeadlineExceeded }},
 		"no address":                {Clusters: func(context.Context) ([]string, error) { return []string{"a"}, nil }},

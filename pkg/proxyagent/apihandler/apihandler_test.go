@@ -9,53 +9,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
-
-// files writes a certificate and the CA that its peers must be of.
-func files(t *testing.T, issuer, peers *pki.CA, leaf pki.Leaf) *pki.Source {
-	t.Helper()
-	leaf.Validity = time.Hour
-	pair, err := issuer.Issue(leaf, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	paths := pki.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), CA: filepath.Join(dir, "ca.crt")}
-	for path, content := range map[string][]byte{paths.Cert: pair.CertPEM, paths.Key: pair.KeyPEM, paths.CA: peers.CertPEM()} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	source := pki.NewSource(paths)
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	return source
-}
-
-func authority(t *testing.T, name string) *pki.CA {
-	t.Helper()
-	pair, err := pki.NewCA(name, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
-}
 
 // fixture is a handler in front of a fake kube-apiserver, and clients of it.
 type fixture struct {
@@ -79,8 +42,8 @@ func start(t *testing.T, apiServer http.HandlerFunc, access ...Access) *fixture 
 
 func startFor(t *testing.T, cfg *rest.Config, access Access) *fixture {
 	t.Helper()
-	f := &fixture{hubCA: authority(t, "hub"), agentCA: authority(t, "agents")}
-	source := files(t, f.agentCA, f.hubCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true})
+	f := &fixture{hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
+	source := pkitest.NewSource(t, f.agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true}, f.hubCA)
 	server, err := NewServer(cfg, source, Services{}, access)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +65,7 @@ func pemOf(s *httptest.Server) []byte {
 
 func (f *fixture) tls(t *testing.T, issuer *pki.CA, leaf pki.Leaf) *tls.Config {
 	t.Helper()
-	return files(t, issuer, f.agentCA, leaf).ClientConfig(identity.HandlerHost("cluster1"))
+	return pkitest.NewSource(t, issuer, leaf, f.agentCA).ClientConfig(identity.HandlerHost("cluster1"))
 }
 
 func (f *fixture) proxyAPI(t *testing.T) *http.Client {

@@ -20,6 +20,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // quiet is how long a stream may be idle.
@@ -55,7 +56,7 @@ func (c memConn) Read(p []byte) (int, error) {
 // inMemory is the handler without a network, and a kube-apiserver behind it.
 func inMemory(t *testing.T, apiServer http.Handler) (dial func(protocol string) *tls.Conn) {
 	t.Helper()
-	hubCA, agentCA, clusterCA := authority(t, "hub"), authority(t, "agents"), authority(t, "cluster")
+	hubCA, agentCA, clusterCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents"), pkitest.NewCA(t, "cluster")
 	serve := func(server *http.Server) memListener {
 		l := memListener{bufconn.Listen(1 << 20)}
 		done := make(chan struct{})
@@ -63,16 +64,16 @@ func inMemory(t *testing.T, apiServer http.Handler) (dial func(protocol string) 
 		t.Cleanup(func() { _ = server.Close(); <-done })
 		return l
 	}
-	config := files(t, clusterCA, clusterCA, pki.Leaf{CommonName: "kube-apiserver", DNSNames: []string{"kubernetes"}, Server: true}).ServerConfig(tls.NoClientCert)
+	config := pkitest.NewSource(t, clusterCA, pki.Leaf{CommonName: "kube-apiserver", DNSNames: []string{"kubernetes"}, Server: true}, clusterCA).ServerConfig(tls.NoClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	behind := serve(&http.Server{Handler: apiServer, TLSConfig: config})
-	source := files(t, agentCA, hubCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true})
+	source := pkitest.NewSource(t, agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true}, hubCA)
 	server, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: behind.dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	handler := serve(server)
-	client := files(t, hubCA, agentCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}).ClientConfig(identity.HandlerHost("cluster1"))
+	client := pkitest.NewSource(t, hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, agentCA).ClientConfig(identity.HandlerHost("cluster1"))
 	return func(protocol string) *tls.Conn {
 		t.Helper()
 		raw, err := handler.dial(t.Context(), "", "")
