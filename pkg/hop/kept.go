@@ -48,11 +48,18 @@ type Kept struct {
 const busy = time.Second
 
 // repeatable is how long after it was sent a request without an answer may be
-// sent another way.
+// sent again.
 const repeatable = 15 * time.Second
 
 // ErrNone is that no connection is free. Nothing was sent.
 var ErrNone = errors.New("no kept connection is free")
+
+// Broken is the error of a request whose connection ended before any part of an
+// answer came. The next request has another one.
+type Broken struct{ Err error }
+
+func (b *Broken) Error() string { return b.Err.Error() }
+func (b *Broken) Unwrap() error { return b.Err }
 
 // Fits reports whether a request is one for kept connections: it only reads, so
 // it can be repeated, it has no body, and it is no watch.
@@ -84,15 +91,24 @@ func (k *Kept) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Or sends a request that Fits on a connection of k, which kept leads to, or else
-// by other. One that broke after it was silent for long was on its way to nowhere,
-// and other would most likely be silent as long again: its error is the answer.
+// by other; and by other once more, if that says Broken, for what ends one
+// connection to a place often ends all of them. One that broke after it was silent
+// for long was on its way to nowhere, and the next connection would most likely be
+// silent as long again: its error is the answer.
 func (k *Kept) Or(kept, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
 	began := time.Now()
+	failed := func(err error) bool {
+		return err != nil && r.Context().Err() == nil && time.Since(began) <= repeatable
+	}
 	resp, err := kept(r)
-	if err == nil || r.Context().Err() != nil || time.Since(began) > repeatable {
+	if !failed(err) {
 		return resp, err
 	}
 	resp, err = other(r)
+	var broken *Broken
+	if failed(err) && errors.As(err, &broken) {
+		resp, err = other(r)
+	}
 	if err == nil {
 		k.grow()
 	}

@@ -188,17 +188,75 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// TestOr says how often a request is sent.
+func TestOr(t *testing.T) {
+	cut := errors.New("cut off")
+	broken := &Broken{Err: cut}
+	for name, tc := range map[string]struct {
+		kept  error
+		other []error // nil is an answer
+		ended bool    // whoever asked is gone
+		sent  int
+		err   error
+	}{
+		"kept":                         {sent: 1},
+		"none is free":                 {kept: ErrNone, other: []error{nil}, sent: 1},
+		"kept broke":                   {kept: cut, other: []error{nil}, sent: 2},
+		"kept broke, and the other":    {kept: cut, other: []error{broken, nil}, sent: 3},
+		"everything broke":             {kept: cut, other: []error{broken, broken, nil}, sent: 3, err: cut},
+		"the other broke":              {kept: ErrNone, other: []error{broken, nil}, sent: 2},
+		"the other broke twice":        {kept: ErrNone, other: []error{broken, broken, nil}, sent: 2, err: cut},
+		"the other failed":             {kept: ErrNone, other: []error{cut, nil}, sent: 1, err: cut},
+		"nobody asks any more":         {kept: cut, other: []error{nil}, ended: true, sent: 1, err: cut},
+		"nobody asks, the other broke": {kept: ErrNone, other: []error{broken, nil}, ended: true, sent: 0, err: ErrNone},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		sent := 0
+		kept := func(*http.Request) (*http.Response, error) {
+			if tc.kept != ErrNone {
+				sent++
+			}
+			if tc.ended {
+				cancel()
+			}
+			return nil, tc.kept
+		}
+		other := func(*http.Request) (*http.Response, error) {
+			sent++
+			err := tc.other[0]
+			tc.other = tc.other[1:]
+			return nil, err
+		}
+		_, err := new(Kept).Or(kept, other, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		cancel()
+		if sent != tc.sent || !errors.Is(err, tc.err) {
+			t.Errorf("%s: sent %d times, %v; want %d, %v", name, sent, err, tc.sent, tc.err)
+		}
+	}
+}
+
 // TestRequestsOfALongSilenceAreNotRepeated sees how long a client waits whose
 // connection turns out to be dead.
 func TestRequestsOfALongSilenceAreNotRepeated(t *testing.T) {
 	broke := errors.New("broke")
 	for silent, repeated := range map[time.Duration]bool{0: true, 12 * time.Second: true, 25 * time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {
-			kept := func(*http.Request) (*http.Response, error) { time.Sleep(silent); return nil, broke }
-			other := func(*http.Request) (*http.Response, error) { return &http.Response{}, nil }
-			resp, err := new(Kept).Or(kept, other, httptest.NewRequest(http.MethodGet, "/", nil))
-			if got := resp != nil; got != repeated || !repeated && !errors.Is(err, broke) {
-				t.Errorf("silent for %s: sent another way %v, want %v; error %v", silent, got, repeated, err)
+			silence := func(*http.Request) (*http.Response, error) { time.Sleep(silent); return nil, &Broken{Err: broke} }
+			answer := func(*http.Request) (*http.Response, error) { return &http.Response{}, nil }
+			none := func(*http.Request) (*http.Response, error) { return nil, ErrNone }
+			first := true
+			silentOnce := func(r *http.Request) (*http.Response, error) {
+				if first {
+					first = false
+					return silence(r)
+				}
+				return answer(r)
+			}
+			for _, ways := range [][2]func(*http.Request) (*http.Response, error){{silence, answer}, {none, silentOnce}} {
+				resp, err := new(Kept).Or(ways[0], ways[1], httptest.NewRequest(http.MethodGet, "/", nil))
+				if got := resp != nil; got != repeated || !repeated && !errors.Is(err, broke) {
+					t.Errorf("silent for %s: sent again %v, want %v; error %v", silent, got, repeated, err)
+				}
 			}
 		})
 	}

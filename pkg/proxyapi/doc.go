@@ -87,7 +87,8 @@
 // A pooled connection that is found dead before a request was sent on it is
 // replaced without an error. A request that was sent is not repeated, but for a
 // read (GET and HEAD, no watch, no stream) of whose answer nothing came, if that
-// was known within 15 s.
+// was known within 15 s: one that broke on a kept connection goes by HTTP/2, one
+// that broke there has a new connection, once.
 //
 // Credentials that nobody has vouched for are let through at a low rate from
 // each address (strangers), so that a flood of bad tokens costs neither the hub

@@ -3,6 +3,7 @@ package proxyapi
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -104,7 +105,11 @@ func (a *agent) newGeneration() *generation {
 	g := &generation{}
 	g.Transport = &http2.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
-			return a.connect(ctx, "h2", g)
+			conn, err := a.connect(ctx, "h2", g)
+			if err != nil {
+				return nil, &unconnected{err}
+			}
+			return conn, nil
 		},
 		DisableCompression: true,
 		IdleConnTimeout:    idleTimeout,
@@ -123,11 +128,34 @@ func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
 	g := a.requests
 	a.mu.Unlock()
 	resp, err := g.RoundTrip(r)
-	if err == nil && resp.Header.Get(agentheaders.Leaving) != "" {
+	if err != nil {
+		return nil, broken(r, err)
+	}
+	if resp.Header.Get(agentheaders.Leaving) != "" {
 		resp.Header.Del(agentheaders.Leaving)
 		a.turn(g)
 	}
-	return resp, err
+	return resp, nil
+}
+
+// unconnected is the error of a connection that did not come about.
+type unconnected struct{ error }
+
+func (u *unconnected) Unwrap() error { return u.error }
+
+// broken says of the HTTP/2 transport's error if a connection ended under a
+// request. The transport itself sends again what its peer says that it did not
+// look at (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own
+// stream, of making a connection, of whoever asked, or of a connection that was
+// there (RFC 9113, 5.4). A request that cannot be written in HTTP/2 is taken for
+// the last, and fails again.
+func broken(r *http.Request, err error) error {
+	var stream http2.StreamError
+	var dial *unconnected
+	if r.Context().Err() != nil || errors.As(err, &stream) || errors.As(err, &dial) {
+		return err
+	}
+	return &hop.Broken{Err: err}
 }
 
 func (a *agent) turn(old *generation) {
