@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
+	"open-cluster-management.io/cluster-proxy/test/scrape"
 )
 
 // crowd are agents in one process, so that what a process costs by itself is
@@ -91,7 +92,7 @@ func idleAgents(ctx context.Context, p *path) (sample, error) {
 		}
 		want := float64(1 + few + i*(many-few)) // with the system's own
 		if err := until(sampleLimit, func() error {
-			got, err := p.server.metric("konnectivity_network_proxy_server_ready_backend_connections", "")
+			got, err := scrape.Metric(ctx, p.server.healthAddress, "konnectivity_network_proxy_server_ready_backend_connections")
 			if err == nil && got < want {
 				err = fmt.Errorf("%.0f of %.0f agents are connected", got, want)
 			}

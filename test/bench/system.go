@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -96,24 +95,6 @@ func (w *world) startAgents(role, to string) (*process, error) {
 		p.collect = func() error { return p.command("collect") }
 	}
 	return p, err
-}
-
-// metric is the sum of a server's metric over the labels that contain with.
-func (s *system) metric(name, with string) (total float64, err error) {
-	var b strings.Builder
-	if err := get("http://"+s.healthAddress+"/metrics", &b); err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(b.String()) {
-		if fields := strings.Fields(line); strings.HasPrefix(line, name) && strings.Contains(line, with) {
-			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			if err != nil {
-				return 0, err
-			}
-			total += value
-		}
-	}
-	return total, nil
 }
 
 // builds is the folder of the programs in that of a run.

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/scrape"
 )
 
 // TestClientsThatGoAway opens watches and commands that do not end, and goes away
@@ -31,8 +31,8 @@ func TestClientsThatGoAway(t *testing.T) {
 	// Nobody else in the lab watches these.
 	there := func() (float64, error) {
 		raw, err := cs.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-		watches, err1 := lab.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `resource="limitranges"`, `verb="WATCH"`)
-		commands, err2 := lab.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `subresource="exec"`)
+		watches, err1 := scrape.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `resource="limitranges"`, `verb="WATCH"`)
+		commands, err2 := scrape.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `subresource="exec"`)
 		return watches + commands, errors.Join(err, err1, err2)
 	}
 	here := func(name string) (float64, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/scrape"
 )
 
 func TestMain(m *testing.M) {
@@ -164,6 +164,27 @@ func (h *hub) waitForAgents(n int) {
 	}
 }
 
+// soleCluster is the one that a oneTunnel leads to.
+const soleCluster = "127.1.0.1"
+
+// oneTunnel is a hub of one server, and a cluster of one agent. What dial opens
+// comes to the server through the hub's balancer, which can cut it.
+type oneTunnel struct {
+	*hub
+	server *server
+	target *target
+	dial   dialFunc
+}
+
+func startOneTunnel(t *testing.T) *oneTunnel {
+	t.Helper()
+	h := newHub(t, 1)
+	w := &oneTunnel{hub: h, target: newTarget(t), server: h.startServer(nil), dial: h.dialer(h.clients.address()).DialContext}
+	h.startAgent(soleCluster, "agent", w.server.Addrs().Agent.String(), nil)
+	h.mustReach(w.dial, w.target, soleCluster)
+	return w
+}
+
 // retire does what Kubernetes does to a pod: SIGTERM, and at about the same time
 // it leaves the load balancers.
 func (h *hub) retire(s *server) {
@@ -230,17 +251,11 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // metric is the sum of a server's metric over all labels that contain with.
 func (s *server) metric(t *testing.T, name, with string) float64 {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + s.Addrs().Health.String() + "/metrics")
+	sum, err := scrape.Metric(t.Context(), s.Addrs().Health.String(), name, with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum(string(body), name, with)
+	return sum
 }
 
 // balancer spreads TCP connections over its backends in turn.

@@ -45,17 +45,11 @@ func flood(t *testing.T, address string, serve func(net.Conn)) string {
 // connections whose target stops, of our dialer and of konnectivity's client,
 // and exchanges beside them on the same cluster.
 func TestStalledPeersHoldNobodyUp(t *testing.T) {
-	h := newHub(t, 1)
-	s := newTarget(t)
-	server := h.startServer(nil)
-	const cluster = "127.1.0.1"
-	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
-	d := h.dialer(server.Addrs().Client.String())
-	h.mustReach(d.DialContext, s, cluster)
-	sends := flood(t, cluster, func(conn net.Conn) { _, _ = io.Copy(conn, zeros{}) })
-	silent := flood(t, cluster, func(net.Conn) {})
+	w := startOneTunnel(t)
+	sends := flood(t, soleCluster, func(conn net.Conn) { _, _ = io.Copy(conn, zeros{}) })
+	silent := flood(t, soleCluster, func(net.Conn) {})
 	stalled := make(chan error, 100)
-	for _, dial := range []dialFunc{d.DialContext, h.stockDial} {
+	for _, dial := range []dialFunc{w.dial, w.stockDial} {
 		for range 4 {
 			reader, err := dial(t.Context(), "tcp", sends)
 			if err != nil {
@@ -73,11 +67,11 @@ func TestStalledPeersHoldNobodyUp(t *testing.T) {
 			}()
 		}
 	}
-	for _, dial := range []dialFunc{d.DialContext, h.stockDial} {
+	for _, dial := range []dialFunc{w.dial, w.stockDial} {
 		worst := time.Duration(0)
 		for range 50 {
 			began := time.Now()
-			if err := s.exchange(t.Context(), dial, cluster, 1); err != nil {
+			if err := w.target.exchange(t.Context(), dial, soleCluster, 1); err != nil {
 				t.Fatal(err)
 			}
 			worst = max(worst, time.Since(began))
@@ -101,19 +95,13 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // TestDeadConsumerIsNoticed cuts a client off in the middle of a download. The
 // target must hear of it as an error, not wait for ever.
 func TestDeadConsumerIsNoticed(t *testing.T) {
-	h := newHub(t, 1)
-	s := newTarget(t)
-	server := h.startServer(nil)
-	const cluster = "127.1.0.1"
-	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
-	d := h.dialer(h.clients.address())
-	h.mustReach(d.DialContext, s, cluster)
+	w := startOneTunnel(t)
 	heard := make(chan error, 1)
-	sends := flood(t, cluster, func(conn net.Conn) {
+	sends := flood(t, soleCluster, func(conn net.Conn) {
 		_, err := io.Copy(conn, zeros{})
 		heard <- err
 	})
-	conn, err := d.DialContext(t.Context(), "tcp", sends)
+	conn, err := w.dial(t.Context(), "tcp", sends)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +109,7 @@ func TestDeadConsumerIsNoticed(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, conn, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	h.clients.cut("")
+	w.clients.cut("")
 	select {
 	case err := <-heard:
 		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
@@ -136,15 +124,9 @@ func TestDeadConsumerIsNoticed(t *testing.T) {
 // target that reads nothing. Nobody reads from the client then, either, and it
 // must be noticed nonetheless: the target hears of it, and nothing stays open.
 func TestDeadProducerIsNoticed(t *testing.T) {
-	h := newHub(t, 1)
-	s := newTarget(t)
-	server := h.startServer(nil)
-	const cluster = "127.1.0.1"
-	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
-	d := h.dialer(h.clients.address())
-	h.mustReach(d.DialContext, s, cluster)
+	w := startOneTunnel(t)
 	heard := make(chan error, 1)
-	stalls := flood(t, cluster, func(conn net.Conn) {
+	stalls := flood(t, soleCluster, func(conn net.Conn) {
 		// It neither reads nor writes: a write would find the way broken.
 		raw, err := conn.(*net.TCPConn).SyscallConn()
 		if err != nil {
@@ -166,7 +148,7 @@ func TestDeadProducerIsNoticed(t *testing.T) {
 			}
 		}
 	})
-	conn, err := d.DialContext(t.Context(), "tcp", stalls)
+	conn, err := w.dial(t.Context(), "tcp", stalls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +171,7 @@ func TestDeadProducerIsNoticed(t *testing.T) {
 		return time.Since(since) > time.Second
 	})
 	began := time.Now()
-	h.clients.cut("")
+	w.clients.cut("")
 	select {
 	case err := <-heard:
 		if !errors.Is(err, syscall.ECONNRESET) {
@@ -200,26 +182,20 @@ func TestDeadProducerIsNoticed(t *testing.T) {
 		t.Fatal("the target still waits")
 	}
 	eventually(t, "no carrier of an agent is in use", func() bool {
-		return server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="in use"`) == 0
+		return w.server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="in use"`) == 0
 	})
 }
 
 // TestHalfOpen closes one direction and uses the other for long after.
 func TestHalfOpen(t *testing.T) {
-	h := newHub(t, 1)
-	s := newTarget(t)
-	server := h.startServer(nil)
-	const cluster = "127.1.0.1"
-	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
-	d := h.dialer(server.Addrs().Client.String())
-	h.mustReach(d.DialContext, s, cluster)
-	answers := flood(t, cluster, func(conn net.Conn) {
+	w := startOneTunnel(t)
+	answers := flood(t, soleCluster, func(conn net.Conn) {
 		asked, _ := io.ReadAll(conn)
 		_, _ = io.CopyN(conn, zeros{}, 4<<20)
 		_, _ = conn.Write(asked)
 		_ = conn.Close()
 	})
-	conn, err := d.DialContext(t.Context(), "tcp", answers)
+	conn, err := w.dial(t.Context(), "tcp", answers)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -235,16 +235,3 @@ func (l *load) stop(t *testing.T) {
 	}
 	t.Logf("%d exchanges", l.done.Load())
 }
-
-func sum(metrics, name, with string) (total float64) {
-	for line := range strings.Lines(metrics) {
-		if !strings.HasPrefix(line, name) || !strings.Contains(line, with) {
-			continue
-		}
-		fields := strings.Fields(line)
-		if value, err := strconv.ParseFloat(fields[len(fields)-1], 64); err == nil {
-			total += value
-		}
-	}
-	return total
-}

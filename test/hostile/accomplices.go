@@ -12,7 +12,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/scrape"
 )
 
 // process is the addon's binary as an accomplice, or as the one under attack
@@ -55,7 +55,7 @@ func (p *process) probe(path string) error {
 // watch is Suite.watch for this process.
 func (p *process) watch(t *testing.T, metricName string) *notice {
 	t.Helper()
-	return watchFiles(t, p.log, metricName, func(ctx context.Context) (float64, error) { return lab.Metric(ctx, p.health, metricName) })
+	return watchFiles(t, p.log, metricName, func(ctx context.Context) (float64, error) { return scrape.Metric(ctx, p.health, metricName) })
 }
 
 // local is a free port of this machine, of those that konnectivity's agent

@@ -1,0 +1,52 @@
+// Package scrape reads the metrics of a process, for tests and benchmarks.
+package scrape
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Metric is Sum of what address, host:port, serves. It leaves no connection
+// open: who asks may count those.
+func Metric(ctx context.Context, address, name string, labels ...string) (float64, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Close = true
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("asking for %s: %s", r.URL, response.Status)
+	}
+	return Sum(response.Body, name, labels...)
+}
+
+// Sum adds up the samples that start with name and have these labels.
+func Sum(metrics io.Reader, name string, labels ...string) (sum float64, err error) {
+	text, err := io.ReadAll(metrics)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		without := func(label string) bool { return !strings.Contains(line, label) }
+		if !strings.HasPrefix(line, name) || slices.ContainsFunc(labels, without) {
+			continue
+		}
+		fields := strings.Fields(line)
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %q: %w", line, err)
+		}
+		sum += value
+	}
+	return sum, nil
+}
