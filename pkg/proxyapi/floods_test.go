@@ -150,7 +150,7 @@ func TestSlowClients(t *testing.T) {
 		}
 		dial := func() (*tls.Conn, io.ReadWriteCloser) {
 			t.Helper()
-			raw, err := network.dial(t.Context(), "tcp", "door:443")
+			raw, err := network.Dial(t.Context(), "tcp", "door:443")
 			if err != nil {
 				t.Fatal(err)
 			}
