@@ -33,7 +33,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "request_duration_seconds", Help: "Time from a request to its response's header.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, []string{"verb"}),
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "request_seconds_total", Help: "Sum of the times from a request to its response's header, by cluster."}, []string{"cluster"}),
+			Name: "request_seconds_total", Help: "Sum of the times from a request to its response's header, by cluster, of requests that ended."}, []string{"cluster"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "requests_in_flight", Help: "Requests being served; stream is what has no natural end."}, []string{"kind"}),
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,

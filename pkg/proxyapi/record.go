@@ -25,23 +25,20 @@ func verbLabel(c *call) string {
 // http.ResponseController.
 type recorder struct {
 	http.ResponseWriter
-	handler *handler
-	call    *call
-	started time.Time
-	// cluster is empty if there is no such cluster.
-	cluster, verb, kind string
-	code                int
-	open                prometheus.Gauge // of streams; nil for a request
+	handler    *handler
+	call       *call
+	started    time.Time
+	verb, kind string
+	code       int
+	took       time.Duration    // until there was a code
+	open       prometheus.Gauge // of streams; nil for a request
 }
 
 func (h *handler) record(w http.ResponseWriter, c *call) *recorder {
 	r := &recorder{ResponseWriter: w, handler: h, call: c, started: time.Now(), verb: verbLabel(c), kind: "request"}
-	if name := c.target.Cluster; name != "" && h.clusters.known(name) {
-		r.cluster = name
-	}
 	if c.long {
 		r.kind = "stream"
-		r.open = h.metrics.streams.WithLabelValues(r.cluster, r.verb)
+		r.open = h.metrics.streams.WithLabelValues(r.cluster(), r.verb)
 		r.open.Inc()
 	}
 	h.metrics.inFlight.WithLabelValues(r.kind).Inc()
@@ -54,20 +51,25 @@ func (r *recorder) end() {
 	if r.open != nil {
 		r.open.Dec()
 	}
-	r.forgetCluster()
-	code := r.code
+	// Only now, so that the series of a cluster that was removed meanwhile do not
+	// come back.
+	cluster, code := r.cluster(), r.code
 	if code == 0 {
 		code = statusClientClosed
 	}
-	m.requests.WithLabelValues(r.cluster, r.verb, strconv.Itoa(code)).Inc()
+	m.requests.WithLabelValues(cluster, r.verb, strconv.Itoa(code)).Inc()
+	if cluster != "" && r.code != 0 {
+		m.seconds.WithLabelValues(cluster).Add(r.took.Seconds())
+	}
 }
 
-// forgetCluster keeps the series of a cluster that was removed meanwhile from
-// coming back.
-func (r *recorder) forgetCluster() {
-	if r.cluster != "" && !r.handler.clusters.known(r.cluster) {
-		r.cluster = ""
+// cluster is the label for the request's cluster, empty if there is none of that
+// name.
+func (r *recorder) cluster() string {
+	if name := r.call.target.Cluster; name != "" && r.handler.clusters.known(name) {
+		return name
 	}
+	return ""
 }
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
@@ -101,12 +103,6 @@ func (r *recorder) record(code int) {
 	if r.code != 0 || informational {
 		return
 	}
-	r.code = code
-	took := time.Since(r.started)
-	m := r.handler.metrics
-	m.latency.WithLabelValues(r.verb).Observe(took.Seconds())
-	r.forgetCluster()
-	if r.cluster != "" {
-		m.seconds.WithLabelValues(r.cluster).Add(took.Seconds())
-	}
+	r.code, r.took = code, time.Since(r.started)
+	r.handler.metrics.latency.WithLabelValues(r.verb).Observe(r.took.Seconds())
 }
