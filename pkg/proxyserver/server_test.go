@@ -1,9 +1,9 @@
 package proxyserver
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +21,7 @@ import (
 	konnectivityagent "sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
@@ -109,23 +110,6 @@ func TestStockAgentAndClients(t *testing.T) {
 	})
 }
 
-// connect does an HTTP CONNECT over conn.
-func connect(t *testing.T, conn net.Conn, address string) (*bufio.Reader, int) {
-	t.Helper()
-	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address)
-	reader := bufio.NewReader(conn)
-	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reader, response.StatusCode
-}
-
-type readWriter struct {
-	io.Reader
-	io.Writer
-}
-
 func TestHTTPConnect(t *testing.T) {
 	h := startHub(t, func(o *Options) { o.Mode = server.ModeHTTPConnect })
 	h.mustConnect(t, agentSpec{cluster: "cluster1"})
@@ -134,19 +118,20 @@ func TestHTTPConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	reader, code := connect(t, conn, "cluster1:443")
-	if code != http.StatusOK {
-		t.Fatalf("CONNECT = %d", code)
+	target, err := connect.Ask(t.Context(), conn, "cluster1:443", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	exchange(t, readWriter{reader, conn}, "hello", "cluster1:hello")
+	exchange(t, target, "hello", "cluster1:hello")
 
 	stranger, err := tls.Dial("tcp", h.clientAddr, h.tlsFor(t, h.hubCA, "localhost"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	if _, code := connect(t, stranger, "cluster1:443"); code != http.StatusForbidden {
-		t.Errorf("CONNECT without a role = %d", code)
+	_, err = connect.Ask(t.Context(), stranger, "cluster1:443", nil)
+	if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusForbidden {
+		t.Errorf("without a role: %v, want 403", err)
 	}
 }
 
@@ -241,11 +226,9 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				reader, _ := connect(t, raw, "cluster1:443")
-				conn = struct {
-					readWriter
-					io.Closer
-				}{readWriter{reader, raw}, raw}
+				if conn, err = connect.Ask(t.Context(), raw, "cluster1:443", nil); err != nil {
+					t.Fatal(err)
+				}
 			}
 			h.stop()
 			eventually(t, "not ready", func() bool {

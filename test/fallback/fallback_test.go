@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -12,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -268,24 +267,10 @@ func (h *hub) connect(*testing.T) dialFunc {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
-		in := bufio.NewReader(conn)
-		response, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = errors.New(strings.TrimSpace(response.Status))
-		}
+		there, err := connect.Ask(ctx, conn, target, nil)
 		if err != nil {
 			_ = conn.Close()
-			return nil, err
 		}
-		return connected{conn.(*tls.Conn), in}, nil
+		return there, err
 	}
 }
-
-// connected is a connection made by HTTP CONNECT.
-type connected struct {
-	*tls.Conn
-	in *bufio.Reader // may hold its first bytes
-}
-
-func (c connected) Read(p []byte) (int, error) { return c.in.Read(p) }
