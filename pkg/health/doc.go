@@ -1,8 +1,8 @@
 // Package health serves the probes and metrics of every process of the addon,
 // so that they all mean the same:
 //
-//   - /livez and /healthz: the process should not be restarted. They fail only
-//     if a live check fails; most processes have none.
+//   - /livez and /healthz: the process should not be restarted, as long as it
+//     answers.
 //   - /readyz and /ready: the process wants traffic. They fail while a ready
 //     check fails and from Drain on.
 //   - /metrics: Prometheus metrics.

@@ -35,8 +35,8 @@ type Server struct {
 	mux      *http.ServeMux
 	draining atomic.Bool
 
-	mu          sync.RWMutex
-	live, ready []namedCheck
+	mu    sync.RWMutex
+	ready []namedCheck
 
 	started chan struct{}
 	addr    net.Addr // set before started is closed
@@ -47,7 +47,7 @@ type namedCheck struct {
 	check Check
 }
 
-// New makes a Server that is live and ready until checks say otherwise.
+// New makes a Server that is live, and ready until checks say otherwise.
 func New(o Options) *Server {
 	s := &Server{address: o.Address, mux: http.NewServeMux(), started: make(chan struct{})}
 	gatherer := o.Gatherer
@@ -60,12 +60,11 @@ func New(o Options) *Server {
 		}
 		return nil
 	})
-	live := func() []namedCheck { return s.live }
-	ready := func() []namedCheck { return s.ready }
-	s.mux.Handle("/livez", s.probe(live))
-	s.mux.Handle("/healthz", s.probe(live))
-	s.mux.Handle("/readyz", s.probe(ready))
-	s.mux.Handle("/ready", s.probe(ready))
+	live := func() []namedCheck { return nil }
+	s.mux.Handle("/livez", probe(live))
+	s.mux.Handle("/healthz", probe(live))
+	s.mux.Handle("/readyz", probe(s.readyChecks))
+	s.mux.Handle("/ready", probe(s.readyChecks))
 	s.mux.Handle("/metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	return s
 }
@@ -77,11 +76,10 @@ func (s *Server) AddReadyCheck(name string, check Check) {
 	s.ready = append(s.ready, namedCheck{name, check})
 }
 
-// AddLiveCheck adds a check that must pass for /livez.
-func (s *Server) AddLiveCheck(name string, check Check) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.live = append(s.live, namedCheck{name, check})
+func (s *Server) readyChecks() []namedCheck {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.ready
 }
 
 // Drain makes /readyz fail from now on. Liveness is not affected.
@@ -116,23 +114,24 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.addr = listener.Addr()
 	close(s.started)
-	server := &http.Server{Handler: s.mux, ReadHeaderTimeout: readHeaderTimeout}
+	return serve(ctx, listener, s.mux)
+}
+
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving probes on %q: %w", s.address, err)
+		return fmt.Errorf("serving on %s: %w", listener.Addr(), err)
 	}
 	return nil
 }
 
-func (s *Server) probe(checks func() []namedCheck) http.HandlerFunc {
+func probe(checks func() []namedCheck) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s.mu.RLock()
-		current := checks()
-		s.mu.RUnlock()
 		var report strings.Builder
 		failed := false
-		for _, c := range current {
+		for _, c := range checks() {
 			if err := c.check(); err != nil {
 				failed = true
 				fmt.Fprintf(&report, "[-]%s failed: %v\n", c.name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -60,10 +61,32 @@ func TestProbes(t *testing.T) {
 	if code, _ := get(t, s, "/livez"); code != 200 {
 		t.Errorf("draining made /livez %d", code)
 	}
+}
 
-	s.AddLiveCheck("loop", func() error { return errors.New("stuck") })
-	if code, body := get(t, s, "/livez"); code != 500 || !strings.Contains(body, "stuck") {
-		t.Errorf("live check: %d %q", code, body)
+func TestAdminHasProfilesWhereTheyAreAskedFor(t *testing.T) {
+	for _, profiling := range []bool{false, true} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- Admin{Metrics: New(Options{}).Handler(), Profiling: profiling}.Serve(ctx, listener) }()
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		for path, want := range map[string]bool{"/metrics": true, "/readyz": false, "/debug/pprof/": profiling, "/debug/pprof/heap": profiling} {
+			response, err := client.Get("http://" + listener.Addr().String() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if got := response.StatusCode == http.StatusOK; got != want {
+				t.Errorf("%s with profiling %v: %s", path, profiling, response.Status)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve after cancel: %v", err)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func newConnectFrontend(listener net.Listener, handler http.Handler) *connectFro
 	f.server = &http.Server{
 		Handler:           f.track(handler),
 		Protocols:         protocols,
-		ReadHeaderTimeout: handshakeTimeout,
+		ReadHeaderTimeout: prefaceTimeout,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)
 		},

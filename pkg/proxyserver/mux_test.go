@@ -38,7 +38,7 @@ func TestSilentPeersKeepNobodyOut(t *testing.T) {
 			}
 			config := port.config.Clone()
 			config.NextProtos = []string{"h2"}
-			dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: handshakeTimeout / 2}, Config: config}
+			dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: newLimits().HandshakeTimeout / 2}, Config: config}
 			conn, err := dialer.DialContext(t.Context(), "tcp", port.address)
 			if err != nil {
 				t.Fatalf("shaking hands beside silent peers: %v", err)

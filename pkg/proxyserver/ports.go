@@ -7,14 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
-	"net/http/pprof"
 	"os"
-	"runtime"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
@@ -23,7 +19,9 @@ import (
 )
 
 const (
-	handshakeTimeout = 10 * time.Second
+	// prefaceTimeout is how long a client may take for the first words of gRPC or
+	// HTTP, once TLS stands.
+	prefaceTimeout = 10 * time.Second
 	// keepaliveTimeout is how long a ping may stay unanswered.
 	keepaliveTimeout = 10 * time.Second
 	// minPingInterval is how often a peer may ping us. gRPC's default of five
@@ -141,30 +139,8 @@ func (s *Server) newAgentServer(p *ports) *grpc.Server {
 
 func serverOptions(keepaliveTime time.Duration) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
 	}
-}
-
-// runAdmin serves metrics, where konnectivity has them too, and profiles.
-func (s *Server) runAdmin(ctx context.Context, listener net.Listener) error {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(s.metrics.gatherer(), promhttp.HandlerOpts{}))
-	if s.options.EnableProfiling {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		if s.options.EnableContentionProfiling {
-			runtime.SetBlockProfileRate(1)
-		}
-	}
-	admin := &http.Server{Handler: mux, ReadHeaderTimeout: handshakeTimeout}
-	stop := context.AfterFunc(ctx, func() { _ = admin.Close() })
-	defer stop()
-	if err := admin.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving administration: %w", err)
-	}
-	return nil
 }

@@ -121,37 +121,13 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer ports.close()
 	s.inner = newInnerClient(s.konnectivity)
-	defer s.inner.stop()
 	clients, agents := s.newFrontend(ports), s.newAgentServer(ports)
 
 	// What serves outlives ctx by the drain.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, life := errgroup.WithContext(life)
-	for _, source := range s.sources() {
-		group.Go(func() error { return source.Run(life) })
-	}
-	group.Go(func() error { return s.health.Run(life) })
-	group.Go(func() error { return s.runAdmin(life, ports.admin) })
-	if s.peers != nil {
-		group.Go(func() error { return s.peers.run(life) })
-	}
-	if s.options.ServerCountFile != "" {
-		group.Go(func() error { return s.servers.run(life, s.carriers.tellCount) })
-	}
-	group.Go(clients.serve)
-	group.Go(s.inner.serve)
-	for _, mux := range ports.muxes {
-		go mux.serve()
-	}
-	group.Go(func() error {
-		// The drain closes the listener and leaves the agents' streams alone.
-		if err := agents.Serve(ports.agent); err != nil && !s.health.Draining() {
-			return fmt.Errorf("serving agents: %w", err)
-		}
-		return nil
-	})
-
+	s.serve(life, group, ports, clients, agents)
 	select {
 	case <-s.health.Started():
 		s.addrs = Addrs{ports.client.Addr(), ports.agent.Addr(), s.health.Addr(), ports.admin.Addr()}
@@ -170,6 +146,37 @@ func (s *Server) Run(ctx context.Context) error {
 	s.inner.stop()
 	stop()
 	return group.Wait()
+}
+
+// serve starts everything that lives until life ends.
+func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports, clients frontend, agents *grpc.Server) {
+	for _, source := range s.sources() {
+		group.Go(func() error { return source.Run(life) })
+	}
+	group.Go(func() error { return s.health.Run(life) })
+	group.Go(func() error {
+		return health.Admin{
+			Metrics: s.health.Handler(), Profiling: s.options.EnableProfiling, ContentionProfiling: s.options.EnableContentionProfiling,
+		}.Serve(life, ports.admin)
+	})
+	if s.peers != nil {
+		group.Go(func() error { return s.peers.run(life) })
+	}
+	if s.options.ServerCountFile != "" {
+		group.Go(func() error { return s.servers.run(life, s.carriers.tellCount) })
+	}
+	group.Go(clients.serve)
+	group.Go(s.inner.serve)
+	for _, mux := range ports.muxes {
+		go mux.serve()
+	}
+	group.Go(func() error {
+		// The drain closes the listener and leaves the agents' streams alone.
+		if err := agents.Serve(ports.agent); err != nil && !s.health.Draining() {
+			return fmt.Errorf("serving agents: %w", err)
+		}
+		return nil
+	})
 }
 
 // drain ends the service in an order that keeps connections, and lets every new
