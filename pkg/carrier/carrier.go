@@ -36,10 +36,9 @@ type Config struct {
 }
 
 // Handler answers one OPEN by Accept or Refuse, in a goroutine of its own, and
-// may stay with the connection. A
-// request that it did not answer when it returns is refused. The context ends
-// with the request's timeout, when the opener gives up, and when ServeOpen
-// returns; an accepted connection outlives it.
+// may stay with the connection. A request that it did not answer when it returns
+// is refused. The context ends with the request's timeout, when the opener gives
+// up, and when ServeOpen returns; an accepted connection outlives it.
 type Handler interface {
 	ServeOpen(ctx context.Context, p *Pending)
 }
@@ -106,8 +105,9 @@ type openReply struct {
 }
 
 // Dialed makes a carrier of a transport that this side dialed: it sends HELLO,
-// and waits for the answer if it asks for one by FeatureName.
-// A handshake must be complete or must complete by itself when written to.
+// and waits for the answer if it asks for one by FeatureName. A handshake must be
+// complete or must complete by itself when written to. With an error the
+// transport is closed.
 func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
 	if hello.Version == 0 {
 		hello.Version = Version
@@ -132,7 +132,8 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 }
 
 // Accepted makes a carrier of a transport that the peer dialed: it waits for
-// HELLO, and answers it where that is asked for, as long as ctx allows.
+// HELLO, and answers it where that is asked for, as long as ctx allows. With an
+// error the transport is closed.
 func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, error) {
 	c := newCarrierStopped(nc, cfg)
 	stop := interruptOn(ctx, nc)

@@ -32,7 +32,7 @@ var errElsewhere = errors.New("the address of the proxy servers keeps leading to
 // of carriers of its own.
 type servers struct {
 	carriers *carriers
-	pool     carrier.PoolConfig
+	config   carrier.PoolConfig // of each server's pool
 	backoff  func(failures int) time.Duration
 
 	mu       sync.Mutex
@@ -52,8 +52,8 @@ type link struct {
 	draining bool
 }
 
-func newServers(c *carriers, pool carrier.PoolConfig, backoff func(failures int) time.Duration) *servers {
-	return &servers{carriers: c, pool: pool, backoff: backoff, links: map[string]*link{}, pools: map[*carrier.Pool]struct{}{}}
+func newServers(c *carriers, config carrier.PoolConfig, backoff func(failures int) time.Duration) *servers {
+	return &servers{carriers: c, config: config, backoff: backoff, links: map[string]*link{}, pools: map[*carrier.Pool]struct{}{}}
 }
 
 // join notes a stream to a server, and how to end it. leave must be called when
@@ -79,7 +79,7 @@ func (s *servers) join(serverID string, speaksCarriers bool, end func()) (leave 
 
 // newPool starts to dial; mu is held.
 func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *carrier.Pool {
-	config := s.pool
+	config := s.config
 	config.Backoff = s.backoff
 	// A carrier that is cut rarely is the only one: a server that died takes all
 	// agents' carriers with it, and the streams without which the next server

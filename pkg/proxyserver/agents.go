@@ -93,9 +93,9 @@ func (s *agentStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// tell sends one of our own packets. An error means that the stream has ended.
-// Before konnectivity's server has said who we are, a packet would take the
-// place of that.
+// tell sends one of our own packets; whether it arrives shows elsewhere. Before
+// konnectivity's server has said who we are, a packet would take the place of
+// that.
 func (s *agentStream) tell(what client.PacketType, n int) {
 	select {
 	case <-s.greeted:

@@ -34,7 +34,7 @@ const (
 // konnectivity stream, which is its control session: what it may be called is
 // decided there, and carriers say only which session they belong to.
 type carrierAgents struct {
-	pool carrier.PoolConfig
+	config carrier.PoolConfig // of each agent's pool
 	// sameName is told of an agent that calls itself what one of another cluster
 	// does.
 	sameName func(agent sessionKey, other string)
@@ -67,7 +67,7 @@ type carrierAgent struct {
 func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *carrierAgents {
 	return &carrierAgents{
 		sameName: sameName, names: map[string]string{},
-		pool: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
+		config: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string][]*carrierAgent{},
 	}
@@ -83,9 +83,9 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 	agent := a.sessions[key]
 	if agent == nil {
 		agent = &carrierAgent{key: key, hosts: hosts}
-		pool := a.pool
-		pool.More = agent.more
-		agent.pool = carrier.NewPool(pool)
+		config := a.config
+		config.More = agent.more
+		agent.pool = carrier.NewPool(config)
 		a.sessions[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
 			a.names[key.agentID] = key.cluster

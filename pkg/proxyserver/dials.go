@@ -30,7 +30,6 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	defer cancel()
 	c, hello, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true})
 	if err != nil {
-		_ = conn.Close()
 		return
 	}
 	key.agentID = hello.Session
@@ -52,7 +51,6 @@ func (s *Server) takeClientCarrier(conn *tls.Conn) {
 	c, _, err := carrier.Accepted(ctx, conn, carrier.Config{
 		Role: carrier.Acceptor, Handler: carrier.HandlerFunc(s.serveOpen), Name: s.options.ServerID})
 	if err != nil {
-		_ = conn.Close()
 		return
 	}
 	if err := s.clientCarriers.Add(c); err != nil {

@@ -59,7 +59,7 @@ func (c *innerClient) dial(ctx context.Context, address string) (net.Conn, error
 	switch {
 	case ctx.Err() != nil:
 		code = carrier.TimedOut
-	case strings.Contains(text, "No agent available"):
+	case strings.Contains(text, noAgent):
 		code = carrier.NoAgent
 	case strings.Contains(text, "denied"):
 		code = carrier.Denied

@@ -40,7 +40,7 @@ type muxListener struct {
 	limits   *Limits
 	metrics  *serverMetrics
 	logger   klog.Logger
-	rest     chan net.Conn
+	others   chan net.Conn // what is no carrier, for Accept
 	turns    chan struct{}
 	pace     int // see agentRest
 	done     chan struct{}
@@ -54,7 +54,7 @@ func newMuxListener(listener net.Listener, config *tls.Config, protocol string, 
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
 		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
-		rest: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), pace: pace, done: make(chan struct{}),
+		others: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), pace: pace, done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
@@ -98,7 +98,7 @@ func (m *muxListener) handshake(raw net.Conn) {
 		return
 	}
 	select {
-	case m.rest <- conn:
+	case m.others <- conn:
 	case <-m.done:
 		_ = conn.Close()
 	}
@@ -167,7 +167,7 @@ func (t *turnTaker) end() {
 // Accept gives the next connection that is not a carrier, its handshake made.
 func (m *muxListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-m.rest:
+	case conn := <-m.others:
 		return conn, nil
 	case <-m.done:
 		return nil, net.ErrClosed

@@ -98,7 +98,7 @@ func NewOptions() *Options {
 
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	o.addFlags(flags)
+	o.Limits.addFlags(flags)
 	flags.StringVar(&o.ServerCert, "server-cert", o.ServerCert, "Serving certificate of the client port.")
 	flags.StringVar(&o.ServerKey, "server-key", o.ServerKey, "Key of --server-cert.")
 	flags.StringVar(&o.ServerCACert, "server-ca-cert", o.ServerCACert, "CA bundle that client certificates are verified with.")
@@ -138,7 +138,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 
 // Validate reports the first flag that cannot be used. It does no I/O.
 func (o *Options) Validate() error {
-	checks := []func() error{o.validateFiles, o.validatePorts, o.validateRouting, o.validatePeers, o.validateTimes, o.validate}
+	checks := []func() error{o.validateFiles, o.validatePorts, o.validateRouting, o.validatePeers, o.validateTimes, o.Limits.validate}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err

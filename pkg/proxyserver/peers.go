@@ -29,6 +29,9 @@ const (
 	// peerSelf is how often an address that leads back here is tried again:
 	// behind a load balancer that may not be so for ever.
 	peerSelf = 30 * time.Second
+	// surelySelf is how often in a row an address led back here when it counts
+	// as this server's own. Behind a load balancer it may lead here for once.
+	surelySelf = 8
 )
 
 // peers are the other proxy servers. A dial for a cluster whose agents are not
@@ -56,9 +59,8 @@ type peerServer struct {
 	selves        atomic.Int32 // how often in a row it was this very server
 }
 
-// self reports whether the address is this server's own. Behind a load balancer
-// it may be for once.
-func (one *peerServer) self() bool { return one.selves.Load() >= 8 }
+// self reports whether the address is this server's own.
+func (one *peerServer) self() bool { return one.selves.Load() >= surelySelf }
 
 var errSelf = errors.New("this is the server itself")
 

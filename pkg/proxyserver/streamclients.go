@@ -111,8 +111,7 @@ func joinStream(stream grpc.ServerStream, conn *carrier.Conn) error {
 	// The client closed: everything that it sent is on its way, and so is the
 	// end of it. What the target still says, nobody wants to hear.
 	_ = conn.Close()
-	err := <-down
-	return err
+	return <-down
 }
 
 // receiveData writes a client's data to the connection, and returns nil when the

@@ -28,8 +28,8 @@ type Dialer struct {
 }
 
 // DialContext dials a TCP address, host:port. A name that does not exist is an
-// answer, and leads nowhere. The error is that of the dial by
-// name if neither way leads anywhere.
+// answer, and leads nowhere. The error is that of the dial by name if neither way
+// leads anywhere.
 func (d *Dialer) DialContext(ctx context.Context, address string) (net.Conn, error) {
 	d.mu.Lock()
 	last := d.last[address]

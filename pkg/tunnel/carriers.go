@@ -104,11 +104,7 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}
-	made, err := carrier.Dialed(ctx, conn, carrier.Hello{Version: carrier.Version}, carrier.Config{Role: carrier.Opener})
-	if err != nil {
-		_ = conn.Close()
-	}
-	return made, err
+	return carrier.Dialed(ctx, conn, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
 }
 
 func (t *carrierTransport) dial(ctx context.Context, address string) (net.Conn, error) {
