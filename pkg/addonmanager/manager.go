@@ -126,6 +126,12 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := (&apiservice.Reconciler{Client: mgr.GetClient(), Hub: hub, Namespace: o.Namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of the APIService: %w", err)
 	}
+	return m.addAgent(mgr, config)
+}
+
+// addAgent hands the agent to addon-framework, which does the rest.
+func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config) error {
+	o := m.options
 	addons, err := addonclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("preparing a client of addons: %w", err)

@@ -147,6 +147,29 @@ func (p Params) wanted(ctx context.Context, ca CA, a *authority, now time.Time) 
 		}
 		return p.newCA(ctx, ca, now)
 	}
+	pair, err := p.newCA(ctx, ca, now)
+	if err != nil {
+		return pki.KeyPair{}, err
+	}
+	given, err := pki.ParseCA(pair)
+	if err != nil || given.Equal(a.current) {
+		return pki.KeyPair{}, err
+	}
+	if !now.Before(given.NotAfter()) {
+		return pki.KeyPair{}, fmt.Errorf("the %s that was provided expired at %s", ca, given.NotAfter().UTC().Format(time.RFC3339))
+	}
+	return pair, nil
+}
+
+// newCA makes a CA, or takes the one that is provided.
+func (p Params) newCA(ctx context.Context, ca CA, now time.Time) (pki.KeyPair, error) {
+	if p.Source == nil {
+		pair, err := pki.NewCA(commonNames[ca], now, caValidity)
+		if err != nil {
+			return pki.KeyPair{}, fmt.Errorf("making the %s: %w", ca, err)
+		}
+		return pair, nil
+	}
 	pair, err := p.Source.CA(ctx, ca)
 	if err != nil {
 		return pki.KeyPair{}, err
@@ -155,35 +178,8 @@ func (p Params) wanted(ctx context.Context, ca CA, a *authority, now time.Time) 
 	if err != nil {
 		return pki.KeyPair{}, fmt.Errorf("reading the %s that was provided: %w", ca, err)
 	}
-	if given.Equal(a.current) {
-		return pki.KeyPair{}, nil
-	}
-	if !now.Before(given.NotAfter()) {
-		return pki.KeyPair{}, fmt.Errorf("the %s that was provided expired at %s", ca, given.NotAfter().UTC().Format(time.RFC3339))
-	}
 	// The first certificate is the CA; whatever came with it is not trusted.
 	pair.CertPEM = given.CertPEM()
-	return pair, nil
-}
-
-// newCA makes a CA, or takes the one that is provided.
-func (p Params) newCA(ctx context.Context, ca CA, now time.Time) (pki.KeyPair, error) {
-	if p.Source != nil {
-		pair, err := p.Source.CA(ctx, ca)
-		if err != nil {
-			return pki.KeyPair{}, err
-		}
-		given, err := pki.ParseCA(pair)
-		if err != nil {
-			return pki.KeyPair{}, fmt.Errorf("reading the %s that was provided: %w", ca, err)
-		}
-		pair.CertPEM = given.CertPEM()
-		return pair, nil
-	}
-	pair, err := pki.NewCA(commonNames[ca], now, caValidity)
-	if err != nil {
-		return pki.KeyPair{}, fmt.Errorf("making the %s: %w", ca, err)
-	}
 	return pair, nil
 }
 

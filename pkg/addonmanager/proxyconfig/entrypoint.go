@@ -47,10 +47,3 @@ func loadBalancerAddress(ctx context.Context, c client.Reader, namespace, name s
 	}
 	return "", fmt.Errorf("reading the status of Service %q in namespace %q: %w", name, namespace, ErrNoAddress)
 }
-
-// Normalize is a configuration with its defaults, or an error that names the
-// field that cannot be had.
-func Normalize(configuration *v1alpha1.ManagedProxyConfiguration) (*v1alpha1.ManagedProxyConfiguration, error) {
-	configuration = withDefaults(configuration)
-	return configuration, check(configuration)
-}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -206,7 +207,7 @@ func (r *Reconciler) deployed(ctx context.Context, c *v1alpha1.ManagedProxyConfi
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.ManagedProxyConfiguration, status *v1alpha1.ManagedProxyConfigurationStatus) error {
-	if apiEqual(stored.Status, *status) {
+	if equality.Semantic.DeepEqual(stored.Status, *status) {
 		return nil
 	}
 	changed := stored.DeepCopy()
@@ -215,8 +216,4 @@ func (r *Reconciler) writeStatus(ctx context.Context, stored *v1alpha1.ManagedPr
 		return fmt.Errorf("writing the status of %q: %w", stored.Name, err)
 	}
 	return nil
-}
-
-func apiEqual(a, b v1alpha1.ManagedProxyConfigurationStatus) bool {
-	return a.LastObservedGeneration == b.LastObservedGeneration && slices.Equal(a.Conditions, b.Conditions)
 }

@@ -12,6 +12,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
+// Normalize is a configuration with its defaults, or an error that names the
+// field that cannot be had.
+func Normalize(configuration *v1alpha1.ManagedProxyConfiguration) (*v1alpha1.ManagedProxyConfiguration, error) {
+	configuration = withDefaults(configuration)
+	return configuration, check(configuration)
+}
+
 // withDefaults fills what the API server would have filled. Objects that were
 // stored before a default existed come without it.
 func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyConfiguration {
