@@ -27,7 +27,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testCA(t testing.TB, name string) *CA {
 	t.Helper()
-	pair, err := NewCA(name, time.Now(), time.Hour)
+	ca, _ := newCA(t, name, time.Now(), time.Hour)
+	return ca
+}
+
+func newCA(t testing.TB, name string, now time.Time, validity time.Duration) (*CA, KeyPair) {
+	t.Helper()
+	pair, err := NewCA(name, now, validity)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +41,7 @@ func testCA(t testing.TB, name string) *CA {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ca
+	return ca, pair
 }
 
 func csr(t testing.TB, template *x509.CertificateRequest, key crypto.Signer) []byte {

@@ -28,14 +28,7 @@ func issuedAt(t *testing.T, ca *CA, off time.Duration) Files {
 
 func longLivedCA(t *testing.T) *CA {
 	t.Helper()
-	pair, err := NewCA("ca", time.Now().Add(-24*time.Hour), 48*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, _ := newCA(t, "ca", time.Now().Add(-24*time.Hour), 48*time.Hour)
 	return ca
 }
 

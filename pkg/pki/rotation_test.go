@@ -9,22 +9,9 @@ import (
 	"time"
 )
 
-func authority(t *testing.T, name string) (*CA, KeyPair) {
-	t.Helper()
-	pair, err := NewCA(name, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := ParseCA(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca, pair
-}
-
 func TestCheckApart(t *testing.T) {
-	one, pair := authority(t, "a")
-	two, _ := authority(t, "a")
+	one, pair := newCA(t, "a", time.Now(), time.Hour)
+	two := testCA(t, "a")
 	if err := CheckApart(one, two.CertPEM()); err != nil {
 		t.Errorf("two CAs of one name: %v", err)
 	}
@@ -86,9 +73,9 @@ func proof(t *testing.T, serverCA, trusted, clientCA *CA, roots []byte, serverNa
 // A proof needs both: the peer's certificate of the right CA and name, and that
 // the peer accepts ours.
 func TestProveHTTP2(t *testing.T) {
-	server, _ := authority(t, "agents")
-	client, _ := authority(t, "hub")
-	other, _ := authority(t, "other")
+	server := testCA(t, "agents")
+	client := testCA(t, "hub")
+	other := testCA(t, "other")
 	for _, test := range []struct {
 		name          string
 		trusted, mine *CA

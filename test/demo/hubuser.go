@@ -3,23 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
 const (
@@ -111,19 +106,7 @@ func (d *demo) makeHubUser(ctx context.Context, hub *kubernetes.Clientset) (stri
 		rbacv1.Subject{Kind: "ServiceAccount", Name: "demo", Namespace: "default"}); err != nil {
 		return "", err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", err
-	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: hubUser, Organization: []string{hubGroup}}}, key)
-	if err != nil {
-		return "", err
-	}
-	certificate, err := sign(ctx, hub, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))
-	if err != nil {
-		return "", err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	certificate, key, err := lab.UserCertificate(ctx, hub, pkix.Name{CommonName: hubUser, Organization: []string{hubGroup}})
 	if err != nil {
 		return "", err
 	}
@@ -133,41 +116,11 @@ func (d *demo) makeHubUser(ctx context.Context, hub *kubernetes.Clientset) (stri
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
-	config.AuthInfos[hubUser] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
+	config.AuthInfos[hubUser] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
 	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: hubUser}
 	config.CurrentContext = "hub"
 	file := filepath.Join(d.dir, hubUser+".kubeconfig")
 	return file, clientcmd.WriteToFile(*config, file)
-}
-
-// sign has a request signed by the hub, as an administrator does.
-func sign(ctx context.Context, hub *kubernetes.Clientset, request []byte) ([]byte, error) {
-	requests := hub.CertificatesV1().CertificateSigningRequests()
-	csr, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: hubUser + "-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}}}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Demo"}}
-	if _, err := requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{}); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		signed, err := requests.Get(ctx, csr.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if len(signed.Status.Certificate) > 0 {
-			return signed.Status.Certificate, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the hub to sign %s: %w", csr.Name, ctx.Err())
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // makeMember lets the hub's users work on a cluster: its RBAC decides.

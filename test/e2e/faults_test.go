@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ func (s *sampler) run(ctx context.Context, cluster string) {
 	s.waiting.Go(func() {
 		for ctx.Err() == nil {
 			began := time.Now()
-			err := follow(ctx, cfg)
+			err := watchConfigMap(ctx, cfg, "default", "e2e-faults", "", func(json.RawMessage) error { return nil })
 			if ctx.Err() == nil {
 				s.add(&s.breaks, sample{began, time.Now(), err})
 			}
@@ -189,33 +188,6 @@ func (s *sampler) add(to *[]sample, one sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*to = append(*to, one)
-}
-
-// follow reads a watch of a ConfigMap until it breaks.
-func follow(ctx context.Context, cfg *rest.Config) error {
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3De2e-faults", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d", resp.StatusCode)
-	}
-	for decoder := json.NewDecoder(resp.Body); ; {
-		var event json.RawMessage
-		if err := decoder.Decode(&event); err != nil {
-			return err
-		}
-	}
 }
 
 // outcome is a line of the table.

@@ -3,13 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
+	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
 const (
@@ -183,7 +178,10 @@ func TestManyGroups(t *testing.T) {
 	t.Cleanup(func() {
 		_ = suite.hub.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{})
 	})
-	cert, key := hubCertificate(t, pkix.Name{CommonName: "e2e-many", Organization: groups})
+	cert, key, err := lab.UserCertificate(t.Context(), suite.hub, pkix.Name{CommonName: "e2e-many", Organization: groups})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, door := range suite.doors(cluster)[2:] {
 		t.Run(door.name, func(t *testing.T) {
 			cfg := rest.CopyConfig(door.cfg)
@@ -211,42 +209,4 @@ func TestManyGroups(t *testing.T) {
 			}
 		})
 	}
-}
-
-// hubCertificate asks the hub for a client certificate, and signs it off.
-func hubCertificate(t *testing.T, name pkix.Name) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: name}, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	requests := suite.hub.CertificatesV1().CertificateSigningRequests()
-	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-		SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = requests.Delete(context.Background(), csr.Name, metav1.DeleteOptions{}) })
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "E2E"}}
-	if _, err := requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the hub to sign", func() error {
-		csr, err = requests.Get(t.Context(), csr.Name, metav1.GetOptions{})
-		if err == nil && len(csr.Status.Certificate) == 0 {
-			err = fmt.Errorf("conditions %v", csr.Status.Conditions)
-		}
-		return err
-	})
-	return csr.Status.Certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }

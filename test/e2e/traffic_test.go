@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -208,31 +209,12 @@ func (tr *traffic) ended(what string, err error) {
 }
 
 func (tr *traffic) watchOnce(ns string, version *string, last *int, done func()) error {
-	cfg := suite.throughProxyAPI(tr.cluster)
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	url := cfg.Host + "/api/v1/namespaces/" + ns + "/configmaps?watch=1&fieldSelector=metadata.name%3Dcount&resourceVersion=" + *version
-	req, err := http.NewRequestWithContext(tr.ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d", resp.StatusCode)
-	}
-	for decoder := json.NewDecoder(resp.Body); ; {
+	return watchConfigMap(tr.ctx, suite.throughProxyAPI(tr.cluster), ns, "count", *version, func(raw json.RawMessage) error {
 		var event struct {
 			Type   string
 			Object corev1.ConfigMap
 		}
-		if err := decoder.Decode(&event); err != nil {
+		if err := json.Unmarshal(raw, &event); err != nil {
 			return err
 		}
 		n, err := strconv.Atoi(event.Object.Data["n"])
@@ -247,6 +229,39 @@ func (tr *traffic) watchOnce(ns string, version *string, last *int, done func())
 		})
 		*version, *last = event.Object.ResourceVersion, n
 		done()
+		return nil
+	})
+}
+
+// watchConfigMap reads a watch from a version on, or from now if that is empty,
+// until it breaks or event gives an error.
+func watchConfigMap(ctx context.Context, cfg *rest.Config, namespace, name, version string, event func(json.RawMessage) error) error {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	query := url.Values{"watch": {"1"}, "fieldSelector": {"metadata.name=" + name}, "resourceVersion": {version}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/"+namespace+"/configmaps?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %d", resp.StatusCode)
+	}
+	for decoder := json.NewDecoder(resp.Body); ; {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
+			return err
+		}
+		if err := event(raw); err != nil {
+			return err
+		}
 	}
 }
 
