@@ -16,7 +16,9 @@ type PoolConfig struct {
 	AskAgain   time.Duration // when More is believed lost; default 5 s
 
 	// Dial makes a carrier, on the side that dials them. Attempts after a
-	// failed one are Backoff(number of failures in a row) apart.
+	// failed one are Backoff(number of failures in a row) apart. A carrier that
+	// was cut counts as a failure where nobody waits for one: it rarely is the
+	// only one, and a peer that died takes those of all others with it.
 	Dial    func(ctx context.Context) (*Carrier, error)
 	Backoff func(failures int) time.Duration
 	// OnePeer says that all carriers lead to the same peer, which never changes
@@ -48,7 +50,6 @@ type Pool struct {
 	dialing  int
 	failures int
 	lastErr  error
-	waiting  bool // a backoff is running
 	asked    int
 	askedAt  time.Time
 	draining bool
@@ -174,7 +175,11 @@ func (p *Pool) CarrierClosed(c *Carrier) {
 	if p.cfg.Ended != nil {
 		p.cfg.Ended(c)
 	}
-	p.refill()
+	if CodeOf(c.Err()) == CutOff {
+		p.refillAfter(1)
+	} else {
+		p.refill()
+	}
 }
 
 func (p *Pool) dropIdle(c *Carrier) {

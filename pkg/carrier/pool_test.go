@@ -149,6 +149,45 @@ func TestPoolDialsAgainAfterFailures(t *testing.T) {
 	})
 }
 
+// Many lose their carriers at once, and must not be back at once; but who waits
+// for one is not to pay for that.
+func TestPoolPausesAfterCarriersWereCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, peers, _ := poolOverPipes(PoolConfig{Backoff: func(int) time.Duration { return time.Second }})
+		p.Start()
+		synctest.Wait()
+		cut := func() {
+			for _, c := range peers() {
+				_ = c.Close()
+			}
+			synctest.Wait()
+		}
+		cut()
+		time.Sleep(time.Second - time.Millisecond)
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 0 {
+			t.Errorf("within the pause %+v", s)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 2 {
+			t.Errorf("after the pause %+v", s)
+		}
+		cut()
+		began := time.Now()
+		if _, err := p.Open(t.Context(), request); err != nil || time.Since(began) != 0 {
+			t.Errorf("who waits got %v after %s", err, time.Since(began))
+		}
+		cut()
+		p.Request(1)
+		synctest.Wait()
+		if s := p.Stats(); s.Idle != 1 {
+			t.Errorf("asked for one by the peer, within the pause: %+v", s)
+		}
+		_ = p.Close()
+	})
+}
+
 func TestPoolFailsWhoWaitsWithoutAnyCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noRoute := errors.New("no route")

@@ -27,14 +27,21 @@ func Jitter(base, most time.Duration) func(failures int) time.Duration {
 
 // refill dials what lacks to MinIdle idle carriers and one for each waiter, or
 // asks for those of the waiters.
-func (p *Pool) refill() {
+func (p *Pool) refill() { p.refillAfter(0) }
+
+// refillAfter is refill after that many failures more than Dial's, which count
+// where nobody waits.
+func (p *Pool) refillAfter(failures int) {
 	p.mu.Lock()
+	if len(p.waiters) > 0 {
+		failures = 0
+	}
 	short := p.cfg.MinIdle + len(p.waiters) - len(p.idle)
 	ask := 0
 	switch {
 	case p.draining:
 	case p.cfg.Dial != nil:
-		p.startDials(short - p.dialing)
+		p.startDials(short-p.dialing, p.failures+failures)
 	case p.cfg.More != nil:
 		if now := time.Now(); now.Sub(p.askedAt) >= p.cfg.AskAgain {
 			p.asked = 0
@@ -56,27 +63,23 @@ func (p *Pool) refill() {
 func (p *Pool) Request(n int) {
 	p.mu.Lock()
 	if !p.draining && p.cfg.Dial != nil {
-		p.startDials(n)
+		p.startDials(n, p.failures)
 	}
 	p.mu.Unlock()
 }
 
-// startDials starts n dials, or one that waits if the last one failed; mu is
-// held.
-func (p *Pool) startDials(n int) {
+// startDials starts n dials, which pause if there were failures. After a dial
+// that failed there is one at a time. mu is held.
+func (p *Pool) startDials(n, failures int) {
 	n = min(n, p.cfg.Max-len(p.all)-p.dialing)
 	if p.failures > 0 {
-		if n <= 0 || p.waiting || p.dialing > 0 {
-			return
-		}
-		p.waiting = true
-		n = 1
+		n = min(n, 1-p.dialing)
 	}
 	for range n {
 		p.dialing++
 		var delay time.Duration
-		if p.failures > 0 {
-			delay = p.cfg.Backoff(p.failures)
+		if failures > 0 {
+			delay = p.cfg.Backoff(failures)
 		}
 		p.wg.Go(func() { p.dial(delay) })
 	}
@@ -89,18 +92,14 @@ func (p *Pool) dial(delay time.Duration) {
 	}
 	p.mu.Lock()
 	p.dialing--
-	if delay > 0 {
-		p.waiting = false
-	}
 	var failed []chan supply
 	if p.lastErr = err; err != nil {
 		p.failures++
-		p.waiting = false
 		if p.cfg.FailAlone && len(p.all) == 0 && p.dialing == 0 {
 			failed, p.waiters = p.waiters, nil
 		}
 	} else {
-		p.failures, p.waiting = 0, false
+		p.failures = 0
 	}
 	p.mu.Unlock()
 	for _, w := range failed {

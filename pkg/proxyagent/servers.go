@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
@@ -21,9 +20,6 @@ const carrierTries = 8
 // maxMisses bounds the backoff of an agent that looks for a further server and
 // keeps reaching those that it has.
 const maxMisses = 5
-
-// justCut is how soon after a carrier was cut a new one counts as its successor.
-const justCut = 100 * time.Millisecond
 
 // errElsewhere is a failure to reach a certain proxy server.
 var errElsewhere = errors.New("the address of the proxy servers keeps leading to others than the one that needs a carrier")
@@ -81,24 +77,10 @@ func (s *servers) join(serverID string, speaksCarriers bool, end func()) (leave 
 func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *carrier.Pool {
 	config := s.config
 	config.Backoff = s.backoff
-	// A carrier that is cut rarely is the only one: a server that died takes all
-	// agents' carriers with it, and the streams without which the next server
-	// would turn them away. They come back one after the other.
-	var cut atomic.Int64
-	config.Dial = func(ctx context.Context) (*carrier.Carrier, error) {
-		if time.Since(time.Unix(0, cut.Load())) < justCut {
-			if err := pause(ctx, s.backoff(1)); err != nil {
-				return nil, err
-			}
-		}
-		return dial(ctx)
-	}
+	config.Dial = dial
 	config.Ended = func(c *carrier.Carrier) {
-		switch carrier.CodeOf(c.Err()) {
-		case carrier.NoAgent:
+		if carrier.CodeOf(c.Err()) == carrier.NoAgent {
 			s.forgotten(serverID)
-		case carrier.CutOff:
-			cut.Store(time.Now().UnixNano())
 		}
 	}
 	pool := carrier.NewPool(config)
