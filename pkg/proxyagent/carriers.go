@@ -12,28 +12,12 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/staledial"
-)
-
-const (
-	// moreCarriers is the packet by which a proxy server asks for carriers; see
-	// pkg/proxyserver.
-	moreCarriers = client.PacketType(64)
-	// serverDrains is the packet by which a proxy server says that it is about
-	// to stop.
-	serverDrains = client.PacketType(65)
-	// serverCountIs is the packet by which a proxy server says how many there are
-	// now.
-	serverCountIs = client.PacketType(66)
-	// carriersHeader in the metadata of a stream is how both sides say that they
-	// speak carriers.
-	carriersHeader = "cluster-proxy-carriers"
 )
 
 // errNoCarriers is what an upstream proxy server's handshake amounts to: the

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	serverid "sigs.k8s.io/apiserver-network-proxy/proto/header"
 
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
@@ -28,7 +29,7 @@ const headerTimeout = 30 * time.Second
 // only after the next packet from the server, which may never come.
 func withPolicy(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, carriersHeader, "1"))
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, controlsession.CarriersHeader, "1"))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
 			cancel()
@@ -65,7 +66,7 @@ func (s *policyStream) Header() (metadata.MD, error) {
 			n, _ := strconv.Atoi(count[0]) // 0 is no number
 			s.servers.counted(n)
 		}
-		leave := s.servers.join(s.serverID, len(header.Get(carriersHeader)) > 0, s.cancel)
+		leave := s.servers.join(s.serverID, len(header.Get(controlsession.CarriersHeader)) > 0, s.cancel)
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
 		context.AfterFunc(s.ClientStream.Context(), func() {
@@ -98,14 +99,14 @@ func (s *policyStream) RecvMsg(m any) error {
 		}
 		switch packet.Type {
 		case client.PacketType_DIAL_REQ:
-		case moreCarriers:
-			s.servers.more(s.serverID, int(packet.GetData().GetConnectID()))
+		case controlsession.MoreCarriers:
+			s.servers.more(s.serverID, controlsession.Number(packet))
 			continue
-		case serverDrains:
+		case controlsession.Draining:
 			s.servers.drains(s.serverID)
 			continue
-		case serverCountIs:
-			s.servers.counted(int(packet.GetData().GetConnectID()))
+		case controlsession.ServerCount:
+			s.servers.counted(controlsession.Number(packet))
 			continue
 		default:
 			return nil

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
@@ -50,8 +51,8 @@ func TestPolicyStream(t *testing.T) {
 		{Type: client.PacketType_DIAL_REQ},
 		{Type: client.PacketType_DATA},
 		{Type: client.PacketType_CLOSE_REQ},
-		{Type: moreCarriers, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 3}}},
-		{Type: serverCountIs, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 3}}},
+		controlsession.Packet(controlsession.MoreCarriers, 3),
+		controlsession.Packet(controlsession.ServerCount, 3),
 		dialRequest("tcp", "cluster1:443", 9),
 		data,
 	}}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -65,7 +66,7 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		ended:        make(chan struct{}),
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
-	s.announced = len(incoming.Get(carriersHeader)) > 0
+	s.announced = len(incoming.Get(controlsession.CarriersHeader)) > 0
 	s.greet = sync.OnceFunc(func() { close(s.greeted) })
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
@@ -102,7 +103,7 @@ func (s *agentStream) tell(what client.PacketType, n int) {
 	case <-s.ctx.Done():
 		return
 	}
-	_ = s.SendMsg(&client.Packet{Type: what, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(n)}}})
+	_ = s.SendMsg(controlsession.Packet(what, n))
 }
 
 func (s *agentStream) RecvMsg(m any) error {
@@ -187,7 +188,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 		s.logger.Info("Agent rejected", "cluster", wrapped.cluster, "reason", reason, "error", err.Error(), "peer", peerAddress(stream.Context()))
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	if err := stream.SetHeader(metadata.Pairs(carriersHeader, "1")); err != nil {
+	if err := stream.SetHeader(metadata.Pairs(controlsession.CarriersHeader, "1")); err != nil {
 		return err
 	}
 	leave := s.carriers.join(wrapped, s.carrierHosts(wrapped))

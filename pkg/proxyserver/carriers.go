@@ -12,22 +12,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-)
-
-const (
-	// moreCarriers is the type of the packet by which an agent is asked for
-	// carriers; the number is in its connection ID. Like the next one it is no
-	// type of konnectivity's, and is sent only to agents that have dialed a
-	// carrier.
-	moreCarriers = client.PacketType(64)
-	// serverDrains tells an agent that this server is about to stop: it should
-	// have a stream to another one instead.
-	serverDrains = client.PacketType(65)
-	// serverCountIs tells an agent how many proxy servers there are now.
-	serverCountIs = client.PacketType(66)
-	// carriersHeader in the metadata of an agent's stream is how both sides say
-	// that they speak carriers.
-	carriersHeader = "cluster-proxy-carriers"
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 )
 
 // carrierAgents are the agents that dial carriers. An agent joins with its
@@ -129,7 +114,7 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 }
 
 // more asks the agent for n carriers.
-func (agent *carrierAgent) more(n int) { agent.tell(moreCarriers, n) }
+func (agent *carrierAgent) more(n int) { agent.tell(controlsession.MoreCarriers, n) }
 
 // tell sends a packet by the agent's newest settled stream, or else its oldest.
 func (agent *carrierAgent) tell(what client.PacketType, n int) {
@@ -156,7 +141,7 @@ func (a *carrierAgents) drain() {
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
 		if agent.hasCarriers() {
-			agent.tell(serverDrains, 0)
+			agent.tell(controlsession.Draining, 0)
 		}
 	}
 }
@@ -203,7 +188,7 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	if first {
 		agent.pool.Start()
 		if draining {
-			agent.tell(serverDrains, 0)
+			agent.tell(controlsession.Draining, 0)
 		}
 	}
 	return err

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
@@ -231,7 +232,7 @@ func (a *fakeAgent) serve(manual bool) {
 				a.accept(packet.GetDialRequest().Random, next)
 				next++
 			}
-		case serverCountIs:
+		case controlsession.ServerCount:
 			a.seen <- packet
 		case client.PacketType_DATA:
 			data := packet.GetData()

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
+
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 )
 
 // countPoll is how often the file of --server-count-file is read.
@@ -85,7 +87,7 @@ func (a *carrierAgents) tellCount(n int) {
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
 		if agent.hasCarriers() {
-			agent.tell(serverCountIs, n)
+			agent.tell(controlsession.ServerCount, n)
 		}
 	}
 }

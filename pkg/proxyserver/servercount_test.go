@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
+
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 )
 
 func TestServerCountChanges(t *testing.T) {
@@ -32,7 +34,7 @@ func TestServerCountChanges(t *testing.T) {
 	}
 	write("3\n")
 	packet := <-old.seen
-	if packet.Type != serverCountIs || packet.GetData().GetConnectID() != 3 {
+	if packet.Type != controlsession.ServerCount || packet.GetData().GetConnectID() != 3 {
 		t.Errorf("the agent got %v, want the new number", packet)
 	}
 	if got := counted(h.mustConnect(t, agentSpec{cluster: "cluster1", id: "new"})); got != "3" {

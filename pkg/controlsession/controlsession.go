@@ -1,0 +1,31 @@
+// Package controlsession is what a proxy server and an agent of ours say to each
+// other on konnectivity's stream, which is an agent's control session: that both
+// speak carriers, and packets of types that konnectivity does not have. Those go
+// to agents that have said so only, and their number is where DATA has the ID of
+// the connection.
+package controlsession
+
+import "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+// CarriersHeader in the metadata of a stream is how both sides say that they
+// speak carriers.
+const CarriersHeader = "cluster-proxy-carriers"
+
+// The types of packets, all from a proxy server to an agent.
+const (
+	// MoreCarriers asks for as many carriers.
+	MoreCarriers = client.PacketType(64)
+	// Draining says that the server is about to stop: the agent should have a
+	// stream to another one instead.
+	Draining = client.PacketType(65)
+	// ServerCount says how many proxy servers there are now.
+	ServerCount = client.PacketType(66)
+)
+
+// Packet makes one of these packets.
+func Packet(kind client.PacketType, number int) *client.Packet {
+	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(number)}}}
+}
+
+// Number is that of a packet; 0 if it has none.
+func Number(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
