@@ -73,20 +73,26 @@ func (l *Limits) validate() error {
 	if l.MaxCarriers < l.IdleCarriers {
 		return fmt.Errorf("--max-carriers must be at least --idle-carriers, %d, not %d", l.IdleCarriers, l.MaxCarriers)
 	}
-	for _, d := range []struct {
-		flag  string
-		value time.Duration
-		least time.Duration
-	}{
+	return atLeast([]bound{
 		{"--carrier-idle-time", l.CarrierIdleTime, time.Second},
 		{"--dial-timeout", l.DialTimeout, time.Millisecond},
 		{"--handshake-timeout", l.HandshakeTimeout, time.Millisecond},
 		{"--tcp-keepalive", l.TCPKeepAlive, time.Second},
 		{"--tcp-user-timeout", l.TCPUserTimeout, time.Second},
 		{"--min-drain-duration", l.MinDrainDuration, 0},
-	} {
-		if d.value < d.least {
-			return fmt.Errorf("%s must be at least %s, not %s", d.flag, d.least, d.value)
+	})
+}
+
+// bound is the least that a flag may be.
+type bound struct {
+	flag         string
+	value, least time.Duration
+}
+
+func atLeast(flags []bound) error {
+	for _, f := range flags {
+		if f.value < f.least {
+			return fmt.Errorf("%s must be at least %s, not %s", f.flag, f.least, f.value)
 		}
 	}
 	return nil

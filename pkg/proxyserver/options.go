@@ -239,22 +239,13 @@ func (o *Options) validatePeers() error {
 }
 
 func (o *Options) validateTimes() error {
-	for _, d := range []struct {
-		flag  string
-		value time.Duration
-		least time.Duration
-	}{
+	return atLeast([]bound{
 		// gRPC raises a keepalive below a second to one without a word.
 		{"--keepalive-time", o.KeepaliveTime, time.Second},
 		{"--frontend-keepalive-time", o.FrontendKeepaliveTime, time.Second},
 		{"--graceful-shutdown-timeout", o.GracefulShutdownTimeout, 0},
 		{"--backend-dial-timeout", o.BackendDialTimeout, 0},
-	} {
-		if d.value < d.least {
-			return fmt.Errorf("%s must be at least %s, not %s", d.flag, d.least, d.value)
-		}
-	}
-	return nil
+	})
 }
 
 func (o *Options) strategies() string {
