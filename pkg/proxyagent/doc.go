@@ -20,9 +20,10 @@
 //
 // Reconnects wait between nothing and a limit that doubles from --sync-interval
 // to --sync-interval-cap, so that a thousand agents that lose a server do not
-// come back as one. A server that drains is replaced by another one at once. One
-// that lost the agent's stream, of which the agent has heard nothing, refuses its
-// carriers with that reason, and the stream is made anew. While DNS does not
+// come back as one; what replaces a carrier that was cut does too, unless the
+// server asks for it. A server that drains is replaced by another one at once.
+// One that lost the agent's stream, of which the agent has heard nothing, refuses
+// its carriers with that reason, and the stream is made anew. While DNS does not
 // answer, the address of last time is dialed (package staledial).
 //
 // # Who authenticates whom
