@@ -33,8 +33,7 @@ type OpenRequest struct {
 	Address string        // host:port, as the caller gave it
 	Timeout time.Duration // how long the caller waits; 0 = does not say; milliseconds on the wire
 	Hops    uint64        // how many proxy servers forwarded it
-	TraceID string
-	Via     string // the proxy server that forwarded it, by name; empty if none did
+	Via     string        // the proxy server that forwarded it, by name; empty if none did
 }
 
 // Endpoints is the payload of ACCEPT: the target's connection as the side that
@@ -117,7 +116,7 @@ func (r OpenRequest) append(b []byte) []byte {
 	if r.Timeout > 0 {
 		b = appendNumber(b, 3, uint64(max(r.Timeout/time.Millisecond, 1)))
 	}
-	return appendText(appendText(appendNumber(b, 4, r.Hops), 5, r.TraceID), 6, r.Via)
+	return appendText(appendNumber(b, 4, r.Hops), 6, r.Via)
 }
 
 // maxTimeout bounds what a peer may ask for: a day.
@@ -130,7 +129,6 @@ func decodeOpen(b []byte) (OpenRequest, error) {
 		Address: f.text[2],
 		Timeout: time.Duration(min(f.number[3], maxTimeout)) * time.Millisecond,
 		Hops:    f.number[4],
-		TraceID: f.text[5],
 		Via:     f.text[6],
 	}, err
 }

@@ -39,7 +39,7 @@ func FuzzFrame(f *testing.F) {
 }
 
 func TestControlPayloadsSurvive(t *testing.T) {
-	r := OpenRequest{Network: "tcp", Address: "c:443", Timeout: 15 * time.Second, Hops: 1, TraceID: "t", Via: "s"}
+	r := OpenRequest{Network: "tcp", Address: "c:443", Timeout: 15 * time.Second, Hops: 1, Via: "s"}
 	got, err := decodeOpen(r.append(nil))
 	if diff := cmp.Diff(r, got); err != nil || diff != "" {
 		t.Error(err, diff)

@@ -106,4 +106,4 @@ func accepting(to chan<- *Conn) HandlerFunc {
 	}
 }
 
-var request = OpenRequest{Network: "tcp", Address: "cluster1:443", TraceID: "t"}
+var request = OpenRequest{Network: "tcp", Address: "cluster1:443"}
