@@ -106,10 +106,10 @@ func (a *agent) newGeneration() *generation {
 	g.Transport = &http2.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
 			conn, err := a.connect(ctx, "h2", g)
-			if err != nil {
-				return nil, &unconnected{err}
+			if err != nil && ctx.Err() == nil {
+				err = &unconnected{err}
 			}
-			return conn, nil
+			return conn, err
 		},
 		DisableCompression: true,
 		IdleConnTimeout:    idleTimeout,
@@ -138,10 +138,13 @@ func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// unconnected is the error of a connection that did not come about.
-type unconnected struct{ error }
+// unconnected is the error of a connection that did not come about. The HTTP/2
+// transport does not see what is in it: it takes a timeout for that of the request
+// that began to dial, and has every request that waited for the same connection
+// dial again, one after the other.
+type unconnected struct{ err error }
 
-func (u *unconnected) Unwrap() error { return u.error }
+func (u *unconnected) Error() string { return u.err.Error() }
 
 // broken says of the HTTP/2 transport's error if a connection ended under a
 // request. The transport itself sends again what its peer says that it did not
@@ -152,7 +155,10 @@ func (u *unconnected) Unwrap() error { return u.error }
 func broken(r *http.Request, err error) error {
 	var stream http2.StreamError
 	var dial *unconnected
-	if r.Context().Err() != nil || errors.As(err, &stream) || errors.As(err, &dial) {
+	switch {
+	case errors.As(err, &dial):
+		return dial.err
+	case r.Context().Err() != nil, errors.As(err, &stream):
 		return err
 	}
 	return &hop.Broken{Err: err}

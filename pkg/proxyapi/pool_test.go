@@ -1,11 +1,19 @@
 package proxyapi
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
@@ -171,4 +179,35 @@ func TestReadsOutliveAgents(t *testing.T) {
 		}
 		_ = agent.server.Close()
 	}
+}
+
+// A dial into a black hole ends for all who wait for it. If each of them dialed in
+// turn then, the last would wait longer than any client does.
+func TestDialsDoNotFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		config := func(string) *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13} }
+		agent := newPool(dial, config, newMetrics(prometheus.NewRegistry())).agent("cluster1")
+		began := time.Now()
+		var requests sync.WaitGroup
+		for range 8 {
+			requests.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel() // as the handler does when a request has ended
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://cluster1/", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = agent.roundTrip(r)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != connectTimeout {
+					t.Errorf("%v after %s, want a timeout after %s", err, took, connectTimeout)
+				}
+			})
+		}
+		requests.Wait()
+	})
 }
