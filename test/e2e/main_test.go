@@ -35,6 +35,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // installed is what the scenarios know of the system they run against.
@@ -357,11 +358,7 @@ func (s *installed) clientFiles(t *testing.T) (ca, cert, key string) {
 func (s *installed) clientTLS(t *testing.T) *tls.Config {
 	t.Helper()
 	ca, cert, key := s.clientFiles(t)
-	source := pki.NewSource(pki.Files{Cert: cert, Key: key, CA: ca})
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	return source.ClientConfig("127.0.0.1")
+	return pkitest.Load(t, pki.Files{Cert: cert, Key: key, CA: ca}).ClientConfig("127.0.0.1")
 }
 
 func (s *installed) dialer(t *testing.T) *tunnel.Dialer {

@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // exposedServices are chart values: of the managed clusters' Services, these two
@@ -107,10 +108,7 @@ func dialByConnect(t *testing.T, target string) (io.ReadWriteCloser, error) {
 	if err := os.WriteFile(file, suite.hubCA, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	roots := pki.NewSource(pki.Files{CA: file})
-	if err := roots.Load(); err != nil {
-		t.Fatal(err)
-	}
+	roots := pkitest.Load(t, pki.Files{CA: file})
 	host, _, err := net.SplitHostPort(suite.proxyAPI)
 	if err != nil {
 		t.Fatal(err)

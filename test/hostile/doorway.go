@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 const clustersPath = "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/"
@@ -65,11 +66,7 @@ func trusting(t *testing.T, ca []byte) *tls.Config {
 	if err := os.WriteFile(file, ca, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source := pki.NewSource(pki.Files{CA: file})
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	return source.ClientConfig("127.0.0.1")
+	return pkitest.Load(t, pki.Files{CA: file}).ClientConfig("127.0.0.1")
 }
 
 // dial opens a connection that ends with the test.

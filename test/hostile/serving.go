@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // testServingCertificate has a proxy server in the attacker's hands lead every
@@ -79,10 +80,7 @@ type impostor struct {
 
 func (s *Suite) impostor(t *testing.T) *impostor {
 	t.Helper()
-	source := pki.NewSource(write(t, s.agentCertificate(t, s.attacker()), s.hubCA))
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
+	source := pkitest.Load(t, write(t, s.agentCertificate(t, s.attacker()), s.hubCA))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -124,11 +122,7 @@ func (s *Suite) misrouter(t *testing.T, target string) string {
 // listenTLS listens on a port of this machine until the test ends.
 func listenTLS(t *testing.T, files pki.Files, clients tls.ClientAuthType, protocol string) net.Listener {
 	t.Helper()
-	source := pki.NewSource(files)
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	config := source.ServerConfig(clients)
+	config := pkitest.Load(t, files).ServerConfig(clients)
 	config.NextProtos = []string{protocol}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {

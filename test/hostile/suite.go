@@ -16,6 +16,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -147,11 +148,7 @@ func write(t *testing.T, pair pki.KeyPair, trusted []byte) pki.Files {
 
 func clientTLS(t *testing.T, pair pki.KeyPair, trusted []byte, serverName string) *tls.Config {
 	t.Helper()
-	source := pki.NewSource(write(t, pair, trusted))
-	if err := source.Load(); err != nil {
-		t.Fatal(err)
-	}
-	return source.ClientConfig(serverName)
+	return pkitest.Load(t, write(t, pair, trusted)).ClientConfig(serverName)
 }
 
 // podMetric adds up a metric over the pods of a component on the hub.
