@@ -66,6 +66,10 @@ lint: ## Look for mistakes: go vet, staticcheck
 verify: ## Check formatting, generated files and modules; writes nothing
 	hack/verify.sh
 
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what the code calls: govulncheck, which needs its database on the internet
+	go tool govulncheck ./...
+
 .PHONY: update
 update: ## Fix what verify finds
 	hack/update.sh
