@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -303,6 +304,43 @@ func TestRedirectsStay(t *testing.T) {
 		resp, _ := get(t, client, w.url+tc.path, http.Header{"Authorization": {"Bearer x"}, "Redirect-To": {tc.to}})
 		if got := resp.Header.Get("Location"); got != tc.want || (resp.StatusCode == 502) != (tc.want == "") {
 			t.Errorf("%s redirected to %q: %d %q, want %q", tc.path, tc.to, resp.StatusCode, got, tc.want)
+		}
+	}
+}
+
+// TestOnePlaceToGo has a cluster answer with no place to go, one, or several, of
+// which clients disagree which they follow.
+func TestOnePlaceToGo(t *testing.T) {
+	w := start(t)
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header()["Location"] = r.Header["Redirect-To"]
+		code, _ := strconv.Atoi(r.Header.Get("Code"))
+		rw.WriteHeader(code)
+	}), "cluster1")
+	client := w.client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	const evil = "https://evil.example/"
+	for _, tc := range []struct {
+		code      int
+		locations []string
+		want      int
+		location  string
+	}{
+		{code: 302, locations: []string{"", evil}, want: 502},
+		{code: 302, locations: []string{evil, ""}, want: 502},
+		{code: 307, locations: []string{"/a", "/a"}, want: 502},
+		{code: 302, locations: []string{"/a", evil}, want: 502},
+		{code: 302, locations: []string{""}, want: 302, location: "/cluster1/x"}, // what was asked for
+		{code: 201, locations: []string{"", evil}, want: 502},
+		{code: 201, locations: []string{evil}, want: 502},
+		{code: 201, locations: []string{"/a"}, want: 201, location: "/cluster1/a"},
+		{code: 201, want: 201},
+		{code: 304, want: 304},
+		{code: 300, want: 300},
+	} {
+		resp, _ := get(t, client, w.url+"/cluster1/x", http.Header{"Authorization": {"Bearer x"}, "Code": {strconv.Itoa(tc.code)}, "Redirect-To": tc.locations})
+		if got := strings.Join(resp.Header["Location"], " "); resp.StatusCode != tc.want || got != tc.location {
+			t.Errorf("%d to %q became %d to %q, want %d to %q", tc.code, tc.locations, resp.StatusCode, got, tc.want, tc.location)
 		}
 	}
 }

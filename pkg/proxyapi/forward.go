@@ -130,16 +130,21 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	return nil
 }
 
-// checkRedirect keeps a redirect within what was asked for. A cluster that could
+// checkRedirect keeps a redirect, or the place of what was created, within what
+// was asked for. A cluster that could
 // send clients to another place would have them take their credentials there
 // (CVE-2022-3172), or ask another cluster behind the same door for something.
 func checkRedirect(resp *http.Response, c *call, isService bool) error {
-	location := resp.Header.Get("Location")
-	if location == "" || resp.StatusCode < 300 || resp.StatusCode > 399 {
+	locations := resp.Header["Location"]
+	if len(locations) == 0 || resp.StatusCode != http.StatusCreated && (resp.StatusCode < 300 || resp.StatusCode > 399) {
 		return nil
 	}
+	if len(locations) > 1 {
+		// Clients disagree about which of several they follow.
+		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with %d Location headers, of which none is followed", c.target.Cluster, len(locations))}
+	}
 	base := &url.URL{Path: c.target.Decoded(), RawPath: c.target.Path}
-	to, err := base.Parse(location)
+	to, err := base.Parse(locations[0])
 	if err == nil && slices.ContainsFunc(strings.Split(to.Path, "/"), func(s string) bool { return s == "." || s == ".." }) {
 		err = errors.New("the path has an encoded dot segment, which browsers resolve")
 	}

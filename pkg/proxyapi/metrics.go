@@ -29,7 +29,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "requests_total", Help: "Requests that ended, by cluster (empty for none), verb and HTTP status; 499 means that the client went away."}, []string{"cluster", "verb", "code"}),
+			Name: "requests_total", Help: "Requests that ended, by cluster (empty for none), verb and HTTP status; 499 means that the client went away; a status that API servers do not answer counts as its class, such as 4xx."}, []string{"cluster", "verb", "code"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "request_duration_seconds", Help: "Time from a request to its response's header.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, []string{"verb"}),
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,

@@ -21,6 +21,23 @@ func verbLabel(c *call) string {
 	return "other"
 }
 
+// codes are the statuses that have a label value of their own: what API servers,
+// proxies and this one answer.
+var codes = []int{101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 407, 408, 409, 410, 412, 413, 415, 422, 429, 431,
+	statusClientClosed, 500, 501, 502, 503, 504}
+
+// codeLabel keeps clusters from inventing label values: any other status counts
+// as its class, such as "4xx".
+func codeLabel(code int) string {
+	switch {
+	case slices.Contains(codes, code):
+		return strconv.Itoa(code)
+	case code < 100 || code > 599:
+		return "other"
+	}
+	return strconv.Itoa(code/100) + "xx"
+}
+
 // recorder measures a request. Everything else is the inner writer's, found by
 // http.ResponseController.
 type recorder struct {
@@ -57,7 +74,7 @@ func (r *recorder) end() {
 	if code == 0 {
 		code = statusClientClosed
 	}
-	m.requests.WithLabelValues(cluster, r.verb, strconv.Itoa(code)).Inc()
+	m.requests.WithLabelValues(cluster, r.verb, codeLabel(code)).Inc()
 	if cluster != "" && r.code != 0 {
 		m.seconds.WithLabelValues(cluster).Add(r.took.Seconds())
 	}
