@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
@@ -31,8 +29,7 @@ import (
 
 const (
 	// tokenTTL is how long the hub's answer about a token is believed.
-	tokenTTL      = 10 * time.Second
-	reviewTimeout = 10 * time.Second
+	tokenTTL = 10 * time.Second
 	// configNamespace and configName are where a kube-apiserver publishes whose
 	// client certificates it believes.
 	configNamespace = "kube-system"
@@ -107,13 +104,6 @@ func (c *callers) run(ctx context.Context) error {
 	return nil
 }
 
-// A token about which the hub said one of these may be its own, so it must not be
-// sent anywhere.
-var (
-	errNoAnswer = errors.New("the hub's kube-apiserver could not check the token")
-	errNotForUs = errors.New("the token is one of the hub, but has expired or is for another audience")
-)
-
 // authenticate finds out who sends a request. A nil user means that the hub does
 // not know him: his credential may be one of the managed cluster's. The error is
 // for statusFor.
@@ -141,6 +131,10 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	if credential == "" {
 		return nil, "", nil
 	}
+	if authorization := r.Header.Get("Authorization"); authorization != "" && !isBearer(authorization) {
+		// The hub can be asked about bearer tokens only.
+		return nil, "", &problem{http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\""}
+	}
 	answer, ok, err := c.tokens.AuthenticateRequest(r)
 	switch {
 	case errors.Is(err, errNoAnswer):
@@ -162,16 +156,17 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 // one of the hub's own would be passed on.
 func oddBearer(header string) bool {
 	header = strings.TrimSpace(header)
-	if len(header) < len("bearer") || !strings.EqualFold(header[:len("bearer")], "bearer") {
+	if !isBearer(header) {
 		return false
 	}
 	parts := strings.Split(header, " ")
 	return len(parts) != 2 || parts[1] == "" || strings.Contains(header, "\t")
 }
 
-// unknownToken is what k8s.io/apiserver says of a token for which an
-// authenticator has no user and no error.
-const unknownToken = "invalid bearer token"
+func isBearer(header string) bool {
+	header = strings.TrimSpace(header)
+	return len(header) >= len("bearer") && strings.EqualFold(header[:len("bearer")], "bearer")
+}
 
 // credentialOf names the credential in a request's headers without giving it
 // away; empty if there is none.
@@ -195,48 +190,4 @@ func addressOf(r *http.Request) string {
 		return r.RemoteAddr
 	}
 	return host
-}
-
-// reviewer asks the hub about tokens.
-type reviewer struct {
-	hub       kubernetes.Interface
-	audiences []string
-}
-
-// AuthenticateToken has three answers: a user, not a token of the hub, and one
-// of the errors above.
-func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	review, err := v.hub.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
-		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: v.audiences}}, metav1.CreateOptions{})
-	if err != nil {
-		klog.FromContext(ctx).Info("The hub could not be asked about a token", "err", err.Error())
-		return nil, false, errNoAnswer
-	}
-	status := review.Status
-	if !status.Authenticated {
-		return nil, false, v.whyNot(ctx, status.Error)
-	}
-	if len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(v.audiences, a) }) {
-		return nil, false, errNotForUs
-	}
-	extra := map[string][]string{}
-	for key, values := range status.User.Extra {
-		extra[key] = values
-	}
-	return &authenticator.Response{User: &user.DefaultInfo{
-		Name: status.User.Username, UID: status.User.UID, Groups: status.User.Groups, Extra: extra}}, true, nil
-}
-
-// whyNot is nil if a TokenReview's error says that the token is not the hub's.
-func (v *reviewer) whyNot(ctx context.Context, message string) error {
-	switch {
-	case strings.Contains(message, "target audiences"), strings.Contains(message, "token has expired"):
-		return errNotForUs
-	case message == "", strings.Contains(message, unknownToken):
-		return nil
-	}
-	klog.FromContext(ctx).Info("The hub did not decide about a token", "err", message)
-	return errNoAnswer
 }

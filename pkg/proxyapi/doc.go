@@ -57,10 +57,20 @@
 //   - A request has a user, or was passed through; with neither, rewrite takes
 //     its destination away. There is no third state to fall into.
 //   - A credential of the hub never leaves it. With a user, Authorization,
-//     Impersonate-* and WebSocket tokens are deleted. Without one, the token goes
-//     on only after the hub said that it is not its own: if the hub cannot be
-//     asked, or says that the token is expired or for somebody else, the answer
-//     is ours.
+//     Impersonate-* and WebSocket tokens are deleted. Without one, a token goes
+//     on only if the hub's TokenReview says "invalid bearer token" and nothing
+//     else, or adds only that no key of the hub made the signature (review.go
+//     has the list). A kube-apiserver says these words of every token that is not
+//     good, so any other company means that the token may be good in a moment:
+//     an authentication webhook or an OIDC issuer does not answer, or the
+//     kube-apiserver has just started. The answer is 503 then, or 401 for a
+//     token that expired or is for another audience, and it is not cached. With
+//     --api-audiences the hub is asked again without audiences, because
+//     authenticators that know none are skipped otherwise. Credentials that the
+//     hub cannot be asked about (Basic) and bootstrap tokens are never sent on.
+//     What remains is trust in the hub's authentication webhook: one that says
+//     "not authenticated" without an error, while it cannot tell, gives its
+//     tokens away.
 //   - Authorization is decided on the same bytes that are forwarded. What two
 //     parsers could read in two ways is refused by route. An upgrade needs a
 //     right of its own, because exec by WebSocket is a GET.

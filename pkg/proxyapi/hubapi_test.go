@@ -118,7 +118,7 @@ func (a *fakeHubAPI) tokenReview(w http.ResponseWriter, r *http.Request) {
 	if u, ok := a.users[review.Spec.Token]; ok {
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: u, Audiences: review.Spec.Audiences}
 	} else if review.Status.Error, ok = a.errors[review.Spec.Token]; !ok {
-		review.Status.Error = "[invalid bearer token, error in cryptographic primitive]"
+		review.Status.Error = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
 	}
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(review)

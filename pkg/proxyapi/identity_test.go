@@ -164,12 +164,24 @@ func TestTokensOfTheHubStay(t *testing.T) {
 	w.agent("cluster1", recording(seen), "cluster1")
 	w.api.errors["expired"] = "[invalid bearer token, service account token has expired]"
 	w.api.errors["for-vault"] = `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["hub"]]`
-	w.api.errors["undecided"] = "Post \"https://webhook\": context deadline exceeded"
+	w.api.errors["undecided"] = "[invalid bearer token, Post \"https://webhook\": context deadline exceeded]"
+	w.api.errors["expired-oidc"] = "[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-01-01 00:00:00 +0000 UTC)]"
 	client := w.client()
-	for token, want := range map[string]int{"expired": 401, "for-vault": 401, "undecided": 503, "unknown": 200} {
+	for token, want := range map[string]int{"expired": 401, "for-vault": 401, "expired-oidc": 401, "undecided": 503, "abcdef.0123456789abcdef": 401, "unknown": 200} {
 		if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer " + token}}); resp.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", token, resp.StatusCode, body, want)
 		}
+	}
+	// What is not decided is asked again, and what was not known is not cached.
+	w.api.mu.Lock()
+	delete(w.api.errors, "undecided")
+	w.api.mu.Unlock()
+	w.api.user("undecided", "jane")
+	if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer undecided"}}); resp.StatusCode != 403 {
+		t.Errorf("once the webhook answers: %d %s, want 403", resp.StatusCode, body)
+	}
+	if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Basic amFuZTpwYXNzd29yZA=="}}); resp.StatusCode != 401 {
+		t.Errorf("Basic: %d %s, want 401", resp.StatusCode, body)
 	}
 	// Nobody would ask the hub about these, and a lenient reader takes them.
 	for _, odd := range []string{"Bearer  expired", "Bearer\texpired", "bearer expired x", "BEARER", "Bearer"} {
