@@ -47,6 +47,10 @@ func (p *Pending) run(ctx context.Context, draining bool) {
 		_ = p.Refuse(errDraining)
 		return
 	}
+	if p.Network == NetworkPing {
+		_ = p.Refuse(errPinged)
+		return
+	}
 	p.c.cfg.Handler.ServeOpen(ctx, p)
 	_ = p.Refuse(&Error{Code: Unreachable, Message: "the request was not answered"})
 }

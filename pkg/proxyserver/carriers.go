@@ -28,7 +28,7 @@ type carrierAgents struct {
 	sessions map[sessionKey]*carrierAgent
 	// names are the clusters of agent IDs: of several, the first one.
 	names    map[string]string
-	hosts    map[string][]*carrierAgent
+	hosts    map[string]map[*carrierAgent]struct{}
 	draining bool // this server is
 }
 
@@ -43,6 +43,9 @@ type carrierAgent struct {
 	key   sessionKey
 	hosts []string
 	pool  *carrier.Pool
+	alive *liveness
+	// forget ends what goes on for the session's sake.
+	forget context.CancelFunc
 
 	mu      sync.Mutex
 	streams []*agentStream
@@ -54,7 +57,7 @@ func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *
 		sameName: sameName, names: map[string]string{},
 		config: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
-		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string][]*carrierAgent{},
+		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string]map[*carrierAgent]struct{}{},
 	}
 }
 
@@ -67,10 +70,7 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 	key := sessionKey{stream.cluster, stream.agentID}
 	agent := a.sessions[key]
 	if agent == nil {
-		agent = &carrierAgent{key: key, hosts: hosts}
-		config := a.config
-		config.More = agent.more
-		agent.pool = carrier.NewPool(config)
+		agent = a.newAgent(key, hosts)
 		a.sessions[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
 			a.names[key.agentID] = key.cluster
@@ -78,13 +78,26 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 			a.sameName(key, other)
 		}
 		for _, host := range hosts {
-			a.hosts[host] = append(a.hosts[host], agent)
+			if a.hosts[host] == nil {
+				a.hosts[host] = map[*carrierAgent]struct{}{}
+			}
+			a.hosts[host][agent] = struct{}{}
 		}
 	}
 	agent.mu.Lock()
 	agent.streams = append(agent.streams, stream)
 	agent.mu.Unlock()
 	return func() { a.leave(agent, stream) }
+}
+
+func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
+	agent := &carrierAgent{key: key, hosts: hosts}
+	config := a.config
+	config.More = agent.more
+	agent.pool = carrier.NewPool(config)
+	agent.alive = &liveness{ping: agent.pool.Ping}
+	agent.alive.ctx, agent.forget = context.WithCancel(context.Background())
+	return agent
 }
 
 func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
@@ -102,11 +115,12 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 		delete(a.names, agent.key.agentID)
 	}
 	for _, host := range agent.hosts {
-		a.hosts[host] = slices.DeleteFunc(a.hosts[host], func(other *carrierAgent) bool { return other == agent })
+		delete(a.hosts[host], agent)
 		if len(a.hosts[host]) == 0 {
 			delete(a.hosts, host)
 		}
 	}
+	agent.forget()
 	go func() {
 		_ = agent.pool.Drain(context.Background())
 		_ = agent.pool.Close()
@@ -184,6 +198,7 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	first := !agent.speaks
 	agent.speaks = true
 	agent.mu.Unlock()
+	agent.alive.heard()
 	err := agent.pool.Add(c)
 	if first {
 		agent.pool.Start()
@@ -192,24 +207,6 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 		}
 	}
 	return err
-}
-
-// open opens a connection through the least used agent of a host, and through
-// the next one if that agent goes away meanwhile. ok is false if no agent of
-// that host has carriers.
-func (a *carrierAgents) open(ctx context.Context, request carrier.OpenRequest) (conn *carrier.Conn, ok bool, err error) {
-	var tried []*carrierAgent
-	for {
-		agent := a.choose(request.Address, tried)
-		if agent == nil {
-			return nil, len(tried) > 0, err
-		}
-		conn, err = agent.pool.Open(ctx, request)
-		if err == nil || !servedElsewhere(err) || ctx.Err() != nil {
-			return conn, true, err
-		}
-		tried = append(tried, agent)
-	}
 }
 
 // servedElsewhere reports whether another agent, or another proxy server, may
@@ -223,7 +220,9 @@ func servedElsewhere(err error) bool {
 }
 
 // speaksFor reports whether an agent with carriers serves an address.
-func (a *carrierAgents) speaksFor(address string) bool { return a.choose(address, nil) != nil }
+func (a *carrierAgents) speaksFor(address string) bool {
+	return a.choose(address, nil, suspects) != nil
+}
 
 // knows reports whether any agent serves an address.
 func (a *carrierAgents) knows(address string) bool {
@@ -233,7 +232,7 @@ func (a *carrierAgents) knows(address string) bool {
 }
 
 // candidates are the agents of an address; mu is held.
-func (a *carrierAgents) candidates(address string) []*carrierAgent {
+func (a *carrierAgents) candidates(address string) map[*carrierAgent]struct{} {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil
@@ -244,13 +243,22 @@ func (a *carrierAgents) candidates(address string) []*carrierAgent {
 	return a.hosts[anyHost]
 }
 
-func (a *carrierAgents) choose(address string, but []*carrierAgent) *carrierAgent {
+// trust says which agents are good enough for a dial.
+type trust bool
+
+const (
+	answering trust = false // those that answered when they were asked last
+	suspects  trust = true  // any
+)
+
+// choose returns the least used agent of an address, or nil.
+func (a *carrierAgents) choose(address string, but []*carrierAgent, enough trust) *carrierAgent {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	var best *carrierAgent
 	var least int
-	for _, agent := range a.candidates(address) {
-		if !agent.hasCarriers() || slices.Contains(but, agent) {
+	for agent := range a.candidates(address) {
+		if !agent.hasCarriers() || slices.Contains(but, agent) || (enough == answering && agent.alive.isSuspect()) {
 			continue
 		}
 		// An agent that drains is the last resort.
@@ -296,6 +304,17 @@ func (agent *carrierAgent) hasCarriers() bool {
 	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
 		return s.announced && time.Since(s.started) < settled
 	})
+}
+
+// open is an attempt.
+func (agent *carrierAgent) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
+	stop := agent.alive.awaitAnswer(silent)
+	defer stop()
+	conn, err := agent.pool.Open(ctx, request)
+	if carrier.Answered(err) {
+		agent.alive.heard()
+	}
+	return conn, err
 }
 
 func (agent *carrierAgent) used() int {

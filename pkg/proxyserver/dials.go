@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -68,28 +69,64 @@ var (
 const noAgent = "No agent available"
 
 // open opens a connection on a carrier: an agent's, or a peer's that has one.
-// It gives errUseStream if konnectivity's server has to do it.
+// It returns errUseStream if konnectivity's server has to do it.
 func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
+	if !s.carriers.speaksFor(request.Address) && s.carriers.knows(request.Address) {
+		return nil, errUseStream
+	}
 	began := time.Now()
 	request.Timeout = s.options.DialTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		request.Timeout = time.Until(deadline)
 	}
-	conn, ok, err := s.carriers.open(ctx, request)
-	switch {
-	case ok && !servedElsewhere(err):
-	case !ok && s.carriers.knows(request.Address):
-		return nil, errUseStream
-	case s.peers == nil || request.Hops > 0:
-		if !ok {
-			err = errNoAgent
-		}
-	default:
-		request.Hops++
-		conn, err = s.peers.open(ctx, request)
-	}
-	s.observeDial(time.Since(began), request.Hops, err)
+	r := &route{server: s, request: request}
+	conn, err := hedge(ctx, r.next)
+	s.observeDial(time.Since(began), r.via.Load(), err)
 	return conn, err
+}
+
+// route is the order in which agents and peers are asked for one dial: the agents
+// here that answer, the least used first, then the peers, and at last the agents
+// here that do not answer at the moment.
+type route struct {
+	server  *Server
+	request carrier.OpenRequest
+	tried   []*carrierAgent
+	asked   bool          // the peers were
+	via     atomic.Uint64 // hops of the connection, or of the last refusal
+}
+
+// next is what hedge tries next.
+func (r *route) next() attempt {
+	if agent := r.server.carriers.choose(r.request.Address, r.tried, answering); agent != nil {
+		return r.through(agent)
+	}
+	if r.server.peers != nil && r.request.Hops == 0 && !r.asked {
+		r.asked = true
+		return r.throughPeers
+	}
+	if agent := r.server.carriers.choose(r.request.Address, r.tried, suspects); agent != nil {
+		return r.through(agent)
+	}
+	return nil
+}
+
+func (r *route) through(agent *carrierAgent) attempt {
+	r.tried = append(r.tried, agent)
+	return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
+		conn, err := agent.open(ctx, r.request, silent)
+		if err == nil {
+			r.via.Store(r.request.Hops)
+		}
+		return conn, err
+	}
+}
+
+func (r *route) throughPeers(ctx context.Context, _ func()) (*carrier.Conn, error) {
+	request := r.request
+	request.Hops++
+	r.via.Store(request.Hops)
+	return r.server.peers.open(ctx, request)
 }
 
 func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {

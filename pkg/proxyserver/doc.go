@@ -90,6 +90,15 @@
 //
 // # What fails how
 //
+// An agent that dies without a word, because its packets vanish, is passed over
+// after 2 s (hedge.go, liveness.go): it is pinged when a dial has waited for 1 s,
+// and is suspect when the ping has waited for another. The dial then goes to the
+// next agent of the cluster, and after those to the peers, while the first one may
+// still answer; what loses is closed. A suspect is pinged until it answers and is
+// asked last until then. A slow target makes no suspect, since its agent answers
+// the ping, and is dialed once only. Peers are pinged and passed over in the same
+// way.
+//
 // A dial without an agent is answered with "No agent available". When an
 // agent's stream ends, its connections are closed towards the clients, without
 // an error, as konnectivity has it; connections on carriers go on, since they

@@ -56,6 +56,8 @@ type peers struct {
 type peerServer struct {
 	address, host string
 	pool          *carrier.Pool
+	alive         *liveness
+	stopPings     context.CancelFunc
 	selves        atomic.Int32 // how often in a row it was this very server
 }
 
@@ -181,6 +183,8 @@ func (p *peers) newPeer(address, host string) *peerServer {
 		},
 		Dial: func(ctx context.Context) (*carrier.Carrier, error) { return p.reach(ctx, made) },
 	})
+	made.alive = &liveness{ping: made.pool.Ping}
+	made.alive.ctx, made.stopPings = context.WithCancel(context.Background())
 	made.pool.Start()
 	return made
 }
@@ -208,6 +212,7 @@ func (p *peers) forget(gone *peerServer) {
 			delete(p.last, host)
 		}
 	}
+	gone.stopPings()
 	go func() {
 		_ = gone.pool.Drain(context.Background())
 		_ = gone.pool.Close()
@@ -220,6 +225,7 @@ func (p *peers) close() {
 	p.known = map[string]*peerServer{}
 	p.mu.Unlock()
 	for _, one := range known {
+		one.stopPings()
 		_ = one.pool.Close()
 	}
 }
@@ -242,7 +248,8 @@ func (one *peerServer) reached() bool {
 }
 
 // candidates are the peers to ask: first who served the host last, then the
-// others in any order, and last those that cannot be reached at the moment.
+// others in any order, and last those that cannot be reached or do not answer at
+// the moment.
 func (p *peers) candidates(host string) []*peerServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +257,7 @@ func (p *peers) candidates(host string) []*peerServer {
 	for _, one := range p.known {
 		switch {
 		case one.self():
-		case one.reached():
+		case one.reached() && !one.alive.isSuspect():
 			all = append(all, one)
 		default:
 			unreached = append(unreached, one)
@@ -265,14 +272,8 @@ func (p *peers) candidates(host string) []*peerServer {
 	return append(all, unreached...)
 }
 
-type peerAnswer struct {
-	from *peerServer
-	conn *carrier.Conn
-	err  error
-}
-
 // open asks one peer after the other, and the next one as well when one takes
-// long: it may be gone without having said so.
+// long: it may be gone without having said so, or its agent may.
 func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
 	host, _, err := net.SplitHostPort(request.Address)
 	if err != nil {
@@ -284,38 +285,19 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 		return nil, errNoAgent
 	}
 	request.Via = p.self
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // gives up those that were asked in vain
 	candidates := p.candidates(host)
-	answers := make(chan peerAnswer)
-	asked, open := 0, 0
-	ask := func() {
-		if asked < len(candidates) {
-			go p.ask(ctx, candidates[asked], request, answers)
-			asked, open = asked+1, open+1
+	conn, err := hedge(ctx, func() attempt {
+		if len(candidates) == 0 {
+			return nil
 		}
-	}
-	patience := time.NewTimer(peerPatience)
-	defer patience.Stop()
-	for ask(); open > 0; {
-		select {
-		case <-patience.C:
-			patience.Reset(peerPatience)
-			ask()
-		case answer := <-answers:
-			open--
-			if answer.err != nil && servedElsewhere(answer.err) {
-				ask()
-				continue
-			}
-			go discardAnswers(answers, open)
-			if answer.err == nil {
-				p.mu.Lock()
-				p.last[host] = answer.from
-				p.mu.Unlock()
-			}
-			return answer.conn, answer.err
+		one := candidates[0]
+		candidates = candidates[1:]
+		return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
+			return p.ask(ctx, one, request, silent)
 		}
+	})
+	if err == nil || !servedElsewhere(err) {
+		return conn, err
 	}
 	select {
 	case p.now <- struct{}{}: // somebody new may have it
@@ -326,7 +308,9 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 
 // ask opens a connection through one peer. One without carriers is dialed now:
 // its pool may be waiting for better times, and they may have come.
-func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, answers chan<- peerAnswer) {
+func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
+	patience := time.AfterFunc(peerPatience, silent)
+	defer patience.Stop()
 	if !one.reached() {
 		reach, cancel := context.WithTimeout(ctx, peerReach)
 		c, err := p.reach(reach, one)
@@ -335,19 +319,25 @@ func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRe
 			err = one.pool.Add(c)
 		}
 		if err != nil {
-			answers <- peerAnswer{one, nil, &carrier.Error{Code: carrier.CutOff, Message: err.Error(), Err: err}}
-			return
+			return nil, &carrier.Error{Code: carrier.CutOff, Message: err.Error(), Err: err}
 		}
 	}
+	stop := one.alive.awaitAnswer(func() {})
+	defer stop()
 	conn, err := one.pool.Open(ctx, request)
-	answers <- peerAnswer{one, conn, err}
+	if carrier.Answered(err) {
+		one.alive.heard()
+	}
+	if err == nil {
+		p.served(request.Address, one)
+	}
+	return conn, err
 }
 
-// discardAnswers ends connections that a second peer opened too late.
-func discardAnswers(answers <-chan peerAnswer, n int) {
-	for range n {
-		if late := <-answers; late.err == nil {
-			late.conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "another proxy server was faster"})
-		}
-	}
+// served remembers who served a host last.
+func (p *peers) served(address string, one *peerServer) {
+	host, _, _ := net.SplitHostPort(address)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[host] = one
 }

@@ -1,0 +1,92 @@
+package proxyserver
+
+import (
+	"context"
+	"sync"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// attempt opens a connection in one way. It calls silent, at most once, when the
+// other side takes so long that the next way should be tried as well.
+type attempt func(ctx context.Context, silent func()) (*carrier.Conn, error)
+
+// hedge tries the attempts that next returns until next returns nil: the next
+// one when one is refused in a way that others may not be, or is silent. The
+// first connection wins, and so does the first refusal that would be the same
+// elsewhere. The others are canceled, and what they open all the same is closed.
+//
+// The first attempt runs in the caller's goroutine, because a dial rarely needs
+// a second one.
+func hedge(ctx context.Context, next func() attempt) (*carrier.Conn, error) {
+	h := &hedged{next: next, over: make(chan struct{}), err: errNoAgent}
+	h.ctx, h.cancel = context.WithCancel(ctx)
+	defer h.cancel()
+	h.try()
+	<-h.over
+	return h.conn, h.err
+}
+
+type hedged struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	over   chan struct{} // closed when conn and err are final
+
+	mu       sync.Mutex
+	next     func() attempt
+	open     int // attempts without a result
+	finished bool
+	conn     *carrier.Conn
+	err      error
+}
+
+// try makes attempts, one after the other, until one of them decides the dial
+// or there is none left.
+func (h *hedged) try() {
+	for {
+		h.mu.Lock()
+		if h.finished {
+			h.mu.Unlock()
+			return
+		}
+		one := h.next()
+		if one == nil {
+			if h.open == 0 {
+				h.finish(nil, h.err)
+			}
+			h.mu.Unlock()
+			return
+		}
+		h.open++
+		h.mu.Unlock()
+		if h.decide(one(h.ctx, func() { go h.try() })) {
+			return
+		}
+	}
+}
+
+// decide records the result of an attempt and reports whether no other attempt
+// needs to follow it.
+func (h *hedged) decide(conn *carrier.Conn, err error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open--
+	switch {
+	case h.finished && err == nil:
+		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "another way was faster"})
+	case h.finished:
+	case err == nil || !servedElsewhere(err):
+		h.finish(conn, err)
+	default:
+		h.err = err
+		return false
+	}
+	return true
+}
+
+// finish ends the dial; mu is held.
+func (h *hedged) finish(conn *carrier.Conn, err error) {
+	h.finished, h.conn, h.err = true, conn, err
+	h.cancel()
+	close(h.over)
+}

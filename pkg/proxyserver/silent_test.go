@@ -1,0 +1,182 @@
+package proxyserver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// session is the agent's session on s.
+func (s *memServer) session(id string) *carrierAgent {
+	s.carriers.mu.RLock()
+	defer s.carriers.mu.RUnlock()
+	return s.carriers.sessions[sessionKey{"cluster1", id}]
+}
+
+// occupy opens a connection through one agent, so that another one is the least
+// used of them.
+func (s *memServer) occupy(id string) *carrier.Conn {
+	s.hub.t.Helper()
+	conn, err := s.session(id).pool.Open(s.hub.t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"})
+	if err != nil {
+		s.hub.t.Fatal(err)
+	}
+	return conn
+}
+
+// TestSilentAgentIsPassedOver black-holes one of two agents. The first dials go
+// to the other one after 2 s, and later ones at once, until the silent one
+// answers again.
+func TestSilentAgentIsPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newMemHub(t, dir).start("server-0")
+		defer stop()
+		silent := s.connect("cluster1", "silent", 2)
+		defer silent.stop()
+		s.mustOpen("with one agent", 0)
+		well := s.connect("cluster1", "well", 2)
+		defer well.stop()
+		defer s.occupy("well").Close()
+		close(silent.cut)
+		var wg sync.WaitGroup
+		for i := range 20 { // the pool's idle carriers and more
+			wg.Go(func() { s.mustOpenQuietly(fmt.Sprint("dial ", i), 3*time.Second) })
+		}
+		wg.Wait()
+		for range 5 {
+			s.mustOpen("once it is suspect", 0)
+		}
+		time.Sleep(10 * time.Second)
+		s.mustOpen("10 s later", 0)
+		if got := silent.served(); got != 1 {
+			t.Errorf("the silent agent served %d dials, want 1", got)
+		}
+		back := s.connect("cluster1", "silent", 2)
+		defer back.stop()
+		s.mustOpen("after it came back", 0)
+		if got := back.served(); got != 1 {
+			t.Errorf("the agent that came back served %d dials, want 1", got)
+		}
+	})
+}
+
+// TestSilentAgentOfOneServer black-holes the way between an agent and one
+// server, whose peer has the agent still.
+func TestSilentAgentOfOneServer(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newMemHub(t, dir)
+		peer, stopPeer := hub.start("peer")
+		defer stopPeer()
+		s, stop := hub.start("server-0", peer)
+		defer stop()
+		elsewhere := peer.connect("cluster1", "agent", 2)
+		defer elsewhere.stop()
+		here := s.connect("cluster1", "agent", 2)
+		defer here.stop()
+		s.mustOpen("before", 0)
+		close(here.cut)
+		s.mustOpen("at first", 3*time.Second)
+		s.mustOpen("once it is suspect", 0)
+		time.Sleep(time.Minute)
+		s.mustOpen("when its stream is gone", 0)
+		if here.served() != 1 || elsewhere.served() != 3 {
+			t.Errorf("served %d here and %d elsewhere, want 1 and 3", here.served(), elsewhere.served())
+		}
+	})
+}
+
+// TestSilentAgentOfAPeer asks a peer whose agent is silent, and another one whose
+// agent is well.
+func TestSilentAgentOfAPeer(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newMemHub(t, dir)
+		one, stopOne := hub.start("one")
+		defer stopOne()
+		two, stopTwo := hub.start("two")
+		defer stopTwo()
+		s, stop := hub.start("server-0", one, two)
+		defer stop()
+		first := one.connect("cluster1", "agent", 2)
+		defer first.stop()
+		s.mustOpen("with one", 0)
+		second := two.connect("cluster1", "agent", 2)
+		defer second.stop()
+		close(first.cut)
+		s.mustOpen("at first", 3*time.Second)
+		s.mustOpen("again", 0)
+	})
+}
+
+// TestSlowTargetIsNoSilentAgent dials a target that never accepts. Its agent
+// answers pings, so no other agent is bothered and the agent stays trusted.
+func TestSlowTargetIsNoSilentAgent(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newMemHub(t, dir).start("server-0")
+		defer stop()
+		asked := s.connect("cluster1", "asked", 2)
+		defer asked.stop()
+		other := s.connect("cluster1", "other", 2)
+		defer other.stop()
+		defer s.occupy("other").Close()
+		if _, elapsed, err := s.timedOpen("cluster1:9"); carrier.CodeOf(err) != carrier.TimedOut || elapsed != s.options.DialTimeout {
+			t.Errorf("error %v after %s, want that it timed out after %s", err, elapsed, s.options.DialTimeout)
+		}
+		if s.session("asked").alive.isSuspect() {
+			t.Error("the agent is suspect")
+		}
+		if got := other.asked(); got != 1 {
+			t.Errorf("the other agent was asked %d times, want once", got)
+		}
+		if got := asked.asked(); got != 1 {
+			t.Errorf("the agent was asked %d times, want once", got)
+		}
+	})
+}
+
+// TestLateConnectionIsClosed lets the way that was slower succeed as well.
+func TestLateConnectionIsClosed(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newMemHub(t, dir).start("server-0")
+		defer stop()
+		agent := s.connect("cluster1", "agent", 2)
+		defer agent.stop()
+		open := func(after time.Duration) attempt {
+			return func(_ context.Context, silent func()) (*carrier.Conn, error) {
+				go silent()
+				time.Sleep(after)
+				return s.occupy("agent"), nil
+			}
+		}
+		attempts := []attempt{open(3 * time.Second), open(time.Second)}
+		began := time.Now()
+		conn, err := hedge(t.Context(), func() attempt {
+			if len(attempts) == 0 {
+				return nil
+			}
+			next := attempts[0]
+			attempts = attempts[1:]
+			return next
+		})
+		if elapsed := time.Since(began); err != nil || elapsed != 3*time.Second {
+			t.Fatalf("hedge: %v after %s", err, elapsed)
+		}
+		_ = conn.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		agent.mu.Lock()
+		defer agent.mu.Unlock()
+		if agent.opened != 2 || agent.closed != 2 {
+			t.Errorf("%d connections were opened and %d closed, want 2", agent.opened, agent.closed)
+		}
+	})
+}
