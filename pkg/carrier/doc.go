@@ -43,11 +43,19 @@
 //     cannot be put into the middle of a frame.
 //   - Abort, a violation of the protocol, a broken transport: *Error, and the
 //     carrier is closed, with RESET where a frame boundary allows it.
-//   - A reader that pauses is waited for without limit; TCP's user timeout ends
-//     only peers that do not acknowledge. What reads nothing because its other
-//     side is stuck looks at its transport every 10 s, and ends when that was
-//     reset or given up. A transport that has only ended may hold the last bytes
-//     of an upload, and is kept.
+//   - A reader that pauses is waited for without limit, whatever is still in
+//     which buffer. Only a peer that acknowledges nothing of what it was sent is
+//     given up, after TCP.UserTimeout. TCP_USER_TIMEOUT cannot tell the two apart
+//     and stays off; a transport looks at the kernel's TCP_INFO instead, ten times
+//     in that time, while it has sent what is not acknowledged. An idle one has
+//     neither a goroutine nor a timer. Packets from the peer that acknowledge
+//     nothing new do not count, unless its window is shut and they answer a probe.
+//     Linux 6.15 and later probe often enough for a verdict in time; before, a
+//     peer that dies behind a window that was shut for minutes is found after four
+//     probes, which may be minutes apart.
+//   - What reads nothing because its other side is stuck looks at its transport
+//     every 10 s, and ends when that was reset or given up. A transport that has
+//     only ended may hold the last bytes of an upload, and is kept.
 //   - An Open whose context ends closes the carrier with RESET (canceled or
 //     timed out). There is no frame for cancelling: an ACCEPT under way at that
 //     moment finds nobody, and can never answer the next OPEN.

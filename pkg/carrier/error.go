@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 )
 
 // Code says why a connection was refused, or why it ended abnormally.
@@ -102,7 +103,6 @@ func fromContext(ctx context.Context) *Error {
 	return e
 }
 
-func isTimeout(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
-}
+// isTimeout reports whether a deadline passed. A transport whose peer is gone
+// fails with a timeout of the kernel's, which is none.
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

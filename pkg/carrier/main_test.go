@@ -45,9 +45,12 @@ var certified struct {
 	source *pki.Source
 }
 
-func overTLS(t testing.TB) (net.Conn, net.Conn) {
+func overTLS(t testing.TB) (net.Conn, net.Conn) { return secured(t, tcp) }
+
+// secured is TLS over a transport.
+func secured(t testing.TB, over transport) (net.Conn, net.Conn) {
 	t.Helper()
-	a, b := tcp(t)
+	a, b := over(t)
 	certified.Do(func() {
 		ca := pkitest.NewCA(t, "carrier test")
 		certified.source = pkitest.NewSource(t, ca, pki.Leaf{CommonName: "x", DNSNames: []string{"localhost"}, Server: true, Client: true}, ca)

@@ -12,15 +12,18 @@ import (
 type TCP struct {
 	// KeepAlive is how long a transport is silent before it is probed.
 	KeepAlive time.Duration
-	// UserTimeout is how long sent bytes and probes may stay unacknowledged
-	// (RFC 5482; Linux only, elsewhere the number of probes decides). A peer that
-	// acknowledges and takes nothing more may do so for as long as it likes.
+	// UserTimeout is how long sent bytes may stay unacknowledged (Linux only), and
+	// twice as long as it takes probes of a silent transport to find it dead. A
+	// peer that acknowledges and takes nothing more may do so for as long as it
+	// likes, whatever is still in which buffer.
 	UserTimeout time.Duration
 }
 
 const (
 	defaultTCPTime = 30 * time.Second
-	probeInterval  = 10 * time.Second
+	// lostKeepAlives is how many probes without an answer mean that the peer of a
+	// silent transport is gone.
+	lostKeepAlives = 3
 )
 
 // Tune applies the settings and gives the transport to use in place of nc. A
@@ -37,8 +40,8 @@ func (t TCP) Tune(nc net.Conn) net.Conn {
 	if t.UserTimeout == 0 {
 		t.UserTimeout = defaultTCPTime
 	}
-	probes := max(int(t.UserTimeout/probeInterval), 1)
-	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: t.KeepAlive, Interval: probeInterval, Count: probes})
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: t.KeepAlive, Interval: t.UserTimeout / (2 * lostKeepAlives), Count: lostKeepAlives})
 	return withUserTimeout(tcp, t.UserTimeout)
 }
 

@@ -1,24 +1,15 @@
-//go:build !386 && !s390x
-
 package carrier
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
-
-// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h, which package syscall
-// lacks on some architectures.
-const tcpUserTimeout = 18
-
-func setUserTimeout(raw syscall.RawConn, d time.Duration) {
-	_ = raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
-	})
-}
 
 // withUserTimeout gives a connection up when its peer does not acknowledge for
 // d, but not because the peer takes nothing more.
@@ -27,78 +18,146 @@ func withUserTimeout(tcp *net.TCPConn, d time.Duration) net.Conn {
 	if err != nil {
 		return tcp
 	}
-	setUserTimeout(raw, d)
-	return &patientConn{Conn: tcp, tcp: tcp, raw: raw, timeout: d}
+	// What stays unanswered is sent again often enough for a verdict in time.
+	// Kernels before 6.15 do not know this option: there, retransmissions and
+	// probes of a window that was shut for long are up to two minutes apart.
+	most := max(d/6, time.Second)
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(most.Milliseconds()))
+	})
+	return &watchedConn{Conn: tcp, tcp: tcp, raw: raw, timeout: d}
 }
 
-// patientConn has its user timeout off while a Write waits for a peer that has
-// acknowledged all that it was sent. Linux counts such a wait like a missing
-// acknowledgement (tcp(7)), and would end a connection whose reader pauses for
-// as long, though every probe of its window is answered.
-type patientConn struct {
+// watchedConn is a connection that is looked at while it has sent what is not
+// acknowledged. It has no TCP_USER_TIMEOUT: Linux counts a shut window like a
+// missing acknowledgement, though every probe is answered (tcp(7)), and would end
+// a connection whose reader pauses for as long and drop what the send buffer
+// holds.
+type watchedConn struct {
 	net.Conn // hides ReadFrom, which would write past Write
 	tcp      *net.TCPConn
 	raw      syscall.RawConn
 	timeout  time.Duration
 
-	mu      sync.Mutex
-	timer   *time.Timer // runs while there are writers
-	writers int
-	off     bool // the user timeout
+	mu       sync.Mutex
+	timer    *time.Timer
+	watching bool // the timer runs
+	writers  int
+	peer     silence
+	err      error // why the connection was given up
 }
 
-// writeStalls is after what time a Write is looked at, again and again.
-const writeStalls = 500 * time.Millisecond
-
-// lostProbes is how many unanswered probes of a shut window make a peer that is
-// gone. One may be lost, and one under way.
-const lostProbes = 4
+// looks is how many times within the timeout a connection is looked at.
+const looks = 10
 
 // NetConn is what crypto/tls calls the connection below.
-func (p *patientConn) NetConn() net.Conn { return p.tcp }
+func (w *watchedConn) NetConn() net.Conn { return w.tcp }
 
-func (p *patientConn) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	if p.writers++; p.writers == 1 {
-		if p.timer == nil {
-			p.timer = time.AfterFunc(writeStalls, p.look)
+func (w *watchedConn) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	return n, w.explained("read", err)
+}
+
+func (w *watchedConn) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	if w.writers++; !w.watching {
+		w.watching, w.peer = true, silence{since: time.Now()}
+		if w.timer == nil {
+			w.timer = time.AfterFunc(w.timeout/looks, w.look)
 		} else {
-			p.timer.Reset(writeStalls)
+			w.timer.Reset(w.timeout / looks)
 		}
 	}
-	p.mu.Unlock()
-	n, err := p.Conn.Write(b)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.writers--; p.writers == 0 {
-		p.timer.Stop()
-		p.turn(false)
-	}
-	return n, err
+	w.mu.Unlock()
+	n, err := w.Conn.Write(b)
+	w.mu.Lock()
+	w.writers--
+	w.mu.Unlock()
+	return n, w.explained("write", err)
 }
 
-func (p *patientConn) look() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.writers == 0 {
+// look gives the connection up if it is time to, and comes again while there is
+// something that the peer has not acknowledged.
+func (w *watchedConn) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	info, err := infoOf(w.raw)
+	if err != nil || info.State == tcpClose || info.Unacked == 0 && info.Notsent_bytes == 0 && w.writers == 0 {
+		w.watching = false
 		return
 	}
-	info, ok := infoOf(p.raw)
-	p.turn(ok && info.Unacked == 0 && info.Probes < lostProbes)
-	p.timer.Reset(writeStalls)
+	next := w.timeout / looks
+	switch quiet := w.peer.measure(info, time.Now()); {
+	case quiet < w.timeout:
+		next = min(next, w.timeout-quiet)
+	case info.Unacked > 0 || info.Probes >= lostProbes:
+		w.watching = false
+		w.err = fmt.Errorf("the peer acknowledged nothing for %s: %w", w.timeout, syscall.ETIMEDOUT)
+		_ = w.tcp.SetLinger(0) // nothing that is left will arrive
+		_ = w.tcp.Close()
+		return
+	}
+	w.timer.Reset(next)
 }
 
-// turn turns the user timeout off or on again; mu is held.
-func (p *patientConn) turn(off bool) {
-	if p.off == off {
-		return
+// explained is err, or why the connection was given up.
+func (w *watchedConn) explained(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	p.off = off
-	if off {
-		setUserTimeout(p.raw, 0)
-	} else {
-		setUserTimeout(p.raw, p.timeout)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil || !errors.Is(err, net.ErrClosed) {
+		return err
 	}
+	return &net.OpError{Op: op, Net: "tcp", Source: w.tcp.LocalAddr(), Addr: w.tcp.RemoteAddr(), Err: w.err}
+}
+
+// lostProbes is how many unanswered probes of a shut window make a peer that is
+// gone. A few may be lost, and one under way.
+const lostProbes = 4
+
+// tcpClose is TCP_CLOSE of linux/tcp_states.h.
+const tcpClose = 7
+
+// silence is how long a peer has owed an acknowledgement.
+type silence struct {
+	since time.Time // that something was sent, or acknowledged last
+	acked uint64    // how many bytes were then
+	known bool      // acked is
+}
+
+// measure brings the silence up to date with what the kernel says.
+func (s *silence) measure(info *unix.TCPInfo, now time.Time) time.Duration {
+	// Since when the peer has acknowledged nothing at all.
+	heard := now.Add(-time.Duration(info.Last_ack_recv) * time.Millisecond)
+	switch {
+	case info.Unacked > 0 && info.Snd_wnd > 0:
+		// The peer has room for what is in flight. A packet of its own, which
+		// acknowledges what is known already, is no answer.
+		if !s.known || s.acked != info.Bytes_acked {
+			s.since = later(s.since, heard)
+		}
+	case info.Unacked > 0:
+		// The window was shut behind what is in flight. The peer is well as long
+		// as it answers what is sent again.
+		if s.since = later(s.since, heard); info.Last_ack_recv <= info.Last_data_sent {
+			s.since = now
+		}
+	case info.Probes > 0:
+		s.since = later(s.since, heard)
+	default:
+		s.since = now // the window is shut, or a Write is about to go on
+	}
+	s.acked, s.known = info.Bytes_acked, true
+	return now.Sub(s.since)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // isBroken reports whether the connection was reset or given up. That one is
@@ -108,18 +167,14 @@ func isBroken(tcp *net.TCPConn) bool {
 	if err != nil {
 		return false
 	}
-	const closed = 7 // TCP_CLOSE of linux/tcp_states.h
-	info, ok := infoOf(raw)
-	return ok && info.State == closed
+	info, err := infoOf(raw)
+	return errors.Is(err, net.ErrClosed) || err == nil && info.State == tcpClose
 }
 
-// infoOf is the kernel's TCP_INFO.
-func infoOf(raw syscall.RawConn) (info syscall.TCPInfo, ok bool) {
-	size := uint32(unsafe.Sizeof(info))
-	_ = raw.Control(func(fd uintptr) {
-		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.IPPROTO_TCP, syscall.TCP_INFO,
-			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
-		ok = errno == 0
+// infoOf is the kernel's TCP_INFO. What an old kernel does not know is zero.
+func infoOf(raw syscall.RawConn) (info *unix.TCPInfo, err error) {
+	controlErr := raw.Control(func(fd uintptr) {
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	return info, ok
+	return info, errors.Join(controlErr, err)
 }

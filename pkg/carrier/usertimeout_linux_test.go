@@ -1,13 +1,19 @@
-//go:build !386 && !s390x
-
 package carrier
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 )
 
 func TestTuneReachesTheSocket(t *testing.T) {
@@ -22,9 +28,9 @@ func TestTuneReachesTheSocket(t *testing.T) {
 	options := map[string]struct{ level, option, want int }{
 		"SO_KEEPALIVE":     {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
 		"TCP_KEEPIDLE":     {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 7},
-		"TCP_KEEPINTVL":    {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 10},
-		"TCP_KEEPCNT":      {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 2},
-		"TCP_USER_TIMEOUT": {syscall.IPPROTO_TCP, tcpUserTimeout, 21000},
+		"TCP_KEEPINTVL":    {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 4},
+		"TCP_KEEPCNT":      {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+		"TCP_USER_TIMEOUT": {syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 0},
 	}
 	_ = raw.Control(func(fd uintptr) {
 		for name, o := range options {
@@ -36,53 +42,267 @@ func TestTuneReachesTheSocket(t *testing.T) {
 	TCP{}.Tune(&net.UnixConn{}) // must not mind
 }
 
-// TestSlowReaderIsNotGivenUp lets a reader pause for longer than the user
-// timeout. Linux would end the connection.
-func TestSlowReaderIsNotGivenUp(t *testing.T) {
-	const timeout = 2 * time.Second
-	raw, b := tcp(t)
-	a := TCP{UserTimeout: timeout}.Tune(raw)
-	defer a.Close()
-	defer b.Close()
-	const size = 32 << 20
-	wrote := make(chan error, 1)
-	go func() {
-		_, err := a.Write(make([]byte, size))
-		wrote <- err
-	}()
-	pause := time.NewTimer(2 * timeout)
-	defer pause.Stop()
-	select {
-	case err := <-wrote:
-		t.Fatalf("writing to a reader that pauses: %v", err)
-	case <-pause.C:
-	}
-	if got := userTimeout(t, raw); got != 0 {
-		t.Errorf("TCP_USER_TIMEOUT is %s while the reader pauses", got)
-	}
-	if n, err := io.CopyN(io.Discard, b, size); err != nil {
-		t.Errorf("%d of %d bytes arrived: %v", n, size, err)
-	}
-	if err := <-wrote; err != nil {
-		t.Error(err)
-	}
-	if got := userTimeout(t, raw); got != timeout {
-		t.Errorf("TCP_USER_TIMEOUT is %s after the reader went on", got)
+// impatient is short, and as long as the kernel lets probes be apart.
+const impatient = time.Second
+
+// tuned makes transports that give their peers up soon.
+func tuned(make transport) transport {
+	return func(t testing.TB) (net.Conn, net.Conn) {
+		a, b := make(t)
+		return TCP{UserTimeout: impatient}.Tune(a), TCP{UserTimeout: impatient}.Tune(b)
 	}
 }
 
-func userTimeout(t *testing.T, nc net.Conn) (d time.Duration) {
+func tunedTLS(t testing.TB) (net.Conn, net.Conn) { return secured(t, tuned(tcp)) }
+
+// wait waits for real time: kernels have no other.
+func wait(t *testing.T, d time.Duration) {
 	t.Helper()
-	raw, err := nc.(*net.TCPConn).SyscallConn()
-	if err != nil {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-t.Context().Done():
+	}
+}
+
+// TestReaderThatPausesGetsEveryByte lets readers pause for several times the
+// user timeout. What is on its way fits into the sockets' buffers, so that nobody
+// waits in a Write, or does not. Linux would end connections of either kind.
+func TestReaderThatPausesGetsEveryByte(t *testing.T) {
+	t.Parallel()
+	data := bytes.Repeat([]byte("0123456789abcdef"), 24<<20/16)
+	type paused struct {
+		name   string
+		reader net.Conn
+		size   int
+	}
+	var all []paused
+	var wg sync.WaitGroup
+	for name, hop := range map[string]transport{
+		"TCP": tuned(tcp), "TLS": tunedTLS,
+		"a carrier over TCP": overCarrier(tuned(tcp)), "a carrier over TLS": overCarrier(tunedTLS),
+		"server and agent to the client": throughChain(tunedTLS),
+		"server and agent to the target": reversed(throughChain(tunedTLS)),
+	} {
+		for _, size := range []int{1, 300 << 10, 1 << 20, len(data)} {
+			reader, writer := hop(t)
+			defer reader.Close()
+			defer writer.Close()
+			all = append(all, paused{name, reader, size})
+			wg.Go(func() {
+				if _, err := writer.Write(data[:size]); err != nil {
+					t.Errorf("writing %d bytes over %s to a reader that pauses: %v", size, name, err)
+				}
+			})
+		}
+	}
+	wait(t, 3*impatient)
+	for _, p := range all {
+		wg.Go(func() {
+			got := &match{want: data}
+			if n, err := io.CopyN(got, p.reader, int64(p.size)); err != nil {
+				t.Errorf("%d of %d bytes arrived over %s: %v", n, p.size, p.name, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// match is a writer that takes the bytes it wants only.
+type match struct{ want []byte }
+
+func (m *match) Write(p []byte) (int, error) {
+	if len(p) > len(m.want) || !bytes.Equal(p, m.want[:len(p)]) {
+		return 0, errors.New("a wrong byte arrived")
+	}
+	m.want = m.want[len(p):]
+	return len(p), nil
+}
+
+func overCarrier(make transport) transport {
+	return func(t testing.TB) (net.Conn, net.Conn) { return opened(t, make) }
+}
+
+func reversed(make transport) transport {
+	return func(t testing.TB) (net.Conn, net.Conn) {
+		a, b := make(t)
+		return b, a
+	}
+}
+
+// throughChain is a client's connection through server and agent, and its
+// target's end.
+func throughChain(make transport) transport {
+	return func(t testing.TB) (net.Conn, net.Conn) {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		client, _ := chain(t, make, relayTo(l.Addr().String()))
+		cn := mustOpen(t, client)
+		target, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cn, target
+	}
+}
+
+// TestSilentPeerIsGivenUp drops the packets of a peer, so that it acknowledges
+// nothing and resets nothing.
+func TestSilentPeerIsGivenUp(t *testing.T) {
+	for name, fill := range map[string]int{"data in flight": 0, "behind a shut window": 16 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			near, far := tuned(tcp)(t)
+			defer near.Close()
+			defer far.Close()
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := near.Write(make([]byte, fill))
+				wrote <- err
+			}()
+			wait(t, 2*impatient) // the window is shut
+			carriertest.Swallow(t, far)
+			began := time.Now()
+			if fill == 0 {
+				<-wrote
+				_, err := near.Write([]byte("x"))
+				wrote <- err
+			}
+			_, err := near.Read(make([]byte, 1))
+			if !errors.Is(err, syscall.ETIMEDOUT) {
+				t.Errorf("reading: %v, want %v", err, syscall.ETIMEDOUT)
+			}
+			if took := time.Since(began); took < impatient {
+				t.Errorf("given up after %s, want %s", took, impatient)
+			}
+			if err := <-wrote; fill > 0 && !errors.Is(err, syscall.ETIMEDOUT) {
+				t.Errorf("writing: %v, want %v", err, syscall.ETIMEDOUT)
+			}
+		})
+	}
+}
+
+// TestSilentTransportCutsCarriersOff is about those who wait on either side of a
+// relay whose other leg has gone silent.
+func TestSilentTransportCutsCarriersOff(t *testing.T) {
+	for name, make := range map[string]transport{"TCP": tuned(tcp), "TLS": tunedTLS} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, legs := chain(t, make, relayTo(listen(t, echo)))
+			cn := mustOpen(t, client)
+			_, _ = cn.Write([]byte("x"))
+			_, _ = io.ReadFull(cn, []byte{0})
+			carriertest.Swallow(t, legs[2].Transport()) // the agent's
+			_, _ = cn.Write([]byte("x"))
+			if _, err := io.ReadAll(cn); CodeOf(err) != CutOff {
+				t.Errorf("reading: %v, want %s", err, CutOff)
+			}
+			<-legs[1].Done()
+		})
+	}
+}
+
+// TestOneWaySilenceIsSilence has a peer that goes on sending, while nothing
+// reaches it.
+func TestOneWaySilenceIsSilence(t *testing.T) {
+	t.Parallel()
+	near, far := tcp(t)
+	near = TCP{UserTimeout: impatient}.Tune(near)
+	defer near.Close()
+	defer far.Close()
+	carriertest.Swallow(t, far)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		tick := time.NewTicker(impatient / 20)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			_, _ = far.Write([]byte("x"))
+			<-tick.C
+		}
+	}()
+	if _, err := near.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	_ = raw.Control(func(fd uintptr) {
-		ms, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
-		if err != nil {
-			t.Error(err)
+	if _, err := io.Copy(io.Discard, near); !errors.Is(err, syscall.ETIMEDOUT) {
+		t.Errorf("reading: %v, want %v", err, syscall.ETIMEDOUT)
+	}
+}
+
+// TestNobodyLooksAtAnIdleTransport counts what thousands of idle sockets cost.
+func TestNobodyLooksAtAnIdleTransport(t *testing.T) {
+	t.Parallel()
+	near, far := tuned(tcp)(t)
+	defer near.Close()
+	defer far.Close()
+	w := near.(*watchedConn)
+	watching := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.watching
+	}
+	for range 2 {
+		if watching() {
+			t.Error("it is looked at before anything was sent")
 		}
-		d = time.Duration(ms) * time.Millisecond
-	})
-	return d
+		if _, err := near.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if !watching() {
+			t.Error("it is not looked at after something was sent")
+		}
+		for watching() {
+			wait(t, impatient/looks)
+		}
+	}
+}
+
+func TestSilence(t *testing.T) {
+	const s = 1000 // in the kernel's milliseconds
+	type look struct {
+		after time.Duration
+		info  unix.TCPInfo
+	}
+	for name, tc := range map[string]struct {
+		looks []look
+		want  time.Duration
+	}{
+		"nothing was ever acknowledged": {[]look{
+			{3 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 3600 * s, Last_data_sent: s}}}, 3 * time.Second},
+		"silent since the last acknowledgement": {[]look{
+			{3 * time.Second, unix.TCPInfo{Unacked: 2, Snd_wnd: 9, Last_ack_recv: 2 * s, Bytes_acked: 5}},
+			{9 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 8 * s, Bytes_acked: 5}}}, 8 * time.Second},
+		"acknowledges more and more": {[]look{
+			{3 * time.Second, unix.TCPInfo{Unacked: 2, Snd_wnd: 9, Last_ack_recv: 0, Bytes_acked: 5}},
+			{9 * time.Second, unix.TCPInfo{Unacked: 2, Snd_wnd: 9, Last_ack_recv: s, Bytes_acked: 6}}}, time.Second},
+		"sends, but acknowledges nothing new": {[]look{
+			{3 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 3 * s}},
+			{9 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 0, Last_data_sent: s}}}, 9 * time.Second},
+		"shut its window, and was not asked": {[]look{
+			{30 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 30 * s}}}, 0},
+		"shut its window, and does not answer": {[]look{
+			{30 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 30 * s}},
+			{40 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 40 * s, Probes: 2}}}, 10 * time.Second},
+		"shut its window, and answers": {[]look{
+			{30 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 30 * s, Probes: 1}},
+			{40 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 2 * s, Probes: 1}}}, 2 * time.Second},
+		"shut its window behind data, and answers": {[]look{
+			{60 * time.Second, unix.TCPInfo{Unacked: 1, Last_ack_recv: 50 * s, Last_data_sent: 50 * s}}}, 0},
+		"shut its window behind data, and does not answer": {[]look{
+			{60 * time.Second, unix.TCPInfo{Unacked: 1, Last_ack_recv: 50 * s, Last_data_sent: s}}}, 50 * time.Second},
+	} {
+		began := time.Now()
+		peer, got := silence{since: began}, time.Duration(0)
+		for _, l := range tc.looks {
+			got = peer.measure(&l.info, began.Add(l.after))
+		}
+		if got != tc.want {
+			t.Errorf("a peer that %s is silent for %s, want %s", name, got, tc.want)
+		}
+	}
 }

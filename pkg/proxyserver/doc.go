@@ -104,7 +104,7 @@
 // an error, as konnectivity has it; connections on carriers go on, since they
 // have TCP connections of their own. A dead agent's stream is found by pings
 // after at most --keepalive-time plus 10 s, and the agent is out of routing
-// then; a dead carrier by TCP keepalive and user timeout, after at most a
+// then; a dead carrier by keepalives and missing acknowledgements, after at most a
 // minute.
 // Changed certificates apply to new handshakes; connections and streams that
 // exist go on.

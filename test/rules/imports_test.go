@@ -83,7 +83,7 @@ var never = map[string][]string{
 // standardOnly lists packages that import the standard library, these modules,
 // and packages of ours that are in the list too.
 var standardOnly = map[string][]string{
-	"pkg/carrier":           {"google.golang.org/protobuf"},
+	"pkg/carrier":           {"golang.org/x/sys", "google.golang.org/protobuf"},
 	"pkg/proxyapi/route":    {"google.golang.org/protobuf"},
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
 	"pkg/exposedservices":   {"sigs.k8s.io/yaml"},

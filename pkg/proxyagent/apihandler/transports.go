@@ -101,7 +101,7 @@ func dialKept(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	carrier.TCP{}.Tune(raw)
+	raw = carrier.TCP{}.Tune(raw)
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
