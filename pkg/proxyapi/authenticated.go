@@ -2,12 +2,15 @@ package proxyapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 // anonymous stands, in audit events, for a caller whom the hub does not know.
@@ -15,8 +18,10 @@ var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.Al
 
 type failureKey struct{}
 
-// authenticated finds out who sends a request. Whom the hub does not know may
-// still be somebody on a managed cluster, and nobody at the proxy API itself.
+// authenticated finds out who sends a request. A caller whom the hub does not
+// know may still be somebody on a managed cluster, but not at the proxy API
+// itself. One without a credential is refused before anything is dialed, unless
+// anonymous requests are allowed.
 func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
@@ -29,7 +34,7 @@ func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 			r.Header.Del("Authorization")
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), u)))
 			return
-		case c.inner == nil || r.Method == http.MethodConnect:
+		case c.inner == nil || r.Method == http.MethodConnect || credential == "" && !h.allowAnonymous:
 			err = &problem{http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate"}
 		default:
 			c.passThrough = true
@@ -51,4 +56,29 @@ func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 func (h *handler) unauthenticated(w http.ResponseWriter, r *http.Request) {
 	err, _ := r.Context().Value(failureKey{}).(error)
 	h.refuse(w, r, err)
+}
+
+// notAccepted is the answer to a caller whom the hub does not know, about a
+// cluster that has not accepted the credential: it is the same whether the
+// cluster refused it, cannot be reached, or does not exist.
+var notAccepted = &problem{http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected"}
+
+// clusterError is a problem that tells something about a cluster.
+type clusterError struct{ problem }
+
+func (e *clusterError) Unwrap() error { return &e.problem }
+
+// hidden returns notAccepted in place of errors that would tell a caller, whom
+// neither the hub nor the cluster has vouched for, about clusters. Anonymous
+// requests are allowed to tell clusters apart if they are allowed at all.
+func (h *handler) hidden(c *call, err error) error {
+	var known *problem
+	var malformed *route.Error
+	if !c.passThrough || c.credential == "" || h.callers.strangers.goodAt(c.credential, c.target.Cluster) {
+		return err
+	}
+	if about := new(clusterError); !errors.As(err, &about) && (errors.As(err, &known) || errors.As(err, &malformed)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return notAccepted
 }

@@ -142,7 +142,7 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	case errors.Is(err, errNotForUs):
 		return nil, "", &problem{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
 	case ok && err == nil:
-		c.strangers.trust(credential)
+		c.strangers.trust(credential, "")
 		return answer.User, credential, nil
 	case err == nil || err.Error() == unknownToken:
 		return nil, credential, nil

@@ -30,7 +30,8 @@
 //     RequestInfo reads what is left as the managed kube-apiserver will.
 //  2. callers finds the user by client certificate, the hub's front proxy, or
 //     TokenReview. A token that the hub says it does not know is left to the
-//     managed cluster: the request goes on unchanged, without a user.
+//     managed cluster: the request goes on unchanged, without a user. Without a
+//     credential the answer is 401, unless --allow-anonymous.
 //  3. Impersonate-* headers of the hub's users are checked on the hub.
 //  4. The hub is asked for clusters/proxy, with the cluster's name and the inner
 //     request's verb, and for create on clusters/stream if the request leaves the
@@ -87,8 +88,15 @@
 // Every error is a metav1.Status that says what to do; statusFor is the one
 // place that knows which. Clients of client-go repeat a request up to ten times
 // when it is refused with Retry-After, which is why that is always a second:
-// it rides out the restart of an agent, and does not keep people waiting. A
-// cluster that the caller has no right to is 403 whether there is one or not.
+// it rides out the restart of an agent, and does not keep people waiting.
+//
+// Answers do not tell which clusters there are. A cluster that a user of the hub
+// has no right to is 403 whether there is one or not. A token that the hub does
+// not know is 401, in the same words, whether the cluster refuses it, cannot be
+// reached, or does not exist (hidden); only a token that this replica has seen a
+// cluster accept is told more of that cluster. What is left: how long an answer
+// takes, answers with which a cluster's own kube-apiserver refuses to serve
+// anybody (5xx), and Services, which authenticate for themselves.
 //
 // An agent that drains, or that knows the proxy server on the way to, says so in
 // its answers (pool.go), so that no request is on a connection that is cut at

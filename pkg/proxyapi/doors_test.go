@@ -30,6 +30,8 @@ import (
 
 func TestHostDoor(t *testing.T) {
 	w := start(t, func(o *Options) { o.Domain = "clusters.example.org" })
+	w.api.user("managed", "jane")
+	w.api.allow("jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	client := w.client()

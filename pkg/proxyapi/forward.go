@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -109,10 +110,14 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	switch {
 	case !c.passThrough || isService:
 	case resp.StatusCode == http.StatusUnauthorized:
-		h.callers.strangers.forget(c.credential)
+		h.callers.strangers.forget(c.credential, c.target.Cluster)
 		h.metrics.denied.WithLabelValues("managed-cluster").Inc()
-	default:
-		h.callers.strangers.trust(c.credential)
+		if c.credential != "" {
+			drainSmall(resp)
+			return notAccepted
+		}
+	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests:
+		h.callers.strangers.trust(c.credential, c.target.Cluster)
 	}
 	if !agentheaders.WasAskedFor(resp) {
 		// What the client sends next would be somebody else's.
@@ -128,6 +133,14 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 		hop.Gather(resp)
 	}
 	return nil
+}
+
+// drainSmall reads the short body of an answer that is not passed on, so that
+// the connection can be used again.
+func drainSmall(resp *http.Response) {
+	if resp.ContentLength >= 0 && resp.ContentLength <= 4<<10 {
+		_, _ = io.CopyN(io.Discard, resp.Body, resp.ContentLength)
+	}
 }
 
 // checkRedirect keeps a redirect, or the place of what was created, within what

@@ -35,6 +35,8 @@ type handler struct {
 	latencies  *latencies
 	// requests and streams are limits of those with a natural end, and without.
 	requests, streams *limiter
+	// allowAnonymous lets requests without a credential go to the clusters.
+	allowAnonymous bool
 	// draining is done when watches should go elsewhere.
 	draining context.Context
 
@@ -102,9 +104,6 @@ func (h *handler) admit(c *call, r *http.Request) error {
 	if err := h.clusters.synced(); err != nil {
 		return &problem{http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)}
 	}
-	if !h.clusters.known(target.Cluster) {
-		return &problem{http.StatusNotFound, fmt.Sprintf("there is no managed cluster %q on this hub: see \"kubectl get managedclusters\"", target.Cluster)}
-	}
 	if s := target.Service; target.ForService() {
 		if c.passThrough && c.credential == "" {
 			return &problem{http.StatusUnauthorized, "Services are not for anonymous users: send a token"}
@@ -113,7 +112,14 @@ func (h *handler) admit(c *call, r *http.Request) error {
 			return &problem{http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service)}
 		}
 	}
-	return checkConnection(r.Header)
+	if err := checkConnection(r.Header); err != nil {
+		return err
+	}
+	// This comes last, so that nothing else tells whether there is one.
+	if !h.clusters.known(target.Cluster) {
+		return &clusterError{problem{http.StatusNotFound, fmt.Sprintf("there is no managed cluster %q on this hub: see \"kubectl get managedclusters\"", target.Cluster)}}
+	}
+	return nil
 }
 
 // annotated adds to audit events what cannot be seen from outside.
@@ -193,7 +199,9 @@ type cancelKey struct{}
 
 // refuse answers in the place of the cluster.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	cluster := callOf(r.Context()).target.Cluster
+	c := callOf(r.Context())
+	cluster := c.target.Cluster
+	err = h.hidden(c, err)
 	code, message := statusFor(err, cluster, h.clusters.awaySince(cluster))
 	if code == statusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:

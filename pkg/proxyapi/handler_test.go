@@ -134,6 +134,8 @@ func TestClustersAreNeverMixed(t *testing.T) {
 
 func TestErrorsAreStatuses(t *testing.T) {
 	w := start(t)
+	w.api.user("managed", "jane")
+	w.api.allow("jane * clusters/proxy *")
 	w.agent("cluster2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the agent of cluster1 answered for cluster2")
 	}), "cluster1") // the hostile one: a genuine certificate of another cluster
@@ -151,7 +153,7 @@ func TestErrorsAreStatuses(t *testing.T) {
 		{name: "no agent", path: "/away/api", code: 503, message: "since 2026-03-01T12:00:00Z"},
 		{name: "refused", path: "/cluster1/api", code: 502, message: "check the proxy-agent pods"},
 		{name: "certificate of another cluster", path: "/cluster2/api", code: 502, message: "no valid certificate of that cluster"},
-		{name: "hop-by-hop trick", path: "/cluster1/api", header: http.Header{"Connection": {"close, Authorization"}}, code: 400, message: "Connection header"},
+		{name: "hop-by-hop trick", path: "/cluster1/api", header: http.Header{"Authorization": {"Bearer managed"}, "Connection": {"close, Authorization"}}, code: 400, message: "Connection header"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			resp, body := get(t, client, w.url+tc.path, tc.header)

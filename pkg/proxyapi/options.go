@@ -45,6 +45,8 @@ type Options struct {
 	// Audiences are what a hub's token must be for; empty means the audience of
 	// the hub's kube-apiserver.
 	Audiences []string
+	// AllowAnonymous lets requests without a credential go to the clusters.
+	AllowAnonymous bool
 	// How many requests, and how many streams (watches, logs, exec, Services),
 	// are served at a time; 0 means as many as come.
 	RequestsPerUser, RequestsPerCluster, StreamsPerUser, StreamsPerCluster int
@@ -98,6 +100,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of --exposed-services; $POD_NAMESPACE if not given")
 	fs.StringVar(&o.ExposedServices, "exposed-services", o.ExposedServices, "name of the ConfigMap with the Services on clusters that may be asked for")
 	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that a hub's token may be for; empty means that of the hub's kube-apiserver")
+	fs.BoolVar(&o.AllowAnonymous, "allow-anonymous", o.AllowAnonymous, "let requests without a credential go to the clusters, which know them as system:anonymous, instead of answering 401")
 	fs.IntVar(&o.RequestsPerUser, "max-requests-per-user", o.RequestsPerUser, "how many requests of one user are served at a time; 0 means as many as come")
 	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerUser, "max-streams-per-user", o.StreamsPerUser, "how many watches, logs, exec, attach, port-forward and connections to Services one user may have open; 0 means as many as come")

@@ -173,7 +173,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	o := s.options
 	h := &handler{
 		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer,
-		services: p.services, latencies: s.latencies, draining: draining, probes: s.health.Handler(),
+		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, draining: draining, probes: s.health.Handler(),
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
 	}

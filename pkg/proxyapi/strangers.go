@@ -28,15 +28,16 @@ const (
 // strangers keeps a flood of bad credentials from costing those with good ones:
 // the hub and the clusters are asked about few of them.
 type strangers struct {
-	known *lru.Cache // by credential
-	held  chan struct{}
+	known  *lru.Cache // by credential
+	places *lru.Cache // by place
+	held   chan struct{}
 
 	mu        sync.Mutex
 	addresses *lru.Cache // to *rate.Limiter
 }
 
 func newStrangers() *strangers {
-	return &strangers{known: lru.New(maxCredentials), held: make(chan struct{}, maxHeld), addresses: lru.New(maxAddresses)}
+	return &strangers{known: lru.New(maxCredentials), places: lru.New(maxCredentials), held: make(chan struct{}, maxHeld), addresses: lru.New(maxAddresses)}
 }
 
 // admit reports whether a request from address may go on with a credential,
@@ -66,15 +67,32 @@ func (s *strangers) holdBack(ctx context.Context) {
 	}
 }
 
-// trust remembers a credential that was good for something.
-func (s *strangers) trust(credential string) {
-	if credential != "" {
-		s.known.Add(credential, struct{}{})
+// trust remembers a credential that was good for something: on the hub, or at a
+// cluster if one is named.
+func (s *strangers) trust(credential, cluster string) {
+	if credential == "" {
+		return
+	}
+	s.known.Add(credential, struct{}{})
+	if cluster != "" {
+		s.places.Add(place{credential, cluster}, struct{}{})
 	}
 }
 
-// forget is for a known credential that is not good any more.
-func (s *strangers) forget(credential string) { s.known.Remove(credential) }
+// goodAt reports whether a cluster accepted a credential.
+func (s *strangers) goodAt(credential, cluster string) bool {
+	_, ok := s.places.Get(place{credential, cluster})
+	return ok
+}
+
+// forget is for a known credential that a cluster does not accept any more.
+func (s *strangers) forget(credential, cluster string) {
+	s.known.Remove(credential)
+	s.places.Remove(place{credential, cluster})
+}
+
+// place is a credential at a cluster.
+type place struct{ credential, cluster string }
 
 func (s *strangers) limiter(address string) *rate.Limiter {
 	s.mu.Lock()

@@ -62,7 +62,9 @@ func TestAgentComesAndGoes(t *testing.T) {
 	away, other := suite.clusters[1], suite.clusters[0]
 	suite.stopAgents(t, away)
 	eventually(t, "503 for "+away, func() error {
-		resp, s, err := tryStatus(t.Context(), suite.throughProxyAPI(away), "/version")
+		cfg := suite.throughProxyAPI(away)
+		cfg.BearerToken = suite.hubToken
+		resp, s, err := tryStatus(t.Context(), cfg, "/version")
 		if err != nil {
 			return err
 		}

@@ -271,7 +271,9 @@ func TestManagedClusterLeavesAndReturns(t *testing.T) {
 		return gone(cluster)
 	})
 	eventually(t, "404 for a cluster that is gone", func() error {
-		resp, s, err := tryStatus(t.Context(), suite.throughProxyAPI(cluster), "/version")
+		cfg := suite.throughProxyAPI(cluster)
+		cfg.BearerToken = suite.hubToken
+		resp, s, err := tryStatus(t.Context(), cfg, "/version")
 		if err == nil && resp.StatusCode != http.StatusNotFound {
 			err = fmt.Errorf("answered %d: %s", resp.StatusCode, s.Message)
 		}
