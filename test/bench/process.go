@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/program"
 )
 
 // process is a relaying process whose CPU time and memory are counted.
@@ -20,6 +22,8 @@ type process struct {
 	in   io.Writer // its standard input, if its first line was waited for
 	out  *bufio.Reader
 	once sync.Once
+	// ended is closed when the process has, unless its output is read here.
+	ended chan struct{}
 	// collect makes it collect its garbage.
 	collect func() error
 }
@@ -31,7 +35,7 @@ func start(logFile string, firstLine bool, args ...string) (*process, string, er
 	if err != nil {
 		return nil, "", err
 	}
-	p := &process{cmd: exec.Command(args[0], args[1:]...), log: log}
+	p := &process{cmd: exec.Command(args[0], args[1:]...), log: log, ended: make(chan struct{})}
 	p.cmd.Stderr, p.cmd.Stdout = log, log
 	if firstLine {
 		p.cmd.Stdout = nil
@@ -48,12 +52,16 @@ func start(logFile string, firstLine bool, args ...string) (*process, string, er
 		return nil, "", fmt.Errorf("starting %s: %w", args[0], err)
 	}
 	if !firstLine {
+		go func() {
+			defer close(p.ended)
+			_ = p.cmd.Wait()
+		}()
 		return p, "", nil
 	}
 	line, err := p.out.ReadString('\n')
 	if err != nil {
 		p.stop()
-		return nil, "", fmt.Errorf("%s ended before it was ready; its log is %s", args[0], logFile)
+		return nil, "", fmt.Errorf("%s ended before it was ready; its log ends with:\n%s", args[0], program.Tail(logFile))
 	}
 	return p, strings.TrimSpace(line), nil
 }
@@ -61,9 +69,23 @@ func start(logFile string, firstLine bool, args ...string) (*process, string, er
 func (p *process) stop() {
 	p.once.Do(func() {
 		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
+		if p.out == nil {
+			<-p.ended
+		} else {
+			_ = p.cmd.Wait()
+		}
 		_ = p.log.Close()
 	})
+}
+
+// hasEnded returns an error with the end of the log if the process has ended.
+func (p *process) hasEnded() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s has ended: %s; its log ends with:\n%s", p.cmd.Path, p.cmd.ProcessState, program.Tail(p.log.Name()))
+	default:
+		return nil
+	}
 }
 
 // command gives one of bench's own processes a line, and waits for its answer.

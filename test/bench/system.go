@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/ports"
 )
 
 // system is a proxy server and an agent as processes.
@@ -36,14 +39,16 @@ func (s *system) stop() {
 // startSystem starts a server and an agent that take konnectivity's flags and
 // waits until the agent is connected.
 func (w *world) startSystem(name string, at *place, server, agent []string) (*system, error) {
-	ports, err := freePorts(6)
-	if err != nil {
-		return nil, err
+	var taken [6]int
+	for i := range taken {
+		if err := ports.Fill(&taken[i]); err != nil {
+			return nil, err
+		}
 	}
-	on := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(ports[port])) }
+	on := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(taken[port])) }
 	s := &system{clientAddress: on("127.0.0.1", 0), agentAddress: on(at.hub, 1), healthAddress: on("127.0.0.1", 2), stock: name == konnectivitySystem}
 	s.startAgents = func(role string) (*process, error) { return w.startAgents(role, s.agentAddress) }
-	agentPort := ports[1]
+	agentPort := taken[1]
 	if at.roundTrip > 0 {
 		address, stop, err := startDelay(s.agentAddress, at.roundTrip)
 		if err != nil {
@@ -56,7 +61,7 @@ func (w *world) startSystem(name string, at *place, server, agent []string) (*sy
 		}
 		name += "-" + at.roundTrip.String()
 	}
-	flag := func(name string, port int) string { return fmt.Sprintf("--%s=%d", name, ports[port]) }
+	flag := func(name string, port int) string { return fmt.Sprintf("--%s=%d", name, taken[port]) }
 	serverArgs := append(server[:len(server):len(server)], "--server-bind-address=127.0.0.1", flag("server-port", 0), "--agent-bind-address="+at.hub, flag("agent-port", 1),
 		"--health-bind-address=127.0.0.1", flag("health-port", 2), "--admin-bind-address=127.0.0.1", flag("admin-port", 3), "--enable-profiling", "--v=0",
 		"--server-cert="+w.certs.path("server.crt"), "--server-key="+w.certs.path("server.key"), "--server-ca-cert="+w.certs.path("ca.crt"),
@@ -77,7 +82,7 @@ func (w *world) startSystem(name string, at *place, server, agent []string) (*sy
 		p.collect = func() error { return get("http://"+program.admin+"/debug/pprof/heap?gc=1", io.Discard) }
 		s.relays = append(s.relays, p)
 	}
-	if err := waitReady("http://" + on(at.edge, 4) + "/readyz"); err != nil {
+	if err := waitReady("http://"+on(at.edge, 4)+"/readyz", s.relays); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -115,23 +120,6 @@ func (w *world) build(name, pkg string) (string, error) {
 	return out, err
 }
 
-// freePorts are ports that are free, and not too high for konnectivity, which
-// refuses those above 49151.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for len(ports) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		if port := l.Addr().(*net.TCPAddr).Port; port <= 49151 {
-			ports = append(ports, port)
-		}
-	}
-	return ports, nil
-}
-
 // get writes what a URL has to out.
 func get(url string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -152,8 +140,18 @@ func get(url string, out io.Writer) error {
 	return err
 }
 
-func waitReady(url string) error {
-	if err := until(30*time.Second, func() error { return get(url, io.Discard) }); err != nil {
+// waitReady waits until url answers. It gives up when a process has ended.
+func waitReady(url string, processes []*process) error {
+	var ended error
+	err := until(30*time.Second, func() error {
+		for _, p := range processes {
+			if ended = p.hasEnded(); ended != nil {
+				return nil
+			}
+		}
+		return get(url, io.Discard)
+	})
+	if err = errors.Join(err, ended); err != nil {
 		return fmt.Errorf("waiting for a tunnel: %w", err)
 	}
 	return nil

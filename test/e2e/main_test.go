@@ -36,6 +36,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/program"
 )
 
 // installed is what the scenarios know of the system they run against.
@@ -452,7 +453,8 @@ func (s *installed) startAgents(t *testing.T, cluster string) {
 	}
 }
 
-// keepLogs copies the logs of a failed run to where they outlive it.
+// keepLogs copies the logs of a failed run to where they outlive it, and shows
+// the end of those of the addon's own processes.
 func keepLogs(l *lab.Lab) {
 	dir, err := os.MkdirTemp("", "cluster-proxy-e2e-logs-")
 	if err == nil {
@@ -463,4 +465,13 @@ func keepLogs(l *lab.Lab) {
 		}
 	}
 	fmt.Fprintln(os.Stderr, "logs of the lab:", dir, err)
+	for _, pattern := range []string{
+		filepath.Join(dir, "logs", "*_open-cluster-management-*_*.log"),                            // of the lab's pods
+		filepath.Join(dir, "pods", "*", "open-cluster-management-*_*cluster-proxy*", "*", "*.log"), // of real nodes
+	} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			fmt.Fprintf(os.Stderr, "--- the end of %s\n%s\n", strings.TrimPrefix(file, dir), program.Tail(file))
+		}
+	}
 }

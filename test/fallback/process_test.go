@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+	"open-cluster-management.io/cluster-proxy/test/program"
 )
 
 // programEnv makes this program one of those below.
@@ -81,29 +82,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// start runs a program until the test ends; its output is shown if the test
-// fails.
-func start(t *testing.T, name string, args ...string) {
+// start runs a program until the test ends.
+func start(t *testing.T, name string, args ...string) *program.Program {
 	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), programEnv+"="+name)
-	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		_ = log.Close()
-		if !t.Failed() {
-			return
-		}
-		if out, err := os.ReadFile(log.Name()); err == nil {
-			t.Logf("%s %q:\n%s", name, args, out)
-		}
-	})
+	return program.Start(t, strings.ReplaceAll(name, " ", "-"), c)
 }

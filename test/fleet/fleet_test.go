@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/ports"
 	"open-cluster-management.io/cluster-proxy/test/scrape"
 )
 
@@ -61,7 +62,7 @@ func newHub(t *testing.T, servers int) *hub {
 	t.Helper()
 	h := &hub{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t)}
 	for range servers {
-		h.peers = append(h.peers, freeAddress(t))
+		h.peers = append(h.peers, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Take(t))))
 	}
 	h.issue("server", h.hubCA, h.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true})
 	h.issue("server-agents", h.hubCA, h.agentCA, pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true})
@@ -72,16 +73,6 @@ func newHub(t *testing.T, servers int) *hub {
 func (h *hub) issue(name string, ca, trusted *pki.CA, leaf pki.Leaf) pki.Files {
 	h.t.Helper()
 	return pkitest.Issue(h.t, filepath.Join(h.dir, name), ca, leaf, trusted)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func portOf(t *testing.T, address string) int {

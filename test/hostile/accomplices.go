@@ -12,31 +12,22 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/program"
 	"open-cluster-management.io/cluster-proxy/test/scrape"
 )
 
 // process is the addon's binary as an accomplice, or as the one under attack
 // with accomplices around it.
 type process struct {
-	log    string
+	*program.Program
 	health string // host:port of probes and metrics
 }
 
 func (s *Suite) start(t *testing.T, name, health string, args ...string) *process {
 	t.Helper()
-	out, path := logFile(t, name)
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, s.Binary, args...)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // killed
-	})
-	p := &process{log: path, health: health}
-	eventually(t, name+" to start", func() error { return p.probe("/livez") })
+	p := &process{program.Start(t, name, exec.Command(s.Binary, args...)), health}
+	p.Await(t, name+" to start", func() error { return p.probe("/livez") })
 	return p
 }
 
@@ -55,24 +46,15 @@ func (p *process) probe(path string) error {
 // watch is Suite.watch for this process.
 func (p *process) watch(t *testing.T, metricName string) *notice {
 	t.Helper()
-	return watchFiles(t, p.log, metricName, func(ctx context.Context) (float64, error) { return scrape.Metric(ctx, p.health, metricName) })
+	n := watchFiles(t, p.Log, metricName, func(ctx context.Context) (float64, error) { return scrape.Metric(ctx, p.health, metricName) })
+	n.ended = p.Ended()
+	return n
 }
 
-// local is a free port of this machine, of those that konnectivity's agent
-// accepts.
+// local returns a port of this machine for an accomplice to listen on.
 func local(t *testing.T) string {
 	t.Helper()
-	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := listener.Addr().(*net.TCPAddr).Port
-		_ = listener.Close()
-		if port <= 49151 {
-			return strconv.Itoa(port)
-		}
-	}
+	return strconv.Itoa(ports.Take(t))
 }
 
 // issue signs a certificate as somebody whose clock is off.

@@ -2,8 +2,6 @@ package hostile
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -121,16 +119,4 @@ func (s *Suite) testAgentOnTheHub(t *testing.T) {
 			t.Errorf("Secret %q of the agent holds a kubeconfig", secret.Name)
 		}
 	}
-}
-
-// logFile is where an accomplice's output goes.
-func logFile(t *testing.T, name string) (*os.File, string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name+".log")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() })
-	return file, path
 }

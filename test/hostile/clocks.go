@@ -17,12 +17,12 @@ func (s *Suite) testClockSkew(t *testing.T) {
 	agentCA, hubCA := s.ca(t, agentSigner), s.ca(t, hubSigner)
 	t.Run("agent off by minutes", func(t *testing.T) {
 		agent := s.agent(t, s.attacker(), issue(t, agentCA, agentLeaf(s.attacker()), tolerated), real)
-		eventually(t, "the agent to connect", func() error { return agent.probe("/readyz") })
+		agent.Await(t, "the agent to connect", func() error { return agent.probe("/readyz") })
 	})
 	t.Run("proxy server off by minutes", func(t *testing.T) {
 		hub := s.hostileHub(t, issue(t, hubCA, serverLeaf(), tolerated))
 		agent := s.agent(t, s.attacker(), s.agentCertificate(t, s.attacker()), hub.agents)
-		eventually(t, "the agent to connect", func() error { return agent.probe("/readyz") })
+		agent.Await(t, "the agent to connect", func() error { return agent.probe("/readyz") })
 	})
 	t.Run("agent off by an hour", func(t *testing.T) {
 		server := s.watch(t, proxyServer, `cluster_proxy_server_tls_failures_total{reason="clock-skew"}`)
@@ -40,9 +40,8 @@ func (s *Suite) testClockSkew(t *testing.T) {
 // checkSkew waits until an agent that has just started says that clocks differ.
 func checkSkew(t *testing.T, agent *process) {
 	t.Helper()
-	n := &notice{logs: []string{agent.log}, offset: map[string]int64{}, metric: `cluster_proxy_agent_tls_failures_total{reason="clock-skew"}`}
-	name := n.metric
-	n.value = agent.watch(t, name).value
+	n := agent.watch(t, `cluster_proxy_agent_tls_failures_total{reason="clock-skew"}`)
+	n.offset, n.before = nil, 0 // it may have said so already
 	n.check(t, 1, "TLS with the proxy server fails", "clock-skew", "clock skew", "NTP")
 	if err := agent.probe("/readyz"); err == nil {
 		t.Errorf("an agent of %s without a tunnel is ready", identity.AddonName)

@@ -20,7 +20,7 @@ import (
 func (s *Suite) testDials(t *testing.T) {
 	hub := s.hostileHub(t, issue(t, s.ca(t, hubSigner), serverLeaf(), 0))
 	agent := s.agent(t, s.attacker(), s.agentCertificate(t, s.attacker()), hub.agents)
-	eventually(t, "the agent to connect to the hostile hub", func() error { return agent.probe("/readyz") })
+	agent.Await(t, "the agent to connect to the hostile hub", func() error { return agent.probe("/readyz") })
 
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -78,6 +78,7 @@ type evilAPI struct {
 	busy atomic.Int32
 	// mixed is what came after a request and was no other of the agent.
 	mixed chan string
+	agent *process
 }
 
 func (e *evilAPI) serve(conn net.Conn) {
@@ -147,8 +148,9 @@ func (s *Suite) evilCluster(t *testing.T, name string) *evilAPI {
 	s.makeCluster(t, name)
 	agent := s.agent(t, name, issue(t, s.ca(t, agentSigner), agentLeaf(name), 0), fmt.Sprint(s.Lab.AgentPort),
 		"--kubeconfig="+file, "--agent-identifiers="+identity.Identifiers(identity.Hosts(name, identity.DefaultAgentNamespace)))
-	log := watchFiles(t, agent.log, "", nil)
+	log := watchFiles(t, agent.Log, "", nil)
 	t.Cleanup(func() { log.lacks(t, "panic") })
+	e.agent = agent
 	return e
 }
 
@@ -169,7 +171,7 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 			}
 			return nil
 		}
-		eventually(t, "the evil cluster to answer at "+d.name, good)
+		e.agent.Await(t, "the evil cluster to answer at "+d.name, good)
 		for i, a := range e.answers {
 			for kind, lines := range map[string][]string{"read": nil, "write": {"Content-Length: 0"}, "upgrade": socket} {
 				t.Run(d.name+"/"+a.name+"/"+kind, func(t *testing.T) {

@@ -30,6 +30,7 @@ type notice struct {
 	value  func(ctx context.Context) (float64, error)
 	metric string
 	before float64
+	ended  <-chan struct{} // of a process that is not in a pod
 }
 
 // watch remembers how things are before an attack.
@@ -69,7 +70,7 @@ func (n *notice) files() []string {
 // have grown by at least by.
 func (n *notice) check(t *testing.T, by float64, words ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("a log line with %q", words), func() error {
+	n.await(t, fmt.Sprintf("a log line with %q", words), func() error {
 		for _, file := range n.files() {
 			content, err := os.ReadFile(file)
 			if err != nil {
@@ -86,7 +87,7 @@ func (n *notice) check(t *testing.T, by float64, words ...string) {
 	if n.value == nil {
 		return
 	}
-	eventually(t, n.metric, func() error {
+	n.await(t, n.metric, func() error {
 		now, err := n.value(context.Background())
 		if err == nil && now < n.before+by {
 			err = fmt.Errorf("metric %s went from %v to %v, and should have grown by %v", n.metric, n.before, now, by)
@@ -106,6 +107,16 @@ func containsAll(line string, words []string) bool {
 
 func eventually(t *testing.T, what string, ready func() error) {
 	t.Helper()
+	(*notice)(nil).await(t, what, ready)
+}
+
+// await waits until ready returns nil, the process has ended or patience has.
+func (n *notice) await(t *testing.T, what string, ready func() error) {
+	t.Helper()
+	var ended <-chan struct{}
+	if n != nil {
+		ended = n.ended
+	}
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -118,6 +129,9 @@ func eventually(t *testing.T, what string, ready func() error) {
 		select {
 		case <-limit.C:
 			t.Errorf("waiting for %s: %v", what, err)
+			return
+		case <-ended:
+			t.Errorf("waiting for %s of a process that has ended: %v", what, err)
 			return
 		case <-tick.C:
 		}

@@ -50,7 +50,7 @@ func (s *Suite) testServices(t *testing.T) {
 		return http.Header{"Cluster-Proxy-Proto": {proto}, "Cluster-Proxy-Namespace": {"default"}, "Cluster-Proxy-Service": {name}, "Cluster-Proxy-Port": {port}}
 	}
 	const api = "cluster-proxy-api-client"
-	eventually(t, "the listed Service to answer", func() error {
+	agent.Await(t, "the listed Service to answer", func() error {
 		if code, body := ask(api, service("http", "web", allowedPort)); code != 200 || body != "hello" {
 			return fmt.Errorf("%d %q", code, body)
 		}

@@ -52,7 +52,7 @@ func (s *Suite) testServingCertificate(t *testing.T) {
 		return response.StatusCode, err
 	}
 	// The way is open: with the right name the impostor is asked.
-	eventually(t, "the impostor to answer for its own cluster", func() error {
+	api.Await(t, "the impostor to answer for its own cluster", func() error {
 		if code, err := ask(s.attacker()); err != nil || code != http.StatusTeapot {
 			return fmt.Errorf("answered %d, %w", code, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/lab/certs"
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
+	"open-cluster-management.io/cluster-proxy/test/ports"
 )
 
 // Cluster is one cluster of a lab: etcd, kube-apiserver, controller manager,
@@ -158,14 +159,14 @@ func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerP
 	}
 	etcd := fmt.Sprintf("http://127.0.0.1:%d", c.etcdPort)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
-	g.start(c.program(assets, "etcd",
+	store := g.start(c.program(assets, "etcd",
 		"--data-dir="+c.file("etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
 		"--unsafe-no-fsync=true", "--log-level=warn"))
-	if err := poll(ctx, func(ctx context.Context) error { return getOK(ctx, http.DefaultClient, etcd+"/health") }); err != nil {
+	if err := store.await(ctx, func(ctx context.Context) error { return getOK(ctx, http.DefaultClient, etcd+"/health") }); err != nil {
 		return fmt.Errorf("waiting for etcd of %s: %w", c.Name, err)
 	}
-	g.start(c.program(assets, "kube-apiserver",
+	server := g.start(c.program(assets, "kube-apiserver",
 		"--etcd-servers="+etcd, fmt.Sprint("--secure-port=", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", "--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
 		"--client-ca-file="+c.file("ca.crt"), "--service-account-key-file="+c.file("sa.pub"), "--service-account-signing-key-file="+c.file("sa.key"),
@@ -183,7 +184,7 @@ func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerP
 	if err != nil {
 		return err
 	}
-	if err := poll(ctx, func(ctx context.Context) error { return getOK(ctx, client, c.url()+"/readyz") }); err != nil {
+	if err := server.await(ctx, func(ctx context.Context) error { return getOK(ctx, client, c.url()+"/readyz") }); err != nil {
 		return fmt.Errorf("waiting for the kube-apiserver of %s: %w", c.Name, err)
 	}
 	return nil
@@ -223,9 +224,9 @@ var controllers = []string{
 
 // startControllers starts what makes pods of Deployments: controller manager,
 // scheduler and kwok.
-func (c *Cluster) startControllers(g *group, assets Assets, free *ports) error {
+func (c *Cluster) startControllers(g *group, assets Assets) error {
 	var kcmPort, schedulerPort int
-	if err := free.many(&kcmPort, &schedulerPort); err != nil {
+	if err := ports.Fill(&kcmPort, &schedulerPort); err != nil {
 		return err
 	}
 	enabled := controllers

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
+	"open-cluster-management.io/cluster-proxy/test/ports"
 )
 
 const hubName = "hub"
@@ -96,8 +97,7 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 			l.group.stop()
 		}
 	}()
-	free := &ports{}
-	if err := l.prepare(options, free); err != nil {
+	if err := l.prepare(options); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -109,14 +109,14 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 	defer cancel()
 	starting, startCtx := errgroup.WithContext(limited)
 	for _, c := range l.clusters() {
-		starting.Go(func() error { return l.startCluster(startCtx, c, free) })
+		starting.Go(func() error { return l.startCluster(startCtx, c) })
 	}
 	if err := starting.Wait(); err != nil {
 		return nil, err
 	}
 	say("control planes are ready; registering clusters")
 	for _, c := range l.Managed {
-		if err := c.startKlusterlet(limited, l.group, assets, free, l.Hub); err != nil {
+		if err := c.startKlusterlet(limited, l.group, assets, l.Hub); err != nil {
 			return nil, fmt.Errorf("starting the klusterlet of %s: %w", c.Name, err)
 		}
 	}
@@ -126,7 +126,7 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 		}
 		say(name + " has joined")
 	}
-	return l, l.startPods(options.Binary, free)
+	return l, l.startPods(options.Binary)
 }
 
 func (l *Lab) clusters() []*Cluster {
@@ -137,8 +137,8 @@ func (l *Lab) clusters() []*Cluster {
 	return all
 }
 
-func (l *Lab) prepare(options Options, free *ports) error {
-	if err := free.many(&l.AgentPort); err != nil {
+func (l *Lab) prepare(options Options) error {
+	if err := ports.Fill(&l.AgentPort); err != nil {
 		return err
 	}
 	for _, name := range append([]string{hubName}, options.Clusters...) {
@@ -146,7 +146,7 @@ func (l *Lab) prepare(options Options, free *ports) error {
 			return fmt.Errorf("cluster name %q is used twice, or is the hub's", name)
 		}
 		c := &Cluster{Name: name, dir: filepath.Join(l.dir, name), logs: filepath.Join(l.dir, "logs"), agentPort: l.AgentPort}
-		if err := free.many(&c.etcdPort, &c.apiPort, &c.kwokPort, &c.webPort); err != nil {
+		if err := ports.Fill(&c.etcdPort, &c.apiPort, &c.kwokPort, &c.webPort); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(c.logs, 0o755); err != nil {
@@ -164,8 +164,8 @@ func (l *Lab) prepare(options Options, free *ports) error {
 	return nil
 }
 
-func (l *Lab) startCluster(ctx context.Context, c *Cluster, free *ports) error {
-	peer, err := free.next()
+func (l *Lab) startCluster(ctx context.Context, c *Cluster) error {
+	peer, err := ports.Next()
 	if err != nil {
 		return err
 	}
@@ -175,11 +175,11 @@ func (l *Lab) startCluster(ctx context.Context, c *Cluster, free *ports) error {
 	if err := c.applyCRDs(ctx, l.assets); err != nil {
 		return err
 	}
-	if err := c.startControllers(l.group, l.assets, free); err != nil {
+	if err := c.startControllers(l.group, l.assets); err != nil {
 		return err
 	}
 	if c.isHub() {
-		if err := c.startOCMHub(ctx, l.group, l.assets, free); err != nil {
+		if err := c.startOCMHub(ctx, l.group, l.assets); err != nil {
 			return fmt.Errorf("starting OCM on the hub: %w", err)
 		}
 	}
@@ -187,10 +187,10 @@ func (l *Lab) startCluster(ctx context.Context, c *Cluster, free *ports) error {
 }
 
 // startPods starts what runs the addon's own pods.
-func (l *Lab) startPods(binary string, free *ports) error {
-	l.services = newServiceTable(l.dir, free, map[string]int{"proxy-entrypoint:8091": l.AgentPort})
+func (l *Lab) startPods(binary string) error {
+	l.services = newServiceTable(l.dir, map[string]int{"proxy-entrypoint:8091": l.AgentPort})
 	for _, c := range l.clusters() {
-		runner, err := newPodRunner(c, binary, free, l.services)
+		runner, err := newPodRunner(c, binary, l.services)
 		if err != nil {
 			return err
 		}

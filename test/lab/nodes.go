@@ -77,7 +77,7 @@ func startNodes(ctx context.Context, options Options) (_ *Lab, err error) {
 		return nil, err
 	}
 	for _, c := range l.Managed {
-		if err := c.startKlusterlet(limited, l.group, assets, &ports{}, l.Hub); err != nil {
+		if err := c.startKlusterlet(limited, l.group, assets, l.Hub); err != nil {
 			return nil, fmt.Errorf("starting the klusterlet of %s: %w", c.Name, err)
 		}
 	}

@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterclient "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/cluster-proxy/test/ports"
+	testprogram "open-cluster-management.io/cluster-proxy/test/program"
 )
 
 const (
@@ -58,7 +61,7 @@ func (c *Cluster) createNamespaces(ctx context.Context, names ...string) error {
 
 // startOCMHub starts OCM's hub controllers and allows the bootstrap user to
 // register clusters.
-func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets, free *ports) error {
+func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets) error {
 	if err := c.createNamespaces(ctx, ocmHubNamespace); err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets, free
 		{"placement", nil},
 		{"addon", nil},
 	} {
-		port, err := free.next()
+		port, err := ports.Next()
 		if err != nil {
 			return err
 		}
@@ -102,11 +105,11 @@ func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets, free
 }
 
 // startKlusterlet starts OCM's agent, which registers the cluster at the hub.
-func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, free *ports, hub *Cluster) error {
+func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, hub *Cluster) error {
 	if err := c.createNamespaces(ctx, klusterletNamespace, "open-cluster-management-agent-addon"); err != nil {
 		return err
 	}
-	port, err := free.next()
+	port, err := ports.Next()
 	if err != nil {
 		return err
 	}
@@ -116,10 +119,14 @@ func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, 
 		"--bootstrap-kubeconfig="+hub.file("bootstrap.kubeconfig"), "--hub-kubeconfig-dir="+hubKubeconfigDir,
 		"--workload-source-driver=kube", "--workload-source-config="+filepath.Join(hubKubeconfigDir, "kubeconfig"),
 		"--status-sync-interval=1s", "--cluster-healthcheck-period=5s")
-	p.name, p.log = "klusterlet", filepath.Join(c.logs, c.Name+"-klusterlet.log")
+	p.name, p.log = "klusterlet", klusterletLog(c.logs, c.Name)
 	// An addon's Lease is looked at each second, and is stale after a minute.
 	p.env = append(os.Environ(), "LAB_ADDON_POLL=1s", "LAB_ADDON_LEASE_SECONDS=12")
 	return c.start(g, p)
+}
+
+func klusterletLog(logs, cluster string) string {
+	return filepath.Join(logs, cluster+"-klusterlet.log")
 }
 
 // waitRegistered waits until the hub says that a cluster has joined and is
@@ -129,18 +136,22 @@ func (c *Cluster) waitRegistered(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func(ctx context.Context) error {
+	err = poll(ctx, func(ctx context.Context) error {
 		cluster, err := clusters.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for _, condition := range []string{clusterv1.ManagedClusterConditionJoined, clusterv1.ManagedClusterConditionAvailable} {
 			if !meta.IsStatusConditionTrue(cluster.Status.Conditions, condition) {
-				return fmt.Errorf("waiting for condition %s of ManagedCluster %q; see the log of %s-klusterlet", condition, name, name)
+				return fmt.Errorf("waiting for condition %s of ManagedCluster %q", condition, name)
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		err = fmt.Errorf("%w; the log of its klusterlet ends with:\n%s", err, testprogram.Tail(klusterletLog(c.logs, name)))
+	}
+	return err
 }
 
 // Rejoin has a cluster that was deleted on the hub register there again, as if
@@ -164,7 +175,7 @@ func (l *Lab) Rejoin(ctx context.Context, cluster string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err := c.startKlusterlet(ctx, l.group, l.assets, &ports{}, l.Hub); err != nil {
+	if err := c.startKlusterlet(ctx, l.group, l.assets, l.Hub); err != nil {
 		return err
 	}
 	return l.Hub.waitRegistered(ctx, cluster)

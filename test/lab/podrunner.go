@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"open-cluster-management.io/cluster-proxy/test/ports"
 )
 
 // podSelector finds the addon's own pods.
@@ -22,7 +24,6 @@ const podSelector = "open-cluster-management.io/addon=cluster-proxy"
 type podRunner struct {
 	cluster  *Cluster
 	binary   string
-	free     *ports
 	services *serviceTable
 	client   *kubernetes.Clientset
 	log      program // for notes only
@@ -44,13 +45,13 @@ type runningPod struct {
 	done   chan struct{}
 }
 
-func newPodRunner(c *Cluster, binary string, free *ports, services *serviceTable) (*podRunner, error) {
+func newPodRunner(c *Cluster, binary string, services *serviceTable) (*podRunner, error) {
 	client, err := c.clientset()
 	if err != nil {
 		return nil, err
 	}
 	return &podRunner{
-		cluster: c, binary: binary, free: free, services: services, client: client,
+		cluster: c, binary: binary, services: services, client: client,
 		log:  program{name: "pods", log: filepath.Join(c.logs, c.Name+"-pods.log")},
 		pods: map[types.UID]*runningPod{}, noted: map[string]bool{},
 	}, nil
@@ -139,7 +140,7 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	}
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {
-			local, err := r.free.next()
+			local, err := ports.Next()
 			if err != nil {
 				return err
 			}
@@ -163,7 +164,7 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	var wg sync.WaitGroup
 	for _, p := range programs {
 		r.log.note(fmt.Sprintf("running pod %s/%s: %s %q", pod.Namespace, pod.Name, filepath.Base(p.path), p.args))
-		wg.Go(func() { p.keepRunning(podCtx) })
+		wg.Go(func() { (&keptProgram{program: p}).keepRunning(podCtx) })
 	}
 	go func() {
 		wg.Wait()

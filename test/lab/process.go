@@ -8,8 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	testprogram "open-cluster-management.io/cluster-proxy/test/program"
 )
 
 // program is what the lab runs: a binary, its arguments and where its output
@@ -25,17 +28,45 @@ type program struct {
 	stopTimeout time.Duration
 }
 
+// keptProgram is a program that is kept running.
+type keptProgram struct {
+	program
+	ends atomic.Int32
+}
+
+// maxEnds is how often a program may end before nothing waits for it any more.
+const maxEnds = 5
+
+// await polls ready until it returns no error, and gives up when the program
+// has ended too often. Its error has the end of the program's log.
+func (r *keptProgram) await(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := poll(ctx, func(ctx context.Context) error {
+		err := ready(ctx)
+		if ends := r.ends.Load(); err != nil && ends >= maxEnds {
+			cancel(fmt.Errorf("%s has ended %d times", r.name, ends))
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: %w; its log ends with:\n%s", context.Cause(ctx), err, testprogram.Tail(r.log))
+	}
+	return err
+}
+
 // keepRunning runs a program until ctx is done, again whenever it ends, like a
 // kubelet would. It returns when the last process is gone.
-func (p program) keepRunning(ctx context.Context) {
+func (r *keptProgram) keepRunning(ctx context.Context) {
 	pause := 200 * time.Millisecond
 	for {
 		began := time.Now()
-		err := p.once(ctx)
+		err := r.once(ctx)
+		r.ends.Add(1)
 		if ctx.Err() != nil {
 			return
 		}
-		p.note(fmt.Sprintf("ended after %s: %v; starting it again", time.Since(began).Round(time.Millisecond), err))
+		r.note(fmt.Sprintf("ended after %s: %v; starting it again", time.Since(began).Round(time.Millisecond), err))
 		if time.Since(began) > 30*time.Second {
 			pause = 200 * time.Millisecond
 		}
@@ -92,8 +123,10 @@ func newGroup() *group {
 	return &group{ctx: ctx, cancel: cancel}
 }
 
-func (g *group) start(p program) {
-	g.wg.Go(func() { p.keepRunning(g.ctx) })
+func (g *group) start(p program) *keptProgram {
+	r := &keptProgram{program: p}
+	g.wg.Go(func() { r.keepRunning(g.ctx) })
+	return r
 }
 
 func (g *group) do(f func(ctx context.Context)) {

@@ -10,13 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+
+	"open-cluster-management.io/cluster-proxy/test/ports"
 )
 
 // serviceTable gives ports of Services local listeners, which spread
 // connections over the processes of the Service's pods: the lab's kube-proxy.
 type serviceTable struct {
 	file   string
-	free   *ports
 	preset map[string]int // "service:port" to a local port
 
 	mu       sync.Mutex
@@ -36,8 +37,8 @@ func serviceKey(cluster, namespace, name string, port int) string {
 	return fmt.Sprintf("%s/%s/%s:%d", cluster, namespace, name, port)
 }
 
-func newServiceTable(dir string, free *ports, preset map[string]int) *serviceTable {
-	return &serviceTable{file: filepath.Join(dir, "services.json"), free: free, preset: preset, services: map[string]*service{}, listens: map[string]bool{}}
+func newServiceTable(dir string, preset map[string]int) *serviceTable {
+	return &serviceTable{file: filepath.Join(dir, "services.json"), preset: preset, services: map[string]*service{}, listens: map[string]bool{}}
 }
 
 // readServiceTable is the table as the lab last wrote it.
@@ -111,7 +112,7 @@ func (t *serviceTable) get(ctx context.Context, cluster, namespace, name string,
 	local, ok := t.preset[fmt.Sprintf("%s:%d", name, port)]
 	if !ok || cluster != hubName {
 		var err error
-		if local, err = t.free.next(); err != nil {
+		if local, err = ports.Next(); err != nil {
 			return nil, err
 		}
 	}
