@@ -28,6 +28,10 @@ test-unit: ## Run the tests that need no clusters
 test-lab: ## Run the scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
 	go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
 
+.PHONY: test-scale
+test-scale: ## Run the tests of many agents and of times at full size, without the race detector (needs 13,000 files: ulimit -n)
+	go test -count=1 -p=1 $(TESTFLAGS) ./test/fleet
+
 .PHONY: e2e
 e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc)
 	E2E_NODES=1 go test -p=1 -count=1 -timeout=60m $(TESTFLAGS) ./test/lab ./test/e2e/...

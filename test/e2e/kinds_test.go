@@ -28,7 +28,7 @@ func fakePod(t *testing.T, cs *kubernetes.Clientset, ns string, handler http.Han
 	}
 	own := lab.OwnAddress()
 	if !own.IsValid() {
-		t.Skip("this machine has no address but loopback, to which no kube-apiserver proxies")
+		t.Fatal("this machine has no address but loopback, to which no kube-apiserver proxies")
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
 	if err != nil {

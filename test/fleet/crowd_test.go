@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// needFiles skips a test that opens more files than the machine allows.
+// needFiles lets the test open n files. A test that did not run says nothing, so
+// a machine that allows fewer fails it.
 func needFiles(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -27,7 +28,7 @@ func needFiles(t *testing.T, n uint64) {
 	before := limit
 	limit.Cur, limit.Max = n, max(limit.Max, n)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Skipf("%d files are needed and %d allowed; raise the limit with 'ulimit -n %d'", n, before.Max, n)
+		t.Fatalf("%d files are needed and %d allowed; raise the limit with 'ulimit -n %d'", n, before.Max, n)
 	}
 	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) })
 }
@@ -61,9 +62,19 @@ func seldom(condition func() bool) func() bool {
 	}
 }
 
+// What a storm may cost, on a machine of two cores that does nothing else. Of
+// the exchanges beside it, half must be as fast as before, or twice; one in a
+// hundred may wait for handshakes, but not for all of them.
+const (
+	stormLimit = 15 * time.Second
+	stormP99   = 100 * time.Millisecond
+)
+
 // TestReconnectStorm cuts 1,000 agents off at once. All must be back within
-// 15 s on two cores, while others' connections are served about as fast as
-// before: the handshakes are taken in turns.
+// stormLimit, while others' connections are served about as fast as before: the
+// handshakes are taken in turns. Under the race detector, which costs too much
+// for times to mean anything, there are fewer agents and no limits; make
+// test-scale runs it without.
 func TestReconnectStorm(t *testing.T) {
 	n := 1000 / scale
 	needFiles(t, uint64(12*n+1000))
@@ -83,24 +94,36 @@ func TestReconnectStorm(t *testing.T) {
 	eventually(t, "there is something to compare with", func() bool { return l.done.Load() > 500/scale })
 	quiet := l.take()
 	handshakes := server.metric(t, "cluster_proxy_server_tls_handshakes_total", "")
-	began, worked := time.Now(), both(t, c).Processor
+	worked := both(t, c).Processor
+	others := startNoise(t, worked)
+	began := time.Now()
 	h.agents.cut("")
 	eventually(t, "the agents are gone", func() bool { return !back() })
 	eventually(t, "all agents are back", seldom(back))
 	elapsed := time.Since(began)
 	stormy := l.take() // measuring takes the processor too
-	worked = both(t, c).Processor - worked
+	now := both(t, c).Processor
+	stretch := others.stretch(t, now)
+	worked = now - worked
 	l.stop(t)
 	handshakes = server.metric(t, "cluster_proxy_server_tls_handshakes_total", "") - handshakes
-	before, during := percentile(quiet, 0.99), percentile(stormy, 0.99)
-	t.Logf("%d agents were back after %s and %s of processor time with %.0f handshakes; exchanges beside them p50 %s → %s, p99 %s → %s (%.2f ×)",
-		n, elapsed.Round(time.Millisecond), worked.Round(time.Millisecond), handshakes, percentile(quiet, 0.5), percentile(stormy, 0.5), before, during, float64(during)/float64(before))
-	// 15 s of two processors, however busy others keep them meanwhile.
-	if elapsed > 15*time.Second && worked > 30*time.Second {
-		t.Errorf("%d agents needed %s and %s of processor time to come back, want 15s of two processors at most", n, elapsed, worked)
+	before, during := percentile(quiet, 0.5), percentile(stormy, 0.5)
+	p99 := percentile(stormy, 0.99)
+	t.Logf("%d agents were back after %s and %s of processor time with %.0f handshakes; exchanges beside them p50 %s → %s, p99 %s → %s; times stretched %.2f × by others",
+		n, elapsed.Round(time.Millisecond), worked.Round(time.Millisecond), handshakes, before, during, percentile(quiet, 0.99), p99, stretch)
+	if scale > 1 {
+		return
 	}
-	// What is owed is less than double the p99, on a machine that does nothing
-	// else; here it is told and no more.
+	stretched := func(limit time.Duration) time.Duration { return time.Duration(float64(limit) * stretch) }
+	if limit := stretched(stormLimit); elapsed > limit {
+		t.Errorf("%d agents were back after %s, want %s at most", n, elapsed, limit)
+	}
+	if limit := stretched(2*before + time.Millisecond); during > limit {
+		t.Errorf("half of the exchanges beside the storm took more than %s, want %s at most; %s before it", during, limit, before)
+	}
+	if limit := stretched(stormP99); p99 > limit {
+		t.Errorf("one in a hundred exchanges beside the storm took more than %s, want %s at most", p99, limit)
+	}
 }
 
 // usage is what a crowd is counted by.
@@ -128,7 +151,7 @@ func both(t *testing.T, c *child) usage {
 	t.Helper()
 	own, err := measure()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	other := c.report().Usage
 	return usage{own.Memory + other.Memory, own.Goroutines + other.Goroutines, own.Files + other.Files, own.Processor + other.Processor}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -41,15 +42,49 @@ func flood(t *testing.T, address string, serve func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
+// besideStalled is how long an exchange beside stalled connections may take.
+const besideStalled = 50 * time.Millisecond
+
+// worsts dials and exchanges in rounds and returns the worst time of a round, as
+// the median of the rounds, and the worst time of all. The median leaves out what
+// a noisy machine does now and then; who waits for a stalled peer waits in each
+// round.
+func (w *oneTunnel) worsts(t *testing.T, dial dialFunc) (median, worst time.Duration) {
+	t.Helper()
+	var rounds []time.Duration
+	for range 7 {
+		slowest := time.Duration(0)
+		for range 15 {
+			began := time.Now()
+			if err := w.target.exchange(t.Context(), dial, soleCluster, 1); err != nil {
+				t.Fatal(err)
+			}
+			slowest = max(slowest, time.Since(began))
+		}
+		rounds = append(rounds, slowest)
+		worst = max(worst, slowest)
+	}
+	slices.Sort(rounds)
+	return rounds[len(rounds)/2], worst
+}
+
 // TestStalledPeersHoldNobodyUp has connections whose reader stops and
 // connections whose target stops, of our dialer and of konnectivity's client,
-// and exchanges beside them on the same cluster.
+// and exchanges beside them on the same cluster. Those must take no longer than
+// besideStalled, or than three times what they took without. The race detector
+// costs too much for that to mean anything; make test-scale runs it without.
 func TestStalledPeersHoldNobodyUp(t *testing.T) {
 	w := startOneTunnel(t)
+	dials := []dialFunc{w.dial, w.stockDial}
+	var alone []time.Duration
+	for _, dial := range dials {
+		median, _ := w.worsts(t, dial)
+		alone = append(alone, median)
+	}
 	sends := flood(t, soleCluster, func(conn net.Conn) { _, _ = io.Copy(conn, zeros{}) })
 	silent := flood(t, soleCluster, func(net.Conn) {})
 	stalled := make(chan error, 100)
-	for _, dial := range []dialFunc{w.dial, w.stockDial} {
+	for _, dial := range dials {
 		for range 4 {
 			reader, err := dial(t.Context(), "tcp", sends)
 			if err != nil {
@@ -67,16 +102,12 @@ func TestStalledPeersHoldNobodyUp(t *testing.T) {
 			}()
 		}
 	}
-	for _, dial := range []dialFunc{w.dial, w.stockDial} {
-		worst := time.Duration(0)
-		for range 50 {
-			began := time.Now()
-			if err := w.target.exchange(t.Context(), dial, soleCluster, 1); err != nil {
-				t.Fatal(err)
-			}
-			worst = max(worst, time.Since(began))
+	for i, dial := range dials {
+		median, worst := w.worsts(t, dial)
+		t.Logf("worst dial and exchange of a round beside 16 stalled connections: %s, %s without them; the worst of all took %s", median, alone[i], worst)
+		if limit := max(besideStalled, 3*alone[i]) * scale * scale; median > limit {
+			t.Errorf("an exchange beside stalled connections takes %s in half of the rounds, want %s at most", median, limit)
 		}
-		t.Logf("worst dial and exchange beside 16 stalled connections: %s", worst)
 		if worst > 9*time.Second { // konnectivity: 10 s and more
 			t.Errorf("an exchange took %s", worst)
 		}
