@@ -4,13 +4,23 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
 )
 
-func main() { os.Exit(cli.Run(newCommand())) }
+func main() {
+	log := newLineWriter(os.Stderr)
+	if err := logTo(log); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+	code := cli.Run(newCommand())
+	log.flush()
+	os.Exit(code)
+}
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
