@@ -3,20 +3,17 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
@@ -34,7 +31,23 @@ type fault struct {
 	pass bool
 	// onHub says that it is the hub that suffers, and so every cluster.
 	onHub bool
+	// silence is how long clients do nothing before each burst of requests, on
+	// connections that have been idle for as long.
+	silence time.Duration
+	// bulk has others download as much as they can meanwhile.
+	bulk bool
 }
+
+// What clients may notice at most. The first is that of every fault, also of one
+// during which no request can go well.
+const (
+	toldLimit    = 32 * time.Second // 30 s without a word from the peer, and the answer's way
+	watchLimit   = 45 * time.Second
+	againLimit   = 30 * time.Second
+	eventLimit   = 10 * time.Second // of a fault that lets requests pass
+	smallLimit   = 5 * time.Second  // p99 of small requests beside downloads
+	fairnessBest = 0.8              // Jain's index of the downloads
+)
 
 // faultLab is where faults are made: the machine of one cluster, and the hub's.
 type faultLab struct {
@@ -97,22 +110,32 @@ func faults() []fault {
 		{name: "one way: nothing from the hub", hold: time.Minute, begin: rules(fmt.Sprintf(fromHub, "drop")), end: noRules},
 		{name: "one way: nothing to the hub", hold: time.Minute, begin: rules(fmt.Sprintf(toHub, "drop")), end: noRules},
 		{name: "every connection reset", hold: time.Second, begin: rules("chain f { type filter hook forward priority -10; meta l4proto tcp iifname \"wan0\" reject with tcp reset; meta l4proto tcp oifname \"wan0\" reject with tcp reset; }"), end: noRules},
-		{name: "1 % loss", hold: 20 * time.Second, begin: rules(lossOf(1)), end: noRules, pass: true},
-		{name: "5 % loss", hold: 20 * time.Second, begin: rules(lossOf(5)), end: noRules, pass: true},
-		{name: "NAT forgets after 5 s", hold: 30 * time.Second, pass: true,
-			begin: func(f *faultLab) error {
-				return f.nodes.Run(f.cluster, "sh", "-ec", "cd /proc/sys/net/netfilter; echo 5 >nf_conntrack_tcp_timeout_established; echo 0 >nf_conntrack_tcp_loose")
-			},
-			end: func(f *faultLab) error {
-				return f.nodes.Run(f.cluster, "sh", "-ec", "cd /proc/sys/net/netfilter; echo 432000 >nf_conntrack_tcp_timeout_established; echo 1 >nf_conntrack_tcp_loose")
-			}},
-		{name: "MTU 1280", hold: 20 * time.Second, begin: shell("ip link set wan0 mtu 1280"), end: shell("ip link set wan0 mtu 1500"), pass: true},
-		{name: "1 Mbit/s", hold: 20 * time.Second, pass: true,
+		{name: "downloads, no fault", hold: 15 * time.Second, begin: shell("true"), end: shell("true"), pass: true, bulk: true},
+		{name: "1 % loss, downloads", hold: 20 * time.Second, begin: rules(lossOf(1)), end: noRules, pass: true, bulk: true},
+		{name: "5 % loss, downloads", hold: 20 * time.Second, begin: rules(lossOf(5)), end: noRules, pass: true, bulk: true},
+		{name: "NAT forgets after 60 s, 70 s idle", hold: 75 * time.Second, begin: natForgets(60), end: natForgets(432000), pass: true, silence: 70 * time.Second},
+		{name: "NAT forgets after 5 s, 12 s idle", hold: 50 * time.Second, begin: natForgets(5), end: natForgets(432000), silence: 12 * time.Second},
+		// Both ends think that 1,500 bytes pass, and nothing tells them otherwise.
+		{name: "MTU 1280 in the middle, no ICMP", hold: 20 * time.Second, begin: rules(fmt.Sprintf(fromHub, "meta length > 1280 drop") + "\n" + fmt.Sprintf(toHub, "meta length > 1280 drop")), end: noRules},
+		{name: "1 Mbit/s, downloads", hold: 40 * time.Second, pass: true, bulk: true,
 			begin: shell("tc qdisc add dev wan0 root tbf rate 1mbit burst 16kb latency 500ms"), end: shell("tc qdisc del dev wan0 root")},
 		{name: "hub's kube-apiserver down", hold: 20 * time.Second, onHub: true,
 			begin: func(f *faultLab) error { return f.machine("hub").Stop(context.Background(), hubAPI) },
 			end:   func(*faultLab) error { return suite.lab.StartHubAPI() }},
 		{name: "cluster DNS gone on both", hold: 30 * time.Second, pass: true, begin: coreDNS(0), end: coreDNS(1)},
+	}
+}
+
+// natForgets has the cluster's NAT drop what it has not seen for so many seconds:
+// the fence in front of it lets in what the NAT knows, and nothing else.
+func natForgets(seconds int) func(f *faultLab) error {
+	return func(f *faultLab) error {
+		// The timeout of a connection is set when a packet passes.
+		loose := 0
+		if seconds > 1000 {
+			loose = 1
+		}
+		return f.nodes.Run(f.cluster, "sh", "-ec", fmt.Sprintf("cd /proc/sys/net/netfilter; echo %d >nf_conntrack_tcp_timeout_established; echo %d >nf_conntrack_tcp_loose", seconds, loose))
 	}
 }
 
@@ -124,82 +147,28 @@ func (f *faultLab) machine(name string) *nodes.Machine {
 	return m
 }
 
-// sample is one request, or one stretch of a watch between two breaks.
-type sample struct {
-	began, ended time.Time
-	err          error
-}
-
-// sampler makes requests at fixed times, whether earlier ones have ended or not,
-// and follows a watch.
-type sampler struct {
-	mu       sync.Mutex
-	requests []sample
-	breaks   []sample
-	waiting  sync.WaitGroup
-}
-
-// requestLimit is how long a client waits. An answer later than this is none.
-const requestLimit = 40 * time.Second
-
-func (s *sampler) run(ctx context.Context, cluster string) {
-	cfg := suite.throughProxyAPI(cluster)
-	s.waiting.Go(func() {
-		tick := time.NewTicker(250 * time.Millisecond)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			s.waiting.Go(func() {
-				began := time.Now()
-				limited, cancel := context.WithTimeout(context.Background(), requestLimit)
-				defer cancel()
-				err := once(limited, cfg)
-				s.add(&s.requests, sample{began, time.Now(), err})
-			})
-			<-tick.C
-		}
-	})
-	s.waiting.Go(func() {
-		for ctx.Err() == nil {
-			began := time.Now()
-			err := watchConfigMap(ctx, cfg, "default", "e2e-faults", "", func(json.RawMessage) error { return nil })
-			if ctx.Err() == nil {
-				s.add(&s.breaks, sample{began, time.Now(), err})
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(500 * time.Millisecond):
-			}
-		}
-	})
-}
-
-// change changes the ConfigMap that is watched four times a second, without the
-// addon.
-func (s *sampler) change(ctx context.Context, maps typedcorev1.ConfigMapInterface) {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for n := 0; ctx.Err() == nil; n++ {
-		_, _ = maps.Apply(ctx, corev1ac.ConfigMap("e2e-faults", "default").WithData(map[string]string{"n": fmt.Sprint(n)}), metav1.ApplyOptions{FieldManager: "e2e"})
-		<-tick.C
-	}
-}
-
-func (s *sampler) add(to *[]sample, one sample) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*to = append(*to, one)
-}
-
 // outcome is a line of the table.
 type outcome struct {
 	fault                             fault
 	began, ended                      time.Time
 	ok, failed, silent, other         int
 	slowest, told, recovered, watched time.Duration
+	small                             time.Duration // p99 of what went well
+	events, lost                      int
+	latest                            time.Duration // of the events
+	goodput                           float64       // of all downloads, in Mbit/s
+	fairness                          float64
 	errors                            map[string]int // for the log
 }
 
 func (o *outcome) read(hurt, other *sampler) {
+	var times []time.Duration
+	defer func() {
+		slices.Sort(times)
+		if len(times) > 0 {
+			o.small = times[len(times)*99/100]
+		}
+	}()
 	for _, r := range hurt.requests {
 		took := r.ended.Sub(r.began)
 		during := r.ended.After(o.began) && r.began.Before(o.ended)
@@ -208,6 +177,7 @@ func (o *outcome) read(hurt, other *sampler) {
 		case r.err == nil:
 			o.ok++
 			o.slowest = max(o.slowest, took)
+			times = append(times, took)
 		case took >= requestLimit:
 			o.silent++
 		default:
@@ -228,6 +198,52 @@ func (o *outcome) read(hurt, other *sampler) {
 		if b.ended.After(o.began) && o.watched == 0 {
 			o.watched = b.ended.Sub(o.began)
 		}
+	}
+	for version, changed := range hurt.changes {
+		if changed.Before(o.began) {
+			continue
+		}
+		o.events++
+		heard, ok := hurt.heard[version]
+		if !ok {
+			o.lost++
+		}
+		o.latest = max(o.latest, heard.Sub(changed))
+	}
+}
+
+// check holds a fault to what clients may notice of it.
+func (o *outcome) check(t *testing.T) {
+	t.Helper()
+	if o.silent > 0 {
+		t.Errorf("%d requests had no answer in %s", o.silent, requestLimit)
+	}
+	if o.told > toldLimit {
+		t.Errorf("a request was told of its failure after %s, want %s at most", o.told, toldLimit)
+	}
+	if o.watched > watchLimit {
+		t.Errorf("the watch was told that it is broken after %s, want %s at most", o.watched, watchLimit)
+	}
+	if o.recovered > againLimit {
+		t.Errorf("requests went well %s after the fault, want %s at most", o.recovered, againLimit)
+	}
+	if o.events == 0 || o.lost > 0 {
+		t.Errorf("the watch lost %d of %d events", o.lost, o.events)
+	}
+	if o.other > 0 && !o.fault.onHub {
+		t.Errorf("%d requests to the other cluster failed", o.other)
+	}
+	if o.fault.bulk && (o.fairness < fairnessBest || o.small > smallLimit) {
+		t.Errorf("Jain's index of the downloads is %.2f, want %.2f at least; p99 of small requests beside them is %s, want %s at most", o.fairness, fairnessBest, o.small, smallLimit)
+	}
+	if !o.fault.pass {
+		return
+	}
+	if o.failed > 0 {
+		t.Errorf("%d requests failed, in at most %s; this fault must not fail any", o.failed, o.told)
+	}
+	if o.watched > 0 || o.latest > eventLimit {
+		t.Errorf("the watch broke after %s (0: it did not), and heard an event %s late; this fault must not break it, nor make it late by more than %s", o.watched, o.latest, eventLimit)
 	}
 }
 
@@ -266,8 +282,9 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 	settle(t) // after the fault before this one
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	hurt, other := &sampler{}, &sampler{}
+	hurt, other := &sampler{silence: o.fault.silence}, &sampler{}
 	for i, s := range []*sampler{hurt, other} {
+		s.changes, s.heard = map[string]time.Time{}, map[string]time.Time{}
 		maps := clientset(t, suite.direct(suite.clusters[i])).CoreV1().ConfigMaps("default")
 		s.waiting.Go(func() { s.change(ctx, maps) })
 		s.run(ctx, suite.clusters[i])
@@ -286,48 +303,81 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 		case <-time.After(d):
 		}
 	}
-	wait(2 * time.Second) // the watch is there too
+	eventually(t, "the watch to hear something", func() error {
+		hurt.mu.Lock()
+		defer hurt.mu.Unlock()
+		if len(hurt.heard) == 0 {
+			return errors.New("it has heard nothing")
+		}
+		return nil
+	})
 	o.began = time.Now()
 	if err := o.fault.begin(f); err != nil {
 		t.Fatal(err)
 	}
+	if o.fault.silence > 0 {
+		wait(time.Second) // what is open learns of the new timeout by its next packet
+		hurt.quiet.Store(true)
+	}
+	downloads := &downloads{}
+	if o.fault.bulk {
+		downloads.start(ctx, t, f.cluster)
+	}
 	wait(o.fault.hold)
+	hurt.quiet.Store(false)
+	o.goodput, o.fairness = downloads.figures()
 	if err := o.fault.end(f); err != nil {
 		t.Fatal(err)
 	}
 	o.ended = time.Now()
 	eventually(t, "requests that go well again", func() error { return reachable(ctx, f.cluster) })
-	wait(3 * time.Second)
+	eventually(t, "the watch to hear everything", func() error {
+		hurt.mu.Lock()
+		defer hurt.mu.Unlock()
+		lost := 0
+		for version, changed := range hurt.changes {
+			if _, ok := hurt.heard[version]; !ok && changed.After(o.began) && time.Since(changed) > time.Second {
+				lost++
+			}
+		}
+		if lost > 0 {
+			return fmt.Errorf("it lacks %d events", lost)
+		}
+		return nil
+	})
+	wait(time.Second)
+	hurt.quiet.Store(true) // no more changes, so that the last one can be heard
+	wait(2 * time.Second)
 	cancel()
 	hurt.waiting.Wait()
 	other.waiting.Wait()
 	o.read(hurt, other)
-	if o.silent > 0 {
-		t.Errorf("%d requests had no answer in %s", o.silent, requestLimit)
-	}
-	if o.fault.pass && o.failed > 0 {
-		t.Errorf("%d requests failed, in at most %s; this fault must not fail any", o.failed, o.told)
-	}
-	if o.other > 0 && !o.fault.onHub {
-		t.Errorf("%d requests to the other cluster failed", o.other)
-	}
+	o.check(t)
 }
 
 const heading = `Faults between one managed cluster and the hub: what clients of the proxy API notice. Each makes a request on a
-connection of its own four times a second and waits up to 40 s, or follows a watch. Written by make e2e-faults.
+connection of its own four times a second and waits up to 40 s, or follows a watch of an object that changes four times
+a second, and goes on with it where it broke. "Idle" has them do nothing for that long, then two seconds' work.
+"Downloads" are four users beside them who read 900 KiB again and again: Mbit/s of all, and Jain's index of fairness
+among them. All columns are held to limits by TestFaults. Written by make e2e-faults.
 
 `
 
 func table(outcomes []*outcome) string {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "FAULT\tFOR\tWENT WELL\tSLOWEST\tFAILED\tTOLD WITHIN\tNO ANSWER\tWATCH TOLD AFTER\tWELL AGAIN AFTER\tOTHER CLUSTER FAILED")
+	fmt.Fprintln(w, "FAULT\tFOR\tWENT WELL\tP99\tSLOWEST\tFAILED\tTOLD WITHIN\tNO ANSWER\tWATCH TOLD AFTER\tEVENTS LOST\tLATEST EVENT\tWELL AGAIN AFTER\tOTHER CLUSTER FAILED\tMBIT/S\tJAIN")
 	for _, o := range outcomes {
 		watched := "not broken"
 		if o.watched > 0 {
 			watched = round(o.watched)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%d\n", o.fault.name, o.ended.Sub(o.began).Round(time.Second), o.ok, round(o.slowest), o.failed, round(o.told), o.silent, watched, round(o.recovered), o.other)
+		goodput, fairness := "", ""
+		if o.fault.bulk {
+			goodput, fairness = fmt.Sprintf("%.1f", o.goodput), fmt.Sprintf("%.2f", o.fairness)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%d\t%s\t%d of %d\t%s\t%s\t%d\t%s\t%s\n", o.fault.name, o.ended.Sub(o.began).Round(time.Second), o.ok, round(o.small), round(o.slowest),
+			o.failed, round(o.told), o.silent, watched, o.lost, o.events, round(o.latest), round(o.recovered), o.other, goodput, fairness)
 	}
 	_ = w.Flush()
 	return out.String()

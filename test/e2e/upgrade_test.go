@@ -203,28 +203,39 @@ func TestProxyServersAreScaled(t *testing.T) {
 	})
 }
 
+// firstRelease is the commit whose processes must work with today's for as long
+// as clusters may run them.
+const firstRelease = "8b83d547a664060d85e264ec15d782593719f17a"
+
 // TestUpgrade installs the chart and image of the commit before this one, and
-// upgrades to this one's.
+// those of the first release, and upgrades to this one's.
 func TestUpgrade(t *testing.T) {
 	needNodes(t)
-	commit := os.Getenv("E2E_UPGRADE_FROM")
-	if commit == "" {
-		commit = "HEAD~1"
+	commits := map[string]string{"the commit before": "HEAD~1", "the first release": firstRelease}
+	if commit := os.Getenv("E2E_UPGRADE_FROM"); commit != "" {
+		commits = map[string]string{commit: commit}
 	}
+	for name, commit := range commits {
+		t.Run(name, func(t *testing.T) { upgradeFrom(t, commit) })
+	}
+}
+
+func upgradeFrom(t *testing.T, commit string) {
 	source := filepath.Join(t.TempDir(), "source")
 	if err := os.Mkdir(source, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	archive := exec.CommandContext(t.Context(), "sh", "-c", `git -C ../.. archive "$1" | tar -x -C "$2"`, "sh", commit, source)
 	if out, err := archive.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("taking commit %s out of git: %v: %s; set E2E_UPGRADE_FROM to one that is there", commit, err, out)
+		t.Fatalf("taking commit %s out of git: %v: %s; a shallow clone lacks it: run git fetch --unshallow, or set E2E_UPGRADE_FROM to one that is there", commit, err, out)
 	}
 	binary := filepath.Join(t.TempDir(), "cluster-proxy")
 	if err := buildBinary(t.Context(), source, binary); err != nil {
 		t.Fatal(err)
 	}
 	image := filepath.Join(t.TempDir(), "image.tar")
-	if err := lab.PackAddon(binary, "previous", image); err != nil {
+	tag := "from-" + strings.ToLower(strings.NewReplacer("~", "-", "/", "-").Replace(commit))
+	if err := lab.PackAddon(binary, tag, image); err != nil {
 		t.Fatal(err)
 	}
 	if err := suite.lab.LoadImage(t.Context(), image); err != nil {
@@ -237,9 +248,9 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	install(source, "tag=previous")
+	install(source, "tag="+tag)
 	for _, cluster := range suite.clusters {
-		agentsHaveImage(t, cluster, ":previous")
+		agentsHaveImage(t, cluster, ":"+tag)
 	}
 	underTraffic(t, asked, func() []time.Time {
 		install("../..")
