@@ -75,9 +75,9 @@ func (p *plugin) printFinding(f finding) {
 	if f.Cluster != "" {
 		where = f.Cluster
 	}
-	fmt.Fprintf(p.out, "%s %-18s %s: %s\n", mark, f.ID, where, f.Text)
+	fmt.Fprintf(p.out, "%s %-18s %s: %s\n", mark, f.ID, oneLine(where), oneLine(f.Text))
 	if !f.OK && f.Remedy != "" {
-		fmt.Fprintf(p.out, "  %-18s %s\n", "", f.Remedy)
+		fmt.Fprintf(p.out, "  %-18s %s\n", "", oneLine(f.Remedy))
 	}
 }
 

@@ -33,6 +33,7 @@ type plugin struct {
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
+	out, errOut = terminal{out}, terminal{errOut}
 	p := &plugin{files: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}, out: out, err: errOut}
 	root := &cobra.Command{
 		Use:           "kubectl-clusterproxy",
@@ -71,7 +72,12 @@ func get(ctx context.Context, hub kubernetes.Interface, path string, into any) e
 		// client-go has words of its own for some codes; ours say more.
 		var status metav1.Status
 		if json.Unmarshal(raw, &status) == nil && status.Kind == "Status" && status.Message != "" {
+			status.Message = oneLine(status.Message)
 			return &apierrors.StatusError{ErrStatus: status}
+		}
+		var other *apierrors.StatusError
+		if errors.As(err, &other) {
+			other.ErrStatus.Message = oneLine(other.ErrStatus.Message)
 		}
 		return err
 	}

@@ -23,7 +23,7 @@ func main() {
 	case errors.Is(err, errNotGood):
 		os.Exit(1) // what is wrong was said already
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(terminal{os.Stderr}, "error:", err)
 		os.Exit(2)
 	}
 }

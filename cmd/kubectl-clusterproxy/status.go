@@ -48,6 +48,7 @@ func (p *plugin) status(ctx context.Context, names []string, output string) erro
 			return err
 		}
 		for _, name := range away {
+			name = oneLine(name)
 			fmt.Fprintf(p.err, "%s is not available; see: kubectl get managedclusteraddon -n %s cluster-proxy -o yaml\n", name, name)
 		}
 	}
@@ -72,7 +73,7 @@ func (p *plugin) statusTable(found []v1alpha1.Cluster) error {
 		if c.Status.LastSeen != nil {
 			seen = duration.HumanDuration(time.Since(c.Status.LastSeen.Time))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", c.Name, c.Status.Available, c.Status.Tunnels, latency, c.Status.Version, seen)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", oneLine(c.Name), oneLine(string(c.Status.Available)), c.Status.Tunnels, latency, oneLine(c.Status.Version), seen)
 	}
 	return w.Flush()
 }

@@ -42,9 +42,13 @@ func (p *plugin) whoami(ctx context.Context, cluster, output string) error {
 	if printed, err := p.print(output, identity); printed {
 		return err
 	}
+	return p.whoamiTable(cluster, identity)
+}
+
+func (p *plugin) whoamiTable(cluster string, identity v1alpha1.ClusterIdentity) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "WHERE\tUSER\tGROUPS")
-	fmt.Fprintf(w, "hub\t%s\t%s\n", identity.Hub.Username, strings.Join(identity.Hub.Groups, ","))
-	fmt.Fprintf(w, "%s\t%s\t%s\n", cluster, identity.Cluster.Username, strings.Join(identity.Cluster.Groups, ","))
+	fmt.Fprintf(w, "hub\t%s\t%s\n", oneLine(identity.Hub.Username), oneLine(strings.Join(identity.Hub.Groups, ",")))
+	fmt.Fprintf(w, "%s\t%s\t%s\n", oneLine(cluster), oneLine(identity.Cluster.Username), oneLine(strings.Join(identity.Cluster.Groups, ",")))
 	return w.Flush()
 }
