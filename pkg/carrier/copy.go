@@ -171,8 +171,10 @@ func Relay(cn *Conn, target net.Conn) error {
 	} else if down != nil && !isTimeout(down) {
 		err = down
 	}
-	if tcp, ok := target.(*net.TCPConn); ok && !delivered {
+	if tcp := tcpOf(target); tcp != nil && !delivered {
+		// Before TLS says that this is a clean end.
 		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
 	}
 	_ = target.Close()
 	_ = cn.Close()

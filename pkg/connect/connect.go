@@ -80,27 +80,6 @@ func ask(conn net.Conn, r *http.Request) (net.Conn, error) {
 	return nil, &Refusal{resp.StatusCode, resp.Status, body}
 }
 
-// Join copies both ways until both sides have ended, or one has failed. Closing
-// either ends it.
-func Join(a, b io.ReadWriteCloser) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pass(a, b)
-	}()
-	pass(b, a)
-	<-done
-}
-
-func pass(to, from io.ReadWriteCloser) {
-	_, err := io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
-		return
-	}
-	_ = to.Close()
-	_ = from.Close()
-}
-
 // early is a connection of which a part was read already.
 type early struct {
 	net.Conn
@@ -126,6 +105,9 @@ func (c *early) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// NetConn is what crypto/tls calls the connection below.
+func (c *early) NetConn() net.Conn { return c.Conn }
+
 func (c *early) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -146,4 +128,11 @@ func (s *h2Stream) Write(p []byte) (int, error) {
 		err = s.controller.Flush()
 	}
 	return n, err
+}
+
+// Abort resets the stream: net/http does that when a write's time has passed.
+// The end of the handler, which is a clean one, then comes too late.
+func (s *h2Stream) Abort(error) {
+	_ = s.controller.SetWriteDeadline(time.Unix(1, 0))
+	_ = s.Close()
 }

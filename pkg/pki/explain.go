@@ -34,7 +34,7 @@ func HandshakeReason(err error) string {
 		return ReasonUnknownCA
 	case errors.As(err, &invalid), strings.Contains(text, "certificate"):
 		return ReasonCertificate
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ReasonClosed
 	}
 	return ReasonOther

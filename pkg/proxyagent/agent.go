@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
@@ -199,7 +200,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		group.Go(func() error {
 			stop := context.AfterFunc(serving, func() { _ = server.Close() })
 			defer stop()
-			if err := server.ServeTLS(l, "", ""); serving.Err() == nil {
+			if err := server.ServeTLS(connect.Listener{Listener: l}, "", ""); serving.Err() == nil {
 				return fmt.Errorf("serving the proxy API's requests: %w", err)
 			}
 			return nil

@@ -65,3 +65,9 @@ func (c *handedConn) Close() error {
 	c.once.Do(func() { close(c.ended) })
 	return err
 }
+
+// Abort ends the connection as one that was cut off.
+func (c *handedConn) Abort(reason error) {
+	c.Conn.Abort(reason)
+	_ = c.Close()
+}

@@ -2,7 +2,6 @@ package proxyagent
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"slices"
@@ -40,8 +39,8 @@ type throughKey struct{}
 // via is a http.Server's ConnContext: which proxy servers a connection comes
 // through, if it was handed over.
 func (t *turnover) via(ctx context.Context, conn net.Conn) context.Context {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
+	for over, ok := conn.(interface{ NetConn() net.Conn }); ok; over, ok = conn.(interface{ NetConn() net.Conn }) {
+		conn = over.NetConn()
 	}
 	if handed, ok := conn.(*handedConn); ok {
 		return context.WithValue(ctx, throughKey{}, handed.through)

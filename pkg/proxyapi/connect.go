@@ -80,9 +80,9 @@ func (h *handler) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer here.Close()
-	stop := context.AfterFunc(r.Context(), func() { _ = here.Close(); _ = there.Close() })
+	stop := context.AfterFunc(r.Context(), func() { connect.Abort(here); connect.Abort(there) })
 	defer stop()
-	connect.Join(here, there)
+	_ = connect.Join(here, there) // both ends know
 }
 
 func (h *handler) dialAPIServer(r *http.Request, c *call) (io.ReadWriteCloser, error) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -132,6 +133,7 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	if !c.long {
 		hop.Gather(resp)
 	}
+	connect.Upgraded(resp)
 	return nil
 }
 

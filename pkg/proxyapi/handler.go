@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
@@ -191,7 +192,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		c.sent = time.Now()
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		h.proxy.ServeHTTP(hop.EndTogether(w), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel)))
+		w, r = hop.EndTogether(w), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
+		if agentheaders.IsUpgrade(r.Header) {
+			w, r = connect.Upgrade(w, r)
+		}
+		h.proxy.ServeHTTP(w, r)
 	}
 }
 

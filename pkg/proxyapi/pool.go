@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -230,7 +231,7 @@ func (a *agent) connect(ctx context.Context, protocol string, g *generation) (ne
 	}
 	config := a.pool.tlsConfig(host)
 	config.NextProtos = []string{protocol}
-	secure := tls.Client(conn, config)
+	secure := tls.Client(connect.BelowTLS(conn), config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the handshake's error is the one that matters
 		return nil, noteAgentTLS(a.cluster, err)
@@ -293,7 +294,7 @@ func (a *agent) close() {
 	a.upgrades.CloseIdleConnections()
 	requests.CloseIdleConnections()
 	for _, c := range conns {
-		_ = c.Close()
+		connect.Abort(c)
 	}
 }
 
@@ -316,6 +317,12 @@ func (c *pooledConn) Close() error {
 		c.agent.pool.metrics.connections.Dec()
 	})
 	return c.Conn.Close()
+}
+
+// Abort is for connect.Abort.
+func (c *pooledConn) Abort(error) {
+	connect.Abort(c.Conn)
+	_ = c.Close()
 }
 
 // CloseWrite says that this side has no more to send.

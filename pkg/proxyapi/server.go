@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -235,7 +236,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		ErrorLog:          discard,
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(listener, "", "") }()
+	go func() { failed <- server.ServeTLS(connect.Listener{Listener: listener}, "", "") }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving on %q: %w", listener.Addr(), err)

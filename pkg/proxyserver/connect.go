@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
 // connectFrontend serves HTTP CONNECT. net/http forgets connections that a
@@ -86,7 +88,7 @@ func (f *connectFrontend) drain(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for conn := range f.tunnels {
-		_ = conn.Close()
+		connect.Abort(conn)
 	}
 	return false
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -78,7 +79,7 @@ func (m *muxListener) serve() {
 func (m *muxListener) handshake(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.limits.HandshakeTimeout)
 	turn := &turnTaker{Conn: raw, turns: m.turns, pace: m.pace, handshaking: true, late: ctx.Done(), closed: m.done}
-	conn := tls.Server(turn, m.config)
+	conn := tls.Server(connect.BelowTLS(turn), m.config)
 	err := conn.HandshakeContext(ctx)
 	cancel()
 	turn.end()

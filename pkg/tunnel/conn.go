@@ -210,6 +210,13 @@ func (c *conn) Close() error {
 	return nil
 }
 
+// Abort ends the connection as one that was cut off, and says no goodbye. A proxy
+// server of konnectivity's tells the target a clean end nonetheless.
+func (c *conn) Abort(error) {
+	c.once.Do(func() { close(c.closed) })
+	c.link.abort()
+}
+
 func (c *conn) shutDown() {
 	impatience := time.AfterFunc(linger, c.link.abort)
 	defer impatience.Stop()

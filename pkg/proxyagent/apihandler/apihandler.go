@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -115,10 +116,21 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 			if isRead(resp.Request) {
 				hop.Gather(resp)
 			}
+			connect.Upgraded(resp)
 			return nil
 		},
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(hop.EndTogether(w), r) }), nil
+	return forUpgrades(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(hop.EndTogether(w), r) })), nil
+}
+
+// forUpgrades ends both connections of an upgrade as cut off if one is.
+func forUpgrades(proxy http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if agentheaders.IsUpgrade(r.Header) {
+			w, r = connect.Upgrade(w, r)
+		}
+		proxy.ServeHTTP(w, r)
+	})
 }
 
 // checkStatus refuses an answer that would make a connection somebody else's.

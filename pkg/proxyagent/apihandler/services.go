@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -34,7 +35,7 @@ type serviceProxy struct {
 	exposed func() exposedservices.List
 	dialer  *serviceDialer
 	roots   *pki.Source
-	proxy   *httputil.ReverseProxy
+	proxy   http.Handler
 }
 
 // byTarget sends requests that name a Service to services, and all others to
@@ -71,13 +72,17 @@ func (s Services) handler() *serviceProxy {
 	}
 	// One protocol for everything, upgrades included, as in upstream.
 	transport.Protocols.SetHTTP1(true)
-	p.proxy = &httputil.ReverseProxy{
-		Rewrite:        rewriteForService,
-		Transport:      transport,
-		FlushInterval:  -1,
-		ModifyResponse: checkStatus,
-		ErrorHandler:   writeServiceError,
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       rewriteForService,
+		Transport:     transport,
+		FlushInterval: -1,
+		ModifyResponse: func(resp *http.Response) error {
+			connect.Upgraded(resp)
+			return checkStatus(resp)
+		},
+		ErrorHandler: writeServiceError,
 	}
+	p.proxy = forUpgrades(proxy)
 	return p
 }
 
