@@ -16,9 +16,12 @@ const (
 	// MoreCarriers asks for as many carriers.
 	MoreCarriers = client.PacketType(64)
 	// Draining says that the server is about to stop: the agent should have a
-	// stream to another one instead.
+	// stream to another one instead. The number is for how many seconds the server
+	// waits for that; an older server says 0 and waits 5. An agent that has another
+	// server answers with konnectivity's DRAIN.
 	Draining = client.PacketType(65)
-	// ServerCount says how many proxy servers there are now.
+	// ServerCount says how many proxy servers there are now. The same number again
+	// says that one which was missing has come.
 	ServerCount = client.PacketType(66)
 )
 

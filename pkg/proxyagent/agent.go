@@ -153,12 +153,11 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		grpc.WithStreamInterceptor(withPolicy(ctx, decide, servers)),
 		grpc.WithContextDialer(servers.dialStream),
 		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), // it is mostly silent, and TLS has a buffer
-		// A dial may wait for its turn first; what comes then has limits of its own.
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: k.SyncIntervalCap + 2*o.HandshakeTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 2 * o.HandshakeTimeout}),
 		grpc.WithTransportCredentials(reloadingTLS{source: a.source, serverName: k.ProxyServerHost, nextProtos: k.AlpnProtos, timeout: o.HandshakeTimeout, handshakes: &a.handshakes}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: k.KeepaliveTime, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 	)
-	// The pauses between attempts are dialStream's; this is how often the agent
+	// The pauses between attempts are the counter's; this is how often the agent
 	// looks whether it has all servers.
 	config.SyncIntervalCap = config.SyncInterval
 	tunnels := config.NewAgentClientSet(ctx.Done(), serving.Done())

@@ -17,10 +17,6 @@ import (
 // as failed and the backoff has its turn.
 const carrierTries = 8
 
-// maxMisses bounds the backoff of an agent that looks for a further server and
-// keeps reaching those that it has.
-const maxMisses = 5
-
 // errElsewhere is a failure to reach a certain proxy server.
 var errElsewhere = errors.New("the address of the proxy servers keeps leading to others than the one that needs a carrier")
 
@@ -29,44 +25,54 @@ var errElsewhere = errors.New("the address of the proxy servers keeps leading to
 type servers struct {
 	carriers *carriers
 	config   carrier.PoolConfig // of each server's pool
-	backoff  func(failures int) time.Duration
 
-	mu       sync.Mutex
-	links    map[string]*link           // by server ID
-	pools    map[*carrier.Pool]struct{} // those of links, and those whose connections go on without
-	failures int                        // attempts to get a stream since the last success
-	count    int                        // of servers, as one of them said last; 0 if none did
-	stopped  bool
+	mu      sync.Mutex
+	links   map[string]*link           // by server ID
+	pools   map[*carrier.Pool]struct{} // those of links, and those whose connections go on without
+	search  search
+	changed chan struct{} // closed, and replaced, when search has news
+	count   int           // of servers, as one of them said last; 0 if none did
+	stopped bool
 }
 
 // link is one proxy server. Two streams to it exist for a moment, when an agent
 // that looks for further servers reaches one that it has.
 type link struct {
 	streams  int
-	end      []func()      // of the streams, and of some that have ended
+	control  []control     // the streams, and some that have ended
 	pool     *carrier.Pool // nil if the server does not speak carriers
 	draining bool
+	// elsewhere is until when no carrier is dialed, since dials did not lead here.
+	elsewhere time.Time
+}
+
+// control is what a stream to a server can be told.
+type control interface {
+	// end ends it.
+	end()
+	// leave tells the server that the agent has another one. It may block.
+	leave()
 }
 
 func newServers(c *carriers, config carrier.PoolConfig, backoff func(failures int) time.Duration) *servers {
-	return &servers{carriers: c, config: config, backoff: backoff, links: map[string]*link{}, pools: map[*carrier.Pool]struct{}{}}
+	config.Backoff = backoff
+	return &servers{carriers: c, config: config, links: map[string]*link{}, pools: map[*carrier.Pool]struct{}{},
+		search: search{backoff: backoff}, changed: make(chan struct{})}
 }
 
-// join notes a stream to a server, and how to end it. leave must be called when
-// it has ended.
-func (s *servers) join(serverID string, speaksCarriers bool, end func()) (leave func()) {
+// join notes a stream to a server. leave must be called when it has ended.
+func (s *servers) join(serverID string, speaksCarriers bool, stream control) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.links[serverID]
 	if known == nil {
 		known = &link{}
 		s.links[serverID] = known
-		s.failures = 0
-	} else {
-		s.failures = min(s.failures, maxMisses)
+		s.search.found()
 	}
 	known.streams++
-	known.end = append(known.end, end)
+	known.control = append(known.control, stream)
+	s.leaveDraining()
 	if speaksCarriers && known.pool == nil && !s.stopped {
 		known.pool = s.newPool(serverID, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
 	}
@@ -76,7 +82,6 @@ func (s *servers) join(serverID string, speaksCarriers bool, end func()) (leave 
 // newPool starts to dial; mu is held.
 func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *carrier.Pool {
 	config := s.config
-	config.Backoff = s.backoff
 	config.Dial = dial
 	config.Ended = func(c *carrier.Carrier) {
 		if carrier.CodeOf(c.Err()) == carrier.NoAgent {
@@ -98,7 +103,7 @@ func (s *servers) leave(serverID string, left *link) {
 		return
 	}
 	delete(s.links, serverID)
-	s.failures = max(s.failures, 1)
+	s.news(1)
 	if left.pool == nil {
 		return
 	}
@@ -121,10 +126,10 @@ func (s *servers) forgotten(serverID string) {
 	if known == nil {
 		return
 	}
-	for _, end := range known.end {
-		go end()
+	for _, stream := range known.control {
+		go stream.end()
 	}
-	known.end = nil
+	known.control = nil
 }
 
 // more dials n carriers to a server that asked for them.
@@ -132,32 +137,71 @@ func (s *servers) more(serverID string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.links[serverID]; known != nil && known.pool != nil {
+		known.elsewhere = time.Time{}
 		go known.pool.Request(n)
 	}
 }
 
-// drains notes that a server is about to stop. Another one is looked for at
-// once.
-func (s *servers) drains(serverID string) {
+// drains notes that a server is about to stop, and how many seconds it goes on
+// for agents that have no other one; 0 if it did not say.
+func (s *servers) drains(serverID string, seconds int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.links[serverID]; known != nil {
-		known.draining = true
-		s.failures = 0
+	known := s.links[serverID]
+	if known == nil || known.draining {
+		return
+	}
+	known.draining = true
+	s.search.notice = defaultNotice
+	if seconds > 0 {
+		s.search.notice = min(time.Duration(seconds)*time.Second, calmWindow)
+	}
+	s.leaveDraining()
+	s.news(0)
+}
+
+// leaveDraining tells the servers that drain to go without waiting for this
+// agent, if it has another one. mu is held.
+func (s *servers) leaveDraining() {
+	if !s.serving() {
+		return
+	}
+	for _, known := range s.links {
+		if known.draining {
+			for _, stream := range known.control {
+				go stream.leave()
+			}
+		}
 	}
 }
 
-// counted notes how many servers there are.
+// counted notes how many servers there are. A server says it again when a
+// further one has come, without another number if that is one that was missing.
 func (s *servers) counted(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n < 1 {
 		return
 	}
-	if n > s.count {
-		s.failures = 0 // there is somebody new to be found
-	}
 	s.count = n
+	s.news(0)
+}
+
+// serving reports whether a server that does not drain is connected; mu is held.
+func (s *servers) serving() bool {
+	for _, known := range s.links {
+		if !known.draining {
+			return true
+		}
+	}
+	return false
+}
+
+// news lets the search begin anew; mu is held.
+func (s *servers) news(misses int) {
+	s.search.renew(misses, s.serving(), len(s.links) > 0)
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Count is what the servers say themselves, and 1 before any did.
@@ -175,8 +219,17 @@ func (s *servers) isDraining(serverID string) bool {
 	return known != nil && known.draining
 }
 
-// dial makes a carrier to one server.
+// dial makes a carrier to one server. After many dials that led to others the
+// server may be gone without a word: then the others are spared for a while,
+// unless the server itself asks for carriers.
 func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, error) {
+	s.mu.Lock()
+	known := s.links[serverID]
+	wait := known != nil && time.Now().Before(known.elsewhere)
+	s.mu.Unlock()
+	if wait {
+		return nil, errElsewhere
+	}
 	for range carrierTries {
 		made, err := s.carriers.dial(ctx)
 		if err != nil {
@@ -195,35 +248,26 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 			_ = other.pool.Add(made) // which closes what it does not want
 		}
 	}
+	s.mu.Lock()
+	if known != nil {
+		known.elsewhere = time.Now().Add(s.search.within(elsewhereWindow))
+	}
+	s.mu.Unlock()
 	return nil, errElsewhere
 }
 
-// dialStream dials for konnectivity's streams. Its own pauses are all alike, so
-// a thousand agents that lost a server would come back as one; these are not.
+// dialStream dials for konnectivity's streams.
 func (s *servers) dialStream(ctx context.Context, _ string) (net.Conn, error) {
-	s.mu.Lock()
-	failures := s.failures
-	s.failures++
-	s.mu.Unlock()
-	if failures > 0 {
-		if err := pause(ctx, s.backoff(failures)); err != nil {
-			return nil, err
-		}
-	}
+	s.dialed()
 	ctx, cancel := context.WithTimeout(ctx, s.carriers.handshakeTimeout)
 	defer cancel()
 	return s.carriers.connect(ctx)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+func (s *servers) dialed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.search.dialed(s.serving())
 }
 
 // inUse is how many connections are open on carriers.
@@ -241,6 +285,7 @@ func (s *servers) inUse() int {
 func (s *servers) close() {
 	s.mu.Lock()
 	s.stopped = true
+	s.news(0)
 	pools := make([]*carrier.Pool, 0, len(s.pools))
 	for pool := range s.pools {
 		pools = append(pools, pool)
@@ -252,27 +297,52 @@ func (s *servers) close() {
 }
 
 // counter counts the servers to have streams to: those that inner counts, and
-// in place of each that drains one more.
+// in place of each that drains one more. Konnectivity's agent asks before each
+// dial, and its own pauses are all alike, so a thousand agents that lost a server
+// would come back as one: the answer comes when the agent may dial.
 func (s *servers) counter(inner agent.ServerCounter) agent.ServerCounter {
-	return drainAware{inner: inner, servers: s}
+	return pacedCounter{inner: inner, servers: s}
 }
 
-type drainAware struct {
+type pacedCounter struct {
 	inner   agent.ServerCounter
 	servers *servers
 }
 
-func (c drainAware) Count() int {
-	n := c.inner.Count()
-	if n == 0 {
-		return 0 // which means: connect, and find out
-	}
-	c.servers.mu.Lock()
-	defer c.servers.mu.Unlock()
-	for _, known := range c.servers.links {
-		if known.draining {
-			n++
+// Count is part of agent.ServerCounter.
+func (c pacedCounter) Count() int {
+	for {
+		count, wait, changed := c.servers.wanted(c.inner.Count())
+		if wait <= 0 {
+			return count
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
 		}
 	}
-	return n
+}
+
+// wanted is how many streams the agent should have if there are so many servers,
+// and how long it should wait until it dials if it has less; changed is closed
+// when that is another time.
+func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted = max(count, 1)
+	for _, known := range s.links {
+		if known.draining {
+			wanted++
+		}
+	}
+	switch {
+	case s.stopped:
+	case len(s.links) >= wanted:
+		s.search.complete()
+	default:
+		wait = s.search.next(s.serving(), len(s.links) > 0)
+	}
+	return wanted, wait, s.changed
 }

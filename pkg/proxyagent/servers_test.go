@@ -2,8 +2,10 @@ package proxyagent
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
@@ -11,10 +13,10 @@ import (
 func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
 	s := newServers(nil, carrier.PoolConfig{MinIdle: 1}, carrier.FullJitter)
 	ended := make(chan string, 3)
-	leave := s.join("forgot", false, func() { ended <- "first" })
+	leave := s.join("forgot", false, endStream(func() { ended <- "first" }))
 	defer leave()
-	defer s.join("forgot", false, func() { ended <- "second" })()
-	defer s.join("knows", false, func() { ended <- "another server's" })()
+	defer s.join("forgot", false, endStream(func() { ended <- "second" }))()
+	defer s.join("knows", false, endStream(func() { ended <- "another server's" }))()
 
 	here, there := net.Pipe()
 	defer there.Close()
@@ -39,5 +41,60 @@ func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
 	got := map[string]bool{<-ended: true, <-ended: true}
 	if !got["first"] || !got["second"] {
 		t.Errorf("streams that ended: %v, want both to the server that forgot", got)
+	}
+}
+
+// endStream is a stream of which only the end counts.
+type endStream func()
+
+func (f endStream) end() { f() }
+func (endStream) leave() {}
+
+// After dials that led to other servers only, those are spared until the server
+// itself asks for carriers.
+func TestCarriersThatLeadElsewhere(t *testing.T) {
+	s := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+	s.links["gone"] = &link{elsewhere: time.Now().Add(time.Hour), pool: carrier.NewPool(carrier.PoolConfig{})}
+	defer s.links["gone"].pool.Close()
+	if _, err := s.dial(t.Context(), "gone"); !errors.Is(err, errElsewhere) {
+		t.Errorf("a dial ended with %v, want %v", err, errElsewhere)
+	}
+	s.more("gone", 1)
+	if until := s.links["gone"].elsewhere; !until.IsZero() {
+		t.Errorf("no carrier is dialed until %s though the server wants one", until)
+	}
+}
+
+// TestAgentsLeaveServersThatDrain wants an agent to tell a server that drains
+// when it has another one, whichever comes first.
+func TestAgentsLeaveServersThatDrain(t *testing.T) {
+	for _, first := range []string{"the drain", "the other server"} {
+		t.Run(first, func(t *testing.T) {
+			s := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+			left := make(leaveStream, 1)
+			s.join("goes", false, left)
+			if first == "the drain" {
+				s.drains("goes", 60)
+				if len(left) != 0 {
+					t.Fatal("the agent leaves its only server")
+				}
+				s.join("stays", false, make(leaveStream, 1))
+			} else {
+				s.join("stays", false, make(leaveStream, 1))
+				s.drains("goes", 60)
+			}
+			<-left
+		})
+	}
+}
+
+// leaveStream is a stream that gets a value when the agent leaves.
+type leaveStream chan struct{}
+
+func (leaveStream) end() {}
+func (s leaveStream) leave() {
+	select {
+	case s <- struct{}{}:
+	default:
 	}
 }

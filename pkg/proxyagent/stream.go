@@ -36,9 +36,7 @@ func withPolicy(serving context.Context, decide decision, servers *servers) grpc
 			return nil, err
 		}
 		wrapped := &policyStream{ClientStream: stream, decision: decide, servers: servers, cancel: cancel}
-		forget := context.AfterFunc(serving, func() {
-			_ = wrapped.SendMsg(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}})
-		})
+		forget := context.AfterFunc(serving, wrapped.leave)
 		context.AfterFunc(ctx, func() { forget() })
 		return wrapped, nil
 	}
@@ -66,7 +64,7 @@ func (s *policyStream) Header() (metadata.MD, error) {
 			n, _ := strconv.Atoi(count[0]) // 0 is no number
 			s.servers.counted(n)
 		}
-		leave := s.servers.join(s.serverID, len(header.Get(controlsession.CarriersHeader)) > 0, s.cancel)
+		leave := s.servers.join(s.serverID, len(header.Get(controlsession.CarriersHeader)) > 0, s)
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
 		context.AfterFunc(s.ClientStream.Context(), func() {
@@ -75,6 +73,14 @@ func (s *policyStream) Header() (metadata.MD, error) {
 		})
 	}
 	return header, err
+}
+
+// end is part of control.
+func (s *policyStream) end() { s.cancel() }
+
+// leave tells the server that new dials should go elsewhere.
+func (s *policyStream) leave() {
+	_ = s.SendMsg(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}})
 }
 
 func (s *policyStream) SendMsg(m any) error {
@@ -103,7 +109,7 @@ func (s *policyStream) RecvMsg(m any) error {
 			s.servers.more(s.serverID, controlsession.Number(packet))
 			continue
 		case controlsession.Draining:
-			s.servers.drains(s.serverID)
+			s.servers.drains(s.serverID, controlsession.Number(packet))
 			continue
 		case controlsession.ServerCount:
 			s.servers.counted(controlsession.Number(packet))

@@ -30,6 +30,7 @@ type carrierAgents struct {
 	names    map[string]string
 	hosts    map[string]map[*carrierAgent]struct{}
 	draining bool // this server is
+	notice   int  // for how many seconds it waits for its agents then
 }
 
 // sessionKey is an agent: its cluster, if that is proven, and what it calls
@@ -146,18 +147,32 @@ func (agent *carrierAgent) tell(what client.PacketType, n int) {
 }
 
 // drain tells every agent that speaks carriers that this server is about to
-// stop, and will tell those that come later.
-func (a *carrierAgents) drain() {
+// stop, and how long it waits for them, and will tell those that come later.
+func (a *carrierAgents) drain(wait time.Duration) {
+	notice := int(wait / time.Second)
 	a.mu.Lock()
-	a.draining = true
+	a.draining, a.notice = true, notice
 	a.mu.Unlock()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
 		if agent.hasCarriers() {
-			agent.tell(controlsession.Draining, 0)
+			agent.tell(controlsession.Draining, notice)
 		}
 	}
+}
+
+// staying counts the agents with carriers that have not said that they have
+// another server.
+func (a *carrierAgents) staying() (n int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		if agent.hasCarriers() && !agent.draining() {
+			n++
+		}
+	}
+	return n
 }
 
 // endIdleStreams ends the streams of konnectivity's agents that carry nothing:
@@ -182,7 +197,7 @@ func (a *carrierAgents) endIdleStreams() {
 // add takes over a carrier of a session.
 func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	a.mu.RLock()
-	agent, draining, other := a.sessions[key], a.draining, a.names[key.agentID]
+	agent, draining, notice, other := a.sessions[key], a.draining, a.notice, a.names[key.agentID]
 	a.mu.RUnlock()
 	if agent == nil {
 		if other != "" {
@@ -203,7 +218,7 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	if first {
 		agent.pool.Start()
 		if draining {
-			agent.tell(controlsession.Draining, 0)
+			agent.tell(controlsession.Draining, notice)
 		}
 	}
 	return err

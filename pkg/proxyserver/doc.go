@@ -25,7 +25,8 @@
 //
 // Agents connect to every proxy server, by server ID and count. The count may
 // change while a server runs (--server-count-file), and agents with carriers are
-// told then. While they are on their way, a server that has no agent of a
+// told then, and also when a peer is reached for the first time: it may be one
+// that was missing. While they are on their way, a server that has no agent of a
 // cluster sends the dial to a peer (--peers) with hop count 1 and its own name,
 // which is never sent on; the agent is told the name, and moves connections away
 // when that server drains. Who has an agent is found by asking: a refusal takes
@@ -39,9 +40,11 @@
 // # Drain
 //
 // On SIGTERM a server is not ready any more and tells the agents, which look
-// for another server at once. For --min-drain-duration it serves on as before;
-// then it takes no new connections, refuses dials on carriers (clients try
-// another one), and ends when the last connection has, or at
+// for another server. For --min-drain-duration it serves on as before, and until
+// each agent with carriers has said that it has another server, for a minute at
+// most: without that, the only server would stop before its agents have found
+// the next one. Then it takes no new connections, refuses dials on carriers
+// (clients try another one), and ends when the last connection has, or at
 // --graceful-shutdown-timeout. Konnectivity's agents cannot be told; their
 // streams are ended as soon as they carry nothing.
 //

@@ -55,7 +55,7 @@ func (l *Limits) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&l.MaxHandshakes, "max-handshakes", l.MaxHandshakes, "Most TLS handshakes worked on at a time, on each port; the default is two for each processor.")
 	flags.DurationVar(&l.TCPKeepAlive, "tcp-keepalive", l.TCPKeepAlive, "Probe a connection that has been silent for this long.")
 	flags.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "Give a connection up when sent bytes stay unacknowledged for this long.")
-	flags.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "How long new dials are still served after SIGTERM, while clients and agents learn that they should go elsewhere; --graceful-shutdown-timeout counts from its end, and 0 there skips it.")
+	flags.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "How long new dials are still served after SIGTERM, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more. --graceful-shutdown-timeout counts from its end, and 0 there skips it.")
 }
 
 func (l *Limits) validate() error {

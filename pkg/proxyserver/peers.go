@@ -45,6 +45,7 @@ type peers struct {
 	limits    Limits
 	dial      func(ctx context.Context, address, serverName string) (*carrier.Carrier, error)
 	lookup    func(ctx context.Context, host string) ([]string, error)
+	arrived   func()        // a peer was reached that was not before; nil is nobody to tell
 	now       chan struct{} // asks for a lookup
 	resolved  chan struct{} // closed after the first one
 
@@ -58,6 +59,7 @@ type peerServer struct {
 	pool          *carrier.Pool
 	alive         *liveness
 	stopPings     context.CancelFunc
+	met           atomic.Bool  // it was reached at least once
 	selves        atomic.Int32 // how often in a row it was this very server
 }
 
@@ -73,7 +75,8 @@ func (s *Server) newPeers() *peers {
 	}
 	return &peers{
 		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
-		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
+		arrived: func() { s.carriers.tellCount(s.servers.get()) },
+		dial:    s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
 	}
 }
@@ -201,6 +204,9 @@ func (p *peers) reach(ctx context.Context, one *peerServer) (*carrier.Carrier, e
 		return nil, errSelf
 	}
 	one.selves.Store(0)
+	if !one.met.Swap(true) && p.arrived != nil {
+		p.arrived()
+	}
 	return c, nil
 }
 

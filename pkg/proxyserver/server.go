@@ -179,22 +179,30 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 	})
 }
 
+// longestMove is how long the server goes on for agents that have no other one.
+const longestMove = time.Minute
+
 // drain ends the service in an order that keeps connections, and lets every new
 // dial find somebody: at first everything is served as before, while clients and
 // agents learn that they should go elsewhere; then no new connections are taken,
-// and what is open goes on. Konnectivity's agents are told last, and by the end
+// and what is open goes on. Agents that have no other server hold that up for
+// longestMove: a fleet that moves in an instant would be a burden to the new
+// server, and this may be the only one. Konnectivity's agents are told last, and by the end
 // of a stream that carries nothing: they drop their connections at the first
 // sign that their server goes.
 func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 	s.health.Drain()
-	s.carriers.drain()
+	s.carriers.drain(min(timeout, longestMove))
 	s.logger.Info("Draining", "timeout", timeout)
 	if timeout > 0 {
 		time.Sleep(s.options.MinDrainDuration)
 	}
-	_ = ports.agent.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	if stayed := waitForMoves(ctx, s.carriers.staying); stayed > 0 && timeout > 0 {
+		s.logger.Info("Agents have not found another proxy server", "agents", stayed)
+	}
+	_ = ports.agent.Close()
 	go s.endIdleStreams(ctx)
 	carriers := make(chan bool, 1)
 	go func() { carriers <- s.clientCarriers.Drain(ctx) == nil }()
@@ -205,6 +213,24 @@ func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 		s.logger.Info("Connections cut at the end of the drain")
 	}
 	_ = s.clientCarriers.Close()
+}
+
+// waitForMoves waits until no agent stays, for longestMove or until ctx is done.
+func waitForMoves(ctx context.Context, staying func() int) (stayed int) {
+	ctx, cancel := context.WithTimeout(ctx, longestMove)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if stayed = staying(); stayed == 0 {
+			return 0
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return stayed
+		}
+	}
 }
 
 func (s *Server) endIdleStreams(ctx context.Context) {

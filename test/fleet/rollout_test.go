@@ -62,8 +62,9 @@ func TestRollingRestartOfServers(t *testing.T) {
 	for range 3 {
 		servers = append(servers, h.startServer(inService))
 	}
+	var agents []*agent
 	for _, cluster := range clusters {
-		h.startAgent(cluster, "agent-"+cluster, h.agents.address(), nil)
+		agents = append(agents, h.startAgent(cluster, "agent-"+cluster, h.agents.address(), nil))
 	}
 	d := h.dialer(h.clients.address())
 	h.mustReach(d.DialContext, s, clusters...)
@@ -88,6 +89,31 @@ func TestRollingRestartOfServers(t *testing.T) {
 			t.Error("a server did not end after its last connection")
 		}
 	}
+	before := l.done.Load()
+	eventually(t, "work goes on", func() bool { return l.done.Load() > before+20 })
+	l.stop(t)
+	for _, last := range agents {
+		last.stop() // or the servers would wait for it to find others
+	}
+}
+
+// TestOnlyServerIsReplaced replaces the only server, whose agents take their time
+// to find the new one. No dial may fail meanwhile: the old server goes on until
+// they have.
+func TestOnlyServerIsReplaced(t *testing.T) {
+	h := newHub(t, 2)
+	s := newTarget(t)
+	const cluster = "127.1.0.1"
+	old := h.startServer(func(o *proxyserver.Options) {
+		o.GracefulShutdownTimeout, o.MinDrainDuration = 20*time.Second, time.Millisecond
+	})
+	h.startAgent(cluster, "agent", h.agents.address(), nil)
+	d := h.dialer(h.clients.address())
+	h.mustReach(d.DialContext, s, cluster)
+	l := startLoad(s, 2, time.Millisecond, []dialFunc{d.DialContext, h.dialer(h.clients.address()).DialContext}, []string{cluster})
+	h.startServer(nil)
+	h.retire(old)
+	<-old.done
 	before := l.done.Load()
 	eventually(t, "work goes on", func() bool { return l.done.Load() > before+20 })
 	l.stop(t)
