@@ -47,7 +47,7 @@ type callers struct {
 }
 
 // newCallers does no I/O.
-func newCallers(hub kubernetes.Interface, audiences []string) (*callers, error) {
+func newCallers(hub kubernetes.Interface, audiences []string, outage *outage) (*callers, error) {
 	ca := func(purpose, key string) (*dynamiccertificates.ConfigMapCAController, error) {
 		return dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, configNamespace, configName, key, hub)
 	}
@@ -76,13 +76,18 @@ func newCallers(hub kubernetes.Interface, audiences []string) (*callers, error) 
 	if err != nil {
 		return nil, fmt.Errorf("preparing authentication by certificates: %w", err)
 	}
-	reviewed := cache.New(&reviewer{hub: hub, audiences: audiences}, false, tokenTTL, tokenTTL)
 	return &callers{
 		certificates: certificates,
-		tokens:       group.NewAuthenticatedGroupAdder(union.New(bearertoken.New(reviewed), websocket.NewProtocolAuthenticator(reviewed))),
+		tokens:       newTokens(hub, audiences, outage),
 		strangers:    newStrangers(),
 		controllers:  []dynamiccertificates.ControllerRunner{users, proxies, headers},
 	}, nil
+}
+
+// newTokens reads tokens from requests and asks the hub about them.
+func newTokens(hub kubernetes.Interface, audiences []string, outage *outage) authenticator.Request {
+	reviewed := outage.tokens(cache.New(&reviewer{hub: hub, audiences: audiences}, false, tokenTTL, tokenTTL))
+	return group.NewAuthenticatedGroupAdder(union.New(bearertoken.New(reviewed), websocket.NewProtocolAuthenticator(reviewed)))
 }
 
 // run keeps up with the hub's CAs until ctx is done. A hub that publishes none
@@ -137,6 +142,8 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	}
 	answer, ok, err := c.tokens.AuthenticateRequest(r)
 	switch {
+	case errors.Is(err, errUnreachable):
+		return nil, "", &problem{http.StatusServiceUnavailable, errUnreachable.Error() + " about the token: try again"}
 	case errors.Is(err, errNoAnswer):
 		return nil, "", &problem{http.StatusServiceUnavailable, errNoAnswer.Error() + ": try again"}
 	case errors.Is(err, errNotForUs):

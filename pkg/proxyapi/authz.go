@@ -27,7 +27,7 @@ const decisionTTL = 10 * time.Second
 
 // newAuthorizer asks the hub, by SubjectAccessReview. As on every API server,
 // system:masters may do everything.
-func newAuthorizer(hub kubernetes.Interface) (authorizer.Authorizer, error) {
+func newAuthorizer(hub kubernetes.Interface, outage *outage) (authorizer.Authorizer, error) {
 	hubs, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: hub.AuthorizationV1(),
 		AllowCacheTTL:             decisionTTL,
@@ -37,7 +37,7 @@ func newAuthorizer(hub kubernetes.Interface) (authorizer.Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing authorization by the hub: %w", err)
 	}
-	return authorizerunion.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), hubs), nil
+	return authorizerunion.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), outage.permissions(hubs)), nil
 }
 
 const (

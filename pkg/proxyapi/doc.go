@@ -113,6 +113,26 @@
 // nor those whose token was good before. Refusals above it are held back a
 // little: refusing at once invites the next request.
 //
+// # While the hub cannot be asked
+//
+// It cannot have changed its mind. What it answered with yes is remembered: the
+// user of a token, and that a user may do something to a cluster (the whole
+// question, with groups and verb). If the hub's kube-apiserver cannot be asked,
+// the same question has the same answer for --hub-outage-grace after it was last
+// answered (10 minutes, and the 10 s for which answers are cached in any case),
+// and never beyond the expiry in a JWT. "Cannot be asked" is a connection that
+// fails, a time-out, and 5xx or 429 as answer; a refusal is an answer, and one
+// deletes what is remembered. An authentication webhook of the hub that does not
+// answer is not an outage either: the hub was asked.
+//
+// One failed question makes no outage: a second one must fail, which nobody who
+// sends requests has a part in (outage.look). Otherwise somebody who lost a
+// right could keep it by tokens that the hub fails on. From then on nobody
+// waits for the hub whose question has a past answer; the hub is asked every
+// second whether it is back. What is remembered has 32 MiB at most, and a
+// replica that starts in an outage remembers nothing. The log, an annotation of
+// audit events and metrics (hub_outage, hub_outage_answers_total) tell of it.
+//
 // # Ending
 //
 // On the first signal /readyz fails, requests are taken for the minimum drain

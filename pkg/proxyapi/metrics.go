@@ -24,6 +24,8 @@ type metrics struct {
 	connect     prometheus.Histogram
 	connections prometheus.Gauge
 	clusters    prometheus.Gauge
+	outage      prometheus.Gauge
+	pastAnswers prometheus.Counter
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -48,8 +50,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "agent_connections", Help: "Open connections to agents."}),
 		clusters: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "pooled_clusters", Help: "Clusters that have a place in the connection pool."}),
+		outage: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "hub_outage", Help: "1 while the hub's kube-apiserver cannot be asked."}),
+		pastAnswers: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "hub_outage_answers_total", Help: "Questions about tokens and permissions that an earlier answer of the hub decided, because it could not be asked."}),
 	}
-	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.dials, m.connect, m.connections, m.clusters)
+	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.dials, m.connect, m.connections, m.clusters, m.outage, m.pastAnswers)
 	return m
 }
 

@@ -45,6 +45,9 @@ type Options struct {
 	// Audiences are what a hub's token must be for; empty means the audience of
 	// the hub's kube-apiserver.
 	Audiences []string
+	// HubOutageGrace is how long answers of the hub stand while it cannot be
+	// asked; 0 means not at all.
+	HubOutageGrace time.Duration
 	// AllowAnonymous lets requests without a credential go to the clusters.
 	AllowAnonymous bool
 	// How many requests, and how many streams (watches, logs, exec, Services),
@@ -78,6 +81,7 @@ func NewOptions() *Options {
 		Tracing:          options.NewTracingOptions(),
 		MinDrainDuration: 10 * time.Second,
 		DrainTimeout:     10 * time.Minute,
+		HubOutageGrace:   10 * time.Minute,
 	}
 }
 
@@ -100,6 +104,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of --exposed-services; $POD_NAMESPACE if not given")
 	fs.StringVar(&o.ExposedServices, "exposed-services", o.ExposedServices, "name of the ConfigMap with the Services on clusters that may be asked for")
 	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that a hub's token may be for; empty means that of the hub's kube-apiserver")
+	fs.DurationVar(&o.HubOutageGrace, "hub-outage-grace", o.HubOutageGrace, "how long users whom the hub let in go on being let in while its kube-apiserver cannot be asked: for what they did before, with credentials that have not expired; 0 turns it off")
 	fs.BoolVar(&o.AllowAnonymous, "allow-anonymous", o.AllowAnonymous, "let requests without a credential go to the clusters, which know them as system:anonymous, instead of answering 401")
 	fs.IntVar(&o.RequestsPerUser, "max-requests-per-user", o.RequestsPerUser, "how many requests of one user are served at a time; 0 means as many as come")
 	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
@@ -150,7 +155,7 @@ func (o *Options) Validate() error {
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"min-drain-duration", o.MinDrainDuration}, {"drain-timeout", o.DrainTimeout}} {
+	}{{"min-drain-duration", o.MinDrainDuration}, {"drain-timeout", o.DrainTimeout}, {"hub-outage-grace", o.HubOutageGrace}} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("--%s %v must not be negative", d.flag, d.value))
 		}

@@ -21,8 +21,9 @@ const reviewTimeout = 10 * time.Second
 // A token may be one of the hub's if its review ends with one of these errors,
 // so it is never sent to a cluster. Errors are not cached.
 var (
-	errNoAnswer = errors.New("the hub's kube-apiserver could not check the token")
-	errNotForUs = errors.New("the token is one of the hub's, but has expired, was revoked or is for another audience")
+	errNoAnswer    = errors.New("the hub's kube-apiserver could not check the token")
+	errUnreachable = errors.New("the hub's kube-apiserver could not be asked")
+	errNotForUs    = errors.New("the token is one of the hub's, but has expired, was revoked or is for another audience")
 )
 
 // unknownToken is the error of a token for which every authenticator of a
@@ -65,7 +66,7 @@ type reviewer struct {
 }
 
 // AuthenticateToken returns a user, or false for a token that the hub does not
-// know, or errNoAnswer or errNotForUs.
+// know, or errNoAnswer, errUnreachable or errNotForUs.
 func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -102,7 +103,10 @@ func (v *reviewer) review(ctx context.Context, token string, audiences []string)
 	review, err := v.hub.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}, metav1.CreateOptions{})
 	if err != nil {
-		klog.FromContext(ctx).Info("The hub could not be asked about a token", "err", err.Error())
+		if unreachable(err) {
+			return nil, errUnreachable
+		}
+		klog.FromContext(ctx).Info("The hub refused to review a token", "err", err.Error())
 		return nil, errNoAnswer
 	}
 	if review.Status.Authenticated {

@@ -123,10 +123,12 @@ type parts struct {
 func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...func(context.Context) error) (*parts, error) {
 	p := &parts{clusters: c, config: newConfig()}
 	var err error
-	if p.callers, err = newCallers(hub, s.options.Audiences); err != nil {
+	outage := newOutage(hub, s.options.HubOutageGrace, s.metrics)
+	p.background = append(background, outage.run)
+	if p.callers, err = newCallers(hub, s.options.Audiences, outage); err != nil {
 		return nil, err
 	}
-	if p.authorizer, err = newAuthorizer(hub); err != nil {
+	if p.authorizer, err = newAuthorizer(hub, outage); err != nil {
 		return nil, err
 	}
 	exposed, err := newAllowlist(hub, s.options.Namespace, s.options.ExposedServices)

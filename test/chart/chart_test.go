@@ -25,7 +25,7 @@ podLabels: {team: a}
 podAnnotations: {note: b}
 proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"}
 userServer: {additionalSANs: [proxy.example.com]}
-proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, limits: {requestsPerUser: 0}, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
+proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
 `
 
 // Upgrades from upstream's chart find the objects that are there by these names.

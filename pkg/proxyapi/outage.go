@@ -1,0 +1,261 @@
+package proxyapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// askPatience is how long a question that has an answer of the past waits
+	// for the hub before the hub itself is looked at; lookTimeout is how long
+	// that takes at most, and lookPause the time between two looks.
+	askPatience = 2 * time.Second
+	lookTimeout = 2 * time.Second
+	lookPause   = time.Second
+	// maxPast is how many bytes of past answers are kept.
+	maxPast = 32 << 20
+)
+
+// outage lets the hub's answers of the past stand while the hub cannot be asked:
+// it cannot have changed its mind. The same question must have been answered
+// within grace. Neither one failed question nor a slow one is an outage: the hub
+// must fail a question of the outage's own, so that nobody brings one about by
+// what they send.
+type outage struct {
+	grace time.Duration
+	probe func(context.Context) error
+	gauge prometheus.Gauge
+	count prometheus.Counter
+	past  *past
+	began chan struct{}
+
+	mu    sync.Mutex
+	since time.Time // zero while the hub answers
+}
+
+func newOutage(hub kubernetes.Interface, grace time.Duration, m *metrics) *outage {
+	return &outage{grace: grace, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), began: make(chan struct{}, 1),
+		probe: func(ctx context.Context) error {
+			_, err := hub.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user.Anonymous, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/livez", Verb: "get"}}}, metav1.CreateOptions{})
+			return err
+		}}
+}
+
+// unreachable reports whether an error of a client means that the hub could not
+// be asked, and not that it refused to answer.
+func unreachable(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	return status.Status().Code >= 500 || status.Status().Code == 429
+}
+
+// run watches out for the end of outages until ctx is done.
+func (o *outage) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.began:
+		}
+		for o.look(ctx) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(lookPause):
+			}
+		}
+	}
+}
+
+// look asks the hub something, and reports whether there is an outage.
+func (o *outage) look(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	err := o.probe(limited)
+	away := err != nil && unreachable(err) && ctx.Err() == nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case away && o.since.IsZero():
+		o.since = time.Now()
+		o.gauge.Set(1)
+		klog.FromContext(ctx).Info("The hub cannot be asked; requests that it allowed lately go on", "grace", o.grace, "err", err.Error())
+		select {
+		case o.began <- struct{}{}:
+		default:
+		}
+	case !away && ctx.Err() == nil && !o.since.IsZero():
+		klog.FromContext(ctx).Info("The hub answers again", "outage", time.Since(o.since).Round(time.Millisecond))
+		o.since = time.Time{}
+		o.gauge.Set(0)
+	}
+	return !o.since.IsZero()
+}
+
+// away is since when there is an outage; zero if there is none.
+func (o *outage) away() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.since
+}
+
+// answer is what the hub said to a question.
+type answer struct {
+	value any // with yes
+	yes   bool
+	err   error
+}
+
+// decide asks the hub, and remembers a yes until expiry, if that is not zero. If
+// the hub cannot be asked, a yes of the past stands in.
+func (o *outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.Time, ask func(context.Context) answer) answer {
+	if o.grace <= 0 {
+		return ask(ctx)
+	}
+	stand, known := o.past.get(key, o.grace)
+	if known && !o.away().IsZero() {
+		return o.use(ctx, stand)
+	}
+	var said answer
+	lost := false
+	if known {
+		said, lost = o.askPatiently(ctx, ask)
+	} else {
+		said = ask(ctx)
+	}
+	switch {
+	case lost:
+		return o.use(ctx, stand)
+	case said.yes:
+		o.past.put(key, said.value, expiry)
+	case ctx.Err() != nil:
+	case said.err == nil || errors.Is(said.err, errNotForUs):
+		o.past.drop(key)
+	case known && errors.Is(said.err, errUnreachable) && o.look(ctx):
+		return o.use(ctx, stand)
+	}
+	return said
+}
+
+// askPatiently gives up a question if the hub cannot be asked anything.
+func (o *outage) askPatiently(ctx context.Context, ask func(context.Context) answer) (said answer, lost bool) {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan answer, 1)
+	go func() { done <- ask(asking) }()
+	timer := time.NewTimer(askPatience)
+	defer timer.Stop()
+	select {
+	case said = <-done:
+		return said, false
+	case <-timer.C:
+	}
+	if o.look(ctx) {
+		return answer{}, true
+	}
+	return <-done, false
+}
+
+// use lets a yes of the past stand in.
+func (o *outage) use(ctx context.Context, value any) answer {
+	o.count.Inc()
+	if since := o.away(); !since.IsZero() {
+		audit.AddAuditAnnotation(ctx, annotationPrefix+"hub-outage", "allowed by what the hub decided before "+since.UTC().Format(time.RFC3339)+", since when it cannot be asked")
+	}
+	return answer{value: value, yes: true}
+}
+
+// tokens lets users stand whose tokens the hub knew, until the tokens expire.
+func (o *outage) tokens(inner authenticator.Token) authenticator.Token {
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		said := o.decide(ctx, sha256.Sum256([]byte("token\x00"+token)), expiryOf(token), func(ctx context.Context) answer {
+			response, ok, err := inner.AuthenticateToken(ctx, token)
+			return answer{value: response, yes: ok && err == nil, err: err}
+		})
+		if !said.yes {
+			return nil, false, said.err
+		}
+		return said.value.(*authenticator.Response), true, nil
+	})
+}
+
+// permissions lets permissions stand.
+func (o *outage) permissions(inner authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		said := o.decide(ctx, keyOf(a), time.Time{}, func(ctx context.Context) answer {
+			ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+			defer cancel()
+			d, reason, err := inner.Authorize(ctx, a)
+			if err != nil && unreachable(err) {
+				err = errors.Join(errUnreachable, err)
+			}
+			return answer{value: decided{d, reason}, yes: d == authorizer.DecisionAllow && err == nil, err: err}
+		})
+		was := said.value.(decided)
+		return was.decision, was.reason, said.err
+	})
+}
+
+// decided is what an authorizer returned.
+type decided struct {
+	decision authorizer.Decision
+	reason   string
+}
+
+// keyOf names a question about a permission.
+func keyOf(a authorizer.Attributes) [sha256.Size]byte {
+	u := a.GetUser()
+	question := struct {
+		User, UID                                                          string
+		Groups                                                             []string
+		Extra                                                              map[string][]string
+		Verb, Namespace, Group, Version, Resource, Subresource, Name, Path string
+		IsResource                                                         bool
+	}{u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(),
+		a.GetName(), "", a.IsResourceRequest()}
+	if !question.IsResource {
+		question.Path = a.GetPath()
+	}
+	text, err := json.Marshal(question) // sorts maps
+	if err != nil {
+		panic(err) // strings only
+	}
+	return sha256.Sum256(append([]byte("permission\x00"), text...))
+}
+
+// expiryOf is when a JWT ends that the hub has verified; zero for other tokens.
+func expiryOf(token string) time.Time {
+	var claims struct {
+		Expiry float64 `json:"exp"`
+	}
+	_, rest, _ := strings.Cut(token, ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Expiry <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(claims.Expiry), 0)
+}

@@ -1,0 +1,248 @@
+package proxyapi
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// oracle answers questions of an outage's tests.
+type oracle struct {
+	mu   sync.Mutex
+	down error         // what every question ends with
+	slow time.Duration // how long every question takes
+	no   bool          // refuses what is asked
+}
+
+func (h *oracle) set(change func(h *oracle)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(h)
+}
+
+func (h *oracle) ask(ctx context.Context) error {
+	_, err := h.answer(ctx)
+	return err
+}
+
+func (h *oracle) answer(ctx context.Context) (no bool, err error) {
+	h.mu.Lock()
+	no, err, slow := h.no, h.down, h.slow
+	h.mu.Unlock()
+	select {
+	case <-time.After(slow):
+		return no, err
+	case <-ctx.Done():
+		return no, ctx.Err()
+	}
+}
+
+func (h *oracle) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	no, err := h.answer(ctx)
+	if err != nil {
+		return nil, false, errUnreachable
+	}
+	if no {
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: "user of " + token}}, true, nil
+}
+
+func (h *oracle) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	no, err := h.answer(ctx)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, "", err
+	}
+	if no {
+		return authorizer.DecisionNoOpinion, "no rule", nil
+	}
+	return authorizer.DecisionAllow, "a rule", nil
+}
+
+// lost runs test beside an outage's run.
+func lost(t *testing.T, test func(t *testing.T, hub *oracle, o *outage)) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := &oracle{}
+		m := newMetrics(prometheus.NewRegistry())
+		o := &outage{grace: 10 * time.Minute, probe: hub.ask, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), began: make(chan struct{}, 1)}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- o.run(ctx) }()
+		test(t, hub, o)
+		stop()
+		<-done
+	})
+}
+
+func jwt(expiry time.Time) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expiry.Unix())) + ".c2ln"
+}
+
+func reading(name string) authorizer.AttributesRecord {
+	return authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}, Verb: "get", Resource: "clusters", Subresource: "proxy", Name: "cluster1", ResourceRequest: true}
+}
+
+var outages = map[string]func(*oracle){
+	"refused":     func(h *oracle) { h.down = errors.New("connection refused") },
+	"black hole":  func(h *oracle) { h.slow = time.Hour },
+	"500":         func(h *oracle) { h.down = apierrors.NewInternalError(errors.New("etcd is gone")) },
+	"unavailable": func(h *oracle) { h.down = apierrors.NewServiceUnavailable("starting") },
+	"429":         func(h *oracle) { h.down = apierrors.NewTooManyRequests("too many", 1) },
+}
+
+// TestOutage has users whom the hub allowed lately go on while it cannot be
+// asked, each for as long as the grace lasts, and nobody else.
+func TestOutage(t *testing.T) {
+	for name, begin := range outages {
+		t.Run(name, func(t *testing.T) {
+			lost(t, func(t *testing.T, hub *oracle, o *outage) {
+				tokens, permissions := o.tokens(hub), o.permissions(hub)
+				short := jwt(time.Now().Add(5 * time.Minute))
+				known := func(token string) bool {
+					r, ok, err := tokens.AuthenticateToken(t.Context(), token)
+					return ok && err == nil && r.User.GetName() == "user of "+token
+				}
+				allowed := func(a authorizer.Attributes) bool {
+					d, _, _ := permissions.Authorize(t.Context(), a)
+					return d == authorizer.DecisionAllow
+				}
+				for _, token := range []string{"opaque", short} {
+					if !known(token) {
+						t.Fatalf("%q is not known", token)
+					}
+				}
+				if !allowed(reading("jane")) {
+					t.Fatal("jane may not")
+				}
+				time.Sleep(time.Minute)
+				hub.set(begin)
+				began := time.Now()
+				if !known("opaque") || !allowed(reading("jane")) {
+					t.Error("what was allowed is not allowed any more")
+				}
+				if took := time.Since(began); took > askPatience+lookTimeout {
+					t.Errorf("the first question took %v", took)
+				}
+				other := reading("jane")
+				other.Verb = "delete"
+				bob, elsewhere := reading("bob"), reading("jane")
+				elsewhere.Name = "cluster2"
+				for what, a := range map[string]authorizer.Attributes{"another user": bob, "another cluster": elsewhere, "another verb": other} {
+					if d, _, err := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow || err == nil {
+						t.Errorf("%s is allowed", what)
+					}
+				}
+				// All that takes no time, once the outage is known.
+				if was := time.Now(); !known("opaque") || !known(short) || !allowed(reading("jane")) || time.Since(was) > 0 {
+					t.Errorf("known users wait %v in an outage", time.Since(was))
+				}
+				if got := testutil.ToFloat64(o.gauge); got != 1 {
+					t.Errorf("gauge %v in an outage", got)
+				}
+				time.Sleep(time.Until(began.Add(4*time.Minute + time.Second)))
+				if known(short) {
+					t.Error("a token is good beyond its expiry")
+				}
+				time.Sleep(time.Until(began.Add(8*time.Minute + 59*time.Second)))
+				if !known("opaque") || !allowed(reading("jane")) {
+					t.Error("the grace ended early")
+				}
+				time.Sleep(2 * time.Second)
+				if known("opaque") || allowed(reading("jane")) {
+					t.Error("the grace does not end")
+				}
+			})
+		})
+	}
+}
+
+// TestOutageEnds has the hub decide again as soon as it can be asked.
+func TestOutageEnds(t *testing.T) {
+	lost(t, func(t *testing.T, hub *oracle, o *outage) {
+		permissions, a := o.permissions(hub), reading("jane")
+		if d, _, _ := permissions.Authorize(t.Context(), a); d != authorizer.DecisionAllow {
+			t.Fatal("not allowed")
+		}
+		hub.set(outages["refused"])
+		if d, _, _ := permissions.Authorize(t.Context(), a); d != authorizer.DecisionAllow {
+			t.Error("not allowed in an outage")
+		}
+		hub.set(func(h *oracle) { h.down, h.no = nil, true })
+		time.Sleep(lookPause + time.Second)
+		if d, _, err := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow || err != nil {
+			t.Errorf("allowed after the hub withdrew it, %v", err)
+		}
+		// What it refused does not stand in the next outage.
+		hub.set(outages["refused"])
+		if d, _, _ := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow {
+			t.Error("what was withdrawn is allowed in an outage")
+		}
+		if testutil.ToFloat64(o.gauge) != 0 || testutil.ToFloat64(o.count) != 1 {
+			t.Errorf("gauge %v, %v requests", testutil.ToFloat64(o.gauge), testutil.ToFloat64(o.count))
+		}
+	})
+}
+
+// TestNoOutage has single questions fail, or take long, while the hub answers
+// others: past answers do not stand in then.
+func TestNoOutage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err     error
+		slow    time.Duration
+		allowed bool
+	}{
+		"one question fails":   {err: apierrors.NewInternalError(errors.New("this one"))},
+		"one question is slow": {slow: 5 * time.Second, allowed: true},
+		"a refusal to answer":  {err: apierrors.NewForbidden(schema.GroupResource{}, "x", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost(t, func(t *testing.T, hub *oracle, o *outage) {
+				o.probe = func(context.Context) error { return nil }
+				permissions := o.permissions(hub)
+				if d, _, _ := permissions.Authorize(t.Context(), reading("jane")); d != authorizer.DecisionAllow {
+					t.Fatal("not allowed")
+				}
+				hub.set(func(h *oracle) { h.down, h.slow = tc.err, tc.slow })
+				if d, _, _ := permissions.Authorize(t.Context(), reading("jane")); (d == authorizer.DecisionAllow) != tc.allowed {
+					t.Errorf("decision %v", d)
+				}
+				if testutil.ToFloat64(o.gauge) != 0 {
+					t.Error("an outage")
+				}
+			})
+		})
+	}
+}
+
+func TestPastIsBounded(t *testing.T) {
+	p := newPast(100 << 10)
+	groups := make([]string, 100)
+	for i := range groups {
+		groups[i] = strings.Repeat("g", 50)
+	}
+	for i := range 1000 {
+		p.put([32]byte{byte(i), byte(i >> 8)}, &authenticator.Response{User: &user.DefaultInfo{Groups: groups}}, time.Time{})
+	}
+	if p.bytes > p.limit || len(p.answers) != p.order.Len() || len(p.answers) < 10 {
+		t.Errorf("%d bytes in %d answers", p.bytes, len(p.answers))
+	}
+	if _, ok := p.get([32]byte{byte(999 & 255), 999 >> 8}, time.Minute); !ok {
+		t.Error("the latest is gone")
+	}
+}
