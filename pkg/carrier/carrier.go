@@ -49,7 +49,8 @@ type HandlerFunc func(ctx context.Context, p *Pending)
 // ServeOpen is part of Handler.
 func (f HandlerFunc) ServeOpen(ctx context.Context, p *Pending) { f(ctx, p) }
 
-// Observer is told about the life of a carrier, never while a lock is held.
+// Observer is told about the life of a carrier, never while a lock is held: what
+// it is told may be over already.
 type Observer interface {
 	CarrierIdle(*Carrier)
 	CarrierBusy(*Carrier)
@@ -82,6 +83,7 @@ type Carrier struct {
 	pend     *Pending       // state pending
 	err      error          // state closed
 	draining bool
+	unsent   bool // the last FIN of a connection is being written, though it is over
 	watching bool // the watcher has rsem, or is about to be started with it
 	observer Observer
 	unused   chan struct{} // closed when idle, if somebody waits for that
@@ -235,7 +237,7 @@ func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
 func (c *Carrier) Drain() {
 	c.mu.Lock()
 	c.draining = true
-	idleOpener := c.state == idle && c.cfg.Role == Opener
+	idleOpener := c.rests() && c.cfg.Role == Opener
 	c.mu.Unlock()
 	if idleOpener {
 		c.fail(errDraining, keepQuiet)

@@ -24,8 +24,8 @@ func (cn *Conn) writeFIN(before []byte) error {
 		<-c.wsem
 		return cn.writeEnd()
 	}
-	cn.finSent = true
-	released := c.release(cn)
+	cn.finSent, c.unsent = true, true
+	c.release(cn)
 	c.mu.Unlock()
 	var buf [HeaderSize]byte
 	frame := AppendHeader(buf[:0], FrameFin, 0)
@@ -40,8 +40,9 @@ func (cn *Conn) writeFIN(before []byte) error {
 	}
 	c.wrem = 0
 	_ = c.nc.SetWriteDeadline(time.Time{})
+	rests := c.sent()
 	<-c.wsem
-	if released {
+	if rests {
 		c.tellIdle()
 	}
 	return nil

@@ -33,7 +33,7 @@ type Conn struct {
 	onFail               func(*Error)
 	reader               func(error) (fin bool) // see readWith
 
-	readBy, writeBy atomic.Int64 // deadlines, Unix nanoseconds; 0 = none
+	readBy, writeBy atomic.Pointer[time.Time] // deadlines; nil or zero = none
 }
 
 var _ net.Conn = &Conn{}
@@ -105,9 +105,10 @@ func (cn *Conn) writeEnd() error {
 
 var errWriteClosed = &net.OpError{Op: "write", Net: "carrier", Err: errors.New("sending side is closed")}
 
-func passed(deadline *atomic.Int64) bool {
+// passed compares by the monotonic clock, as the transport does.
+func passed(deadline *atomic.Pointer[time.Time]) bool {
 	d := deadline.Load()
-	return d != 0 && time.Now().UnixNano() >= d
+	return d != nil && !d.IsZero() && !time.Now().Before(*d)
 }
 
 // lockRead waits for the right to read.
@@ -246,12 +247,10 @@ func (cn *Conn) gotFIN() {
 		close(cn.over)
 		_ = c.nc.SetReadDeadline(time.Time{})
 	}
-	released := c.release(cn)
-	if released {
-		_ = c.nc.SetWriteDeadline(time.Time{})
-	}
+	c.release(cn)
+	rests := c.rests()
 	c.mu.Unlock()
-	if released {
+	if rests {
 		c.tellIdle()
 	}
 }
@@ -301,17 +300,13 @@ func (cn *Conn) SetWriteDeadline(t time.Time) error {
 	return cn.setDeadline(t, &cn.writeBy, cn.c.nc.SetWriteDeadline, func() bool { return !cn.finSent })
 }
 
-func (cn *Conn) setDeadline(t time.Time, own *atomic.Int64, set func(time.Time) error, applies func() bool) error {
-	var v int64
-	if !t.IsZero() {
-		v = max(t.UnixNano(), 1)
-	}
+func (cn *Conn) setDeadline(t time.Time, own *atomic.Pointer[time.Time], set func(time.Time) error, applies func() bool) error {
 	cn.c.mu.Lock()
 	defer cn.c.mu.Unlock()
 	if cn.userClosed {
 		return net.ErrClosed
 	}
-	own.Store(v)
+	own.Store(&t)
 	if cn.c.cur != cn || !applies() {
 		return nil
 	}

@@ -27,6 +27,10 @@
 // What is left of a dial in a proxy server is one new goroutine, and every frame
 // is forwarded by who was woken to read it.
 //
+// Nothing else takes either right: a Close that finds the right to write taken
+// knows that a Write of the connection is blocked. A request that was answered
+// leaves it alone, for example, though its handler may return much later.
+//
 // The state changes before the frame that announces the change is written,
 // under the right to write. So the peer's reaction never arrives in an older
 // state, and what this side writes in the new one queues behind the frame.
@@ -88,6 +92,16 @@
 // of it, the side that dials keeps it filled, and tells by PoolConfig which it
 // is. Only openers close surplus idle carriers, so that closing never races
 // with an OPEN on its way.
+//
+// A carrier reports that it is idle after the fact, and an OPEN of the peer may
+// overtake the report. So the pool asks the carrier for its state, under its own
+// lock, instead of believing the order of reports; whoever changes the state
+// reports that later, and the last report finds what is true. An idle carrier
+// whose last FIN is still being written counts as in use, is not handed out, and
+// holds a drain up.
+//
+// Dials that fail pause longer and longer. A user that comes meanwhile, or the
+// peer's request for carriers, shortens the pause to that after a first failure.
 //
 // Out of scope: authentication (the transport is authenticated before it
 // becomes a carrier), routing, name resolution and policy.

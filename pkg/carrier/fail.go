@@ -104,20 +104,45 @@ func (c *Carrier) sendReset(err *Error) {
 	}
 }
 
-// release makes the carrier idle if both FINs were seen; mu is held. The
-// caller tells the observer once the last FIN is written.
-func (c *Carrier) release(cn *Conn) bool {
-	if c.state != open || c.cur != cn || !cn.finSent || !cn.finReceived {
-		return false
+// release makes the carrier idle if both FINs were seen; mu is held. The peer may
+// send OPEN from now on, though the last FIN may still be under way.
+func (c *Carrier) release(cn *Conn) {
+	if c.state == open && c.cur == cn && cn.finSent && cn.finReceived {
+		c.state, c.cur = idle, nil
 	}
-	c.state, c.cur = idle, nil
-	return true
 }
 
+// rests reports whether the carrier is idle, with all that it was given to send
+// written; mu is held.
+func (c *Carrier) rests() bool { return c.state == idle && !c.unsent }
+
+// resting is rests without mu.
+func (c *Carrier) resting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rests()
+}
+
+// sent notes that what ended a connection is written, and reports whether the
+// carrier rests since now. The right to write is held.
+func (c *Carrier) sent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unsent = false
+	return c.rests()
+}
+
+// tellIdle says that the carrier rests. Who brought that about calls it, once:
+// an opener's carrier may be in use again right after. An acceptor's may be in use
+// again already.
 func (c *Carrier) tellIdle() {
 	c.mu.Lock()
+	if !c.rests() {
+		c.mu.Unlock()
+		return
+	}
 	observer, drained := c.observer, c.draining && c.cfg.Role == Opener
-	if c.unused != nil && c.state == idle {
+	if c.unused != nil {
 		close(c.unused)
 		c.unused = nil
 	}

@@ -16,7 +16,8 @@ type PoolConfig struct {
 	AskAgain   time.Duration // when More is believed lost; default 5 s
 
 	// Dial makes a carrier, on the side that dials them. Attempts after a
-	// failed one are Backoff(number of failures in a row) apart. A carrier that
+	// failed one are Backoff(number of failures in a row) apart, or Backoff(1) if
+	// somebody comes meanwhile who waits for a carrier. A carrier that
 	// was cut counts as a failure where nobody waits for one: it rarely is the
 	// only one, and a peer that died takes those of all others with it.
 	Dial    func(ctx context.Context) (*Carrier, error)
@@ -49,6 +50,7 @@ type Pool struct {
 	pending  int
 	dialing  int
 	failures int
+	hurry    chan struct{} // a dial that pauses takes a token, and starts soon
 	lastErr  error
 	asked    int
 	askedAt  time.Time
@@ -86,7 +88,7 @@ func NewPool(cfg PoolConfig) *Pool {
 	if cfg.Backoff == nil {
 		cfg.Backoff = FullJitter
 	}
-	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}}
+	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}, hurry: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -143,7 +145,9 @@ var (
 func (p *Pool) CarrierIdle(c *Carrier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.all[c] || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
+	// An acceptor's carrier may have got an OPEN since it was idle. Whoever changes
+	// its state reports that afterwards, so the last one finds what is true.
+	if !p.all[c] || !c.resting() || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
 		return
 	}
 	if len(p.waiters) > 0 && c.cfg.Role == Opener {
@@ -266,6 +270,7 @@ func (p *Pool) take(ctx context.Context) (*Carrier, error) {
 	}
 	w := make(chan supply, 1)
 	p.waiters = append(p.waiters, w)
+	p.wake()
 	p.mu.Unlock()
 	p.refill()
 	select {

@@ -33,15 +33,15 @@ func (p *Pool) refill() { p.refillAfter(0) }
 // where nobody waits.
 func (p *Pool) refillAfter(failures int) {
 	p.mu.Lock()
-	if len(p.waiters) > 0 {
-		failures = 0
-	}
 	short := p.cfg.MinIdle + len(p.waiters) - len(p.idle)
 	ask := 0
 	switch {
 	case p.draining:
 	case p.cfg.Dial != nil:
-		p.startDials(short-p.dialing, p.failures+failures)
+		if failures += p.failures; len(p.waiters) > 0 {
+			failures = min(p.failures, 1)
+		}
+		p.startDials(short-p.dialing, failures)
 	case p.cfg.More != nil:
 		if now := time.Now(); now.Sub(p.askedAt) >= p.cfg.AskAgain {
 			p.asked = 0
@@ -63,7 +63,8 @@ func (p *Pool) refillAfter(failures int) {
 func (p *Pool) Request(n int) {
 	p.mu.Lock()
 	if !p.draining && p.cfg.Dial != nil {
-		p.startDials(n, p.failures)
+		p.startDials(n, min(p.failures, 1))
+		p.wake()
 	}
 	p.mu.Unlock()
 }
@@ -74,6 +75,12 @@ func (p *Pool) startDials(n, failures int) {
 	n = min(n, p.cfg.Max-len(p.all)-p.dialing)
 	if p.failures > 0 {
 		n = min(n, 1-p.dialing)
+	}
+	if n > 0 {
+		select {
+		case <-p.hurry: // of a time before
+		default:
+		}
 	}
 	for range n {
 		p.dialing++
@@ -112,15 +119,40 @@ func (p *Pool) dial(delay time.Duration) {
 
 func (p *Pool) dialAfter(delay time.Duration) (*Carrier, error) {
 	if delay > 0 {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-p.ctx.Done():
-			return nil, context.Cause(p.ctx)
+		if err := p.pause(delay); err != nil {
+			return nil, err
 		}
 	}
 	return p.cfg.Dial(p.ctx)
+}
+
+// wake shortens the pause of a dial because somebody waits for it; mu is held.
+func (p *Pool) wake() {
+	select {
+	case p.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits before a dial, and if somebody comes who waits for that, not longer
+// than after a first failure. It is shortened once: those who come after each
+// other would lengthen it.
+func (p *Pool) pause(delay time.Duration) error {
+	end := time.Now().Add(delay)
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	hurry := p.hurry
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		case <-hurry:
+			hurry = nil
+			timer.Reset(min(time.Until(end), p.cfg.Backoff(1)))
+		}
+	}
 }
 
 // Drain refuses new Opens, and waits until nothing is in use or ctx ends.
@@ -173,10 +205,11 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// waitIdle waits until a drained carrier is idle or closed.
+// waitIdle waits until a drained carrier is closed, or idle with its last bytes
+// written.
 func (c *Carrier) waitIdle(ctx context.Context) error {
 	c.mu.Lock()
-	if c.state == idle || c.state == closed {
+	if c.rests() || c.state == closed {
 		c.mu.Unlock()
 		return nil
 	}

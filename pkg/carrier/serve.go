@@ -75,11 +75,24 @@ func (p *Pending) Refuse(reason error) error {
 	if code := CodeOf(reason); code != 0 {
 		e = cutOff(reason)
 	}
-	err := p.answer(controlFrame(FrameRefuse, e.append), func() { p.c.state = idle })
+	err := p.answer(controlFrame(FrameRefuse, e.append), func() { p.c.state, p.c.unsent = idle, true })
 	if err == nil {
 		p.c.tellIdle()
 	}
 	return err
+}
+
+// unanswered is nil as long as the request waits for an answer.
+func (p *Pending) unanswered() error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	switch {
+	case p.c.pend == p:
+		return nil
+	case p.c.err != nil:
+		return p.c.err
+	}
+	return net.ErrClosed
 }
 
 // answer changes the state before it writes: the peer may use the new state as
@@ -89,6 +102,11 @@ func (p *Pending) answer(frame []byte, enter func()) error {
 	if len(frame) > smallBuffer {
 		return violation("answer of %d bytes is too long", len(frame))
 	}
+	// An answered request has no business with the right to write: it is the
+	// connection's now, and Close takes one that holds it for a blocked Write.
+	if err := p.unanswered(); err != nil {
+		return err
+	}
 	select {
 	case c.wsem <- struct{}{}:
 	case <-c.done:
@@ -96,12 +114,9 @@ func (p *Pending) answer(frame []byte, enter func()) error {
 	}
 	defer func() { <-c.wsem }()
 	c.mu.Lock()
-	if c.state != pending || c.pend != p {
+	if c.pend != p {
 		c.mu.Unlock()
-		if err := c.Err(); err != nil {
-			return err
-		}
-		return net.ErrClosed
+		return p.unanswered()
 	}
 	enter()
 	c.pend = nil
@@ -111,5 +126,6 @@ func (p *Pending) answer(frame []byte, enter func()) error {
 		c.fail(e, keepQuiet)
 		return e
 	}
+	c.sent()
 	return nil
 }

@@ -51,9 +51,9 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 	defer s.free()
 	c := s.cn.c
 	for {
-		pass, rem, fin, err := s.whole()
+		pass, rem, last := s.whole()
 		c.rem = rem
-		if fin {
+		if last == FrameFin {
 			// First what came before: once the watcher reads on, a RESET may
 			// follow that ends both.
 			if err := dst.lockWrite(); err != nil {
@@ -71,8 +71,8 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 				return false, werr
 			}
 		}
-		if err != nil {
-			return false, err
+		if last != 0 { // a RESET counts after what came before it
+			return false, s.unexpected()
 		}
 		if err := s.read(); err != nil {
 			return false, err
@@ -81,8 +81,10 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 }
 
 // whole gives the bytes that can be forwarded as they are, how many bytes of
-// the last frame are still to come, and whether FIN follows.
-func (s *scanner) whole() (pass []byte, rem int, fin bool, err error) {
+// the last frame are still to come, and what follows, if it is not DATA: FIN, which
+// is taken out of the buffer, or, as FrameReset, anything else, which is left to
+// unexpected.
+func (s *scanner) whole() (pass []byte, rem int, last FrameType) {
 	c := s.cn.c
 	start := s.lo
 	for rem = c.rem; s.lo < s.hi; {
@@ -95,26 +97,32 @@ func (s *scanner) whole() (pass []byte, rem int, fin bool, err error) {
 			break
 		}
 		t, n, err := ParseHeader(s.buf[s.lo:s.hi])
-		if err != nil {
-			c.fail(violation("%v", err), tellPeer)
-			return nil, 0, false, s.cn.readEnd()
-		}
-		if t == FrameData {
+		if err == nil && t == FrameData {
 			s.lo, rem = s.lo+HeaderSize, n
 			continue
 		}
-		if s.hi-s.lo < HeaderSize+n {
+		if err == nil && s.hi-s.lo < HeaderSize+n {
 			break
 		}
 		pass = s.buf[start:s.lo]
-		payload := s.buf[s.lo+HeaderSize : s.lo+HeaderSize+n]
-		s.lo += HeaderSize + n
-		if t == FrameFin {
-			return pass, 0, true, nil
+		if err == nil && t == FrameFin {
+			s.lo += HeaderSize
+			return pass, 0, FrameFin
 		}
-		return pass, 0, false, s.cn.unexpected(t, payload)
+		return pass, 0, FrameReset
 	}
-	return s.buf[start:s.lo], rem, false, nil
+	return s.buf[start:s.lo], rem, 0
+}
+
+// unexpected ends the carrier on the frame at lo, which is neither DATA nor FIN, or
+// none at all.
+func (s *scanner) unexpected() error {
+	t, n, err := ParseHeader(s.buf[s.lo:s.hi])
+	if err != nil {
+		s.cn.c.fail(violation("%v", err), tellPeer)
+		return s.cn.readEnd()
+	}
+	return s.cn.unexpected(t, s.buf[s.lo+HeaderSize:s.lo+HeaderSize+n])
 }
 
 // writeRaw writes frames of which the last one lacks rem bytes.
