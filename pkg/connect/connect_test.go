@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 // end is one side of a connection: it gives what it has, then err.
@@ -138,4 +140,30 @@ func TestAskWaitsAsLongAsItsContext(t *testing.T) {
 			t.Errorf("error %v after %s", err, time.Since(began))
 		}
 	})
+}
+
+// TestAskReadsHeadersOfOneSize has the other side send headers without an end.
+func TestAskReadsHeadersOfOneSize(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	sent := make(chan int)
+	go func() {
+		defer there.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(there)); err != nil {
+			t.Error(err)
+		}
+		total := 0
+		defer func() { sent <- total }()
+		_, err := io.WriteString(there, "HTTP/1.1 200 Connection established\r\n")
+		for ; err == nil && total < 16<<20; total += 1 << 10 {
+			_, err = io.WriteString(there, "A: "+strings.Repeat("a", 1<<10-5)+"\r\n")
+		}
+	}()
+	if _, err := Ask(t.Context(), here, "target:1", http.Header{}); err == nil {
+		t.Error("headers without an end are an answer")
+	}
+	_ = here.Close()
+	if total := <-sent; total > 2*agentheaders.MaxBytes {
+		t.Errorf("%d KiB of headers were read, want about %d", total>>10, agentheaders.MaxBytes>>10)
+	}
 }

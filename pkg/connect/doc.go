@@ -23,4 +23,6 @@
 // Out of reach: konnectivity's own servers and agents tell a target a clean end
 // whatever happened, and clients of SPDY (kubectl exec where WebSockets are
 // turned off) take a reset for one.
+//
+// Ask reads at most agentheaders.MaxBytes of an answer's headers.
 package connect

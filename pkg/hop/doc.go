@@ -11,4 +11,41 @@
 //   - EndTogether leaves out the flush after a body's last byte, so that the end
 //     of an answer travels with it.
 //   - GrowStack is for the goroutine that HTTP/2 makes for each request.
+//
+// # What requests share
+//
+// Shared is a few HTTP/2 connections for everything else. Three things keep one
+// request from slowing another:
+//
+//   - A body that is not read holds its own window and no more: the window of a
+//     connection, on servers and clients, is larger than those of all its streams
+//     together (ConfigureServer, Shared.Streams). With net/http's defaults, 1 MiB
+//     for a stream and 1 MiB for its connection, one upload that a backend does not
+//     read stops every other upload on the connection.
+//   - A request that would have to share a connection has one more made for the
+//     next, up to Spread. A lost packet delays what is on its connection, and all
+//     of that together is one flow for the network, with one flow's rate.
+//   - Retired connections end with their last request.
+//
+// A window is 1 MiB: a stream moves 20 MB/s at a round trip of 50 ms in either
+// direction (net/http: 20 MB/s up, for all streams of a connection together, and 80
+// down). Larger ones are memory that a peer may fill: a stream's unread part is in
+// this process. Reads on kept connections have TCP's window and are not bound to it.
+//
+// # Silence
+//
+// A peer that dies without a word acknowledges nothing, and TCP waits for a quarter
+// of an hour. Pings end an HTTP/2 connection 25 s after the last frame, and with it
+// the requests under way. New requests do not wait for that: when nothing comes for
+// half a second after something was sent, a ping with a second's time says whether
+// the connection is alive (silence.go), and until something comes of it no request
+// takes it. What only reads is then sent again. A write cannot be, so on a
+// connection that was quiet for three seconds it waits for the answer to a ping
+// first: one round trip. A slow answer costs nothing but the pings, since those are
+// answered.
+//
+// # Sizes
+//
+// Headers of an answer, informational ones included, are agentheaders.MaxBytes at
+// most, on every connection of this package.
 package hop

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// maxHeader bounds what is read of an answer before its body; it is what
-	// net/http allows.
-	maxHeader  = 10 << 20
 	bufferSize = 4 << 10
+	// maxInformational is how many informational answers may come before the one
+	// that counts. net/http takes no more either.
+	maxInformational = 5
 )
 
 // Kept are HTTP/1.1 connections to one place. All methods may be called from
@@ -231,8 +231,9 @@ func (c *keptConn) exchange(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.limited.N = maxHeader
-	for {
+	// A trailer has to fit into the reader's buffer, by net/http.
+	c.limited.N = agentheaders.MaxBytes
+	for range maxInformational + 1 {
 		resp, err := http.ReadResponse(c.reader, r)
 		if err != nil {
 			return nil, err
@@ -242,6 +243,7 @@ func (c *keptConn) exchange(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 	}
+	return nil, fmt.Errorf("more than %d informational answers came in the place of one", maxInformational)
 }
 
 // keptBody gives its connection back when it was read to its end, and closes it

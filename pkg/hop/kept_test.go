@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -113,7 +115,8 @@ func TestNoAnswerMeetsAnotherRequest(t *testing.T) {
 		"HTTP/1.0":                "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na",
 		"cut off":                 "",
 		"no HTTP":                 "SSH-2.0-x\r\n\r\n",
-		"a header without an end": "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", maxHeader),
+		"a header without an end": "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", agentheaders.MaxBytes),
+		"only answers to come":    strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", maxInformational+1) + ok("a"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ func (h *handler) dialAPIServer(r *http.Request, c *call) (io.ReadWriteCloser, e
 func (h *handler) dialService(r *http.Request, c *call) (io.ReadWriteCloser, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
 	defer cancel()
-	conn, err := h.pool.agent(c.target.Cluster).connect(ctx, "http/1.1", nil)
+	conn, err := h.pool.agent(c.target.Cluster).connect(ctx, "http/1.1")
 	if err != nil {
 		return nil, err
 	}

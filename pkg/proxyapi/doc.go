@@ -39,9 +39,10 @@
 //  5. Limits by user and by cluster, and whether there is such a cluster.
 //  6. rewrite deletes every header by which somebody vouches or claims, and then
 //     sets the user's. One ReverseProxy sends it through the pool: per cluster,
-//     one HTTP/2 connection, HTTP/1.1 for upgrades, and up to maxKept HTTP/1.1
-//     connections for reads (package hop says why). A read that finds none of
-//     these free goes by HTTP/2, and so does everything in the first moment.
+//     up to spread HTTP/2 connections for requests and as many as needed for
+//     watches, HTTP/1.1 for upgrades, one connection each, and up to maxKept
+//     HTTP/1.1 connections for reads (package hop says why). A read that finds none
+//     of these free goes by HTTP/2, and so does everything in the first moment.
 //
 // # Who authenticates whom, and why that holds
 //

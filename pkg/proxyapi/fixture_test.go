@@ -20,6 +20,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
@@ -169,12 +170,14 @@ func (w *world) agent(cluster string, handler http.Handler, certificateOf string
 	config.NextProtos = []string{"h2", "http/1.1"}
 	a := &fakeAgent{}
 	a.server = &http.Server{Handler: handler, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10000}, // as agents have it
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateNew {
 				a.handshakes.Add(1)
 			}
 		}}
+	if err := hop.ConfigureServer(a.server, 1000); err != nil { // as agents do
+		w.t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)

@@ -193,8 +193,11 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	if agentheaders.IsUpgrade(r.Header) {
 		return a.upgrades.RoundTrip(r)
 	}
-	if c.long || !hop.Fits(r) {
+	switch {
+	case c.inner != nil && c.inner.Verb == "watch":
+		return a.watch(r)
+	case c.long || !hop.Fits(r):
 		return a.roundTrip(r)
 	}
-	return a.reads.Or(a.reads.RoundTrip, a.roundTrip, r)
+	return a.read(r)
 }

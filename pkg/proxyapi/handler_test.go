@@ -94,7 +94,7 @@ func TestRequestsShareConnections(t *testing.T) {
 		resp.Body.Close()
 	}
 	for _, method := range []string{http.MethodDelete, http.MethodGet} {
-		most := map[string]int{http.MethodDelete: 1, http.MethodGet: 1 + maxKept}[method]
+		most := map[string]int{http.MethodDelete: spread, http.MethodGet: spread + maxKept}[method]
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { ask(method, http.Header{"Authorization": {"Bearer secret"}}) })

@@ -3,13 +3,10 @@ package proxyapi
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
@@ -22,9 +19,15 @@ const (
 	connectTimeout = 15 * time.Second
 	// idleTimeout is when an unused connection to an agent is given up.
 	idleTimeout = 5 * time.Minute
-	// pingAfter and pingTimeout find an agent that died without a word.
-	pingAfter   = 15 * time.Second
-	pingTimeout = 10 * time.Second
+	// spread is how many HTTP/2 connections requests of one cluster have before
+	// they share them for good, and perConnection how many share one: their windows
+	// together are less than that of the connection, 1 GiB.
+	spread, perConnection = 8, 250
+	// watchesPerConnection share one: they are silent most of the time.
+	watchesPerConnection = 100
+	// watchWindow is less than others have, because a user may have thousands of
+	// watches.
+	watchWindow = 256 << 10
 	// maxKept is how many reads of a cluster have a connection of their own at a
 	// time; more share one.
 	maxKept = 16
@@ -70,10 +73,8 @@ type agent struct {
 }
 
 // generation is the connections for requests until the agent wants new ones.
-type generation struct {
-	*http2.Transport
-	conns int // under the agent's mu
-}
+// Watches have their own: they stay, and hold less unread.
+type generation struct{ requests, watches *hop.Shared }
 
 // agent gives the transports for a cluster. They never connect to any other.
 func (p *pool) agent(cluster string) *agent {
@@ -85,16 +86,20 @@ func (p *pool) agent(cluster string) *agent {
 	a := &agent{pool: p, cluster: cluster, conns: map[*pooledConn]struct{}{}}
 	a.requests = a.newGeneration()
 	a.reads = &hop.Kept{
-		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1", nil) },
+		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1") },
 		Most: maxKept, IdleTimeout: keptIdle,
 	}
 	a.upgrades = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return a.connect(ctx, "http/1.1", nil)
+			return a.connect(ctx, "http/1.1")
 		},
 		DisableCompression: true,
-		IdleConnTimeout:    idleTimeout,
-		Protocols:          new(http.Protocols),
+		// A connection is for one upgrade. After one that was refused it could be
+		// used again, and net/http repeats what breaks on a used connection: an exec
+		// by WebSocket is a GET.
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: agentheaders.MaxBytes,
+		Protocols:              new(http.Protocols),
 	}
 	a.upgrades.Protocols.SetHTTP1(true)
 	p.clusters[cluster] = a
@@ -103,34 +108,23 @@ func (p *pool) agent(cluster string) *agent {
 }
 
 func (a *agent) newGeneration() *generation {
-	g := &generation{}
-	g.Transport = &http2.Transport{
-		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
-			conn, err := a.connect(ctx, "h2", g)
-			if err != nil && ctx.Err() == nil {
-				err = &unconnected{err}
-			}
-			return conn, err
-		},
-		DisableCompression: true,
-		IdleConnTimeout:    idleTimeout,
-		MaxReadFrameSize:   hop.Chunk,
-		ReadIdleTimeout:    pingAfter,
-		PingTimeout:        pingTimeout,
+	dial := func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "h2") }
+	return &generation{
+		requests: &hop.Shared{Dial: dial, Spread: spread, Streams: perConnection, IdleTimeout: idleTimeout},
+		watches:  &hop.Shared{Dial: dial, Spread: 1, Streams: watchesPerConnection, Window: watchWindow, IdleTimeout: idleTimeout},
 	}
-	return g
 }
 
-// roundTrip sends a request that is no upgrade. An agent that is about to stop,
+// send sends a request that is no upgrade. An agent that is about to stop,
 // or knows that the proxy server on the way is, says so in its answer: what
 // comes later takes new connections, and the old ones end with their requests.
-func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
+func (a *agent) send(by func(*generation) (*http.Response, error)) (*http.Response, error) {
 	a.mu.Lock()
 	g := a.requests
 	a.mu.Unlock()
-	resp, err := g.RoundTrip(r)
+	resp, err := by(g)
 	if err != nil {
-		return nil, broken(r, err)
+		return nil, err
 	}
 	if resp.Header.Get(agentheaders.Leaving) != "" {
 		resp.Header.Del(agentheaders.Leaving)
@@ -139,30 +133,20 @@ func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// unconnected is the error of a connection that did not come about. The HTTP/2
-// transport does not see what is in it: it takes a timeout for that of the request
-// that began to dial, and has every request that waited for the same connection
-// dial again, one after the other.
-type unconnected struct{ err error }
+func (a *agent) roundTrip(r *http.Request) (*http.Response, error) {
+	return a.send(func(g *generation) (*http.Response, error) { return g.requests.RoundTrip(r) })
+}
 
-func (u *unconnected) Error() string { return u.err.Error() }
+func (a *agent) watch(r *http.Request) (*http.Response, error) {
+	return a.send(func(g *generation) (*http.Response, error) { return g.watches.RoundTrip(r) })
+}
 
-// broken says of the HTTP/2 transport's error if a connection ended under a
-// request. The transport itself sends again what its peer says that it did not
-// look at (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own
-// stream, of making a connection, of whoever asked, or of a connection that was
-// there (RFC 9113, 5.4). A request that cannot be written in HTTP/2 is taken for
-// the last, and fails again.
-func broken(r *http.Request, err error) error {
-	var stream http2.StreamError
-	var dial *unconnected
-	switch {
-	case errors.As(err, &dial):
-		return dial.err
-	case r.Context().Err() != nil, errors.As(err, &stream):
-		return err
+// read may send a request twice.
+func (a *agent) read(r *http.Request) (*http.Response, error) {
+	other := func(r *http.Request) (*http.Response, error) {
+		return a.send(func(g *generation) (*http.Response, error) { return g.requests.RoundTripRead(r) })
 	}
-	return &hop.Broken{Err: err}
+	return a.reads.Or(a.reads.RoundTrip, other, r)
 }
 
 func (a *agent) turn(old *generation) {
@@ -172,23 +156,13 @@ func (a *agent) turn(old *generation) {
 		return
 	}
 	a.requests, a.turned = a.newGeneration(), time.Now()
-	go a.retire(old)
+	old.retire()
 }
 
-// retire closes connections as they become idle, until there are none.
-func (a *agent) retire(old *generation) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		old.CloseIdleConnections()
-		a.mu.Lock()
-		left := old.conns
-		a.mu.Unlock()
-		if left == 0 {
-			return
-		}
-		<-tick.C
-	}
+// retire closes connections as they become unused.
+func (g *generation) retire() {
+	g.requests.Retire()
+	g.watches.Retire()
 }
 
 // evict forgets a cluster and ends all its connections.
@@ -215,7 +189,7 @@ func (p *pool) close() {
 }
 
 // connect dials the agent's handler and makes sure that it is that agent.
-func (a *agent) connect(ctx context.Context, protocol string, g *generation) (net.Conn, error) {
+func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	start := time.Now()
@@ -225,7 +199,7 @@ func (a *agent) connect(ctx context.Context, protocol string, g *generation) (ne
 	if err != nil {
 		return nil, err
 	}
-	conn, err := a.track(raw, g)
+	conn, err := a.track(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +222,7 @@ func (p *pool) connectAPIServer(ctx context.Context, cluster string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	return p.agent(cluster).track(raw, nil)
+	return p.agent(cluster).track(raw)
 }
 
 // connections is how many connections to a cluster there are.
@@ -264,10 +238,9 @@ func (p *pool) connections(cluster string) int {
 	return len(a.conns)
 }
 
-// track registers conn, so that it ends with the cluster. It is of a generation,
-// or of none.
-func (a *agent) track(conn net.Conn, g *generation) (*pooledConn, error) {
-	c := &pooledConn{Conn: conn, agent: a, of: g}
+// track registers conn, so that it ends with the cluster.
+func (a *agent) track(conn net.Conn) (*pooledConn, error) {
+	c := &pooledConn{Conn: conn, agent: a}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
@@ -275,9 +248,6 @@ func (a *agent) track(conn net.Conn, g *generation) (*pooledConn, error) {
 		return nil, net.ErrClosed
 	}
 	a.conns[c] = struct{}{}
-	if g != nil {
-		g.conns++
-	}
 	a.pool.metrics.connections.Inc()
 	return c, nil
 }
@@ -292,7 +262,7 @@ func (a *agent) close() {
 	requests := a.requests
 	a.mu.Unlock()
 	a.upgrades.CloseIdleConnections()
-	requests.CloseIdleConnections()
+	requests.retire()
 	for _, c := range conns {
 		connect.Abort(c)
 	}
@@ -302,7 +272,6 @@ func (a *agent) close() {
 type pooledConn struct {
 	net.Conn
 	agent *agent
-	of    *generation // nil if it is not for requests
 	once  sync.Once
 }
 
@@ -310,9 +279,6 @@ func (c *pooledConn) Close() error {
 	c.once.Do(func() {
 		c.agent.mu.Lock()
 		delete(c.agent.conns, c)
-		if c.of != nil {
-			c.of.conns--
-		}
 		c.agent.mu.Unlock()
 		c.agent.pool.metrics.connections.Dec()
 	})

@@ -17,9 +17,11 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -31,7 +33,10 @@ const (
 	// read, so that the refusal can say so; HTTP/2 clients, the hub's kube-apiserver
 	// among them, send no more than that and have an error of their own.
 	maxHeaderBytes  = 64 << 10
-	readHeaderBytes = 256 << 10
+	readHeaderBytes = agentheaders.MaxBytes
+	// maxStreams is how many requests share one HTTP/2 connection of a client, the
+	// hub's kube-apiserver among them. More have another one.
+	maxStreams = 250
 	// cutOff is how long requests get to end after they were canceled.
 	cutOff = 5 * time.Second
 )
@@ -236,6 +241,9 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		TLSConfig:         config,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          discard,
+	}
+	if err := hop.ConfigureServer(server, maxStreams); err != nil {
+		return fmt.Errorf("preparing to serve HTTP/2: %w", err)
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(connect.Listener{Listener: listener}, "", "") }()

@@ -30,12 +30,9 @@ const (
 	// idleTimeout is longer than the proxy API's, so that it is the client
 	// who ends an idle connection and never sends into one that is closing.
 	idleTimeout = 10 * time.Minute
-	// maxHeaderBytes is twice what the proxy API reads: it passes on a request's
-	// headers, together with what the hub knows of the user, 500 groups and more.
-	maxHeaderBytes = 512 << 10
 	// maxStreams is how many requests may share one HTTP/2 connection from the
-	// proxy API. Watches are open for long, so it is not a limit of load.
-	maxStreams = 10000
+	// proxy API, which makes another one for more.
+	maxStreams = 1000
 )
 
 // NewServer makes the server of the handler; the caller listens with the server's TLS
@@ -48,14 +45,17 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 	}
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
-	return &http.Server{
+	server := &http.Server{
 		Handler:           earlyanswer.Handler(onlyProxyAPI(access.filter(byTarget(services.handler(), handler)))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-	}, nil
+		MaxHeaderBytes:    agentheaders.MaxBytes,
+	}
+	if err := hop.ConfigureServer(server, maxStreams); err != nil {
+		return nil, fmt.Errorf("preparing to serve HTTP/2: %w", err)
+	}
+	return server, nil
 }
 
 // onlyProxyAPI lets nobody in but holders of the proxy API's role.

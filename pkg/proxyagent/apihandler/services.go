@@ -62,19 +62,22 @@ func (s Services) handler() *serviceProxy {
 		p.dialer.resolver = net.DefaultResolver
 	}
 	transport := &http.Transport{
-		DialContext:           p.dialer.dial,
-		DialTLSContext:        p.dialTLS,
-		DisableCompression:    true,
-		MaxIdleConns:          100,
-		IdleConnTimeout:       90 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		Protocols:             new(http.Protocols),
+		DialContext:            p.dialer.dial,
+		DialTLSContext:         p.dialTLS,
+		DisableCompression:     true,
+		MaxIdleConns:           100,
+		IdleConnTimeout:        90 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: agentheaders.MaxBytes,
+		Protocols:              new(http.Protocols),
 	}
 	// One protocol for everything, upgrades included, as in upstream.
 	transport.Protocols.SetHTTP1(true)
+	upgrades := transport.Clone()
+	upgrades.DisableKeepAlives = true // see prepare
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       rewriteForService,
-		Transport:     transport,
+		Transport:     serviceTransports{transport, upgrades},
 		FlushInterval: -1,
 		ModifyResponse: func(resp *http.Response) error {
 			connect.Upgraded(resp)
@@ -84,6 +87,17 @@ func (s Services) handler() *serviceProxy {
 	}
 	p.proxy = forUpgrades(proxy)
 	return p
+}
+
+// serviceTransports keep connections, but not for upgrades.
+type serviceTransports struct{ requests, upgrades http.RoundTripper }
+
+// RoundTrip is part of http.RoundTripper.
+func (t serviceTransports) RoundTrip(r *http.Request) (*http.Response, error) {
+	if agentheaders.IsUpgrade(r.Header) {
+		return t.upgrades.RoundTrip(r)
+	}
+	return t.requests.RoundTrip(r)
 }
 
 type serviceKey struct{}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
@@ -26,6 +27,9 @@ const (
 	keptIdle = time.Minute
 	// keptDial bounds a dial with its TLS handshake, as client-go does.
 	keptDial = 30 * time.Second
+	// pingAfter and pingTimeout find a kube-apiserver that died without a word.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
 )
 
 // transports are the ways to the kube-apiserver.
@@ -63,12 +67,16 @@ func newTransports(cfg *rest.Config, target *url.URL) (*transports, error) {
 }
 
 func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
-	if w.shared, err = rest.TransportFor(cfg); err != nil {
+	if w.shared, err = transportFor(cfg, func(t *http.Transport) {
+		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: hop.Window, SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	}); err != nil {
 		return err
 	}
 	upgrades := rest.CopyConfig(cfg)
 	upgrades.NextProtos = []string{"http/1.1"}
-	if w.separate, err = rest.TransportFor(upgrades); err != nil {
+	// A connection that an upgrade was refused on could be used again, and net/http
+	// repeats what breaks on a used connection: an exec by WebSocket is a GET.
+	if w.separate, err = transportFor(upgrades, func(t *http.Transport) { t.DisableKeepAlives = true }); err != nil {
 		return err
 	}
 	w.kept = &hop.Kept{Most: maxKept, IdleTimeout: keptIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialKept(ctx, upgrades, target) }}
@@ -77,6 +85,39 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	}
 	w.reads, err = rest.HTTPWrappersForConfig(upgrades, w.kept)
 	return err
+}
+
+// transportFor gives client-go's transport, changed. Without a dialer of its own it
+// would be that of every client in the process with the same configuration.
+func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTripper, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.Dial == nil {
+		dialer := &net.Dialer{Timeout: keptDial}
+		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err == nil {
+				carrier.TCP{}.Tune(conn)
+			}
+			return conn, err
+		}
+	}
+	wrapped, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	inner := wrapped
+	for {
+		if t, ok := inner.(*http.Transport); ok {
+			t.MaxResponseHeaderBytes = agentheaders.MaxBytes
+			change(t)
+			return wrapped, nil
+		}
+		around, ok := inner.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return nil, fmt.Errorf("client-go's transport is a %T", inner)
+		}
+		inner = around.WrappedRoundTripper()
+	}
 }
 
 // dialKept connects as client-go does. Files with CAs are read each time.

@@ -1,0 +1,320 @@
+package hop
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+)
+
+const (
+	// pingAfter and pingTimeout end a connection whose peer died without a word,
+	// and with it the requests under way.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
+	// spareIdle is when an unused connection is given up that is not the only one.
+	spareIdle = time.Minute
+)
+
+// Shared are HTTP/2 connections to one place, each of which many requests share.
+// A request takes the connection that has the fewest. All methods may be called
+// from several goroutines.
+type Shared struct {
+	// Dial makes a connection. It is called in the background.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Spread is how many connections are made so that requests need not share one:
+	// what is lost on one connection delays everything on it, and all of it
+	// together is one flow for the network.
+	Spread int
+	// Streams is how many requests one connection takes.
+	Streams int
+	// Window is how much of an answer a stream holds unread; 0 means Window.
+	Window int
+	// IdleTimeout is when the last unused connection is given up.
+	IdleTimeout time.Duration
+
+	once      sync.Once
+	transport *http2.Transport
+
+	mu      sync.Mutex
+	conns   []*sharedConn
+	dialing *sharedDial
+	missed  time.Time // when a request had to share last
+	round   int       // of choosing
+	retired bool
+}
+
+// sharedConn is one of the connections. Its fields are under the mutex of Shared.
+type sharedConn struct {
+	*http2.ClientConn
+	wire    *wire
+	active  int
+	round   int // in which it could not be chosen
+	unused  *time.Timer
+	probing *probe
+}
+
+// sharedDial is a dial that requests wait for.
+type sharedDial struct {
+	done chan struct{}
+	err  error // after done
+}
+
+// undialed is the error of a connection that did not come about.
+type undialed struct{ error }
+
+func (u undialed) Unwrap() error { return u.error }
+
+func (s *Shared) prepared() *http2.Transport {
+	s.once.Do(func() {
+		if s.Window == 0 {
+			s.Window = Window
+		}
+		base := &http.Transport{
+			DisableCompression:     true,
+			IdleConnTimeout:        s.IdleTimeout,
+			MaxResponseHeaderBytes: agentheaders.MaxBytes,
+			HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: s.Window},
+		}
+		// It fails for a Transport that speaks HTTP/2 already.
+		s.transport, _ = http2.ConfigureTransports(base)
+		s.transport.ConnPool = s
+		s.transport.MaxReadFrameSize = Chunk
+		s.transport.ReadIdleTimeout, s.transport.PingTimeout = pingAfter, pingTimeout
+	})
+	return s.transport
+}
+
+// RoundTrip sends a request. A *Broken error says that a connection ended under
+// it.
+func (s *Shared) RoundTrip(r *http.Request) (*http.Response, error) {
+	return s.send(r, &pick{shared: s})
+}
+
+// RoundTripRead sends a request for which Fits is true. It gives up a connection
+// of which nothing comes any more with a *Broken error, long before that
+// connection ends.
+func (s *Shared) RoundTripRead(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	return s.send(r.WithContext(ctx), &pick{shared: s, giveUp: cancel})
+}
+
+func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
+	transport := s.prepared()
+	ctx := context.WithValue(r.Context(), pickKey{}, p)
+	p.watch()
+	resp, err := transport.RoundTrip(r.WithContext(ctx))
+	p.answered()
+	if err != nil {
+		err = explain(ctx, err)
+		p.release()
+		return nil, err
+	}
+	if resp.Body == http.NoBody {
+		p.release()
+		return resp, nil
+	}
+	resp.Body = &sharedBody{resp.Body, p}
+	return resp, nil
+}
+
+// explain says of the transport's error if a connection ended under a request.
+// The transport itself sends again what its peer says that it did not look at
+// (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own stream,
+// of making a connection, of whoever asked, or of a connection that was there
+// (RFC 9113, 5.4). A request that cannot be written in HTTP/2 is taken for the
+// last, and fails again.
+func explain(ctx context.Context, err error) error {
+	var stream http2.StreamError
+	var dial undialed
+	switch {
+	case errors.Is(context.Cause(ctx), errSilent):
+		return &Broken{errSilent}
+	case errors.As(err, &dial):
+		return dial.error
+	case ctx.Err() != nil, errors.As(err, &stream):
+		return err
+	}
+	return &Broken{err}
+}
+
+type pickKey struct{}
+
+// GetClientConn is part of http2.ClientConnPool.
+func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, error) {
+	ctx := r.Context()
+	p := ctx.Value(pickKey{}).(*pick)
+	p.release() // it is sent again
+	for {
+		c, dial := s.choose()
+		switch {
+		case c == nil:
+			select {
+			case <-dial.done:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			if dial.err != nil {
+				return nil, undialed{dial.err}
+			}
+		case p.giveUp == nil && !s.proven(ctx, c):
+			// What only reads is sent again if this connection is dead; for all else
+			// it would be too late.
+			s.release(c)
+		default:
+			p.took(c)
+			return c.ClientConn, nil
+		}
+	}
+}
+
+// choose gives the connection with the fewest requests, with a place on it, or
+// the dial to wait for.
+func (s *Shared) choose() (*sharedConn, *sharedDial) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.round++
+	for {
+		var least *sharedConn
+		for _, c := range s.conns {
+			if c.round != s.round && c.active < s.Streams && !c.wire.suspect() && (least == nil || c.active < least.active) {
+				least = c
+			}
+		}
+		if least == nil {
+			return nil, s.dialLocked()
+		}
+		if !least.ReserveNewRequest() {
+			least.round = s.round // it ends, or has all that its peer takes
+			continue
+		}
+		if least.active++; least.active > 1 {
+			s.growLocked()
+		}
+		return least, nil
+	}
+}
+
+// growLocked makes one more connection if requests that share come close together.
+func (s *Shared) growLocked() {
+	now := time.Now()
+	wanted := now.Sub(s.missed) < busy
+	s.missed = now
+	if wanted && len(s.conns) < s.Spread && !s.retired {
+		s.dialLocked()
+	}
+}
+
+func (s *Shared) dialLocked() *sharedDial {
+	if s.dialing == nil {
+		s.dialing = &sharedDial{done: make(chan struct{})}
+		go s.add(s.dialing)
+	}
+	return s.dialing
+}
+
+func (s *Shared) add(d *sharedDial) {
+	defer close(d.done)
+	conn, err := s.Dial(context.Background())
+	c := &sharedConn{}
+	if err == nil {
+		c.wire = newWire(conn)
+		c.ClientConn, err = s.transport.NewClientConn(c.wire)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dialing, d.err = nil, err
+	if err != nil {
+		return
+	}
+	c.unused = time.AfterFunc(spareIdle, func() { s.expire(c) })
+	s.conns = append(s.conns, c)
+}
+
+// release gives a place on a connection back.
+func (s *Shared) release(c *sharedConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.active--
+	if c.active > 0 {
+		return
+	}
+	if s.retired {
+		s.closeLocked(c)
+		return
+	}
+	c.unused.Reset(spareIdle)
+}
+
+// expire closes a connection if it is unused and there is another. The last one
+// ends after IdleTimeout, by the transport.
+func (s *Shared) expire(c *sharedConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.active == 0 && len(s.conns) > 1 {
+		s.closeLocked(c)
+	}
+}
+
+// closeLocked ends a connection that has no requests. Closing it takes no lock of
+// ours, but may wait for a write.
+func (s *Shared) closeLocked(c *sharedConn) {
+	s.removeLocked(c.ClientConn)
+	go c.Close()
+}
+
+func (s *Shared) removeLocked(conn *http2.ClientConn) {
+	s.conns = slices.DeleteFunc(s.conns, func(c *sharedConn) bool {
+		if c.ClientConn == conn {
+			c.unused.Stop()
+		}
+		return c.ClientConn == conn
+	})
+}
+
+// MarkDead is part of http2.ClientConnPool.
+func (s *Shared) MarkDead(conn *http2.ClientConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(conn)
+}
+
+// Retire lets each connection end with its last request.
+func (s *Shared) Retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = true
+	for _, c := range slices.Clone(s.conns) {
+		if c.active == 0 {
+			s.closeLocked(c)
+		}
+	}
+}
+
+// sharedBody ends its request's part of the connection.
+type sharedBody struct {
+	io.ReadCloser
+	pick *pick
+}
+
+func (b *sharedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.pick.release()
+	}
+	return n, err
+}
+
+func (b *sharedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.pick.release()
+	return err
+}
