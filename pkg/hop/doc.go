@@ -44,6 +44,11 @@
 // first: one round trip. A slow answer costs nothing but the pings, since those are
 // answered.
 //
+// Kept connections have no ping. A read of which nothing comes for a second is sent
+// by HTTP/2 as well, and the first answer counts; where answers are only slow, that
+// is done once in ten seconds for each place, so it does not double the work of a
+// server that is slow because it has much. Nothing is failed by it.
+//
 // # Sizes
 //
 // Headers of an answer, informational ones included, are agentheaders.MaxBytes at

@@ -41,6 +41,9 @@ type Kept struct {
 	open    int // those being dialed included
 	dialing bool
 	missed  time.Time
+	// hedged is when a request was sent another way as well, and found when one
+	// was answered that way.
+	hedged, found time.Time
 }
 
 // busy is how close together two requests must be that found no connection free,
@@ -94,13 +97,21 @@ func (k *Kept) RoundTrip(r *http.Request) (*http.Response, error) {
 // by other; and by other once more, if that says Broken, for what ends one
 // connection to a place often ends all of them. One that broke after it was silent
 // for long was on its way to nowhere, and the next connection would most likely be
-// silent as long again: its error is the answer.
+// silent as long again: its error is the answer. While nothing comes on a kept
+// connection the request is sent by other as well (hedge).
 func (k *Kept) Or(kept, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	failed := func(err error) bool {
 		return err != nil && r.Context().Err() == nil && time.Since(began) <= repeatable
 	}
-	resp, err := kept(r)
+	h := k.hedge(other, r)
+	resp, err := kept(h.request)
+	if instead := h.end(); instead != nil {
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return instead, nil
+	}
 	if !failed(err) {
 		return resp, err
 	}

@@ -17,6 +17,7 @@ import (
 // h2Peer serves HTTP/2 on connections in memory, each of which can fall silent.
 type h2Peer struct {
 	handler http.Handler
+	ctx     context.Context // of kept connections
 
 	mu    sync.Mutex
 	conns []*hole
