@@ -7,7 +7,8 @@
 //     time, by the goroutine that wants the answer. HTTP/2 hands a request from
 //     goroutine to goroutine four times, sends header, body and end as records of
 //     their own, and encodes headers against a table that every request changes.
-//   - Gather passes a document on in one piece, and not as it came.
+//   - Gather passes a document on in one piece, and not as it came. What pauses for
+//     50 ms is no document, whatever its type says, and goes on as it comes.
 //   - EndTogether leaves out the flush after a body's last byte, so that the end
 //     of an answer travels with it.
 //   - GrowStack is for the goroutine that HTTP/2 makes for each request.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 var errCut = errors.New("cut off")
@@ -53,6 +55,47 @@ func TestGather(t *testing.T) {
 			if got != tc.want || err != tc.err || resp.ContentLength != tc.length {
 				t.Errorf("%d bytes, %v, length %d; want %d, %v, %d", len(got), err, resp.ContentLength, len(tc.want), tc.err, tc.length)
 			}
+		})
+	}
+}
+
+// TestGatherPassesOnWhatComesBitByBit has answers that say that they are documents
+// and come as events do.
+func TestGatherPassesOnWhatComesBitByBit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		writes []string
+		want   []string // pieces that are read, each soon after it was written
+	}{
+		"one object after the other": {[]string{"one", "two", "three", "four"}, []string{"one", "two", "three", "four"}},
+		"a long one first":           {[]string{strings.Repeat("x", Chunk), "two", "three"}, []string{strings.Repeat("x", Chunk), "two", "three"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, w := io.Pipe()
+				began := time.Now()
+				go func() {
+					for i, text := range tc.writes {
+						time.Sleep(time.Until(began.Add(time.Duration(i) * time.Minute)))
+						_, _ = io.WriteString(w, text)
+					}
+					time.Sleep(time.Minute)
+					_ = w.CloseWithError(errCut)
+				}()
+				resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, Body: r}
+				Gather(resp)
+				p := make([]byte, Chunk)
+				for i, want := range tc.want {
+					n, err := resp.Body.Read(p)
+					late := time.Since(began) - time.Duration(i)*time.Minute
+					if string(p[:n]) != want || err != nil || late > 2*pause {
+						t.Errorf("read %d bytes, %v after %s; want %d", n, err, late, len(want))
+					}
+				}
+				if n, err := resp.Body.Read(p); n != 0 || err != errCut {
+					t.Errorf("the end: %d bytes, %v", n, err)
+				}
+				_ = resp.Body.Close()
+			})
 		})
 	}
 }
