@@ -84,6 +84,9 @@ func (p owed) verdict(all *results) verdict {
 			if errors.Is(all.failures[p.row][p.against], errEndless) {
 				return verdict{"met", name + p.against + " " + errEndless.Error()}
 			}
+			if err := all.failures[p.row][p.against]; err != nil {
+				return verdict{"missed", name + "there is nothing to compare with, since " + p.against + " failed: " + err.Error()}
+			}
 			return verdict{}
 		}
 		value, unit = value/base, " × "+p.against

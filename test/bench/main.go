@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 )
 
 func main() {
@@ -21,14 +23,22 @@ func main() {
 	flag.StringVar(&child.listen, "listen", "127.0.0.1:0", "address to listen on (with --child)")
 	flag.StringVar(&child.dir, "dir", "", "folder with certificates (with --child)")
 	flag.StringVar(&child.to, "to", "", "next hop (with --child)")
+	checkGround := flag.Bool("ground", false, "print the commit and the load, and fail if figures would mean nothing; measure nothing")
 	flag.Parse()
 	// konnectivity's client and agents say at length what a row breaks on purpose.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var err error
-	if child.role != "" {
+	switch {
+	case child.role != "":
 		err = child.run(ctx)
-	} else {
+	case *checkGround:
+		var on ground.Ground
+		if on, err = ground.Look("."); err == nil {
+			err = on.Check()
+		}
+		fmt.Println(on)
+	default:
 		err = bench(ctx, o)
 	}
 	stop()

@@ -8,12 +8,13 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 )
 
 // results are what was measured so far.
@@ -22,6 +23,8 @@ type results struct {
 	begun bool
 	date  time.Time
 	on    string // the machine
+	// ground is the commit, and what else the machine did when it began.
+	ground ground.Ground
 	// values are by row, subject and figure, one a round.
 	values map[string]map[string]map[string][]float64
 	// failures are by row and subject.
@@ -29,8 +32,8 @@ type results struct {
 	done     []row
 }
 
-func newResults(o options) *results {
-	return &results{options: o, date: time.Now(), on: machine(), values: map[string]map[string]map[string][]float64{}, failures: map[string]map[string]error{}}
+func newResults(o options, on ground.Ground) *results {
+	return &results{options: o, ground: on, date: time.Now(), on: machine(), values: map[string]map[string]map[string][]float64{}, failures: map[string]map[string]error{}}
 }
 
 func (all *results) add(row, subject string, s sample) {
@@ -79,12 +82,9 @@ var columns = []string{direct, bareRelay, konnectivitySystem, stockClient, ourDi
 // head is the machine, and the head of the table.
 func (all *results) head() string {
 	var b strings.Builder
-	commit := "an unknown commit"
-	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
-		commit = "commit " + strings.TrimSpace(string(out))
-	}
-	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), commit, all.rounds, all.on)
-	fmt.Fprintf(&b, "✓ and ✗: owed, and kept or not; the lines below the table say by how much. –: there is no such figure.\n\n")
+	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), all.ground, all.rounds, all.on)
+	fmt.Fprintf(&b, "✓ and ✗: owed, and kept or not; the lines below the table say by how much. –: there is no such figure.\n")
+	fmt.Fprintf(&b, "At 20ms and 80ms: a relay that ends TCP on both sides delays the bytes, so that the kernel's windows, slow start and losses are no part of it.\n\n")
 	line := func(cells ...string) {
 		b.WriteString("| " + pad(cells[0], 34))
 		for _, cell := range cells[1:] {
@@ -110,14 +110,11 @@ func machine() string {
 			}
 		}
 	}
-	load := ""
-	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
-		load = ", load when it began " + strings.Fields(string(raw))[0]
-	}
+	awake := ""
 	if os.Getenv("CORES_AWAKE") != "" {
-		load += ", cores kept awake (hack/awake.sh)"
+		awake = ", cores kept awake (hack/awake.sh)"
 	}
-	return fmt.Sprintf("%d × %s, %s, %s%s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version(), load)
+	return fmt.Sprintf("%d × %s, %s, %s%s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version(), awake)
 }
 
 // lines are those of the table that a row has, one a figure.
@@ -212,7 +209,7 @@ func (all *results) save() error {
 		}
 	}
 	raw, err := json.MarshalIndent(map[string]any{
-		"date": all.date.Format(time.RFC3339), "machine": all.on, "rounds": all.values, "failures": failures,
+		"date": all.date.Format(time.RFC3339), "machine": all.on, "ground": all.ground, "rounds": all.values, "failures": failures,
 	}, "", " ")
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 )
 
 type options struct {
@@ -42,6 +44,13 @@ var errEndless = fmt.Errorf("did not end within %s", sampleLimit)
 
 // bench measures all rows, and prints each as it is had.
 func bench(ctx context.Context, o options) (err error) {
+	on, err := ground.Look(".")
+	if err == nil && o.out != "" {
+		err = on.Check()
+	}
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "cluster-proxy-bench-")
 	if err != nil {
 		return err
@@ -52,7 +61,7 @@ func bench(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer w.close()
-	all := newResults(o)
+	all := newResults(o, on)
 	var open []*subject
 	defer func() { closeAll(open) }()
 	at := link{}

@@ -2,9 +2,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
+	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,9 @@ const largeObject = "e2e-large"
 func (d *downloads) start(ctx context.Context, t *testing.T, cluster string) {
 	t.Helper()
 	maps := clientset(t, suite.direct(cluster)).CoreV1().ConfigMaps("default")
-	large := corev1ac.ConfigMap(largeObject, "default").WithData(map[string]string{"large": strings.Repeat("0123456789", 90<<10)})
+	noise := make([]byte, 450<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	large := corev1ac.ConfigMap(largeObject, "default").WithData(map[string]string{"large": hex.EncodeToString(noise)})
 	if _, err := maps.Apply(ctx, large, metav1.ApplyOptions{FieldManager: "e2e"}); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +59,7 @@ func (d *downloads) download(ctx context.Context, client *http.Client, host stri
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Accept-Encoding", "identity") // count what the network carries
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
