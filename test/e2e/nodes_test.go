@@ -75,11 +75,11 @@ func TestExecExitCode(t *testing.T) {
 	})
 }
 
-// TestExecStdinEnds sends a megabyte and ends: cat ends too, having returned
-// every byte.
+// TestExecStdinEnds sends 16 MiB and ends: cat ends too, having returned every
+// byte.
 func TestExecStdinEnds(t *testing.T) {
 	needNodes(t)
-	sent := make([]byte, 1<<20)
+	sent := make([]byte, 16<<20)
 	if _, err := rand.Read(sent); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -366,7 +367,12 @@ func TestPortForward(t *testing.T) {
 	})
 }
 
-// forward asks the program behind a pod's port 8080 who it is.
+// forwardedConnections is how many connections are open at once in one
+// port-forward.
+const forwardedConnections = 100
+
+// forward asks the program behind a pod's port 8080 who it is, on many
+// connections at once.
 func forward(t *testing.T, cluster string, dialer httpstream.Dialer) {
 	t.Helper()
 	stop, ready := make(chan struct{}), make(chan struct{})
@@ -387,14 +393,24 @@ func forward(t *testing.T, cluster string, dialer httpstream.Dialer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[0].Local))
-	if err != nil {
-		t.Fatal(err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	var asking errgroup.Group
+	for range forwardedConnections {
+		asking.Go(func() error {
+			resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[0].Local))
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err == nil && !strings.Contains(string(body), cluster) {
+				err = fmt.Errorf("the pod answers %q, which does not name %s", body, cluster)
+			}
+			return err
+		})
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(body), cluster) {
-		t.Errorf("answer %q, %v; want one that names %q", body, err, cluster)
+	if err := asking.Wait(); err != nil {
+		t.Errorf("of %d connections at once, one: %v", forwardedConnections, err)
 	}
 }
 
