@@ -11,7 +11,9 @@
 //   - package apiservice keeps the CA bundle of the proxy API's APIService;
 //   - the re-render controller (rerender.go) asks the framework to render a
 //     cluster's manifests again when something changes that the framework does
-//     not watch: a configuration, a load balancer's address, a CA.
+//     not watch: a configuration, a load balancer's address, a CA. What does not
+//     change manifests renders nothing, a status for example, and 50 clusters a
+//     second are asked for, so that a new one does not wait behind thousands.
 //
 // While a CA is rotated the manager is a client of the proxy servers too: it asks
 // agents through the tunnel whether they have moved (certificates.Probe), with

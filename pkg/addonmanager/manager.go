@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -78,7 +79,11 @@ func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{m.options.Namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&addonv1alpha1.ManagedClusterAddOn{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
+				&addonv1alpha1.ManagedClusterAddOn{}: {
+					Namespaces: map[string]cache.Config{cache.AllNamespaces: {}},
+					Field:      fields.OneTermEqualSelector("metadata.name", identity.AddonName),
+					Transform:  slim,
+				},
 			},
 		},
 	})

@@ -3,11 +3,17 @@ package addonmanager
 import (
 	"context"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
@@ -15,44 +21,96 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// addRerender asks for the manifests of every cluster to be rendered again when
-// what they are made of changes: a configuration, an address of a Service, the
-// hub CA's bundle, the list of exposed Services, or the agent CA, which is in
-// what agents ask for.
-func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster, addon string)) error {
-	reader := mgr.GetClient()
-	everyCluster := func(concerns func(client.Object) bool) handler.EventHandler {
-		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-			if !concerns(object) {
-				return nil
-			}
-			var addons addonv1alpha1.ManagedClusterAddOnList
-			if err := reader.List(ctx, &addons); err != nil {
-				return nil // the cache is not filled yet; everything is rendered after that anyway
-			}
-			var requests []reconcile.Request
-			for _, addon := range addons.Items {
-				if addon.Name == identity.AddonName {
-					requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&addon)})
-				}
-			}
-			return requests
-		})
+// rendersPerSecond paces what is asked for: the framework renders one cluster
+// after the other, in the order in which it was asked to, and a new cluster would
+// wait behind all others.
+const rendersPerSecond = 50
+
+// source is objects that manifests are made of.
+type source struct {
+	kind client.Object
+	// part is what manifests are made of, of an object that concerns them.
+	part func(client.Object) (part any, concerns bool)
+}
+
+// sources are a configuration, an address of a Service, the hub CA's bundle, the
+// agent CA, which is in what agents ask for, and the list of exposed Services.
+func sources(exposedServices string) []source {
+	return []source{
+		{&v1alpha1.ManagedProxyConfiguration{}, func(object client.Object) (any, bool) { return object.GetGeneration(), true }},
+		{&corev1.Service{}, func(object client.Object) (any, bool) {
+			service := object.(*corev1.Service)
+			return service.Status.LoadBalancer, service.Spec.Type == corev1.ServiceTypeLoadBalancer
+		}},
+		{&corev1.Secret{}, func(object client.Object) (any, bool) {
+			name := object.GetName()
+			return object.(*corev1.Secret).Data["ca.crt"], name == certificates.HubBundleSecret || name == certificates.AgentSignerSecret
+		}},
+		{&corev1.ConfigMap{}, func(object client.Object) (any, bool) {
+			return object.(*corev1.ConfigMap).Data, object.GetName() == exposedServices
+		}},
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("rerender").
-		Watches(&v1alpha1.ManagedProxyConfiguration{}, everyCluster(func(client.Object) bool { return true })).
-		Watches(&corev1.Service{}, everyCluster(func(object client.Object) bool {
-			service, ok := object.(*corev1.Service)
-			return ok && service.Spec.Type == corev1.ServiceTypeLoadBalancer
-		})).
-		Watches(&corev1.Secret{}, everyCluster(func(object client.Object) bool {
-			return object.GetName() == certificates.HubBundleSecret || object.GetName() == certificates.AgentSignerSecret
-		})).
-		Watches(&corev1.ConfigMap{}, everyCluster(func(object client.Object) bool { return object.GetName() == exposedServices })).
-		Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
-			trigger(request.Namespace, request.Name)
-			return reconcile.Result{}, nil
-		}))
+}
+
+// changes lets events through that change what manifests are made of.
+func (s source) changes() predicate.Predicate {
+	concerns := func(object client.Object) bool {
+		_, ok := s.part(object)
+		return ok
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return concerns(e.Object) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return concerns(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return concerns(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := s.part(e.ObjectOld)
+			now, is := s.part(e.ObjectNew)
+			return (was || is) && (was != is || !equality.Semantic.DeepEqual(before, now))
+		},
+	}
+}
+
+// addRerender asks for the manifests of every cluster to be rendered again when
+// what they are made of changes.
+func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster, addon string)) error {
+	controller := ctrl.NewControllerManagedBy(mgr).Named("rerender")
+	for _, s := range sources(exposedServices) {
+		controller.Watches(s.kind, handler.EnqueueRequestsFromMapFunc(everyCluster(mgr.GetClient())), builder.WithPredicates(s.changes()))
+	}
+	turns := rate.NewLimiter(rendersPerSecond, 1)
+	return controller.Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		if err := turns.Wait(ctx); err != nil {
+			return reconcile.Result{}, nil // the manager ends
+		}
+		trigger(request.Namespace, request.Name)
+		return reconcile.Result{}, nil
+	}))
+}
+
+// everyCluster are all clusters with the addon, whatever the object is.
+func everyCluster(reader client.Reader) handler.MapFunc {
+	clusters := clustersWithAddon(reader)
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		names, err := clusters(ctx)
+		if err != nil {
+			return nil // the cache is not filled yet; everything is rendered after that anyway
+		}
+		requests := make([]reconcile.Request, len(names))
+		for i, name := range names {
+			requests[i].NamespacedName = client.ObjectKey{Namespace: name, Name: identity.AddonName}
+		}
+		return requests
+	}
+}
+
+// slim drops from an addon what this process does not read.
+func slim(object any) (any, error) {
+	if addon, ok := object.(*addonv1alpha1.ManagedClusterAddOn); ok {
+		addon.ObjectMeta = metav1.ObjectMeta{Name: addon.Name, Namespace: addon.Namespace, UID: addon.UID,
+			ResourceVersion: addon.ResourceVersion, DeletionTimestamp: addon.DeletionTimestamp}
+		addon.Spec, addon.Status = addonv1alpha1.ManagedClusterAddOnSpec{}, addonv1alpha1.ManagedClusterAddOnStatus{}
+	}
+	return object, nil
 }
 
 // clustersWithAddon are the clusters whose agents are to go on working.

@@ -24,24 +24,23 @@ import (
 
 // values are those of the agent chart; its schema knows the same names.
 type values struct {
-	Args                    []string                    `json:"args"`
-	AdditionalServiceCA     string                      `json:"additionalServiceCA,omitempty"`
-	ConfigurationGeneration string                      `json:"configurationGeneration"`
-	Env                     map[string]string           `json:"env,omitempty"`
-	ExposedServices         string                      `json:"exposedServices"`
-	ExtraKeys               []string                    `json:"extraKeys"`
-	HubBundle               string                      `json:"hubBundle"`
-	Image                   string                      `json:"image"`
-	ImagePullPolicy         string                      `json:"imagePullPolicy"`
-	ImagePullSecrets        []string                    `json:"imagePullSecrets,omitempty"`
-	NetworkPolicy           networkPolicy               `json:"networkPolicy"`
-	NodeSelector            map[string]string           `json:"nodeSelector,omitempty"`
-	OIDCCA                  string                      `json:"oidcCA,omitempty"`
-	PortForward             bool                        `json:"portForward"`
-	PriorityClassName       string                      `json:"priorityClassName,omitempty"`
-	Replicas                int32                       `json:"replicas"`
-	Resources               corev1.ResourceRequirements `json:"resources"`
-	Tolerations             []corev1.Toleration         `json:"tolerations,omitempty"`
+	Args                []string                    `json:"args"`
+	AdditionalServiceCA string                      `json:"additionalServiceCA,omitempty"`
+	Env                 map[string]string           `json:"env,omitempty"`
+	ExposedServices     string                      `json:"exposedServices"`
+	ExtraKeys           []string                    `json:"extraKeys"`
+	HubBundle           string                      `json:"hubBundle"`
+	Image               string                      `json:"image"`
+	ImagePullPolicy     string                      `json:"imagePullPolicy"`
+	ImagePullSecrets    []string                    `json:"imagePullSecrets,omitempty"`
+	NetworkPolicy       networkPolicy               `json:"networkPolicy"`
+	NodeSelector        map[string]string           `json:"nodeSelector,omitempty"`
+	OIDCCA              string                      `json:"oidcCA,omitempty"`
+	PortForward         bool                        `json:"portForward"`
+	PriorityClassName   string                      `json:"priorityClassName,omitempty"`
+	Replicas            int32                       `json:"replicas"`
+	Resources           corev1.ResourceRequirements `json:"resources"`
+	Tolerations         []corev1.Toleration         `json:"tolerations,omitempty"`
 }
 
 // networkPolicy is what the agent's NetworkPolicy is made of.
@@ -134,14 +133,13 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 		return nil, err
 	}
 	v := &values{
-		ConfigurationGeneration: strconv.FormatInt(c.Generation, 10),
-		ExtraKeys:               slices.Clone(extraKeys),
-		HubBundle:               string(bundle),
-		Image:                   c.Spec.ProxyAgent.Image,
-		ImagePullPolicy:         "IfNotPresent",
-		ImagePullSecrets:        c.Spec.ProxyAgent.ImagePullSecrets,
-		PortForward:             c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward,
-		Replicas:                c.Spec.ProxyAgent.Replicas,
+		ExtraKeys:        slices.Clone(extraKeys),
+		HubBundle:        string(bundle),
+		Image:            c.Spec.ProxyAgent.Image,
+		ImagePullPolicy:  "IfNotPresent",
+		ImagePullSecrets: c.Spec.ProxyAgent.ImagePullSecrets,
+		PortForward:      c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward,
+		Replicas:         c.Spec.ProxyAgent.Replicas,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("48Mi"),
 		}},

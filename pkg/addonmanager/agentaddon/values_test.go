@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -130,6 +131,25 @@ func TestEntrypoints(t *testing.T) {
 	}
 	if _, _, err := render(t, "cluster1", configuration(loadBalancer), nil, lb(corev1.LoadBalancerIngress{})); err == nil || !strings.Contains(err.Error(), "no address yet") {
 		t.Errorf("a load balancer without an address: %v", err)
+	}
+}
+
+// A change that concerns the hub alone, such as one more proxy server, must not
+// be a change of what thousands of clusters are sent.
+func TestScaleOfTheHubIsNotInManifests(t *testing.T) {
+	before, _, err := render(t, "cluster1", configuration(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scaled := configuration(nil)
+	scaled.Generation++
+	scaled.Spec.ProxyServer.Replicas = 3
+	after, _, err := render(t, "cluster1", scaled, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the agent's Deployment is another one: %s", diff)
 	}
 }
 
