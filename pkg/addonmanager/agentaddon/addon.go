@@ -55,6 +55,9 @@ func (a *Addon) Build() (agent.AgentAddon, error) {
 }
 
 func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
+	if err := a.checkReferences(context.Background(), addon); err != nil {
+		return "", err
+	}
 	deployment, err := utils.GetDesiredAddOnDeploymentConfig(addon, a.DeploymentConfigs)
 	if err != nil {
 		return "", fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
@@ -69,6 +72,9 @@ func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (stri
 
 // configuration is the one that an addon refers to, with its defaults.
 func (a *Addon) configuration(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn) (*v1alpha1.ManagedProxyConfiguration, error) {
+	if err := a.checkReferences(ctx, addon); err != nil {
+		return nil, err
+	}
 	name := identity.AddonName
 	for _, reference := range addon.Status.ConfigReferences {
 		gvr := schema.GroupResource{Group: reference.Group, Resource: reference.Resource}

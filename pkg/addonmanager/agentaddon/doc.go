@@ -19,7 +19,10 @@
 //
 // The chart in /manifests, with values made of a ManagedProxyConfiguration and,
 // for a cluster, an AddOnDeploymentConfig. Values are a Go struct: nothing that
-// a user writes becomes a chart value by its name. Customized variables have a
+// a user writes becomes a chart value by its name. Which configurations those are
+// OCM writes into the addon's status; since a cluster can write there too, each
+// must be named by spec.configs or by the ClusterManagementAddOn (references.go).
+// Customized variables have a
 // schema (variables.go). Whatever cannot be rendered is said in the condition
 // ManifestApplied of the ManagedClusterAddOn, and the manifests that are there
 // stay as they are.

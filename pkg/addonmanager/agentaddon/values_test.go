@@ -51,7 +51,7 @@ func configuration(entrypoint *v1alpha1.ManagedProxyConfigurationProxyServerEntr
 func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -79,6 +79,9 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 			ConfigGroupResource: addonv1alpha1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"},
 			DesiredConfig:       &addonv1alpha1.ConfigSpecHash{ConfigReferent: addonv1alpha1.ConfigReferent{Name: "config", Namespace: cluster}, SpecHash: "x"},
 		}}
+		for _, reference := range mca.Status.ConfigReferences {
+			mca.Spec.Configs = append(mca.Spec.Configs, addonv1alpha1.AddOnConfig{ConfigGroupResource: reference.ConfigGroupResource, ConfigReferent: reference.DesiredConfig.ConfigReferent})
+		}
 	}
 	objects, err := built.Manifests(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}, mca)
 	if err != nil {

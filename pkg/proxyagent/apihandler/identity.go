@@ -91,9 +91,11 @@ func checkOwn(u user.Info) error {
 
 // reserved reports whether a name means something to a cluster's own control
 // plane. Kubernetes keeps system: for itself; the only name there that says
-// nothing but what is true anyway is system:authenticated.
+// nothing but what is true anyway is system:authenticated. kubeadm binds names
+// of its own on every cluster that it makes, kubeadm:cluster-admins to
+// cluster-admin.
 func reserved(name string) bool {
-	return strings.HasPrefix(name, "system:") && name != user.AllAuthenticated
+	return strings.HasPrefix(name, "system:") && name != user.AllAuthenticated || strings.HasPrefix(name, "kubeadm:")
 }
 
 // impersonation is whom the agent impersonates for a user. A reserved user name

@@ -60,6 +60,9 @@ func TestWhoIsImpersonated(t *testing.T) {
 		"an administrator":          {header: h("admin", "system:masters", "ops"), wantUser: "admin", wantGroups: []string{"ops"}},
 		"a node's group":            {header: h("jane", "system:nodes", "system:node-proxier"), wantUser: "jane"},
 		"an allowed group":          {header: h("admin", "system:masters", "system:nodes"), allowed: []string{"system:masters"}, wantUser: "admin", wantGroups: []string{"system:masters"}},
+		"kubeadm's administrators":  {header: h("jane", "kubeadm:cluster-admins", "ops"), wantUser: "jane", wantGroups: []string{"ops"}},
+		"kubeadm's, allowed":        {header: h("jane", "kubeadm:cluster-admins"), allowed: []string{"kubeadm:cluster-admins"}, wantUser: "jane", wantGroups: []string{"kubeadm:cluster-admins"}},
+		"kubeadm's as a user":       {header: h("kubeadm:cluster-admins"), wantErr: true},
 		"an allowed user":           {header: h("system:admin"), allowed: []string{"system:admin"}, wantUser: "system:admin"},
 		"allowed is no pattern":     {header: h("system:node:n"), allowed: []string{"system:*", "system:node:"}, wantErr: true},
 		"mapped before allowed":     {header: h("system:serviceaccount:a:b"), allowed: []string{"system:serviceaccount:a:b"}, wantUser: "cluster:hub:system:serviceaccount:a:b"},
@@ -93,7 +96,7 @@ func TestWhoIsImpersonated(t *testing.T) {
 // Whatever the hub says, nobody becomes a part of this cluster's control plane
 // or one of its service accounts.
 func FuzzNobodyBecomesTheControlPlane(f *testing.F) {
-	for _, seed := range []string{"jane", "system:masters", " system:masters", "system:serviceaccount:a:b", "SYSTEM:masters", "system:authenticated\x00", "cluster:hub:x"} {
+	for _, seed := range []string{"jane", "system:masters", " system:masters", "system:serviceaccount:a:b", "SYSTEM:masters", "system:authenticated\x00", "cluster:hub:x", "kubeadm:cluster-admins"} {
 		f.Add("X-Remote-User", seed, "X-Remote-Group", seed)
 		f.Add("x_remote-user", seed, "X-Remote-Group", "devs")
 	}
@@ -103,7 +106,7 @@ func FuzzNobodyBecomesTheControlPlane(f *testing.F) {
 			return
 		}
 		for _, got := range append(groups, name) {
-			if got != strings.TrimSpace(got) || strings.HasPrefix(got, "system:") && got != "system:authenticated" || strings.ContainsAny(got, "\r\n\x00") {
+			if got != strings.TrimSpace(got) || strings.HasPrefix(got, "system:") && got != "system:authenticated" || strings.HasPrefix(got, "kubeadm:") || strings.ContainsAny(got, "\r\n\x00") {
 				t.Errorf("asserts %q", got)
 			}
 		}
