@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
+	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -28,6 +29,9 @@ func newCommand() *cobra.Command {
 		Short:         "Reach Kubernetes clusters that nobody can dial",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// Requests of users say that they are not logged. cli.Run turns such wishes
+		// off before it calls this.
+		PersistentPreRun: func(*cobra.Command, []string) { klog.EnableContextualLogging(true) },
 	}
 	root.AddCommand(
 		newAddonManagerCommand(),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -100,7 +101,9 @@ func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authen
 // review asks once. The error is nil if the hub has a user for the token, or
 // does not know it.
 func (v *reviewer) review(ctx context.Context, token string, audiences []string) (*authenticationv1.TokenReviewStatus, error) {
-	review, err := v.hub.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+	// With --v=8 client-go logs bodies, the token in this one.
+	unlogged := klog.NewContext(ctx, logr.Discard())
+	review, err := v.hub.AuthenticationV1().TokenReviews().Create(unlogged, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}, metav1.CreateOptions{})
 	if err != nil {
 		if unreachable(err) {

@@ -49,5 +49,9 @@
 //
 // What fails: a kube-apiserver that cannot be reached is 502, one that does not
 // answer in time 504, both as a metav1.Status that says which hop it was. A
-// request that ends or is cut off on one side is ended on the other.
+// request that ends or is cut off on one side is ended on the other, as what it
+// was (package connect). A plain TCP target that is killed is the exception: its
+// kernel ends the connection as if the target had.
+//
+// Nothing of a request's headers or bodies is logged, whatever --v is.
 package apihandler

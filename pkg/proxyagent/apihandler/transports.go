@@ -9,12 +9,15 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/go-logr/logr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
 
@@ -76,7 +79,12 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	upgrades.NextProtos = []string{"http/1.1"}
 	// A connection that an upgrade was refused on could be used again, and net/http
 	// repeats what breaks on a used connection: an exec by WebSocket is a GET.
-	if w.separate, err = transportFor(upgrades, func(t *http.Transport) { t.DisableKeepAlives = true }); err != nil {
+	if w.separate, err = transportFor(upgrades, func(t *http.Transport) {
+		t.DisableKeepAlives = true
+		if target.Scheme == "https" {
+			t.DialContext = belowTLS(t.DialContext)
+		}
+	}); err != nil {
 		return err
 	}
 	w.kept = &hop.Kept{Most: maxKept, IdleTimeout: keptIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialKept(ctx, upgrades, target) }}
@@ -120,6 +128,20 @@ func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTri
 	}
 }
 
+// belowTLS dials for TLS: a kube-apiserver that is killed must not look like one
+// that ended the connection.
+func belowTLS(dial dialContext) dialContext {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return connect.BelowTLS(conn), nil
+	}
+}
+
+type dialContext func(ctx context.Context, network, address string) (net.Conn, error)
+
 // dialKept connects as client-go does. Files with CAs are read each time.
 func dialKept(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, keptDial)
@@ -159,6 +181,8 @@ func isRead(r *http.Request) bool { return r.ProtoMajor == 1 && hop.Fits(r) }
 // RoundTrip lends the agent's credential to requests of users whom it
 // impersonates, and to no others.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
+	// With --v=7 client-go logs headers, the users' tokens in them.
+	r = r.WithContext(klog.NewContext(r.Context(), logr.Discard()))
 	w, as := &t.anonymous, func(to http.RoundTripper) http.RoundTripper { return to }
 	if config, ok := impersonationOf(r.Context()); ok {
 		w, as = &t.own, func(to http.RoundTripper) http.RoundTripper {
