@@ -100,6 +100,16 @@
 // whose last FIN is still being written counts as in use, is not handed out, and
 // holds a drain up.
 //
+// Where one address leads to several peers (PoolConfig.Hedge), a pool tells them
+// apart by PeerName. An OPEN without an answer for a second has its peer pinged on
+// an idle carrier, since a target that is slow to accept does not delay that. A
+// peer that leaves the ping unanswered too, for 750 ms, is gone: its idle carriers
+// are closed, so that it comes back with a handshake only, and the OPEN is sent on
+// another carrier as well. So it is if TCP has no acknowledgement of the first
+// one. Where there is no carrier to ping on, one more OPEN is the ping. The first
+// answer counts, and the others are canceled. Users do not wait for a dial either
+// that takes longer than 500 ms: another one is begun beside it.
+//
 // Dials that fail pause longer and longer. A user that comes meanwhile, or the
 // peer's request for carriers, shortens the pause to that after a first failure.
 //

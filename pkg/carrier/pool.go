@@ -28,6 +28,9 @@ type PoolConfig struct {
 	// FailAlone says that whoever waits gets the error of a Dial that failed
 	// while there was no carrier, nor another Dial; else he waits for better times.
 	FailAlone bool
+	// Hedge has Open ask through another carrier as well when a peer does not
+	// answer. Peers are told apart by PeerName.
+	Hedge bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
 	// Ended is told of carriers that have ended, perhaps twice; it must not block.
@@ -46,9 +49,11 @@ type Pool struct {
 	mu       sync.Mutex
 	idle     []idleCarrier // the one used last is at the end and is used next
 	all      map[*Carrier]bool
+	peers    map[string]*peerState // of all, by name
 	waiters  []chan supply
 	pending  int
 	dialing  int
+	stuck    []*stuckDial // oldest first
 	failures int
 	hurry    chan struct{} // a dial that pauses takes a token, and starts soon
 	lastErr  error
@@ -88,7 +93,7 @@ func NewPool(cfg PoolConfig) *Pool {
 	if cfg.Backoff == nil {
 		cfg.Backoff = FullJitter
 	}
-	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}, hurry: make(chan struct{}, 1)}
+	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}, peers: map[string]*peerState{}, hurry: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -119,6 +124,11 @@ func (p *Pool) Add(c *Carrier) error {
 	}
 	if err == nil {
 		p.all[c] = true
+		if p.peers[c.peer] == nil {
+			p.peers[c.peer] = &peerState{}
+		}
+		p.peers[c.peer].carriers++
+		p.hear(c)
 		p.asked = max(p.asked-1, 0)
 	}
 	p.mu.Unlock()
@@ -173,7 +183,14 @@ func (p *Pool) CarrierBusy(c *Carrier) {
 // CarrierClosed is part of Observer.
 func (p *Pool) CarrierClosed(c *Carrier) {
 	p.mu.Lock()
-	delete(p.all, c)
+	if p.all[c] {
+		delete(p.all, c)
+		if peer := p.peers[c.peer]; peer.carriers == 1 {
+			delete(p.peers, c.peer)
+		} else {
+			peer.carriers--
+		}
+	}
 	p.dropIdle(c)
 	p.mu.Unlock()
 	if p.cfg.Ended != nil {
@@ -225,12 +242,24 @@ func (p *Pool) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 		p.pending--
 		p.mu.Unlock()
 	}()
+	if p.cfg.Hedge {
+		return p.openHedged(ctx, r)
+	}
+	return p.openOn(ctx, r, func(*Carrier) func() { return func() {} })
+}
+
+// openOn is Open in one attempt. Each OPEN is sent between mind and what that
+// returns.
+func (p *Pool) openOn(ctx context.Context, r OpenRequest, mind func(*Carrier) (stop func())) (*Conn, error) {
 	for attempt := 1; ; attempt++ {
 		c, err := p.take(ctx)
 		if err != nil {
 			return nil, err
 		}
+		stop := mind(c)
 		cn, err := c.Open(ctx, r)
+		stop()
+		p.noteAnswer(c, err)
 		if CodeOf(err) == Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.

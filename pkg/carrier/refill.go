@@ -41,6 +41,9 @@ func (p *Pool) refillAfter(failures int) {
 		if failures += p.failures; len(p.waiters) > 0 {
 			failures = min(p.failures, 1)
 		}
+		if len(p.waiters) > 0 {
+			short += len(p.stuck)
+		}
 		p.startDials(short-p.dialing, failures)
 	case p.cfg.More != nil:
 		if now := time.Now(); now.Sub(p.askedAt) >= p.cfg.AskAgain {
@@ -74,7 +77,7 @@ func (p *Pool) Request(n int) {
 func (p *Pool) startDials(n, failures int) {
 	n = min(n, p.cfg.Max-len(p.all)-p.dialing)
 	if p.failures > 0 {
-		n = min(n, 1-p.dialing)
+		n = min(n, 1+len(p.stuck)-p.dialing)
 	}
 	if n > 0 {
 		select {
@@ -100,13 +103,16 @@ func (p *Pool) dial(delay time.Duration) {
 	p.mu.Lock()
 	p.dialing--
 	var failed []chan supply
-	if p.lastErr = err; err != nil {
+	switch {
+	case err == errStuck: // it gave way, and says nothing of the next one
+	case err != nil:
+		p.lastErr = err
 		p.failures++
 		if p.cfg.FailAlone && len(p.all) == 0 && p.dialing == 0 {
 			failed, p.waiters = p.waiters, nil
 		}
-	} else {
-		p.failures = 0
+	default:
+		p.lastErr, p.failures = nil, 0
 	}
 	p.mu.Unlock()
 	for _, w := range failed {
@@ -123,7 +129,18 @@ func (p *Pool) dialAfter(delay time.Duration) (*Carrier, error) {
 			return nil, err
 		}
 	}
-	return p.cfg.Dial(p.ctx)
+	if !p.cfg.Hedge {
+		return p.cfg.Dial(p.ctx)
+	}
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	defer cancel(nil)
+	stop := p.mindDial(cancel)
+	c, err := p.cfg.Dial(ctx)
+	stop()
+	if err != nil && context.Cause(ctx) == errStuck {
+		err = errStuck
+	}
+	return c, err
 }
 
 // wake shortens the pause of a dial because somebody waits for it; mu is held.

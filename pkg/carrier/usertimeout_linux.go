@@ -171,6 +171,20 @@ func isBroken(tcp *net.TCPConn) bool {
 	return errors.Is(err, net.ErrClosed) || err == nil && info.State == tcpClose
 }
 
+// isUnacknowledged reports whether something that was sent is not acknowledged.
+func isUnacknowledged(nc net.Conn) bool {
+	tcp := tcpOf(nc)
+	if tcp == nil {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return false
+	}
+	info, err := infoOf(raw)
+	return err == nil && info.Unacked > 0
+}
+
 // infoOf is the kernel's TCP_INFO. What an old kernel does not know is zero.
 func infoOf(raw syscall.RawConn) (info *unix.TCPInfo, err error) {
 	controlErr := raw.Control(func(fd uintptr) {

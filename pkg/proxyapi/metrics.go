@@ -59,6 +59,18 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
+// protocolGauge tells which protocol the tunnel speaks. During an upgrade from OCM's
+// cluster-proxy it is konnectivity's for a while, and afterwards never again.
+func protocolGauge(dialer *tunnel.Dialer) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
+		Name: "tunnel_speaks_carriers", Help: "1 if the last dial through the tunnel was made on a carrier, 0 if by konnectivity's protocol or not at all."}, func() float64 {
+		if dialer.Protocol() == tunnel.Carriers {
+			return 1
+		}
+		return 0
+	})
+}
+
 // forget drops what is counted for a cluster that is gone.
 func (m *metrics) forget(cluster string) {
 	gone := prometheus.Labels{"cluster": cluster}

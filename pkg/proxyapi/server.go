@@ -75,6 +75,7 @@ func New(o *Options) *Server {
 		return s.proxy.ClientConfig(host)
 	}
 	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, TLS: proxyTLS}
+	registry.MustRegister(protocolGauge(s.dialer))
 	s.pool = newPool(s.dialer.DialContext, s.inner.ClientConfig, s.metrics)
 	s.reachable = newProber(o.ProxyServer, proxyTLS)
 	return s

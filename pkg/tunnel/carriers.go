@@ -15,8 +15,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
-// keepAlive finds a proxy server that is gone without a word.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+// tuning finds a proxy server that is gone without a word within 30 s, whether
+// anything is under way to it or not.
+var tuning = carrier.TCP{KeepAlive: 15 * time.Second, UserTimeout: 25 * time.Second}
+
+// carriersAgain is after what time a proxy server that did not speak carriers is
+// tried again.
+const carriersAgain = 30 * time.Second
 
 // maxConnections is about what one address can have to another.
 const maxConnections = 60000
@@ -24,24 +29,32 @@ const maxConnections = 60000
 // errNoCarriers says that the proxy server is konnectivity's own.
 var errNoCarriers = errors.New("the proxy server does not speak carriers")
 
-// carrierTransport opens connections on carriers, which are kept ready. If the
+// carrierTransport opens connections on carriers, which are kept ready. While the
 // proxy server turns out not to speak them, it hands over to konnectivity's
-// protocol for good: a Dialer does not outlive a downgrade of the hub by much,
-// and an upgrade is taken up when the next one is made.
+// protocol. The pool goes on trying meanwhile, so that no dial waits for the
+// discovery that the hub was upgraded.
 type carrierTransport struct {
 	server string
 	config func() *tls.Config
+	tcp    carrier.TCP
 	dialer staledial.Dialer
 	pool   *carrier.Pool
+	// reach makes a carrier, and older makes the transport for a proxy server that
+	// does not speak them.
+	reach func(context.Context) (*carrier.Carrier, error)
+	older func() (transport, error)
 
 	mu       sync.Mutex
 	lastErr  error     // of the newest attempt to reach the proxy server; nil after a success
+	old      bool      // the newest attempt met konnectivity's server
+	spoken   Protocol  // the last one by which a dial succeeded
 	fallback transport // konnectivity's, once it is known to be needed
 }
 
 func newCarriers(server string, config func() *tls.Config) *carrierTransport {
-	t := &carrierTransport{server: server, config: config}
-	t.dialer.KeepAliveConfig = keepAlive
+	t := &carrierTransport{server: server, config: config, tcp: tuning}
+	t.reach = t.handshake
+	t.older = func() (transport, error) { return newKonnectivity(server, config, t.lookAgain) }
 	t.pool = carrier.NewPool(carrier.PoolConfig{
 		Dial: t.dialCarrier,
 		// These are for all clusters together; what one agent may have is for the
@@ -50,30 +63,47 @@ func newCarriers(server string, config func() *tls.Config) *carrierTransport {
 		// Without a single carrier, a failed attempt to make one is the answer:
 		// there is no proxy server, or it is konnectivity's.
 		FailAlone: true,
-		// A caller waits: a second attempt must not be half a minute away.
-		Backoff: func(failures int) time.Duration { return min(carrier.FullJitter(failures), 3*time.Second) },
+		Backoff:   t.backoff,
+		// One address leads to any of the proxy servers.
+		Hedge: true,
 	})
 	return t
 }
 
 // dialCarrier makes one carrier, or finds out that there are none to be had.
 func (t *carrierTransport) dialCarrier(ctx context.Context) (*carrier.Carrier, error) {
-	made, err := t.handshake(ctx)
+	made, err := t.reach(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lastErr = err
-	if err == nil {
-		return made, nil
+	if context.Cause(ctx) != nil {
+		return made, err // it was given up, and says nothing of the proxy server
 	}
-	if errors.Is(err, errNoCarriers) && t.fallback == nil {
-		if other, otherErr := newKonnectivity(t.server, t.config); otherErr == nil {
-			t.fallback = other
-			// Close waits for this very attempt.
-			go func() { _ = t.pool.Close() }()
+	t.lastErr, t.old = err, errors.Is(err, errNoCarriers)
+	if t.old && t.fallback == nil {
+		other, otherErr := t.older()
+		if otherErr != nil {
+			t.old = false
+			return nil, otherErr
 		}
+		t.fallback = other
 	}
-	return nil, err
+	return made, err
 }
+
+// backoff is short, as a caller waits. A second konnectivity server in a row says
+// that there are no others, and those who dial have their transport.
+func (t *carrierTransport) backoff(failures int) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.old && failures > 1 {
+		return carriersAgain
+	}
+	return min(carrier.FullJitter(failures), 3*time.Second)
+}
+
+// lookAgain is called when konnectivity's transport connects, perhaps to a proxy
+// server that took the place of the one before.
+func (t *carrierTransport) lookAgain() { t.pool.Request(1) }
 
 func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultDialTimeout)
@@ -95,6 +125,7 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 	if err != nil {
 		return nil, err
 	}
+	raw = t.tcp.Tune(raw)
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
@@ -104,12 +135,14 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}
-	return carrier.Dialed(ctx, conn, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
+	// By its name the pool knows which carriers lead to a server that is silent.
+	hello := carrier.Hello{Features: []string{carrier.FeatureName}}
+	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener})
 }
 
 func (t *carrierTransport) dial(ctx context.Context, address string) (net.Conn, error) {
 	if other := t.other(); other != nil {
-		return other.dial(ctx, address)
+		return t.dialOther(ctx, other, address)
 	}
 	request := carrier.OpenRequest{Network: "tcp", Address: address}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -117,18 +150,45 @@ func (t *carrierTransport) dial(ctx context.Context, address string) (net.Conn, 
 	}
 	conn, err := t.pool.Open(ctx, request)
 	if err == nil {
+		t.speaks(Carriers)
 		return &carrierConn{Conn: conn, address: address}, nil
 	}
 	if other := t.other(); other != nil {
-		return other.dial(ctx, address)
+		return t.dialOther(ctx, other, address)
 	}
 	return nil, t.dialError(ctx, address, err)
 }
 
+func (t *carrierTransport) dialOther(ctx context.Context, other transport, address string) (net.Conn, error) {
+	conn, err := other.dial(ctx, address)
+	if err == nil {
+		t.speaks(Konnectivity)
+	}
+	return conn, err
+}
+
+// other is konnectivity's transport if it has to do: there is no carrier, and the
+// newest attempt to make one met a server that knows of none.
 func (t *carrierTransport) other() transport {
+	idle := t.pool.Stats().Idle
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.old || idle > 0 {
+		return nil
+	}
 	return t.fallback
+}
+
+func (t *carrierTransport) speaks(p Protocol) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spoken = p
+}
+
+func (t *carrierTransport) protocol() Protocol {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.spoken
 }
 
 func (t *carrierTransport) dialError(ctx context.Context, address string, err error) error {

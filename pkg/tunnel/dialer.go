@@ -48,6 +48,31 @@ type transport interface {
 	dial(ctx context.Context, address string) (net.Conn, error)
 	// close ends dials in flight and open connections, and waits for them.
 	close() error
+	// protocol is the one by which the last dial was made.
+	protocol() Protocol
+}
+
+// Protocol is how a Dialer and a proxy server talk.
+type Protocol string
+
+// The protocols.
+const (
+	// Carriers is the one of our proxy server; see package carrier.
+	Carriers Protocol = "carriers"
+	// Konnectivity is the one of konnectivity's proxy server.
+	Konnectivity Protocol = "konnectivity"
+)
+
+// Protocol is the one by which the last dial that succeeded was made, and empty
+// before the first.
+func (d *Dialer) Protocol() Protocol {
+	d.mu.Lock()
+	via := d.via
+	d.mu.Unlock()
+	if via == nil {
+		return ""
+	}
+	return via.protocol()
 }
 
 // DialContext connects to address, which is "<cluster>:<port>", through the
@@ -99,7 +124,7 @@ func (d *Dialer) transport() (transport, error) {
 			d.via = newCarriers(d.ProxyServer, d.TLS)
 			return d.via, nil
 		}
-		via, err := newKonnectivity(d.ProxyServer, nil)
+		via, err := newKonnectivity(d.ProxyServer, nil, nil)
 		if err != nil {
 			return nil, err
 		}

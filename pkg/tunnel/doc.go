@@ -66,7 +66,20 @@ written before is still sent, for at most five seconds.
 With our proxy server a connection has a carrier, which is a TLS connection of
 its own to the proxy server (see package carrier): ends of each direction are
 told apart, readers that stop make nobody else wait, and a pool of carriers
-makes a dial one round trip. The first dial finds out which server it is.
+makes a dial one round trip.
+
+ProxyServer may lead to several proxy servers. A dial that one of them leaves
+unanswered for a second has it pinged on another carrier, whose answer does not
+wait for the dial's target. One that does not answer that either is passed over:
+its idle carriers are closed, the dial is made through another one as well, and
+the first answer counts. It comes back with the first new carrier that it
+answers on. A connection that is open learns within 30 s that its proxy server
+is gone without a word; readers that pause are waited for without limit.
+
+A proxy server that does not speak carriers gets konnectivity's protocol.
+Carriers are tried again every 30 s, and whenever the connection to such a server
+is made anew, beside the dials that go on; the first one that is made is used
+from the next dial on. [Dialer.Protocol] tells which one it is.
 
 With konnectivity's proxy server connections travel over one gRPC connection, in
 its protocol, one stream each; it is made by the first dial and made again by

@@ -31,11 +31,13 @@ type konnectivityTransport struct {
 	watches sync.Map // dial id → *watch, until the stream has taken it
 }
 
-func newKonnectivity(server string, tlsConfig func() *tls.Config) (transport, error) {
+// newKonnectivity makes the transport. It calls connecting, if that is set,
+// whenever it connects to the proxy server.
+func newKonnectivity(server string, tlsConfig func() *tls.Config, connecting func()) (transport, error) {
 	t := &konnectivityTransport{server: server}
 	// The peer's liveness is TCP's business here: konnectivity's server ends
 	// connections whose gRPC pings come more often than every five minutes.
-	dialer := &staledial.Dialer{Dialer: net.Dialer{KeepAliveConfig: keepAlive}}
+	dialer := &staledial.Dialer{}
 	creds := insecure.NewCredentials()
 	if tlsConfig != nil {
 		creds = reloading{config: tlsConfig}
@@ -44,7 +46,14 @@ func newKonnectivity(server string, tlsConfig func() *tls.Config) (transport, er
 	tunnel, err := konnectivity.CreateGRPCTunnel(context.Background(), server,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, address)
+			if connecting != nil {
+				connecting()
+			}
+			conn, err := dialer.DialContext(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return tuning.Tune(conn), nil
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
@@ -60,6 +69,8 @@ func newKonnectivity(server string, tlsConfig func() *tls.Config) (transport, er
 }
 
 func (t *konnectivityTransport) close() error { return t.tunnel.Close() }
+
+func (t *konnectivityTransport) protocol() Protocol { return Konnectivity }
 
 func (t *konnectivityTransport) dial(ctx context.Context, address string) (net.Conn, error) {
 	w := &watch{address: address, ready: make(chan struct{})}
