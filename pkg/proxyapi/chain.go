@@ -1,14 +1,18 @@
 package proxyapi
 
 import (
+	"context"
 	"net/http"
 	"runtime/debug"
+	"strings"
 
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
 
 // newChain makes the filters, innermost first. They are those of every API
@@ -42,17 +46,63 @@ func withRequestInfo(next http.Handler) http.Handler {
 	})
 }
 
+// newRefusal answers and audits requests that newCall does not understand, of
+// which no user is known.
+func (h *handler) newRefusal(config *server.Config) http.Handler {
+	refusal := filters.WithAudit(http.HandlerFunc(h.unauthenticated), config.AuditBackend, config.AuditPolicyRuleEvaluator, nil)
+	return filters.WithAuditInit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The event says what was asked for, within limits: anybody can cause it.
+		u := *r.URL
+		if len(u.Path)+len(u.RawQuery) > maxRefusedURL {
+			u.Path, u.RawPath, u.RawQuery = u.Path[:min(len(u.Path), maxRefusedURL)], "", ""
+		}
+		ctx := request.WithRequestInfo(request.WithUser(r.Context(), anonymous), &request.RequestInfo{Path: u.Path, Verb: strings.ToLower(r.Method)})
+		r = r.WithContext(ctx)
+		r.URL = &u
+		refusal.ServeHTTP(w, r)
+	}))
+}
+
+// maxRefusedURL is how much of a refused URL is in its audit event.
+const maxRefusedURL = 1 << 10
+
 // impersonated checks Impersonate-* headers of the hub's users on the hub, and
 // takes them off. Those of others are the managed cluster's business.
+//
+// Constrained impersonation is for verbs and resources, and a request that
+// leaves the Kubernetes API does two things: what it is, and a stream. So it is
+// checked for both.
 func (h *handler) impersonated(next http.Handler) http.Handler {
 	checked := impersonation.WithConstrainedImpersonation(next, h.authorizer, codecs)
+	type mayStreamKey struct{}
+	forStreams := impersonation.WithConstrainedImpersonation(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if mayStream, ok := r.Context().Value(mayStreamKey{}).(*bool); ok {
+			*mayStream = true
+		}
+	}), h.authorizer, codecs)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if callOf(r.Context()).passThrough {
+		c := callOf(r.Context())
+		if c.passThrough {
 			next.ServeHTTP(w, r)
 			return
 		}
+		if c.leaves {
+			mayStream := false
+			ctx := context.WithValue(request.WithRequestInfo(r.Context(), streamInfo(c.info)), mayStreamKey{}, &mayStream)
+			if forStreams.ServeHTTP(w, r.Clone(ctx)); !mayStream {
+				return // it was answered
+			}
+		}
 		checked.ServeHTTP(w, r)
 	})
+}
+
+// streamInfo is a request for streams of the cluster that info is about.
+func streamInfo(info *request.RequestInfo) *request.RequestInfo {
+	stream := *info
+	stream.Verb, stream.Subresource = "create", v1alpha1.StreamSubresource
+	stream.Parts = []string{v1alpha1.Resource, info.Name, v1alpha1.StreamSubresource}
+	return &stream
 }
 
 // logPanic tells of a bug. net/http ends the connection then, as it does when

@@ -26,13 +26,15 @@
 //
 // # The way of a request
 //
-//  1. route takes the request target apart, byte for byte, or refuses it.
+//  1. route takes the request target apart, byte for byte, or refuses it. What
+//     is refused so early is in the audit log too, without a user.
 //     RequestInfo reads what is left as the managed kube-apiserver will.
 //  2. callers finds the user by client certificate, the hub's front proxy, or
 //     TokenReview. A token that the hub says it does not know is left to the
 //     managed cluster: the request goes on unchanged, without a user. Without a
 //     credential the answer is 401, unless --allow-anonymous.
-//  3. Impersonate-* headers of the hub's users are checked on the hub.
+//  3. Impersonate-* headers of the hub's users are checked on the hub, for
+//     streams too if the request leaves the Kubernetes API.
 //  4. The hub is asked for clusters/proxy, with the cluster's name and the inner
 //     request's verb, and for create on clusters/stream if the request leaves the
 //     Kubernetes API: upgrades, exec, attach, port-forward, proxy, Services.

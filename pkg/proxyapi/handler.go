@@ -43,6 +43,8 @@ type handler struct {
 
 	// chain is what a request goes through that was understood.
 	chain http.Handler
+	// refusal answers requests that were not.
+	refusal http.Handler
 	// own answers requests that are for the proxy API itself.
 	own    http.Handler
 	probes http.Handler
@@ -76,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer rec.end()
 	measured := responsewriter.WrapForHTTP1Or2(rec)
 	if err != nil {
-		h.refuse(measured, r, err)
+		h.refusal.ServeHTTP(measured, r.WithContext(context.WithValue(r.Context(), failureKey{}, err)))
 		return
 	}
 	h.chain.ServeHTTP(measured, r)
@@ -135,6 +137,9 @@ func annotated(next http.Handler) http.Handler {
 
 // innerText is the request as the cluster sees it, for audit events.
 func innerText(r *http.Request, c *call) string {
+	if r.Method == http.MethodConnect {
+		return r.Method + " " + r.Host
+	}
 	text := r.Method + " " + c.target.Path + c.target.Query
 	if c.target.ForService() {
 		text += " of " + c.target.Service.String()

@@ -187,6 +187,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
 	}
 	h.proxy = h.newProxy()
+	h.refusal = h.newRefusal(p.config)
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
 	h.own, err = newGroup(p.config, h)
