@@ -129,7 +129,8 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	if presented && credential == "" {
 		return nil, "", &problem{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
 	}
-	if !c.strangers.admit(credential, addressOf(r)) {
+	class := classOf(bearerOf(r))
+	if !c.strangers.admit(credential, class, addressOf(r)) {
 		c.strangers.holdBack(r.Context())
 		return nil, "", &problem{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
 	}
@@ -140,8 +141,10 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 		// The hub can be asked about bearer tokens only.
 		return nil, "", &problem{http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\""}
 	}
-	answer, ok, err := c.tokens.AuthenticateRequest(r)
+	answer, ok, err := c.ask(r, credential, class)
 	switch {
+	case errors.Is(err, errTooManyWait), errors.Is(err, context.DeadlineExceeded):
+		return nil, "", &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver is slow to check tokens: try again"}
 	case errors.Is(err, errUnreachable):
 		return nil, "", &problem{http.StatusServiceUnavailable, errUnreachable.Error() + " about the token: try again"}
 	case errors.Is(err, errNoAnswer):
@@ -149,13 +152,33 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	case errors.Is(err, errNotForUs):
 		return nil, "", &problem{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
 	case ok && err == nil:
-		c.strangers.trust(credential, "")
+		c.strangers.verified(credential, class)
 		return answer.User, credential, nil
 	case err == nil || err.Error() == unknownToken:
 		return nil, credential, nil
 	}
 	// Whatever it is, nobody has said that the credential is not the hub's.
 	return nil, "", &problem{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
+}
+
+// ask asks the hub. Requests with unverified credentials take turns.
+func (c *callers) ask(r *http.Request, credential, class string) (*authenticator.Response, bool, error) {
+	if !c.strangers.knows(credential) {
+		release, err := c.strangers.turn(r.Context(), class, addressOf(r))
+		if err != nil {
+			return nil, false, err
+		}
+		defer release()
+	}
+	return c.tokens.AuthenticateRequest(r)
+}
+
+// bearerOf is a request's bearer token, or empty.
+func bearerOf(r *http.Request) string {
+	if header := strings.TrimSpace(r.Header.Get("Authorization")); isBearer(header) {
+		return strings.TrimSpace(header[len("bearer"):])
+	}
+	return ""
 }
 
 // oddBearer reports whether a header holds a bearer token in a spelling that

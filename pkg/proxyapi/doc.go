@@ -111,10 +111,18 @@
 // was known within 15 s: one that broke on a kept connection goes by HTTP/2, one
 // that broke there has a new connection, once.
 //
-// Credentials that nobody has vouched for are let through at a low rate from
-// each address (strangers), so that a flood of bad tokens costs neither the hub
-// nor those whose token was good before. Refusals above it are held back a
-// little: refusing at once invites the next request.
+// Credentials that nobody has vouched for are let through at a low rate
+// (strangers), so that a flood of bad tokens costs neither the hub nor those
+// whose token was good before: from each source (an IPv4 address, an IPv6 /64),
+// from each network (/16, /40), and from all together, which also bounds those
+// who cycle through addresses. JWTs of an issuer and key of which the hub knew a
+// token before have limits of their own, so a flood of other tokens takes
+// nothing from a token that is new and good, even from the same address (clients
+// behind one NAT). A flood of tokens that copy issuer and key does, until they
+// were good once; so does any flood to new tokens that are no JWTs, or a
+// cluster's. The hub is asked about at most 32 such credentials at a time, and
+// sources take turns. Refusals above the limits are held back a little: refusing
+// at once invites the next request.
 //
 // # While the hub cannot be asked
 //

@@ -132,7 +132,7 @@ func TestServices(t *testing.T) {
 // strangers may.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Second / strangersRate)
+	tick := time.NewTicker(2 * time.Second / time.Duration(sourceLimit.perSecond))
 	defer tick.Stop()
 	for limit := time.After(20 * time.Second); !done(); {
 		select {

@@ -422,7 +422,7 @@ func TestFloodOfBadTokens(t *testing.T) {
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
 	// The good token is asked about every ten seconds.
-	most := strangersBurst + int(time.Since(began).Seconds()*strangersRate*1.1) + 10
+	most := sourceLimit.burst + int(time.Since(began).Seconds()*float64(sourceLimit.perSecond)*1.1) + 10
 	if codes[401]+codes[429] != flood || w.api.reviews > most {
 		t.Errorf("answers %v, and the hub was asked %d times, want at most %d", codes, w.api.reviews, most)
 	}

@@ -2,8 +2,10 @@ package proxyapi
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,10 @@ type deciding struct {
 	api        *fakeHubAPI
 	callers    *callers
 	authorizer authorizer.Authorizer
+	// slow is how long the hub takes for an answer.
+	slow time.Duration
+	// asking is how many questions the hub has now, and most how many it had.
+	asking, most atomic.Int64
 }
 
 func startDeciding(t *testing.T) *deciding {
@@ -35,6 +41,11 @@ func startDeciding(t *testing.T) *deciding {
 			if err := r.Context().Err(); err != nil {
 				return nil, err
 			}
+			if now := d.asking.Add(1); now > d.most.Load() {
+				d.most.Store(now)
+			}
+			defer d.asking.Add(-1)
+			time.Sleep(d.slow)
 			answer := httptest.NewRecorder()
 			d.api.ServeHTTP(answer, r)
 			return answer.Result(), nil
@@ -64,8 +75,11 @@ func (d *deciding) set(change func(*fakeHubAPI)) {
 }
 
 // known is the name of a token's user, or empty.
-func (d *deciding) known(token string) string {
+func (d *deciding) known(token string) string { return d.knownFrom("192.0.2.1", token) }
+
+func (d *deciding) knownFrom(address, token string) string {
 	r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
+	r.RemoteAddr = net.JoinHostPort(address, "1")
 	r.Header.Set("Authorization", "Bearer "+token)
 	u, _, err := d.callers.authenticate(r)
 	if u == nil || err != nil {
