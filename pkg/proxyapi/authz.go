@@ -25,13 +25,13 @@ import (
 // decisionTTL is how long the hub's decisions are believed.
 const decisionTTL = 10 * time.Second
 
-// newAuthorizer asks the hub, by SubjectAccessReview. As on every API server,
-// system:masters may do everything.
-func newAuthorizer(hub kubernetes.Interface, outage *outage) (authorizer.Authorizer, error) {
+// newAuthorizer asks the hub, by SubjectAccessReview, and believes an answer for
+// ttl. As on every API server, system:masters may do everything.
+func newAuthorizer(hub kubernetes.Interface, ttl time.Duration, outage *outage) (authorizer.Authorizer, error) {
 	hubs, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: hub.AuthorizationV1(),
-		AllowCacheTTL:             decisionTTL,
-		DenyCacheTTL:              decisionTTL,
+		AllowCacheTTL:             ttl,
+		DenyCacheTTL:              ttl,
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3},
 	}.New()
 	if err != nil {
@@ -110,13 +110,9 @@ func (h *handler) allowed(w http.ResponseWriter, r *http.Request, a authorizer.A
 	return reason, false
 }
 
-// mayReach reports whether a user may send requests to a cluster's API at all;
-// the empty name means every cluster's.
+// mayReach reports whether a user may send requests to a cluster's API at all.
 func (h *handler) mayReach(ctx context.Context, u user.Info, cluster string) bool {
-	decision, _, err := h.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: u, Verb: "get", ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
-		Resource: v1alpha1.Resource, Subresource: v1alpha1.ProxySubresource, Name: cluster, Path: clustersPath + cluster + "/" + v1alpha1.ProxySubresource,
-	})
+	decision, _, err := h.authorizer.Authorize(ctx, proxyAttributes(u, cluster))
 	return decision == authorizer.DecisionAllow && err == nil
 }
 

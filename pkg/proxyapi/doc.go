@@ -20,7 +20,8 @@
 //     a Service of the hub's allowlist, in the first three doors.
 //
 // Below the aggregated API's group there are also the list of clusters, those
-// that the caller may reach, and clusters/<name>/identity, which says who he is
+// that the caller may reach (the hub is asked about each, once in 10 s for each
+// user, however often he asks), and clusters/<name>/identity, which says who he is
 // there. First segments that the proxy API needs itself (route.Own) are no
 // clusters in the first door.
 //

@@ -32,6 +32,7 @@ type handler struct {
 	domain     string
 	callers    *callers
 	authorizer authorizer.Authorizer
+	lists      *reachable
 	services   services
 	latencies  *latencies
 	// requests and streams are limits of those with a natural end, and without.

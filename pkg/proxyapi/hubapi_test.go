@@ -32,6 +32,8 @@ type fakeHubAPI struct {
 	// rules allow "<user or group> <verb> <resource>/<subresource> <name>", where
 	// each may be *.
 	rules []string
+	// hold is called with what is asked about permissions, if it is not nil.
+	hold func(*authorizationv1.SubjectAccessReview)
 	// down makes every review fail.
 	down    bool
 	reviews int
@@ -127,6 +129,9 @@ func (a *fakeHubAPI) tokenReview(w http.ResponseWriter, r *http.Request) {
 func (a *fakeHubAPI) accessReview(w http.ResponseWriter, r *http.Request) {
 	var review authorizationv1.SubjectAccessReview
 	_ = json.NewDecoder(r.Body).Decode(&review)
+	if a.hold != nil {
+		a.hold(&review)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down {

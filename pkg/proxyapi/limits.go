@@ -21,7 +21,8 @@ func newLimiter(what string, perUser, perCluster int) *limiter {
 	return &limiter{what: what, perUser: perUser, perCluster: perCluster, inFlight: map[string]int{}}
 }
 
-// acquire counts a request, or refuses it. The caller calls release once.
+// acquire counts a request, or refuses it. The empty cluster is the proxy API
+// itself, which has limits for users only. The caller calls release once.
 func (l *limiter) acquire(user, cluster string) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +31,7 @@ func (l *limiter) acquire(user, cluster string) (release func(), err error) {
 	if l.perUser > 0 && l.inFlight[u] >= l.perUser {
 		return nil, &problem{http.StatusTooManyRequests, fmt.Sprintf("user %q has %d %s open already: end some, or try again", user, l.perUser, l.what)}
 	}
-	if l.perCluster > 0 && l.inFlight[c] >= l.perCluster {
+	if cluster != "" && l.perCluster > 0 && l.inFlight[c] >= l.perCluster {
 		return nil, &problem{http.StatusTooManyRequests, fmt.Sprintf("cluster %q has %d %s open already: try again", cluster, l.perCluster, l.what)}
 	}
 	l.inFlight[u]++
@@ -50,10 +51,6 @@ func (l *limiter) acquire(user, cluster string) (release func(), err error) {
 func (h *handler) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
-		if c.inner == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
 		who := userOf(r.Context()).GetName()
 		if c.passThrough {
 			// Everybody is anonymous there: the address tells them apart best.

@@ -27,6 +27,7 @@ type deciding struct {
 	api        *fakeHubAPI
 	callers    *callers
 	authorizer authorizer.Authorizer
+	lists      *reachable
 	// slow is how long the hub takes for an answer.
 	slow time.Duration
 	// asking is how many questions the hub has now, and most how many it had.
@@ -55,9 +56,14 @@ func startDeciding(t *testing.T) *deciding {
 	}
 	o := newOutage(hub, 10*time.Minute, newMetrics(prometheus.NewRegistry()))
 	d.callers = &callers{tokens: newTokens(hub, nil, o), strangers: newStrangers()}
-	if d.authorizer, err = newAuthorizer(hub, o); err != nil {
+	if d.authorizer, err = newAuthorizer(hub, decisionTTL, o); err != nil {
 		t.Fatal(err)
 	}
+	uncached, err := newAuthorizer(hub, 0, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.lists = newReachable(uncached)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- o.run(ctx) }()

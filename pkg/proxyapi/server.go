@@ -119,6 +119,7 @@ type parts struct {
 	clusters   clusters
 	callers    *callers
 	authorizer authorizer.Authorizer
+	lists      *reachable
 	services   services
 	config     *server.Config
 	// background runs as long as requests do.
@@ -134,9 +135,14 @@ func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...fu
 	if p.callers, err = newCallers(hub, s.options.Audiences, outage); err != nil {
 		return nil, err
 	}
-	if p.authorizer, err = newAuthorizer(hub, outage); err != nil {
+	if p.authorizer, err = newAuthorizer(hub, decisionTTL, outage); err != nil {
 		return nil, err
 	}
+	uncached, err := newAuthorizer(hub, 0, outage)
+	if err != nil {
+		return nil, err
+	}
+	p.lists = newReachable(uncached)
 	exposed, err := newAllowlist(hub, s.options.Namespace, s.options.ExposedServices)
 	if err != nil {
 		return nil, err
@@ -181,7 +187,7 @@ func (p *parts) traces(ctx context.Context) error {
 func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error) {
 	o := s.options
 	h := &handler{
-		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer,
+		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer, lists: p.lists,
 		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, draining: draining, probes: s.health.Handler(),
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),

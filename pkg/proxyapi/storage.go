@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +18,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
-
-// parallelDecisions is how many questions about one list the hub is asked at a
-// time.
-const parallelDecisions = 16
 
 // clusterStorage shows the clusters that a caller may reach. Nothing is stored.
 type clusterStorage struct{ h *handler }
@@ -75,42 +68,20 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 		byField = options.FieldSelector
 	}
 	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
-	for _, name := range s.reachable(ctx, s.h.clusters.names()) {
+	names, err := s.h.lists.of(ctx, userOf(ctx), s.h.clusters.names)
+	if err != nil {
+		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
+	}
+	for _, name := range names {
+		if !s.h.clusters.known(name) {
+			continue
+		}
 		cluster := s.h.describe(name)
 		if byLabel.Matches(labels.Set(cluster.Labels)) && byField.Matches(fields.Set{"metadata.name": name}) {
 			list.Items = append(list.Items, cluster)
 		}
 	}
 	return list, nil
-}
-
-// reachable asks the hub about all clusters at once, and if that is denied,
-// about each.
-func (s *clusterStorage) reachable(ctx context.Context, names []string) []string {
-	slices.Sort(names)
-	u := userOf(ctx)
-	if s.h.mayReach(ctx, u, "") {
-		return names
-	}
-	var (
-		mu      sync.Mutex
-		allowed []string
-		group   errgroup.Group
-	)
-	group.SetLimit(parallelDecisions)
-	for _, name := range names {
-		group.Go(func() error {
-			if s.h.mayReach(ctx, u, name) {
-				mu.Lock()
-				defer mu.Unlock()
-				allowed = append(allowed, name)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // it has no errors: what cannot be decided is denied
-	slices.Sort(allowed)
-	return allowed
 }
 
 // describe says what this replica knows of a cluster.

@@ -62,7 +62,7 @@ func (s *Suite) testServingCertificate(t *testing.T) {
 		<-impostor.asked
 	}
 	n := api.watch(t, `cluster_proxy_api_agent_tls_failures_total{reason="certificate"}`)
-	if code, err := ask(s.victim()); err != nil || code < 500 {
+	if code, err := ask(s.victim()); err != nil || code < 400 || code == http.StatusTeapot {
 		t.Errorf("a request for the victim: %d, %v; want an error", code, err)
 	}
 	n.check(t, 1, "TLS with an agent failed", `cluster="`+s.victim()+`"`, "certificate")
