@@ -3,6 +3,7 @@ package proxyserver
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
@@ -37,6 +39,7 @@ type agentStream struct {
 	// what the agent calls itself.
 	cluster, agentID string
 	identifiers      string // as declared
+	source           netip.Prefix
 	started          time.Time
 	announced        bool // it says that it dials carriers
 	servers          *serverCount
@@ -64,6 +67,9 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		open:         map[int64]struct{}{},
 		greeted:      make(chan struct{}),
 		ended:        make(chan struct{}),
+	}
+	if p, ok := peer.FromContext(stream.Context()); ok {
+		s.source = sourceOf(p.Addr)
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
 	s.announced = len(incoming.Get(controlsession.CarriersHeader)) > 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ type carrierAgents struct {
 	// sameName is told of an agent that calls itself what one of another cluster
 	// does.
 	sameName func(agent sessionKey, other string)
+	// expect is told from where carriers will come that users wait for.
+	expect func(source netip.Prefix, n int)
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*carrierAgent
@@ -55,7 +58,7 @@ type carrierAgent struct {
 
 func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *carrierAgents {
 	return &carrierAgents{
-		sameName: sameName, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, names: map[string]string{},
 		config: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string]map[*carrierAgent]struct{}{},
@@ -94,7 +97,12 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
 	agent := &carrierAgent{key: key, hosts: hosts}
 	config := a.config
-	config.More = agent.more
+	config.More = func(n int) {
+		for _, source := range agent.sources() {
+			a.expect(source, n)
+		}
+		agent.tell(controlsession.MoreCarriers, n)
+	}
 	agent.pool = carrier.NewPool(config)
 	agent.alive = &liveness{ping: agent.pool.Ping}
 	agent.alive.ctx, agent.forget = context.WithCancel(context.Background())
@@ -128,8 +136,17 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 	}()
 }
 
-// more asks the agent for n carriers.
-func (agent *carrierAgent) more(n int) { agent.tell(controlsession.MoreCarriers, n) }
+// sources are where the agent's streams come from, and its carriers most likely.
+func (agent *carrierAgent) sources() (all []netip.Prefix) {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	for _, stream := range agent.streams {
+		if !slices.Contains(all, stream.source) {
+			all = append(all, stream.source)
+		}
+	}
+	return all
+}
 
 // tell sends a packet by the agent's newest settled stream, or else its oldest.
 func (agent *carrierAgent) tell(what client.PacketType, n int) {

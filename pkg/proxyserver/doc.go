@@ -16,10 +16,32 @@
 // and as a backend manager.
 //
 // Each port makes the TLS handshake itself (mux.go) and gives the connection to
-// who speaks the protocol that ALPN chose. At most --max-handshakes are worked
+// what speaks the protocol that ALPN chose. At most --max-handshakes are worked
 // on at a time; one that waits for its peer does not count, so that neither
 // distance nor a silent peer holds the others up. On the agent port they take a
 // small part of the processor only (agentRest): fleets come back together.
+//
+// # Floods
+//
+// Anyone can reach the agent port and make it work on a ClientHello. So, in this
+// order (turns.go, lobby.go):
+//
+//   - Carriers that users wait for, because the server asked an agent for them,
+//     have turns of their own. They are known by their address, that of the
+//     agent's control session.
+//   - A handshake that was begun is ended before another one begins, and its time
+//     runs from its first turn.
+//   - First flights hold at most half of the turns. Sources that a verified peer
+//     came from before get three of four of those. A source is an IPv4 address or
+//     an IPv6 /64.
+//   - Sources take turns, and of one source the newest connection goes first.
+//   - There are at most 8,192 connections without a verified certificate of known
+//     sources and as many of others, half of them of one source. Beyond that the
+//     oldest makes room.
+//
+// A flood that comes through the same address as the agents, a load balancer that
+// replaces addresses, competes with them for first flights: such a balancer should
+// keep addresses (externalTrafficPolicy: Local) or bound new connections itself.
 //
 // # Peers
 //

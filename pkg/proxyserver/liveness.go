@@ -48,15 +48,15 @@ func (l *liveness) isSuspect() bool {
 // awaitAnswer watches a dial that begins now, and calls silent if the other side
 // turns out to be suspect before stop is called.
 func (l *liveness) awaitAnswer(silent func()) (stop func()) {
-	w := &awaited{liveness: l, silent: silent}
+	w := &waitingDial{liveness: l, silent: silent}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(pingAfter, w.look)
 	return w.stop
 }
 
-// awaited is a dial without an answer.
-type awaited struct {
+// waitingDial is a dial without an answer.
+type waitingDial struct {
 	liveness *liveness
 	silent   func()
 
@@ -66,7 +66,7 @@ type awaited struct {
 	pinged  time.Time // zero unless an answer to a ping is due
 }
 
-func (w *awaited) look() {
+func (w *waitingDial) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -79,7 +79,7 @@ func (w *awaited) look() {
 	w.timer.Reset(pingAfter)
 }
 
-func (w *awaited) stop() {
+func (w *waitingDial) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true

@@ -16,6 +16,8 @@ type serverMetrics struct {
 	dials           *prometheus.CounterVec
 	handshakes      *prometheus.CounterVec
 	tlsFailures     *prometheus.CounterVec
+	// handshakesDropped are those that made room for others.
+	handshakesDropped *prometheus.CounterVec
 }
 
 func newServerMetrics() *serverMetrics {
@@ -46,7 +48,14 @@ func newServerMetrics() *serverMetrics {
 			Help: "TLS handshakes that failed, by reason: clock-skew, unknown-ca, certificate, closed or other.",
 		}, []string{"reason"}),
 	}
-	m.registry.MustRegister(m.tlsFailures)
+	m.handshakesDropped = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "cluster_proxy_server_tls_handshakes_dropped_total",
+		Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all.",
+	}, []string{"reason"})
+	for _, reason := range []string{"source", "all"} {
+		m.handshakesDropped.WithLabelValues(reason)
+	}
+	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped)
 	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
 		m.tlsFailures.WithLabelValues(reason)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -14,26 +13,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
-
-// agentRest is how many times as long as it was used a turn rests on the agent
-// port. Nobody waits for an agent's connections, as there are spare ones; but a
-// thousand agents that come back together would take the whole processor from
-// live traffic for seconds, with what follows on a handshake and their own half
-// of it. So they get a seventeenth of each turn, on machines of any speed.
-const agentRest = 16
-
-// longestRest bounds what a pause of the whole machine makes of that.
-const longestRest = 100 * time.Millisecond
 
 // muxListener makes the TLS handshake on a port and sends each connection where
 // its protocol belongs: carriers to a function, everything else out of Accept,
 // to the port's gRPC or HTTP server. Handshakes are made side by side but not
 // all at once, so that a thousand agents that come back together leave the
 // processor to live traffic. Those that wait for their peer do not count: a
-// peer that stays silent, or is far away, keeps nobody waiting.
+// peer that stays silent, or is far away, keeps nobody waiting. turns says which
+// handshake comes next, and lobby how many there may be.
 type muxListener struct {
 	net.Listener
 	config   *tls.Config
@@ -42,8 +31,8 @@ type muxListener struct {
 	metrics  *serverMetrics
 	logger   klog.Logger
 	others   chan net.Conn // what is no carrier, for Accept
-	turns    chan struct{}
-	pace     int // see agentRest
+	turns    *turns
+	lobby    *lobby
 	done     chan struct{}
 	once     sync.Once
 
@@ -55,34 +44,47 @@ func newMuxListener(listener net.Listener, config *tls.Config, protocol string, 
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
 		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
-		others: make(chan net.Conn), turns: make(chan struct{}, s.options.MaxHandshakes), pace: pace, done: make(chan struct{}),
+		lobby:  newLobby(func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }),
+		others: make(chan net.Conn), turns: newTurns(s.options.MaxHandshakes, pace), done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
 
 // serve accepts until the listener is closed.
 func (m *muxListener) serve() {
+	var pause time.Duration
 	for {
 		conn, err := m.Listener.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of file descriptors, most likely: others must end first.
-			time.Sleep(10 * time.Millisecond)
+			// Out of file descriptors, most likely: other connections must end first.
+			if pause == 0 {
+				m.logger.Error(err, "Accepting no connections until that is over", "address", m.Addr().String())
+			}
+			pause = min(max(2*pause, shortestPause), longestPause)
+			time.Sleep(pause)
 			continue
+		}
+		if pause > 0 {
+			m.logger.Info("Accepting connections again", "address", m.Addr().String())
+			pause = 0
 		}
 		go m.handshake(carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
 	}
 }
 
+// shortestPause and longestPause bound the time between two accepts that fail.
+const (
+	shortestPause = 5 * time.Millisecond
+	longestPause  = time.Second
+)
+
 func (m *muxListener) handshake(raw net.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), m.limits.HandshakeTimeout)
-	turn := &turnTaker{Conn: raw, turns: m.turns, pace: m.pace, handshaking: true, late: ctx.Done(), closed: m.done}
-	conn := tls.Server(connect.BelowTLS(turn), m.config)
-	err := conn.HandshakeContext(ctx)
-	cancel()
-	turn.end()
+	v := m.lobby.enter(raw)
+	conn, err := m.shakeHands(raw, v)
+	m.lobby.leave(v, err)
 	switch {
 	case err != nil:
 		m.metrics.handshakes.WithLabelValues("failed").Inc()
@@ -119,52 +121,6 @@ func (m *muxListener) noteFailure(peer net.Addr, err error) {
 	})
 }
 
-// turnTaker is the transport of a handshake. One that has something to work on
-// takes a turn, and gives it back when it waits for its peer again; the turn
-// then rests before it is another's.
-type turnTaker struct {
-	net.Conn
-	turns        chan struct{}
-	pace         int             // a turn rests that many times as long as it was used
-	late, closed <-chan struct{} // no turn comes any more
-	handshaking  bool            // only the handshake's goroutine uses it until end
-	taken        time.Time       // zero without a turn
-}
-
-// NetConn is what crypto/tls calls the connection below.
-func (t *turnTaker) NetConn() net.Conn { return t.Conn }
-
-func (t *turnTaker) Read(p []byte) (int, error) {
-	if !t.handshaking {
-		return t.Conn.Read(p)
-	}
-	t.giveBack()
-	n, err := t.Conn.Read(p)
-	select {
-	case t.turns <- struct{}{}:
-		t.taken = time.Now()
-		return n, err
-	case <-t.late:
-		return 0, os.ErrDeadlineExceeded
-	case <-t.closed:
-		return 0, net.ErrClosed
-	}
-}
-
-func (t *turnTaker) giveBack() {
-	if t.taken.IsZero() {
-		return
-	}
-	rest := min(time.Duration(t.pace)*time.Since(t.taken), longestRest)
-	t.taken = time.Time{}
-	time.AfterFunc(rest, func() { <-t.turns })
-}
-
-func (t *turnTaker) end() {
-	t.giveBack()
-	t.handshaking = false
-}
-
 // Accept gives the next connection that is not a carrier, its handshake made.
 func (m *muxListener) Accept() (net.Conn, error) {
 	select {
@@ -177,8 +133,9 @@ func (m *muxListener) Accept() (net.Conn, error) {
 
 // Close takes no new connections.
 func (m *muxListener) Close() error {
-	m.once.Do(func() { close(m.done) })
-	return m.Listener.Close()
+	err := m.Listener.Close()
+	m.once.Do(func() { close(m.done); m.lobby.close() })
+	return err
 }
 
 // handshaken are credentials for connections of a muxListener.

@@ -36,7 +36,7 @@ type ports struct {
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
-func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, pace int, carriers func(*tls.Conn)) net.Listener {
+func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, pace int, carriers func(*tls.Conn)) *muxListener {
 	mux := newMuxListener(listener, config, protocol, s, pace, carriers)
 	p.muxes = append(p.muxes, mux)
 	return mux
@@ -126,7 +126,8 @@ func (s *Server) newFrontend(p *ports) frontend {
 }
 
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
-	p.agent = s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", agentRest, s.takeAgentCarrier)
+	mux := s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", agentRest, s.takeAgentCarrier)
+	p.agent, s.carriers.expect = mux, mux.lobby.expect
 	options := append(serverOptions(s.options.KeepaliveTime),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
 		// An agent's stream is mostly silent, and there are thousands; TLS has a

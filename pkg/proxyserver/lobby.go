@@ -1,0 +1,191 @@
+package proxyserver
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// maxUnverified is how many connections of known sources, and how many of
+	// unknown ones, may be without a verified certificate at a time;
+	// maxUnverifiedSource of them may come from one source. An agents' balancer may
+	// make one source of a whole fleet. One that waits costs about 10 KiB.
+	maxUnverified       = 8192
+	maxUnverifiedSource = maxUnverified / 2
+	// maxKnown is how many sources of verified peers are remembered.
+	maxKnown = 16384
+	// expectTime is how long a connection that an agent was asked for is expected,
+	// and maxExpected how many of one source are.
+	expectTime  = 10 * time.Second
+	maxExpected = 64
+)
+
+// sourceOf is where a connection comes from, as far as one peer can choose it: an
+// IPv4 address, or the /64 of an IPv6 address.
+func sourceOf(addr net.Addr) netip.Prefix {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	source, _ := ip.Prefix(bits)
+	return source
+}
+
+// lobby holds the connections whose handshake is not complete, and bounds them.
+// When it is full, the oldest makes room: of the newcomer's source if that has
+// most of the places, or else of all known or unknown sources.
+type lobby struct {
+	dropped func(reason string)
+
+	mu       sync.Mutex
+	bySource map[netip.Prefix]*list.List // of *visitor, oldest first
+	byClass  [classes]*list.List
+	verified map[netip.Prefix]*list.Element // in recent
+	recent   *list.List                     // of netip.Prefix, the one seen last at the front
+	expected map[netip.Prefix]expectation
+	closed   bool
+}
+
+type expectation struct {
+	n     int
+	until time.Time
+}
+
+// visitor is a connection in the lobby.
+type visitor struct {
+	*turn
+	conn              net.Conn
+	entered           class
+	inSource, inClass *list.Element
+}
+
+func newLobby(dropped func(reason string)) *lobby {
+	l := &lobby{dropped: dropped, bySource: map[netip.Prefix]*list.List{}, verified: map[netip.Prefix]*list.Element{},
+		recent: list.New(), expected: map[netip.Prefix]expectation{}}
+	for c := range l.byClass {
+		l.byClass[c] = list.New()
+	}
+	return l
+}
+
+// enter adds a connection, and may end another one.
+func (l *lobby) enter(conn net.Conn) *visitor {
+	source := sourceOf(conn.RemoteAddr())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.classOf(source)
+	same := l.bySource[source]
+	if same == nil {
+		same = list.New()
+		l.bySource[source] = same
+	}
+	if same.Len() >= maxUnverifiedSource {
+		l.drop(same.Front().Value.(*visitor), "source")
+	} else if all := l.byClass[c]; all.Len() >= maxUnverified {
+		l.drop(all.Front().Value.(*visitor), "all")
+	}
+	v := &visitor{turn: newTurn(source, c), conn: conn, entered: c}
+	v.inSource, v.inClass = same.PushBack(v), l.byClass[c].PushBack(v)
+	l.bySource[source] = same // drop may have emptied it
+	if l.closed {
+		l.dismiss(v)
+	}
+	return v
+}
+
+// classOf is the class of a new connection; mu is held.
+func (l *lobby) classOf(source netip.Prefix) class {
+	if e, ok := l.expected[source]; ok {
+		if e.n--; e.n <= 0 || time.Now().After(e.until) {
+			delete(l.expected, source)
+		} else {
+			l.expected[source] = e
+		}
+		if !time.Now().After(e.until) {
+			return awaited
+		}
+	}
+	if _, ok := l.verified[source]; ok {
+		return known
+	}
+	return unknown
+}
+
+// drop ends a connection; mu is held.
+func (l *lobby) drop(v *visitor, reason string) {
+	l.dismiss(v)
+	l.dropped(reason)
+}
+
+func (l *lobby) dismiss(v *visitor) {
+	l.remove(v)
+	close(v.gone)
+	_ = v.conn.Close()
+}
+
+// close ends all that are in the lobby, and those that enter later.
+func (l *lobby) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, all := range l.byClass {
+		for all.Len() > 0 {
+			l.dismiss(all.Front().Value.(*visitor))
+		}
+	}
+}
+
+// leave takes a connection out, whose handshake succeeded or not.
+func (l *lobby) leave(v *visitor, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(v)
+	if err != nil {
+		return
+	}
+	if e, ok := l.verified[v.source]; ok {
+		l.recent.MoveToFront(e)
+		return
+	}
+	l.verified[v.source] = l.recent.PushFront(v.source)
+	if l.recent.Len() > maxKnown {
+		delete(l.verified, l.recent.Remove(l.recent.Back()).(netip.Prefix))
+	}
+}
+
+// remove does nothing if v is out already; mu is held.
+func (l *lobby) remove(v *visitor) {
+	if v.inSource == nil {
+		return
+	}
+	same := l.bySource[v.source]
+	same.Remove(v.inSource)
+	if same.Len() == 0 {
+		delete(l.bySource, v.source)
+	}
+	l.byClass[v.entered].Remove(v.inClass)
+	v.inSource, v.inClass = nil, nil
+}
+
+// expect says that users wait for n connections from a source.
+func (l *lobby) expect(source netip.Prefix, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if len(l.expected) >= maxKnown {
+		clear(l.expected)
+	}
+	e := l.expected[source]
+	if now.After(e.until) {
+		e.n = 0
+	}
+	l.expected[source] = expectation{min(e.n+n, maxExpected), now.Add(expectTime)}
+}
