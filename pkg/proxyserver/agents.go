@@ -3,6 +3,7 @@ package proxyserver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -53,9 +54,13 @@ type agentStream struct {
 	sendMu sync.Mutex // gRPC allows one SendMsg at a time
 
 	mu      sync.Mutex
-	pending map[int64]struct{} // dial IDs that this agent was asked for
-	open    map[int64]struct{} // connection IDs
+	pending map[int64]time.Time // when this agent was asked for a dial ID
+	open    map[int64]struct{}  // connection IDs
 }
+
+// unanswered is how long an agent may take for a dial. Clients do not wait that
+// long, and konnectivity's server does not tell when they have gone.
+const unanswered = time.Minute
 
 type agentStreamKey struct{}
 
@@ -63,7 +68,7 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 	s := &agentStream{
 		ServerStream: stream,
 		started:      time.Now(),
-		pending:      map[int64]struct{}{},
+		pending:      map[int64]time.Time{},
 		open:         map[int64]struct{}{},
 		greeted:      make(chan struct{}),
 		ended:        make(chan struct{}),
@@ -86,13 +91,19 @@ func (s *agentStream) Context() context.Context { return s.ctx }
 func (s *agentStream) load() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	maps.DeleteFunc(s.pending, func(_ int64, asked time.Time) bool { return time.Since(asked) > unanswered })
 	return len(s.pending) + len(s.open)
 }
 
 func (s *agentStream) SendMsg(m any) error {
-	if packet, ok := m.(*client.Packet); ok && packet.Type == client.PacketType_DIAL_REQ {
+	if packet, ok := m.(*client.Packet); ok {
 		s.mu.Lock()
-		s.pending[packet.GetDialRequest().GetRandom()] = struct{}{}
+		switch packet.Type {
+		case client.PacketType_DIAL_REQ:
+			s.pending[packet.GetDialRequest().GetRandom()] = time.Now()
+		case client.PacketType_DIAL_CLS:
+			delete(s.pending, packet.GetCloseDial().GetRandom())
+		}
 		s.mu.Unlock()
 	}
 	s.sendMu.Lock()
@@ -131,27 +142,49 @@ func (s *agentStream) RecvMsg(m any) error {
 }
 
 // observe counts what packet changes and reports whether it may pass. An
-// answer to a dial that this agent was not asked for may not: konnectivity
-// would take it from any agent that knows the dial's number.
+// answer to a dial that this agent was not asked for may not, nor may the end of
+// one: konnectivity would take it from any agent that knows the dial's number.
 func (s *agentStream) observe(packet *client.Packet) bool {
 	switch packet.Type {
 	case client.PacketType_DIAL_RSP:
 		response := packet.GetDialResponse()
+		if s.answered(response) {
+			return true
+		}
+		if response.ConnectID != 0 {
+			// The dial was forgotten, so its connection serves no client.
+			_ = s.SendMsg(&client.Packet{Type: client.PacketType_CLOSE_REQ, Payload: &client.Packet_CloseRequest{
+				CloseRequest: &client.CloseRequest{ConnectID: response.ConnectID}}})
+		}
+		return false
+	case client.PacketType_DIAL_CLS:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if _, asked := s.pending[response.Random]; !asked {
+		if _, asked := s.pending[packet.GetCloseDial().Random]; !asked {
 			return false
 		}
-		delete(s.pending, response.Random)
-		if response.Error == "" {
-			s.open[response.ConnectID] = struct{}{}
-		}
+		delete(s.pending, packet.GetCloseDial().Random)
 	case client.PacketType_DRAIN:
 		s.draining.Store(true)
 	case client.PacketType_CLOSE_RSP:
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.open, packet.GetCloseResponse().ConnectID)
+	}
+	return true
+}
+
+// answered notes the answer to a dial, and reports whether the agent was asked
+// for it.
+func (s *agentStream) answered(response *client.DialResponse) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, asked := s.pending[response.Random]; !asked {
+		return false
+	}
+	delete(s.pending, response.Random)
+	if response.Error == "" {
+		s.open[response.ConnectID] = struct{}{}
 	}
 	return true
 }
@@ -197,7 +230,13 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	if err := stream.SetHeader(metadata.Pairs(controlsession.CarriersHeader, "1")); err != nil {
 		return err
 	}
-	leave := s.carriers.join(wrapped, s.carrierHosts(wrapped))
+	leave, err := s.carriers.join(wrapped, s.carrierHosts(wrapped))
+	if err != nil {
+		s.sayLimit.Do(func() {
+			s.logger.Info("Agent refused", "cluster", wrapped.cluster, "error", err.Error(), "peer", peerAddress(stream.Context()))
+		})
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
 	defer leave()
 	served := make(chan error, 1)
 	go func() { served <- handler(srv, wrapped) }()
@@ -205,7 +244,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	case err := <-served:
 		return err
 	case <-wrapped.ended:
-		return status.Error(codes.Unavailable, "the proxy server is about to stop")
+		return status.Error(codes.Unavailable, "the proxy server ended this stream: it is about to stop, or the agent has too many")
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -26,54 +25,44 @@ type carrierAgents struct {
 	sameName func(agent sessionKey, other string)
 	// expect is told from where carriers will come that users wait for.
 	expect func(source netip.Prefix, n int)
+	// refused is told of the limit that something of a cluster was refused for.
+	refused func(limit string)
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*carrierAgent
 	// names are the clusters of agent IDs: of several, the first one.
 	names    map[string]string
 	hosts    map[string]map[*carrierAgent]struct{}
-	draining bool // this server is
-	notice   int  // for how many seconds it waits for its agents then
+	clusters map[string]*clusterShare // not of agents whose cluster is not proven
+	draining bool                     // this server is
+	notice   int                      // for how many seconds it waits for its agents then
 }
 
 // sessionKey is an agent: its cluster, if that is proven, and what it calls
 // itself. Both are compared, so an agent can only add to its own session.
 type sessionKey struct{ cluster, agentID string }
 
-// carrierAgent is the session of one agent. It lives as long as any of its
-// streams: an agent that looks for further servers, or comes back before its
-// old stream was found dead, has two for a while.
-type carrierAgent struct {
-	key   sessionKey
-	hosts []string
-	pool  *carrier.Pool
-	alive *liveness
-	// forget ends what goes on for the session's sake.
-	forget context.CancelFunc
-
-	mu      sync.Mutex
-	streams []*agentStream
-	speaks  bool // it has dialed a carrier at least once
-}
-
 func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *carrierAgents {
 	return &carrierAgents{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, names: map[string]string{},
 		config: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
-		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string]map[*carrierAgent]struct{}{},
+		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string]map[*carrierAgent]struct{}{}, clusters: map[string]*clusterShare{},
 	}
 }
 
-// join adds an agent by its stream. The function it returns takes the stream
-// away; with the last one the agent is out of routing, and what is open on its
-// carriers goes on.
-func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func()) {
+// join adds an agent by its stream, unless its cluster has too many. The function
+// it returns takes the stream away; with the last one the agent is out of routing,
+// and what is open on its carriers goes on.
+func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := sessionKey{stream.cluster, stream.agentID}
 	agent := a.sessions[key]
 	if agent == nil {
+		if err := a.checkSessions(key.cluster); err != nil {
+			return nil, err
+		}
 		agent = a.newAgent(key, hosts)
 		a.sessions[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
@@ -89,13 +78,17 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func())
 		}
 	}
 	agent.mu.Lock()
-	agent.streams = append(agent.streams, stream)
-	agent.mu.Unlock()
-	return func() { a.leave(agent, stream) }
+	defer agent.mu.Unlock()
+	if agent.streams = append(agent.streams, stream); len(agent.streams) > maxStreams {
+		a.refused("streams")
+		agent.streams[len(agent.streams)-1-maxStreams].end()
+	}
+	return func() { a.leave(agent, stream) }, nil
 }
 
 func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
-	agent := &carrierAgent{key: key, hosts: hosts}
+	agent := &carrierAgent{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
+	agent.share.agents[agent] = struct{}{}
 	config := a.config
 	config.More = func(n int) {
 		for _, source := range agent.sources() {
@@ -129,38 +122,15 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 			delete(a.hosts, host)
 		}
 	}
+	delete(agent.share.agents, agent)
+	if len(agent.share.agents) == 0 {
+		delete(a.clusters, agent.key.cluster)
+	}
 	agent.forget()
 	go func() {
 		_ = agent.pool.Drain(context.Background())
 		_ = agent.pool.Close()
 	}()
-}
-
-// sources are where the agent's streams come from, and its carriers most likely.
-func (agent *carrierAgent) sources() (all []netip.Prefix) {
-	agent.mu.Lock()
-	defer agent.mu.Unlock()
-	for _, stream := range agent.streams {
-		if !slices.Contains(all, stream.source) {
-			all = append(all, stream.source)
-		}
-	}
-	return all
-}
-
-// tell sends a packet by the agent's newest settled stream, or else its oldest.
-func (agent *carrierAgent) tell(what client.PacketType, n int) {
-	agent.mu.Lock()
-	defer agent.mu.Unlock()
-	var chosen *agentStream
-	for _, stream := range agent.streams {
-		if chosen == nil || time.Since(stream.started) >= settled {
-			chosen = stream
-		}
-	}
-	if chosen != nil {
-		go chosen.tell(what, n)
-	}
 }
 
 // drain tells every agent that speaks carriers that this server is about to
@@ -223,6 +193,10 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 		// The agent may believe that it has a session: its stream broke, and
 		// it was not told.
 		err := &carrier.Error{Code: carrier.NoAgent, Message: "no such session"}
+		c.Abort(err)
+		return err
+	}
+	if err := a.checkCarriers(agent); err != nil {
 		c.Abort(err)
 		return err
 	}
@@ -326,38 +300,6 @@ func (a *carrierAgents) stats() (sum carrier.Stats) {
 		sum.Idle, sum.InUse, sum.Pending = sum.Idle+one.Idle, sum.InUse+one.InUse, sum.Pending+one.Pending
 	}
 	return sum
-}
-
-// hasCarriers is true also for a new agent that announces carriers: dials wait
-// for the first one then. Should none come, it is served like konnectivity's.
-func (agent *carrierAgent) hasCarriers() bool {
-	agent.mu.Lock()
-	defer agent.mu.Unlock()
-	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
-		return s.announced && time.Since(s.started) < settled
-	})
-}
-
-// open is an attempt.
-func (agent *carrierAgent) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
-	stop := agent.alive.awaitAnswer(silent)
-	defer stop()
-	conn, err := agent.pool.Open(ctx, request)
-	if carrier.Answered(err) {
-		agent.alive.heard()
-	}
-	return conn, err
-}
-
-func (agent *carrierAgent) used() int {
-	stats := agent.pool.Stats()
-	return stats.InUse + stats.Pending
-}
-
-func (agent *carrierAgent) draining() bool {
-	agent.mu.Lock()
-	defer agent.mu.Unlock()
-	return slices.ContainsFunc(agent.streams, func(s *agentStream) bool { return s.draining.Load() })
 }
 
 // anyHost stands for every host in the routing of a plain konnectivity server

@@ -43,6 +43,15 @@
 // replaces addresses, competes with them for first flights: such a balancer should
 // keep addresses (externalTrafficPolicy: Local) or bound new connections itself.
 //
+// # What one cluster may have
+//
+// A certificate names a cluster, so limits hold for all agents of a cluster
+// together (share.go): 64 agents, 8 streams of each of which the oldest makes room,
+// --max-carriers carriers of which 128 of one agent may be idle, and
+// --max-pending-dials dials without an answer. One connection has 16 gRPC streams on
+// the agent port and 10,000 on the client port, where konnectivity's clients have a
+// stream for each dial.
+//
 // # Peers
 //
 // Agents connect to every proxy server, by server ID and count. The count may
@@ -101,8 +110,10 @@
 //     counts the latter from 1. Two streams with one agent ID, after a
 //     reconnect or from a hostile agent, would mix. In certificate mode every
 //     stream gets an agent ID of its own that starts with the cluster.
-//   - It takes the answer to a dial from any agent. Only answers to dials that
-//     this very agent was asked for pass.
+//   - It takes the answer to a dial from any agent, and the end of one. Only
+//     those of dials that this very agent was asked for pass.
+//   - It does not tell an agent's stream when a client gave a dial up. A dial that
+//     was not answered for a minute does not count as load any more.
 //   - It forwards what a client sends to any connection ID. A client's stream
 //     is one dial, and packets for any other connection end it.
 //   - It panics on a packet whose payload is not of its type. Such a packet

@@ -14,8 +14,8 @@ type Limits struct {
 	// idle for CarrierIdleTime and is above that number is closed.
 	IdleCarriers    int
 	CarrierIdleTime time.Duration
-	// MaxCarriers bounds the carriers of one agent, MaxPendingDials the dials
-	// that it has not answered.
+	// MaxCarriers bounds the carriers of one agent and of all agents of a cluster,
+	// MaxPendingDials the dials that they have not answered.
 	MaxCarriers, MaxPendingDials int
 	// DialTimeout bounds a dial from end to end; a client may ask for less.
 	DialTimeout time.Duration
@@ -48,8 +48,8 @@ func newLimits() Limits {
 func (l *Limits) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&l.IdleCarriers, "idle-carriers", l.IdleCarriers, "Carriers kept ready for each agent and to each peer; more are made as they are used.")
 	flags.DurationVar(&l.CarrierIdleTime, "carrier-idle-time", l.CarrierIdleTime, "Close carriers above --idle-carriers that were idle for this long.")
-	flags.IntVar(&l.MaxCarriers, "max-carriers", l.MaxCarriers, "Most carriers of one agent, and so most connections; further dials are refused.")
-	flags.IntVar(&l.MaxPendingDials, "max-pending-dials", l.MaxPendingDials, "Most dials that one agent has not answered; further ones are refused.")
+	flags.IntVar(&l.MaxCarriers, "max-carriers", l.MaxCarriers, "Most carriers of the agents of one cluster, and so most connections; further dials are refused.")
+	flags.IntVar(&l.MaxPendingDials, "max-pending-dials", l.MaxPendingDials, "Most dials that the agents of one cluster have not answered; further ones are refused.")
 	flags.DurationVar(&l.DialTimeout, "dial-timeout", l.DialTimeout, "How long a dial may take from end to end.")
 	flags.DurationVar(&l.HandshakeTimeout, "handshake-timeout", l.HandshakeTimeout, "How long a TLS handshake may take.")
 	flags.IntVar(&l.MaxHandshakes, "max-handshakes", l.MaxHandshakes, "Most TLS handshakes worked on at a time, on each port; the default is two for each processor.")

@@ -18,6 +18,8 @@ type serverMetrics struct {
 	tlsFailures     *prometheus.CounterVec
 	// handshakesDropped are those that made room for others.
 	handshakesDropped *prometheus.CounterVec
+	// limited are what clusters had too many of.
+	limited *prometheus.CounterVec
 }
 
 func newServerMetrics() *serverMetrics {
@@ -55,7 +57,14 @@ func newServerMetrics() *serverMetrics {
 	for _, reason := range []string{"source", "all"} {
 		m.handshakesDropped.WithLabelValues(reason)
 	}
-	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped)
+	m.limited = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "cluster_proxy_server_cluster_limits_total",
+		Help: "What was refused because the agents of one cluster together, or one agent, had too many: sessions, streams, carriers or idle carriers.",
+	}, []string{"limit"})
+	for _, limit := range []string{"sessions", "streams", "carriers", "idle carriers"} {
+		m.limited.WithLabelValues(limit)
+	}
+	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited)
 	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
 		m.tlsFailures.WithLabelValues(reason)
 	}

@@ -116,7 +116,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 	if http {
 		return newConnectFrontend(p.client, s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.konnectivity})))
 	}
-	options := append(serverOptions(s.options.FrontendKeepaliveTime), grpc.ChainStreamInterceptor(s.interceptClient), grpc.ForceServerCodecV2(newPacketCodec()))
+	options := append(serverOptions(s.options.FrontendKeepaliveTime, maxClientStreams), grpc.ChainStreamInterceptor(s.interceptClient), grpc.ForceServerCodecV2(newPacketCodec()))
 	if s.clientSource != nil {
 		options = append(options, grpc.Creds(handshaken{}))
 	}
@@ -128,7 +128,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
 	mux := s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", agentRest, s.takeAgentCarrier)
 	p.agent, s.carriers.expect = mux, mux.lobby.expect
-	options := append(serverOptions(s.options.KeepaliveTime),
+	options := append(serverOptions(s.options.KeepaliveTime, maxAgentStreams),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
 		// An agent's stream is mostly silent, and there are thousands; TLS has a
 		// buffer as well.
@@ -138,8 +138,9 @@ func (s *Server) newAgentServer(p *ports) *grpc.Server {
 	return agents
 }
 
-func serverOptions(keepaliveTime time.Duration) []grpc.ServerOption {
+func serverOptions(keepaliveTime time.Duration, streams uint32) []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.MaxConcurrentStreams(streams),
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
@@ -35,6 +36,7 @@ type Server struct {
 	inner          *innerClient
 	clientSource   *pki.Source // nil on a Unix socket
 	agentSource    *pki.Source
+	sayLimit       rate.Sometimes // of a cluster's agents
 
 	started chan struct{}
 	addrs   Addrs // set before started is closed
@@ -67,6 +69,8 @@ func New(o *Options) (*Server, error) {
 	}
 	s.servers.n.Store(int64(o.ServerCount))
 	s.carriers = newCarrierAgents(o.Limits, s.noteSameName)
+	s.carriers.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
+	s.sayLimit.Interval = time.Second
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.carriers)

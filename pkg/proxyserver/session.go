@@ -1,0 +1,93 @@
+package proxyserver
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// carrierAgent is the session of one agent. It lives as long as any of its
+// streams: an agent that looks for further servers, or comes back before its
+// old stream was found dead, has two for a while.
+type carrierAgent struct {
+	key   sessionKey
+	hosts []string
+	pool  *carrier.Pool
+	alive *liveness
+	share *clusterShare
+	// forget ends what goes on for the session's sake.
+	forget context.CancelFunc
+
+	mu      sync.Mutex
+	streams []*agentStream
+	speaks  bool // it has dialed a carrier at least once
+}
+
+// sources are where the agent's streams come from, and its carriers most likely.
+func (agent *carrierAgent) sources() (all []netip.Prefix) {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	for _, stream := range agent.streams {
+		if !slices.Contains(all, stream.source) {
+			all = append(all, stream.source)
+		}
+	}
+	return all
+}
+
+// tell sends a packet by the agent's newest settled stream, or else its oldest.
+func (agent *carrierAgent) tell(what client.PacketType, n int) {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	var chosen *agentStream
+	for _, stream := range agent.streams {
+		if chosen == nil || time.Since(stream.started) >= settled {
+			chosen = stream
+		}
+	}
+	if chosen != nil {
+		go chosen.tell(what, n)
+	}
+}
+
+// hasCarriers is true also for a new agent that announces carriers: dials wait
+// for the first one then. Should none come, it is served like konnectivity's.
+func (agent *carrierAgent) hasCarriers() bool {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
+		return s.announced && time.Since(s.started) < settled
+	})
+}
+
+// open is an attempt.
+func (agent *carrierAgent) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
+	if !agent.share.begin() {
+		return nil, errTooManyDials
+	}
+	defer agent.share.end()
+	stop := agent.alive.awaitAnswer(silent)
+	defer stop()
+	conn, err := agent.pool.Open(ctx, request)
+	if carrier.Answered(err) {
+		agent.alive.heard()
+	}
+	return conn, err
+}
+
+func (agent *carrierAgent) used() int {
+	stats := agent.pool.Stats()
+	return stats.InUse + stats.Pending
+}
+
+func (agent *carrierAgent) draining() bool {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	return slices.ContainsFunc(agent.streams, func(s *agentStream) bool { return s.draining.Load() })
+}

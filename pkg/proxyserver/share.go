@@ -1,0 +1,88 @@
+package proxyserver
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+const (
+	// maxSessions is how many agents one cluster may have at a time. Those whose
+	// stream broke without a word count until its pings give up.
+	maxSessions = 64
+	// maxStreams is how many control sessions one agent may have at a time. The
+	// oldest makes room, since it is the most likely to be broken.
+	maxStreams = 8
+	// maxIdle is how many carriers of one agent may be idle. An agent keeps a few
+	// ready, and has more for a minute after it was busy.
+	maxIdle = 128
+	// maxAgentStreams is how many gRPC streams one connection of an agent may have,
+	// which has one, and maxClientStreams those of a client, which has one for each
+	// dial.
+	maxAgentStreams  = 16
+	maxClientStreams = 10000
+)
+
+// clusterShare is what the agents of one cluster have together. A certificate
+// names a cluster and not an agent, so that limits of one agent bound nothing.
+// Agents whose cluster is not proven have a share each.
+type clusterShare struct {
+	maxDials int64
+	dials    atomic.Int64               // that no agent has answered
+	agents   map[*carrierAgent]struct{} // under carrierAgents.mu
+}
+
+var errTooManyDials = &carrier.Error{Code: carrier.Overloaded, Message: "too many pending dials of this cluster"}
+
+// begin counts a dial, and reports whether there may be one more.
+func (s *clusterShare) begin() bool {
+	if s.dials.Add(1) > s.maxDials {
+		s.dials.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (s *clusterShare) end() { s.dials.Add(-1) }
+
+// shareOf is the share of a new agent of a cluster; mu is held.
+func (a *carrierAgents) shareOf(cluster string) *clusterShare {
+	share := a.clusters[cluster]
+	if share == nil {
+		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*carrierAgent]struct{}{}}
+		if cluster != "" {
+			a.clusters[cluster] = share
+		}
+	}
+	return share
+}
+
+// checkSessions reports whether a cluster may have one more agent; mu is held.
+func (a *carrierAgents) checkSessions(cluster string) error {
+	if share := a.clusters[cluster]; share != nil && len(share.agents) >= maxSessions {
+		a.refused("sessions")
+		return fmt.Errorf("cluster %q has %d agents already, the most that one may have; stop some, or wait a minute for those that are gone", cluster, maxSessions)
+	}
+	return nil
+}
+
+// checkCarriers reports whether an agent may have one more carrier.
+func (a *carrierAgents) checkCarriers(agent *carrierAgent) error {
+	if stats := agent.pool.Stats(); stats.Pending == 0 && stats.Idle >= maxIdle {
+		a.refused("idle carriers")
+		return &carrier.Error{Code: carrier.Overloaded, Message: "too many idle carriers"}
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	all := 0
+	for other := range agent.share.agents {
+		stats := other.pool.Stats()
+		all += stats.Idle + stats.InUse
+	}
+	if all >= a.config.Max {
+		a.refused("carriers")
+		return &carrier.Error{Code: carrier.Overloaded, Message: "too many carriers of this cluster"}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
+	"sigs.k8s.io/apiserver-network-proxy/proto/header"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// evilAgents opens streams with one certificate, each under another agent ID.
+type evilAgents struct {
+	t     *testing.T
+	h     *testHub
+	conns []*grpc.ClientConn
+	n     int
+}
+
+// next opens one more stream and returns how it ended, or nil if it did not.
+func (e *evilAgents) next() error {
+	if e.n%maxAgentStreams == 0 {
+		config := e.h.tlsFor(e.t, e.h.agentCA, identity.AgentCommonName("evil"))
+		conn, err := grpc.NewClient(e.h.Addrs().Agent.String(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		e.t.Cleanup(func() { _ = conn.Close() })
+		e.conns = append(e.conns, conn)
+	}
+	e.n++
+	ctx := metadata.AppendToOutgoingContext(e.t.Context(), header.AgentID, fmt.Sprint("evil-", e.n),
+		header.AgentIdentifiers, identity.Identifiers(identity.Hosts("evil", identity.DefaultAgentNamespace)))
+	stream, err := agent.NewAgentServiceClient(e.conns[len(e.conns)-1]).Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if received, err := stream.Header(); err != nil || len(received.Get(header.ServerID)) == 0 {
+		_, err = stream.Recv()
+		return err
+	}
+	return nil
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapInuse + stats.StackInuse
+}
+
+// TestOneCertificateOpensManySessions lets an agent call itself by many names. It
+// gets 64 sessions, 128 idle carriers for each and --max-carriers for all, and another
+// cluster is served meanwhile.
+func TestOneCertificateOpensManySessions(t *testing.T) {
+	const most = 140
+	h := startHub(t, func(o *Options) { o.MaxCarriers = most })
+	h.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	before := heap()
+	evil := &evilAgents{t: t, h: h}
+	var refused error
+	for range 200_000 {
+		if refused = evil.next(); refused != nil {
+			break
+		}
+	}
+	if status.Code(refused) != codes.ResourceExhausted || evil.n != maxSessions+1 {
+		t.Fatalf("session %d: %v, want that session %d is refused with ResourceExhausted", evil.n, refused, maxSessions+1)
+	}
+	for range 500 {
+		if err := evil.next(); status.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("session %d: %v, want ResourceExhausted", evil.n, err)
+		}
+	}
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("evil"))
+	config.NextProtos = []string{carrier.ALPN}
+	carriers := func(id string, n int) {
+		for range n {
+			conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName}},
+				carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
+			if err == nil {
+				t.Cleanup(func() { _ = c.Close() })
+			}
+		}
+	}
+	carriers("evil-1", maxIdle+10)
+	carriers("evil-2", 30)
+	eventually(t, "carriers are refused", func() bool {
+		_, body := h.scrape(t, "/metrics")
+		return strings.Contains(body, `cluster_proxy_server_cluster_limits_total{limit="idle carriers"} 10`) &&
+			strings.Contains(body, fmt.Sprintf(`cluster_proxy_server_cluster_limits_total{limit="carriers"} %d`, maxIdle+30-most))
+	})
+	t.Logf("%d sessions and %d carriers cost %d KiB", maxSessions, most, (int64(heap())-int64(before))>>10)
+	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
+	if err != nil {
+		t.Fatalf("another cluster: %v", err)
+	}
+	exchange(t, conn, "x", "cluster1:x")
+	_ = conn.Close()
+}
+
+// TestPendingDialsOfACluster fills what one cluster's agents may leave
+// unanswered, by two agents together.
+func TestPendingDialsOfACluster(t *testing.T) {
+	share := &clusterShare{maxDials: 2}
+	if !share.begin() || !share.begin() {
+		t.Fatal("the first two dials are refused")
+	}
+	if share.begin() {
+		t.Error("a third dial may begin")
+	}
+	share.end()
+	if !share.begin() {
+		t.Error("no dial may begin after one has ended")
+	}
+	a := newCarrierAgents(newLimits(), func(sessionKey, string) {})
+	if a.shareOf("c") != a.shareOf("c") || a.shareOf("") == a.shareOf("") {
+		t.Error("agents of one proven cluster have one share, and others one each")
+	}
+}
+
+// TestNewestStreamOfAnAgentStays opens more streams under one ID than an agent may
+// have: the oldest ones end.
+func TestNewestStreamOfAnAgentStays(t *testing.T) {
+	h := startHub(t)
+	var all []*fakeAgent
+	for range maxStreams + 2 {
+		a, err := h.connectAgent(t, agentSpec{cluster: "cluster1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	<-all[0].gone
+	<-all[1].gone
+	for i, a := range all[2:] {
+		select {
+		case <-a.gone:
+			t.Errorf("stream %d ended", i+2)
+		default:
+		}
+	}
+}
+
+// TestAgentIDs tries what an agent may call itself.
+func TestAgentIDs(t *testing.T) {
+	h := startHub(t)
+	for _, test := range []struct {
+		id   string
+		want codes.Code
+	}{
+		{"a", codes.OK},
+		{strings.Repeat("a", maxAgentID), codes.OK},
+		{strings.Repeat("a", maxAgentID+1), codes.PermissionDenied},
+		{strings.Repeat("a", 64<<10), codes.PermissionDenied},
+		{"a/b c\"\\", codes.OK},
+	} {
+		_, err := h.connectAgent(t, agentSpec{cluster: "cluster1", id: test.id})
+		if status.Code(err) != test.want {
+			t.Errorf("an ID of %d bytes: %v, want %s", len(test.id), err, test.want)
+		}
+	}
+	for _, identifiers := range []string{"", strings.Repeat("host=cluster1&", 1000) + "host=cluster1", "host=" + strings.Repeat("a", 4096)} {
+		_, err := h.connectAgent(t, agentSpec{cluster: "cluster1", identifiers: identifiers + " "})
+		if err == nil {
+			t.Errorf("identifiers of %d bytes were taken", len(identifiers))
+		}
+	}
+}
+
+// TestDialsEndByTheirOwnAgentOnly lets an agent end another cluster's dial.
+func TestDialsEndByTheirOwnAgentOnly(t *testing.T) {
+	h := startHub(t)
+	asked := h.mustConnect(t, agentSpec{cluster: "cluster1", manual: true})
+	thief := h.mustConnect(t, agentSpec{cluster: "cluster2"})
+	stream := h.rawClient(t)
+	if err := stream.Send(dialPacket("cluster1:443", 42)); err != nil {
+		t.Fatal(err)
+	}
+	<-asked.seen
+	if err := thief.stream.Send(&client.Packet{Type: client.PacketType_DIAL_CLS, Payload: &client.Packet_CloseDial{
+		CloseDial: &client.CloseDial{Random: 42}}}); err != nil {
+		t.Fatal(err)
+	}
+	// The thief's stream is in order: once it carried a dial, its packet was seen.
+	conn, err := h.dial(t, h.clientTLS(t), "cluster2:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	asked.accept(42, 9)
+	if response, err := stream.Recv(); err != nil || response.GetDialResponse().GetConnectID() != 9 {
+		t.Errorf("answer %v, %v", response, err)
+	}
+}
