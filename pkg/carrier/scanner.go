@@ -13,6 +13,8 @@ type scanner struct {
 	big *[MaxFrame]byte
 	lo  int // start of what was read but not passed on
 	hi  int
+	// passed is how many bytes were forwarded.
+	passed int64
 }
 
 func newScanner(cn *Conn) *scanner {

@@ -9,31 +9,40 @@ import (
 // ended; after a clean end both carriers are idle. An abnormal end of one is
 // passed on to the other with its code. Nothing else may use a and b. It does
 // not wait.
-func Splice(a, b *Conn) {
+func Splice(a, b *Conn) { SpliceThen(a, b, func(int64, int64) {}) }
+
+// SpliceThen is Splice, and calls ended when both directions have ended, with the
+// bytes that were forwarded from a and from b. Headers of frames count too.
+func SpliceThen(a, b *Conn, ended func(fromA, fromB int64)) {
 	a.hook(func(e *Error) { b.Abort(e) })
 	b.hook(func(e *Error) { a.Abort(e) })
 	stop := guard(a, b)
 	var over atomic.Int32 // directions
-	each := func(dst, src *Conn) func(error) bool {
-		return func(ended error) (fin bool) {
-			fin = forward(dst, src, ended)
+	var fromA, fromB int64
+	each := func(dst, src *Conn, bytes *int64) func(error) bool {
+		return func(reason error) (fin bool) {
+			fin, *bytes = forward(dst, src, reason)
 			if over.Add(1) == 2 {
 				stop()
+				ended(fromA, fromB)
 			}
 			return fin
 		}
 	}
-	a.readWith(each(b, a))
-	b.readWith(each(a, b))
+	a.readWith(each(b, a, &fromA))
+	b.readWith(each(a, b, &fromB))
 }
 
 // forward forwards frames from src to dst, and reports whether the FIN was among
-// them. The caller has the right to read from src, unless that has ended.
-func forward(dst, src *Conn, ended error) (fin bool) {
+// them and how many bytes there were. The caller has the right to read from src,
+// unless that has ended.
+func forward(dst, src *Conn, ended error) (fin bool, bytes int64) {
 	var err error
 	switch ended {
 	case nil:
-		fin, err = newScanner(src).forward(dst)
+		s := newScanner(src)
+		fin, err = s.forward(dst)
+		bytes = s.passed
 	case io.EOF:
 		err = dst.CloseWrite()
 	default:
@@ -43,7 +52,7 @@ func forward(dst, src *Conn, ended error) (fin bool) {
 		src.Abort(err)
 		dst.Abort(err)
 	}
-	return fin
+	return fin, bytes
 }
 
 // forward reports whether the FIN was forwarded, too.
@@ -62,6 +71,7 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 			if err := dst.writeFIN(pass); err != nil {
 				return false, err
 			}
+			s.passed += int64(len(pass))
 			s.putBack()
 			s.cn.gotFIN()
 			return true, nil
@@ -70,6 +80,7 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 			if werr := dst.writeRaw(pass, rem); werr != nil {
 				return false, werr
 			}
+			s.passed += int64(len(pass))
 		}
 		if last != 0 { // a RESET counts after what came before it
 			return false, s.unexpected()

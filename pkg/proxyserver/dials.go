@@ -187,7 +187,8 @@ func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 		conn.Abort(err)
 		return
 	}
-	carrier.Splice(accepted, conn)
+	ended := s.beginConnection(callerOn(request.Carrier().Transport()), request.Address)
+	carrier.SpliceThen(accepted, conn, ended)
 }
 
 // serveOpenOverStream reaches an agent that has no carriers. The bytes take the

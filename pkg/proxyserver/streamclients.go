@@ -76,7 +76,10 @@ func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) e
 		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
 		return err
 	}
-	return joinStream(stream, conn)
+	var sent, received int64
+	ended := s.beginConnection(callerOf(stream.Context()), dial.Address)
+	defer func() { ended(sent, received) }()
+	return joinStream(stream, conn, &sent, &received)
 }
 
 // errorText is what a refusal says, without the words that this side adds.
@@ -92,15 +95,15 @@ func errorText(err error) string {
 }
 
 // joinStream carries bytes between a client's stream and a connection until
-// both directions have ended.
-func joinStream(stream grpc.ServerStream, conn *carrier.Conn) error {
+// both directions have ended, and counts them.
+func joinStream(stream grpc.ServerStream, conn *carrier.Conn, sent, received *int64) error {
 	down := make(chan error, 1)
-	go func() { down <- sendData(stream, conn) }()
+	go func() { down <- sendData(stream, conn, received) }()
 	// A client that is gone must not wait for a target that does not read.
 	gone := context.AfterFunc(stream.Context(), func() {
 		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
 	})
-	up := receiveData(stream, conn)
+	up := receiveData(stream, conn, sent)
 	gone()
 	if up != nil {
 		// The stream broke: nobody reads what still comes.
@@ -116,7 +119,7 @@ func joinStream(stream grpc.ServerStream, conn *carrier.Conn) error {
 
 // receiveData writes a client's data to the connection, and returns nil when the
 // client closed it.
-func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
+func receiveData(stream grpc.ServerStream, conn *carrier.Conn, count *int64) error {
 	packet := new(clientPacket)
 	broken := false
 	for {
@@ -129,7 +132,8 @@ func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
 		if packet.data != nil {
 			err := checkOnly(packet.connection)
 			if err == nil && !broken { // sendData tells the client what broke
-				_, failed := conn.ReadFrom(packet.data)
+				n, failed := conn.ReadFrom(packet.data)
+				*count += n
 				broken = failed != nil
 			}
 			_ = packet.data.Close()
@@ -144,9 +148,9 @@ func receiveData(stream grpc.ServerStream, conn *carrier.Conn) error {
 			if err := checkOnly(data.GetConnectID()); err != nil {
 				return err
 			}
-			if _, err := conn.Write(data.GetData()); err != nil {
-				broken = true
-			}
+			n, err := conn.Write(data.GetData())
+			*count += int64(n)
+			broken = broken || err != nil
 		case client.PacketType_CLOSE_REQ:
 			return checkOnly(other.GetCloseRequest().GetConnectID())
 		case client.PacketType_DIAL_REQ:
@@ -164,9 +168,10 @@ func checkOnly(connection int64) error {
 }
 
 // sendData sends what the connection gives, and then that it is closed and why.
-func sendData(stream grpc.ServerStream, conn *carrier.Conn) error {
+func sendData(stream grpc.ServerStream, conn *carrier.Conn, count *int64) error {
 	w := &dataWriter{stream: stream}
-	_, err := conn.WriteTo(w)
+	n, err := conn.WriteTo(w)
+	*count = n
 	if w.err != nil {
 		return w.err
 	}
@@ -222,6 +227,12 @@ func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
 			return
 		}
 		defer conn.Close()
+		caller := caller{peer: r.RemoteAddr}
+		if r.TLS != nil {
+			caller = caller.with(*r.TLS)
+		}
+		// Relay does not count.
+		defer s.beginConnection(caller, r.Host)(-1, -1)
 		w.WriteHeader(http.StatusOK)
 		raw, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
