@@ -119,6 +119,13 @@
 //   - It panics on a packet whose payload is not of its type. Such a packet
 //     ends its stream.
 //
+// # Who reached what
+//
+// When a connection of the client port ends, one line is logged with role, address,
+// cluster, target, bytes and duration (connectionlog.go): for clients that reach
+// clusters directly nothing else records that. Connections of the proxy API, whose
+// requests are in its audit log, and of peers are logged at verbosity 1.
+//
 // # Several agents of one cluster
 //
 // konnectivity gives every dial to the agent that came first. Here it goes to
@@ -142,6 +149,8 @@
 // after at most --keepalive-time plus 10 s, and the agent is out of routing
 // then; a dead carrier by keepalives and missing acknowledgements, after at most a
 // minute.
+// Out of file descriptors, a port accepts again when some are free, and what is
+// connected goes on; the log has a line at either end of that.
 // Changed certificates apply to new handshakes; connections and streams that
 // exist go on.
 //

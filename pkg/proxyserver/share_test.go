@@ -119,8 +119,10 @@ func TestOneCertificateOpensManySessions(t *testing.T) {
 // unanswered, by two agents together.
 func TestPendingDialsOfACluster(t *testing.T) {
 	share := &clusterShare{maxDials: 2}
-	if !share.begin() || !share.begin() {
-		t.Fatal("the first two dials are refused")
+	for i := range 2 {
+		if !share.begin() {
+			t.Fatalf("dial %d is refused", i)
+		}
 	}
 	if share.begin() {
 		t.Error("a third dial may begin")
@@ -130,8 +132,11 @@ func TestPendingDialsOfACluster(t *testing.T) {
 		t.Error("no dial may begin after one has ended")
 	}
 	a := newCarrierAgents(newLimits(), func(sessionKey, string) {})
-	if a.shareOf("c") != a.shareOf("c") || a.shareOf("") == a.shareOf("") {
-		t.Error("agents of one proven cluster have one share, and others one each")
+	for cluster, want := range map[string]bool{"proven": true, "": false} {
+		first, second := a.shareOf(cluster), a.shareOf(cluster)
+		if same := first == second; same != want {
+			t.Errorf("two agents of cluster %q have the same share: %t, want %t", cluster, same, want)
+		}
 	}
 }
 
