@@ -36,7 +36,7 @@ const (
 const exposed = "[{namespace: ns, service: db, protocol: tcp}, {namespace: ns, service: web, protocol: http}]"
 
 // hubAPI is the hub's kube-apiserver, as far as the proxy API asks it. It knows
-// one user, and lets everybody do everything.
+// one user, and lets everybody do everything but impersonate.
 type hubAPI struct{ token string }
 
 func startHubAPI(t *testing.T, dir, token string) (kubeconfig string) {
@@ -79,7 +79,8 @@ func (a *hubAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(path, "accessreviews"):
 		var review authorizationv1.SubjectAccessReview
 		decode(r, &review)
-		review.Status.Allowed = true
+		wanted := review.Spec.ResourceAttributes
+		review.Status.Allowed = wanted == nil || !strings.HasPrefix(wanted.Verb, "impersonate") || wanted.Name == canary(canaries["what the user wants to be taken for"])
 		answer(http.StatusCreated, review)
 	case r.URL.Query().Has("sendInitialEvents"):
 		answer(http.StatusUnprocessableEntity, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid})

@@ -1,0 +1,176 @@
+package chain
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"open-cluster-management.io/cluster-proxy/test/rawhttp"
+)
+
+// arrivals is a kube-apiserver that remembers the requests that came to it whole,
+// by their URIs.
+type arrivals struct {
+	mu  sync.Mutex
+	all map[string][]*arrival
+}
+
+type arrival struct {
+	method, body    string
+	header, trailer http.Header
+}
+
+func (a *arrivals) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all[r.RequestURI] = append(a.all[r.RequestURI], &arrival{r.Method, string(body), r.Header, r.Trailer})
+}
+
+// take returns what has arrived since the last take.
+func (a *arrivals) take() map[string][]*arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.all
+	a.all = map[string][]*arrival{}
+	return all
+}
+
+// talk sends raw bytes to the proxy API, and reads until that ends the connection
+// or has nothing to say any more.
+func (w *world) talk(raw string) {
+	conn, _ := w.dial()
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	_, _ = io.WriteString(conn, raw+"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// TestSmuggledRequests hides requests from the proxy API, and from whatever comes
+// after it: nobody may take them for the user's, whose connection they come on.
+func TestSmuggledRequests(t *testing.T) {
+	seen := &arrivals{all: map[string][]*arrival{}}
+	w := start(t, seen, options{})
+	seen.take()
+	whole := 0
+	for name, raw := range rawhttp.Smuggling("/"+cluster+"/first", "/"+cluster+"/"+rawhttp.Smuggled, "Authorization: Bearer "+token+"\r\n") {
+		w.talk(raw)
+		left := rawhttp.Parse(raw)
+		for uri, requests := range seen.take() {
+			if strings.HasPrefix(uri, "/"+rawhttp.Smuggled) {
+				t.Errorf("%q: the hidden request arrived", name)
+			}
+			for _, r := range requests {
+				whole++
+				i := slices.Index(left, rawhttp.Request{URI: "/" + cluster + uri, Body: r.body})
+				if i < 0 {
+					t.Errorf("%q: the cluster got %s with the body %q, which nobody has sent", name, uri, r.body)
+					continue
+				}
+				left = slices.Delete(left, i, i+1)
+				if user := r.header.Get("Impersonate-User"); user != hubUser || len(r.header["X-Smuggled"]) > 0 {
+					t.Errorf("%q: %s arrived of %q, with %v", name, uri, user, r.header)
+				}
+			}
+		}
+	}
+	if whole < 20 {
+		t.Errorf("%d requests arrived: too few, something is wrong with the test", whole)
+	}
+}
+
+// claimed are headers that would make somebody else of a user, or something else
+// of a request, and what they would say.
+var claimed = map[string]string{
+	"Impersonate-User": "admin", "Impersonate-Group": "system:masters", "Impersonate-Uid": "0", "Impersonate-Extra-Reason": "because",
+	"X-Remote-User": "admin", "X-Remote-Group": "system:masters", "X-Remote-Uid": "0", "X-Remote-Extra-Reason": "because",
+	"X-Forwarded-For": "192.0.2.99", "X-Forwarded-Host": "victim", "Forwarded": "for=192.0.2.99",
+	"Authorization": "Bearer nobodys", "Cluster-Proxy-Service": "kubernetes", "Cluster-Proxy-Namespace": "default", "Cluster-Proxy-Proto": "https",
+}
+
+// TestClaimsOverHTTP2 has a user claim to be somebody else, in header fields that
+// no HTTP/2 client would send. The cluster must take him for himself, or get
+// nothing.
+func TestClaimsOverHTTP2(t *testing.T) {
+	seen := &arrivals{all: map[string][]*arrival{}}
+	w := start(t, seen, options{})
+	seen.take()
+	config := w.user.ClientConfig("127.0.0.1")
+	config.NextProtos = []string{"h2"}
+	ask := func(what string, fields, trailer rawhttp.Fields) int {
+		conn, err := tls.Dial("tcp", w.address, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		code, err := rawhttp.HTTP2(conn, fields, "body", trailer)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		return code
+	}
+	head := rawhttp.Fields{":method", "POST", ":scheme", "https", ":authority", w.address, ":path", "/" + cluster + "/claims", "authorization", "Bearer " + token}
+	if code := ask("no claim", head, nil); code != http.StatusOK {
+		t.Fatalf("without a claim: %d", code)
+	}
+	honest := seen.take()["/claims"][0]
+	codes := map[int]int{}
+	for name, value := range claimed {
+		for how, fields := range rawhttp.Claims(head, name, value) {
+			what := fmt.Sprintf("%s %s", name, how)
+			code := ask(what, fields[0], fields[1])
+			codes[code]++
+			if !slices.Contains([]int{0, 200, 400, 401, 403, 431}, code) {
+				t.Errorf("%s: answered %d", what, code)
+			}
+			for uri, requests := range seen.take() {
+				for _, r := range requests {
+					if uri != "/claims" || r.method != honest.method || r.body != honest.body || len(requests) != 1 || code != http.StatusOK {
+						t.Errorf("%s: %d requests %s %s arrived, with body %q; the answer was %d", what, len(requests), r.method, uri, r.body, code)
+					}
+					if diff := cmp.Diff(identityOf(honest), identityOf(r)); diff != "" {
+						t.Errorf("%s (-himself +taken for):\n%s", what, diff)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("answers: %v", codes)
+	if codes[200] == 0 || codes[0] == 0 || codes[400] == 0 {
+		t.Errorf("answers %v: too few kinds, something is wrong with the test", codes)
+	}
+}
+
+// identityOf is everything in a request that some server could take for who it is
+// from.
+func identityOf(r *arrival) map[string][]string {
+	identity := map[string][]string{}
+	for where, header := range map[string]http.Header{"": r.header, "trailer ": r.trailer} {
+		for name, values := range header {
+			plain := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+			for _, prefix := range []string{"impersonate-", "x-remote-", "authorization", "proxy-authorization", "cluster-proxy-", "x-forwarded-", "forwarded", "x-smuggled"} {
+				if strings.HasPrefix(strings.TrimSpace(plain), prefix) && len(values) > 0 {
+					identity[where+name] = values
+				}
+			}
+			for _, value := range values {
+				if strings.ContainsAny(value, "\r\n\x00") {
+					identity[where+name] = values
+				}
+			}
+		}
+	}
+	return identity
+}
