@@ -21,7 +21,8 @@ type Request struct{ URI, Body string }
 // for a request.
 func Smuggling(target, hidden, head string) map[string]string {
 	second := "GET " + hidden + " HTTP/1.1\r\nHost: x\r\nX-Smuggled: 1\r\n\r\n"
-	begin := "POST " + target + " HTTP/1.1\r\nHost: x\r\n" + head
+	// The last line is for what a folded one continues.
+	begin := "POST " + target + " HTTP/1.1\r\nHost: x\r\n" + head + "X-B: c\r\n"
 	const chunked = "Transfer-Encoding: chunked\r\n"
 	inChunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(second), second)
 	corpus := map[string]string{
