@@ -23,6 +23,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
@@ -263,17 +264,42 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 	}
 }
 
+// TestDrainCutsAtTheTimeout has each kind of client that can tell the end of a
+// connection from a cut. Konnectivity's own reads io.EOF in either case.
 func TestDrainCutsAtTheTimeout(t *testing.T) {
-	h := startHub(t, func(o *Options) { o.GracefulShutdownTimeout = 50 * time.Millisecond })
-	h.mustConnect(t, agentSpec{cluster: "cluster1"})
-	conn, err := h.dial(t, h.clientTLS(t), "cluster1:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.stop()
-	<-h.done
-	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("read %d bytes after the server ended", n)
+	for name, tc := range map[string]struct {
+		mode string
+		dial func(*testing.T, *testHub) (io.ReadWriter, error)
+	}{
+		"carrier": {server.ModeGRPC, func(t *testing.T, h *testHub) (io.ReadWriter, error) {
+			config := h.clientTLS(t)
+			dialer := &tunnel.Dialer{ProxyServer: h.clientAddr, TLS: func() *tls.Config { return config.Clone() }}
+			t.Cleanup(func() { _ = dialer.Close() })
+			return dialer.DialContext(t.Context(), "tcp", "cluster1:443")
+		}},
+		"HTTP CONNECT": {server.ModeHTTPConnect, func(t *testing.T, h *testHub) (io.ReadWriter, error) {
+			raw, err := net.Dial("tcp", h.clientAddr)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { _ = raw.Close() })
+			return connect.Ask(t.Context(), tls.Client(connect.BelowTLS(raw), h.clientTLS(t)), "cluster1:443", nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHub(t, func(o *Options) { o.Mode, o.GracefulShutdownTimeout = tc.mode, 50*time.Millisecond })
+			h.mustConnect(t, agentSpec{cluster: "cluster1"})
+			conn, err := tc.dial(t, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exchange(t, conn, "hello", "cluster1:hello")
+			h.stop()
+			<-h.done
+			if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("read %d bytes and %v after the server ended, want another error", n, err)
+			}
+		})
 	}
 }
 
