@@ -228,6 +228,9 @@ func TestProxyServersSeeTLS(t *testing.T) {
 					if err := checkTLS(stream); err != nil {
 						t.Errorf("port of %s, %s: %v", port, direction, err)
 					}
+					if bytes.Contains(stream, []byte(cluster)) {
+						t.Errorf("port of %s, %s: the cluster's name is there to read", port, direction)
+					}
 					if len(stream) > 100 && stream[5] == 1 { // ClientHello
 						names[serverName(stream)]++
 					}
@@ -235,7 +238,8 @@ func TestProxyServersSeeTLS(t *testing.T) {
 			}
 		}
 		host := strings.TrimSuffix(handlerAddress, ":7443")
-		if len(opened) != 1 || opened[handlerAddress] < 2 || len(names) != 1 || names[host] != opened[handlerAddress] {
+		// The last connections may be on their way still.
+		if len(opened) != 1 || opened[handlerAddress] < 2 || len(names) != 1 || names[host] < 2 {
 			t.Errorf("port of %s: connections to %v, TLS with %v; want only %s", port, opened, names, handlerAddress)
 		}
 	}
