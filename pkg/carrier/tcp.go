@@ -26,7 +26,8 @@ const (
 	lostKeepAlives = 3
 )
 
-// Tune applies the settings and gives the transport to use in place of nc. A
+// Tune applies the settings, bounds what waits in the kernel to be sent (Linux
+// only), and gives the transport to use in place of nc. A
 // transport that is not TCP is left alone, and so is one that is closed
 // already: using it gives the error.
 func (t TCP) Tune(nc net.Conn) net.Conn {
@@ -42,6 +43,7 @@ func (t TCP) Tune(nc net.Conn) net.Conn {
 	}
 	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: t.KeepAlive, Interval: t.UserTimeout / (2 * lostKeepAlives), Count: lostKeepAlives})
+	boundUnsent(tcp)
 	return withUserTimeout(tcp, t.UserTimeout)
 }
 
