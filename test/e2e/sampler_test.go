@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 )
 
 // sample is one request, or one stretch of a watch between two breaks.
@@ -38,8 +39,7 @@ type sampler struct {
 // requestLimit is how long a client waits. An answer later than this is none.
 const requestLimit = 40 * time.Second
 
-func (s *sampler) run(ctx context.Context, cluster string) {
-	cfg := suite.throughProxyAPI(cluster)
+func (s *sampler) run(ctx context.Context, cfg *rest.Config) {
 	s.waiting.Go(func() {
 		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
