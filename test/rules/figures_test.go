@@ -1,8 +1,13 @@
 package rules
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -29,5 +34,103 @@ func TestReadmeShowsTheBenchmark(t *testing.T) {
 	}
 	if rows == 0 {
 		t.Error("test/bench/results.txt has no table")
+	}
+}
+
+// figure matches the note that a text has, in a comment, behind figures that it
+// takes from a table: "figures: FILE; ROW; COLUMN; FIGURE". FILE is below
+// test/bench, FIGURE is how the text writes it.
+var figure = regexp.MustCompile(`<!-- figures: ([^;>]+); ([^;>]+); ([^;>]+); ([^;>]+) -->`)
+
+// TestTextsAgreeWithTheFigures holds texts to the tables that they cite: the
+// paragraph has the figure, and so has the table, rounded to as many digits.
+func TestTextsAgreeWithTheFigures(t *testing.T) {
+	for path, least := range map[string]int{"FAQ.md": 1, "test/bench/profile.md": 4, "test/bench/api-profile.md": 3} {
+		content, err := os.ReadFile(filepath.Join(root(t), path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := 0
+		for paragraph := range strings.SplitSeq(string(content), "\n\n") {
+			text := figure.ReplaceAllString(paragraph, "")
+			for _, note := range figure.FindAllStringSubmatch(paragraph, -1) {
+				notes++
+				file, row, column, written := note[1], note[2], note[3], note[4]
+				if !strings.Contains(text, written) {
+					t.Errorf("%s: no %q in the paragraph whose note has it: %.100q", path, written, text)
+				}
+				if got, err := cell(filepath.Join(root(t), "test/bench", file), row, column); err != nil {
+					t.Errorf("%s: %v", path, err)
+				} else if !rounds(got, written) {
+					t.Errorf("%s says %s; %q of %q in %s is %s", path, written, column, row, file, got)
+				}
+			}
+		}
+		if notes < least {
+			t.Errorf("%s has %d notes of where figures come from, want %d at least", path, notes, least)
+		}
+	}
+}
+
+// cell returns the figure of a row and a column of a table: of one with bars, or
+// of one whose columns are apart by two blanks and more.
+func cell(file, row, column string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	split := func(line string) (cells []string) {
+		if strings.HasPrefix(line, "|") {
+			for _, cell := range strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+				cells = append(cells, strings.TrimSpace(cell))
+			}
+			return cells
+		}
+		return regexp.MustCompile(`  +`).Split(strings.TrimSpace(line), -1)
+	}
+	at := -1
+	// The names of rows in tables without bars have two blanks as well.
+	row = strings.Join(strings.Fields(row), " ")
+	for line := range strings.Lines(string(content)) {
+		line = strings.ReplaceAll(line, ",  1 at a time", ", 1 at a time")
+		cells := split(line)
+		if i := slices.Index(cells, column); i > 0 && at < 0 {
+			at = i
+		} else if cells[0] == row && at > 0 && at < len(cells) {
+			value, _, _ := strings.Cut(cells[at], " ")
+			return value, nil
+		}
+	}
+	return "", fmt.Errorf("no row %q with a column %q in %s", row, column, filepath.Base(file))
+}
+
+// rounds reports whether value, rounded to as many digits as written has, is
+// written.
+func rounds(value, written string) bool {
+	number, err := strconv.ParseFloat(strings.ReplaceAll(value, ",", ""), 64)
+	if err != nil {
+		return false
+	}
+	written = strings.ReplaceAll(written, ",", "")
+	_, decimals, _ := strings.Cut(written, ".")
+	if strconv.FormatFloat(number, 'f', len(decimals), 64) == written {
+		return true
+	}
+	// "410" for 409: a zero at the end says nothing.
+	tens := strconv.FormatFloat(math.Round(number/10)*10, 'f', 0, 64)
+	return decimals == "" && strings.HasSuffix(written, "0") && tens == written
+}
+
+func TestRounds(t *testing.T) {
+	for _, test := range []struct {
+		value, written string
+		want           bool
+	}{
+		{"409", "410", true}, {"409", "409", true}, {"409", "330", false}, {"93.1", "93", true}, {"93.1", "94", false},
+		{"0.361", "0.36", true}, {"0.361", "0.37", false}, {"5,829", "5,829", true}, {"9.452", "9.5", true}, {"failed", "1", false},
+	} {
+		if got := rounds(test.value, test.written); got != test.want {
+			t.Errorf("%s as %s: %v, want %v", test.value, test.written, got, test.want)
+		}
 	}
 }
