@@ -145,6 +145,15 @@
 // replica that starts in an outage remembers nothing. The log, an annotation of
 // audit events and metrics (hub_outage, hub_outage_answers_total) tell of it.
 //
+// # Readiness
+//
+// Ready means that this process can answer: it knows the clusters and has a
+// certificate. Without a proxy server it still is, and answers requests to
+// clusters with 503; a metric (proxy_server_reachable) and the log say so. Were it
+// not, all replicas would leave the Service at once and the APIService of the
+// aggregated API would be unavailable, which stalls the hub's own garbage
+// collection and the deletion of its namespaces.
+//
 // # Ending
 //
 // On the first signal /readyz fails, requests are taken for the minimum drain

@@ -24,6 +24,7 @@ type metrics struct {
 	connect     prometheus.Histogram
 	connections prometheus.Gauge
 	clusters    prometheus.Gauge
+	reachable   prometheus.Gauge
 	outage      prometheus.Gauge
 	pastAnswers prometheus.Counter
 }
@@ -50,12 +51,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "agent_connections", Help: "Open connections to agents."}),
 		clusters: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "pooled_clusters", Help: "Clusters that have a place in the connection pool."}),
+		reachable: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "proxy_server_reachable", Help: "1 while a proxy server can be reached; it is tried every 10 s."}),
 		outage: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "hub_outage", Help: "1 while the hub's kube-apiserver cannot be asked."}),
 		pastAnswers: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "hub_outage_answers_total", Help: "Questions about tokens and permissions that an earlier answer of the hub decided, because it could not be asked."}),
 	}
-	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.dials, m.connect, m.connections, m.clusters, m.outage, m.pastAnswers)
+	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.dials, m.connect, m.connections, m.clusters, m.reachable, m.outage, m.pastAnswers)
 	return m
 }
 

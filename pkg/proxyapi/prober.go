@@ -3,10 +3,11 @@ package proxyapi
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
@@ -16,38 +17,40 @@ const (
 	probeTimeout  = 5 * time.Second
 )
 
-// prober knows whether the proxy server can be reached, without a dial to any
-// cluster.
+// prober says in a metric and in the log whether the proxy server can be
+// reached, without a dial to any cluster. Readiness does not depend on it: a
+// proxy API that is taken out of its Service cannot say what is wrong, and takes
+// the APIService with it, without which namespaces of the hub are not deleted.
 type prober struct {
 	address   string
 	tlsConfig func() *tls.Config
+	reachable prometheus.Gauge
 
 	dialer staledial.Dialer
-
-	mu   sync.Mutex
-	last error
-}
-
-func newProber(address string, tlsConfig func() *tls.Config) *prober {
-	return &prober{address: address, tlsConfig: tlsConfig, last: errors.New("not tried yet")}
-}
-
-// check is the last attempt's error.
-func (p *prober) check() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last
 }
 
 // run keeps trying until ctx is done.
 func (p *prober) run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
-	for {
+	for failing := false; ; {
 		err := p.probe(ctx)
-		p.mu.Lock()
-		p.last = err
-		p.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if failing {
+				logger.Info("The proxy server can be reached again")
+			}
+			p.reachable.Set(1)
+		default:
+			if !failing {
+				logger.Error(err, "The proxy server cannot be reached; requests to clusters are answered with 503")
+			}
+			p.reachable.Set(0)
+		}
+		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return nil

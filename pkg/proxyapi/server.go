@@ -51,7 +51,7 @@ type Server struct {
 	metrics               *metrics
 	health                *health.Server
 	pool                  *pool
-	reachable             *prober
+	prober                *prober
 	latencies             *latencies
 }
 
@@ -77,7 +77,7 @@ func New(o *Options) *Server {
 	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, TLS: proxyTLS}
 	registry.MustRegister(protocolGauge(s.dialer))
 	s.pool = newPool(s.dialer.DialContext, s.inner.ClientConfig, s.metrics)
-	s.reachable = newProber(o.ProxyServer, proxyTLS)
+	s.prober = &prober{address: o.ProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable}
 	return s
 }
 
@@ -210,7 +210,6 @@ func (s *Server) forget(cluster string) {
 // run serves on listener. The process's parts go on until everything drained.
 func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
 	s.health.AddReadyCheck("clusters", p.clusters.synced)
-	s.health.AddReadyCheck("proxy-server", s.reachable.check)
 	s.health.AddReadyCheck("certificate", s.serving.Check)
 
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -222,7 +221,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 		return err
 	}
 	group, parts := errgroup.WithContext(parts)
-	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.reachable.run)
+	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.prober.run)
 	for _, part := range background {
 		group.Go(func() error { return part(parts) })
 	}

@@ -226,12 +226,12 @@ func TestProxyAPIIsOptional(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	notes := mustRender(t, "").notes
-	for _, want := range []string{"kubectl get managedclusteraddons", "cluster-proxy-addon-user." + namespace + ".svc:9092", "replicas=1", "port-forward"} {
+	for _, want := range []string{"kubectl get managedclusteraddons", "cluster-proxy-addon-user." + namespace + ".svc:9092", "replicas=1", "port-forward", "networkPolicies.enabled is false"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("NOTES.txt does not contain %q:\n%s", want, notes)
 		}
 	}
-	if notes := mustRender(t, "{replicas: 2, proxyServer: {entrypointAddress: a}}").notes; strings.Contains(notes, "NOTE:") {
+	if notes := mustRender(t, "{replicas: 2, proxyServer: {entrypointAddress: a}, networkPolicies: {enabled: true}}").notes; strings.Contains(notes, "NOTE:") {
 		t.Errorf("NOTES.txt warns although nothing is wrong:\n%s", notes)
 	}
 }
