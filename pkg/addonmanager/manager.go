@@ -109,6 +109,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation,
 	}}
 	reconciler.Witness = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
+	reconciler.Clusters = clustersWithAddon(mgr.GetClient())
 	reconciler.Events = mgr.GetEventRecorder(identity.AddonManager)
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)

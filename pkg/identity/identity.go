@@ -82,8 +82,13 @@ func AgentCommonName(cluster string) string {
 func AgentOrganizations(cluster string) []string {
 	return []string{
 		"system:open-cluster-management:addon:" + AddonName,
-		"system:open-cluster-management:cluster:" + cluster + ":addon:" + AddonName,
+		AgentGroup(cluster),
 	}
+}
+
+// AgentGroup is the one of them that agents of other clusters do not have.
+func AgentGroup(cluster string) string {
+	return "system:open-cluster-management:cluster:" + cluster + ":addon:" + AddonName
 }
 
 // ClusterFromAgentCommonName is the inverse of AgentCommonName. It accepts

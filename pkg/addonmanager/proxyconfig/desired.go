@@ -55,13 +55,14 @@ func meta(c *v1alpha1.ManagedProxyConfiguration, name string) metav1.ObjectMeta 
 func selector() map[string]string { return map[string]string{componentLabel: componentName} }
 
 // desired is what a configuration wants to exist besides certificates, and what
-// it does not want any more. c has its defaults.
-func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration) (apply, remove []client.Object) {
+// it does not want any more. c has its defaults; clusters are those with the
+// addon.
+func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration, clusters []string) (apply, remove []client.Object) {
 	apply = []client.Object{serverCount(c), o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
 		apply = append(apply, loadBalancer(c))
 	}
-	portForward := portForwardRBAC(c)
+	portForward := portForwardRBAC(c, clusters)
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
 		return append(apply, portForward...), nil
 	}
@@ -134,9 +135,16 @@ func disruptionBudget(c *v1alpha1.ManagedProxyConfiguration) *policyv1.PodDisrup
 	}
 }
 
-// portForwardRBAC lets agents reach the proxy servers' agent port through the
-// hub's kube-apiserver, and nothing else.
-func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration) []client.Object {
+// portForwardRBAC lets agents of clusters with the addon find the proxy servers'
+// pods and port-forward to them through the hub's kube-apiserver. RBAC knows no
+// labels and no ports, so it lets them see, and reach, every pod of the
+// namespace. It names clusters one by one: an agent's credential may live for a
+// year, and without the addon it must be good for nothing.
+func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []string) []client.Object {
+	var agents []rbacv1.Subject
+	for _, cluster := range slices.Sorted(slices.Values(clusters)) {
+		agents = append(agents, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: identity.AgentGroup(cluster)})
+	}
 	return []client.Object{
 		&rbacv1.Role{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
@@ -150,7 +158,7 @@ func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration) []client.Object {
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 			ObjectMeta: meta(c, portForwardRole),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: portForwardRole},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: identity.Organization}},
+			Subjects:   agents,
 		},
 	}
 }

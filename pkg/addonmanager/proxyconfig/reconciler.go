@@ -16,9 +16,13 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlbuilder "sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
@@ -49,6 +53,8 @@ type Reconciler struct {
 	Options Options
 	// Witness knows which clusters have moved to a new CA.
 	Witness certificates.Witness
+	// Clusters are those with the addon. Nil means none.
+	Clusters func(ctx context.Context) ([]string, error)
 	// Events tells of rotations; nil means nobody.
 	Events events.EventRecorder
 	// Now is the clock; nil means time.Now.
@@ -77,7 +83,28 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, owned := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &corev1.Secret{}, &policyv1.PodDisruptionBudget{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}} {
 		builder = builder.Watches(owned, byOwner)
 	}
-	return builder.Watches(&corev1.Secret{}, all).Complete(r)
+	return builder.Watches(&corev1.Secret{}, all).
+		Watches(&addonv1alpha1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(r.portForwarding), ctrlbuilder.WithPredicates(comesOrGoes)).
+		Complete(r)
+}
+
+// comesOrGoes lets events of addons through that change who may port-forward.
+var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+}}
+
+// portForwarding are the configurations in whose mode agents port-forward.
+func (r *Reconciler) portForwarding(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
+	var list v1alpha1.ManagedProxyConfigurationList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil // the cache is not filled yet; every configuration is reconciled after that anyway
+	}
+	for _, item := range list.Items {
+		if c, err := Normalize(&item); err == nil && c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&item)})
+		}
+	}
+	return requests
 }
 
 // Reconcile brings one configuration into being and says how far it got.
@@ -116,7 +143,13 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 	}
 	set(v1alpha1.ConditionConfigurationValid, true, "Valid", "everything that is asked for can be had")
 
-	apply, remove := r.Options.desired(c)
+	var clusters []string
+	if r.Clusters != nil && c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
+		if clusters, err = r.Clusters(ctx); err != nil {
+			return ctrl.Result{}, fmt.Errorf("listing the clusters whose agents may port-forward: %w", err)
+		}
+	}
+	apply, remove := r.Options.desired(c, clusters)
 	// The load balancer comes first: certificates hold its address.
 	if err := r.apply(ctx, c, apply, remove); err != nil {
 		set(v1alpha1.ConditionProxyServerDeployed, false, "NotYetDeployed", err.Error())

@@ -237,6 +237,31 @@ func TestPortForwardRights(t *testing.T) {
 	}
 }
 
+// TestPortForwardRightsGoWithTheAddon wants agents of clusters with the addon to
+// have rights, and nobody else whose credential is still good.
+func TestPortForwardRightsGoWithTheAddon(t *testing.T) {
+	for _, tc := range []struct{ clusters, want []string }{
+		{[]string{"b", "a"}, []string{
+			"system:open-cluster-management:cluster:a:addon:cluster-proxy",
+			"system:open-cluster-management:cluster:b:addon:cluster-proxy",
+		}},
+		{[]string{"b"}, []string{"system:open-cluster-management:cluster:b:addon:cluster-proxy"}},
+		{nil, nil},
+	} {
+		var got []string
+		for _, object := range portForwardRBAC(&v1alpha1.ManagedProxyConfiguration{}, tc.clusters) {
+			if binding, ok := object.(*rbacv1.RoleBinding); ok {
+				for _, subject := range binding.Subjects {
+					got = append(got, subject.Name)
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("with clusters %q, %q have rights, want %q", tc.clusters, got, tc.want)
+		}
+	}
+}
+
 func TestLoadBalancerGoesWithItsMode(t *testing.T) {
 	c := newClient(t, configuration(entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "LoadBalancerService"})))
 	reconcileOnce(t, c)
