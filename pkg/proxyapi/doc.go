@@ -83,6 +83,19 @@
 //     an upgrade as any answer does, and redirects stay within what was asked
 //     for.
 //
+// Who is trusted for what:
+//
+//   - The hub's kube-apiserver says whose a token is, which tokens it does not
+//     know, what a user may do, and whose client certificates and front proxy to
+//     believe. Its authentication webhooks are trusted with it.
+//   - A managed cluster gets the requests of its users, with tokens that the hub
+//     does not know and no others. That it accepted a token lets the token
+//     through the limits of unverified ones, and lets its bearer learn why that
+//     cluster cannot be reached; it means nothing for another cluster.
+//   - The proxy server is trusted to find the agent. It sees ciphertext.
+//   - A client is trusted with nothing: every request is decided anew, and what
+//     the hub decided is believed for 10 s, or while the hub cannot be asked.
+//
 // The pooled connections are used by all users: what a user may do is decided
 // per request, by what is in it. An HTTP/1.1 connection is used again only after
 // an answer that was read to its end, when nothing came after it.
@@ -127,9 +140,9 @@
 //
 // # While the hub cannot be asked
 //
-// It cannot have changed its mind. What it answered with yes is remembered: the
-// user of a token, and that a user may do something to a cluster (the whole
-// question, with groups and verb). If the hub's kube-apiserver cannot be asked,
+// It cannot have changed its mind. What it answered is remembered: the user of a
+// token, that it does not know a token, and that a user may do something to a
+// cluster (the whole question, with groups and verb). If the hub's kube-apiserver cannot be asked,
 // the same question has the same answer for --hub-outage-grace after it was last
 // answered (10 minutes, and the 10 s for which answers are cached in any case),
 // and never beyond the expiry in a JWT. "Cannot be asked" is a connection that

@@ -29,8 +29,10 @@ const (
 	askPatience = 2 * time.Second
 	lookTimeout = 2 * time.Second
 	lookPause   = time.Second
-	// maxPast is how many bytes of past answers are kept.
-	maxPast = 32 << 20
+	// maxPast is how many bytes of past answers are kept, and maxForeign how many
+	// of those about tokens that the hub does not know.
+	maxPast    = 32 << 20
+	maxForeign = 4 << 20
 )
 
 // outage lets the hub's answers of the past stand while the hub cannot be asked:
@@ -44,14 +46,17 @@ type outage struct {
 	gauge prometheus.Gauge
 	count prometheus.Counter
 	past  *past
-	began chan struct{}
+	// foreign are tokens that the hub does not know. They are apart because
+	// anybody can make some.
+	foreign *past
+	began   chan struct{}
 
 	mu    sync.Mutex
 	since time.Time // zero while the hub answers
 }
 
 func newOutage(hub kubernetes.Interface, grace time.Duration, m *metrics) *outage {
-	return &outage{grace: grace, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), began: make(chan struct{}, 1),
+	return &outage{grace: grace, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), foreign: newPast(maxForeign), began: make(chan struct{}, 1),
 		probe: func(ctx context.Context) error {
 			_, err := hub.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: user.Anonymous, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/livez", Verb: "get"}}}, metav1.CreateOptions{})
@@ -129,13 +134,35 @@ type answer struct {
 	err   error
 }
 
+// recall, remember and forget are for answers that may stand in.
+func (o *outage) recall(key [sha256.Size]byte) (value any, ok bool) {
+	if value, ok = o.past.get(key, o.grace); !ok {
+		value, ok = o.foreign.get(key, o.grace)
+	}
+	return value, ok
+}
+
+func (o *outage) remember(key [sha256.Size]byte, value any, expiry time.Time) {
+	into, other := o.past, o.foreign
+	if response, ok := value.(*authenticator.Response); ok && response == nil {
+		into, other = other, into
+	}
+	into.put(key, value, expiry)
+	other.drop(key)
+}
+
+func (o *outage) forget(key [sha256.Size]byte) {
+	o.past.drop(key)
+	o.foreign.drop(key)
+}
+
 // decide asks the hub, and remembers a yes until expiry, if that is not zero. If
 // the hub cannot be asked, a yes of the past stands in.
 func (o *outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.Time, ask func(context.Context) answer) answer {
 	if o.grace <= 0 {
 		return ask(ctx)
 	}
-	stand, known := o.past.get(key, o.grace)
+	stand, known := o.recall(key)
 	if known && !o.away().IsZero() {
 		return o.use(ctx, stand)
 	}
@@ -150,10 +177,10 @@ func (o *outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.
 	case lost:
 		return o.use(ctx, stand)
 	case said.yes:
-		o.past.put(key, said.value, expiry)
+		o.remember(key, said.value, expiry)
 	case ctx.Err() != nil:
 	case said.err == nil || errors.Is(said.err, errNotForUs):
-		o.past.drop(key)
+		o.forget(key)
 	case known && errors.Is(said.err, errUnreachable) && o.look(ctx):
 		return o.use(ctx, stand)
 	}
@@ -188,17 +215,22 @@ func (o *outage) use(ctx context.Context, value any) answer {
 	return answer{value: value, yes: true}
 }
 
-// tokens lets users stand whose tokens the hub knew, until the tokens expire.
+// tokens lets stand whose token it is, until the token expires, and that the hub
+// does not know a token.
 func (o *outage) tokens(inner authenticator.Token) authenticator.Token {
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 		said := o.decide(ctx, sha256.Sum256([]byte("token\x00"+token)), expiryOf(token), func(ctx context.Context) answer {
 			response, ok, err := inner.AuthenticateToken(ctx, token)
-			return answer{value: response, yes: ok && err == nil, err: err}
+			if !ok {
+				response = nil
+			}
+			return answer{value: response, yes: err == nil, err: err}
 		})
 		if !said.yes {
 			return nil, false, said.err
 		}
-		return said.value.(*authenticator.Response), true, nil
+		response := said.value.(*authenticator.Response)
+		return response, response != nil, nil
 	})
 }
 

@@ -80,7 +80,7 @@ func lost(t *testing.T, test func(t *testing.T, hub *oracle, o *outage)) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := &oracle{}
 		m := newMetrics(prometheus.NewRegistry())
-		o := &outage{grace: 10 * time.Minute, probe: hub.ask, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), began: make(chan struct{}, 1)}
+		o := &outage{grace: 10 * time.Minute, probe: hub.ask, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), foreign: newPast(maxForeign), began: make(chan struct{}, 1)}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- o.run(ctx) }()

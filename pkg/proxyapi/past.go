@@ -80,6 +80,9 @@ func sizeOf(value any) int {
 	const entry, text = 300, 16
 	switch v := value.(type) {
 	case *authenticator.Response:
+		if v == nil {
+			return entry
+		}
 		size := entry + len(v.User.GetName()) + len(v.User.GetUID())
 		for _, group := range v.User.GetGroups() {
 			size += text + len(group)

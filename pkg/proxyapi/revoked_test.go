@@ -137,10 +137,23 @@ func TestHubGoneForTenMinutes(t *testing.T) {
 		if d.known("token") != "jane" || !d.allowed("jane") || d.known("revoked") != "" {
 			t.Fatal("the hub is not asked again")
 		}
+		// foreign reports whether a token is left to the cluster.
+		foreign := func(token string) bool {
+			r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			u, credential, err := d.callers.authenticate(r)
+			return u == nil && credential != "" && err == nil
+		}
+		if !foreign("of-a-cluster") {
+			t.Fatal("a token that the hub does not know is not left to the cluster")
+		}
 		d.set(func(a *fakeHubAPI) { a.down = true })
+		if foreign("another") {
+			t.Error("a token that the hub was not asked about is left to the cluster")
+		}
 		failed := 0
 		for began := time.Now(); time.Since(began) < 9*time.Minute+50*time.Second; time.Sleep(5 * time.Second) {
-			if d.known("token") != "jane" || !d.allowed("jane") {
+			if d.known("token") != "jane" || !d.allowed("jane") || !foreign("of-a-cluster") {
 				failed++
 			}
 		}
