@@ -49,7 +49,7 @@ var foreign = []string{
 // refused are in the errors about tokens that the hub knows and does not take:
 // those of package serviceaccount of k8s.io/kubernetes, and of OIDC.
 var refused = []string{
-	"token has expired", "is not valid yet", "issued in the future", "has been invalidated", "has been deleted", "does not match claim",
+	"token has expired", "is not valid yet", "issued in the future", "has been invalidated", "has been deleted", "serviceaccounts \"", "does not match claim",
 	"has been marked invalid", "target audiences",
 	"oidc: token is expired", "(not before) time", "oidc: expected audience", "oidc: required claim", "oidc: email not verified",
 	"validation expression",

@@ -49,6 +49,7 @@ func TestWhyNot(t *testing.T) {
 		{"its pod is gone", "[invalid bearer token, service account token has been invalidated]", errNotForUs},
 		{"its Secret is gone", "[invalid bearer token, Token has been invalidated]", errNotForUs},
 		{"its service account is gone", "[invalid bearer token, ServiceAccount a/b has been deleted]", errNotForUs},
+		{"its service account is gone, another way", `[invalid bearer token, serviceaccounts "b" not found]`, errNotForUs},
 		{"its service account was made again", "[invalid bearer token, service account UID (a) does not match claim (b)]", errNotForUs},
 		{"another audience", `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["hub"]]`, errNotForUs},
 		{"expired OIDC", "[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-01-01 00:00:00 +0000 UTC)]", errNotForUs},
