@@ -170,3 +170,23 @@ func TestStalledPeers(t *testing.T) {
 		t.Errorf("Close took %v", took)
 	}
 }
+
+// TestAbort ends a connection of konnectivity's protocol at once, on both sides.
+func TestAbort(t *testing.T) {
+	hub := tunneltest.Start(t)
+	near, far := pair(t, hub, hub.Dialer())
+	if _, err := near.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(far, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	near.(interface{ Abort(error) }).Abort(errors.New("cut off"))
+	if _, err := near.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("reading after Abort: %v", err)
+	}
+	_, _ = io.Copy(io.Discard, far) // how it ends is the hub's to say
+	if err := near.Close(); err != nil {
+		t.Error(err)
+	}
+}
