@@ -22,9 +22,10 @@ import (
 // minute to project a changed Secret, so this adds nothing that matters.
 const pollInterval = 3 * time.Second
 
-// sessionsPerSource bounds the client's resumable sessions: one per server
-// name, and a process talks to a handful.
-const sessionsPerSource = 64
+// sessionsPerSource bounds the client's resumable sessions, one per server name:
+// the proxy API talks to an agent of each cluster, of which a hub has thousands.
+// Each that is in use takes a few KiB.
+const sessionsPerSource = 8192
 
 var errNotLoaded = errors.New("certificates are not loaded")
 

@@ -48,6 +48,8 @@ type call struct {
 	// passThrough says that the hub does not know the caller, and leaves him to
 	// the managed cluster.
 	passThrough bool
+	// holder is whom limits count the request for.
+	holder string
 	// sent is when the request was sent to the cluster.
 	sent time.Time
 	// user is whom the agent is told of; nil until it was decided that it may.

@@ -167,6 +167,26 @@
 // aggregated API would be unavailable, which stalls the hub's own garbage
 // collection and the deletion of its namespaces.
 //
+// # What one user may take
+//
+// Numbers of requests and streams are bounded by user and by cluster (flags), and so
+// is what may lie in memory because it is not read: 128 MiB for a user and 512 MiB
+// for a cluster, in each direction. A request's body counts with its length, up to
+// the 1 MiB that HTTP/2 takes before it is read; one too many is 429. An answer
+// counts, with 1 MiB (a watch: 256 KiB), while its client has not read for a second.
+// Clients that pause are waited for, but one pause too many is cut off
+// (denied_total, reason unread). Headers of answers are 256 KiB at most, whatever
+// they come by, and informational ones five: an agent is one cluster's, and may be
+// anybody's.
+//
+// There is no limit of bytes per second. A slow reader or writer holds no one up,
+// since every stream has its own window and every cluster several connections, and
+// the network's share is what TCP gives each connection. A limit in the process would
+// have to know the narrowest link on the way, which is a different one for each
+// cluster; and what a user reads fast costs the managed kube-apiserver, whose own
+// flow control knows the user. Whoever must bound bandwidth does so where it is
+// narrow: in the network.
+//
 // # Ending
 //
 // On the first signal /readyz fails, requests are taken for the minimum drain

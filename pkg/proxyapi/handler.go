@@ -37,6 +37,8 @@ type handler struct {
 	latencies  *latencies
 	// requests and streams are limits of those with a natural end, and without.
 	requests, streams *limiter
+	// uploads and answers are limits of the bytes of bodies that are not read.
+	uploads, answers *limiter
 	// allowAnonymous lets requests without a credential go to the clusters.
 	allowAnonymous bool
 	// draining is done when watches should go elsewhere.
@@ -198,7 +200,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		c.sent = time.Now()
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		w, r = hop.EndTogether(w), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
+		paced := h.paced(w, c)
+		defer paced.end()
+		w, r = hop.EndTogether(hop.FewInformational(paced, cancel)), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
 		if agentheaders.IsUpgrade(r.Header) {
 			w, r = connect.Upgrade(w, r)
 		}

@@ -4,11 +4,21 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
+)
+
+// Bodies that one user, and one cluster, may have unread in this process, in each
+// direction. HTTP/2 takes up to a hop.Window of a body before it is read.
+const (
+	unreadPerUser    = 128 << 20
+	unreadPerCluster = 512 << 20
 )
 
 // limiter bounds how many requests are served at a time, by user and by
 // cluster, so that neither takes all from the others. Requests without a natural
-// end are counted apart.
+// end are counted apart, and so are the bytes of what may be unread.
 type limiter struct {
 	perUser, perCluster int
 	what                string
@@ -17,30 +27,33 @@ type limiter struct {
 	inFlight map[string]int
 }
 
+// unreadBytes is what a limiter counts that is not one of requests.
+const unreadBytes = "bytes of bodies that are not read"
+
 func newLimiter(what string, perUser, perCluster int) *limiter {
 	return &limiter{what: what, perUser: perUser, perCluster: perCluster, inFlight: map[string]int{}}
 }
 
-// acquire counts a request, or refuses it. The empty cluster is the proxy API
+// acquire counts n, or refuses it. The empty cluster is the proxy API
 // itself, which has limits for users only. The caller calls release once.
-func (l *limiter) acquire(user, cluster string) (release func(), err error) {
+func (l *limiter) acquire(user, cluster string, n int) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// Names have no NUL, so the two never meet.
 	u, c := "user\x00"+user, "cluster\x00"+cluster
-	if l.perUser > 0 && l.inFlight[u] >= l.perUser {
+	if l.perUser > 0 && l.inFlight[u]+n > l.perUser {
 		return nil, &problem{http.StatusTooManyRequests, fmt.Sprintf("user %q has %d %s open already: end some, or try again", user, l.perUser, l.what)}
 	}
-	if cluster != "" && l.perCluster > 0 && l.inFlight[c] >= l.perCluster {
+	if cluster != "" && l.perCluster > 0 && l.inFlight[c]+n > l.perCluster {
 		return nil, &problem{http.StatusTooManyRequests, fmt.Sprintf("cluster %q has %d %s open already: try again", cluster, l.perCluster, l.what)}
 	}
-	l.inFlight[u]++
-	l.inFlight[c]++
+	l.inFlight[u] += n
+	l.inFlight[c] += n
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, key := range []string{u, c} {
-			if l.inFlight[key]--; l.inFlight[key] <= 0 {
+			if l.inFlight[key] -= n; l.inFlight[key] <= 0 {
 				delete(l.inFlight, key)
 			}
 		}
@@ -51,22 +64,38 @@ func (l *limiter) acquire(user, cluster string) (release func(), err error) {
 func (h *handler) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
-		who := userOf(r.Context()).GetName()
+		c.holder = userOf(r.Context()).GetName()
 		if c.passThrough {
 			// Everybody is anonymous there: the address tells them apart best.
-			who = addressOf(r)
+			c.holder = addressOf(r)
 		}
 		limits := h.requests
 		if c.long {
 			limits = h.streams
 		}
-		release, err := limits.acquire(who, c.target.Cluster)
-		if err != nil {
-			h.metrics.denied.WithLabelValues("limit").Inc()
-			h.refuse(w, r, err)
-			return
+		for _, part := range []struct {
+			limiter *limiter
+			n       int
+		}{{limits, 1}, {h.uploads, uploadOf(r)}} {
+			release, err := part.limiter.acquire(c.holder, c.target.Cluster, part.n)
+			if err != nil {
+				h.metrics.denied.WithLabelValues("limit").Inc()
+				h.refuse(w, r, err)
+				return
+			}
+			defer release()
 		}
-		defer release()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// uploadOf is how much of a request's body may be in memory, unread.
+func uploadOf(r *http.Request) int {
+	switch {
+	case r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || agentheaders.IsUpgrade(r.Header):
+		return 0
+	case r.ContentLength < 0 || r.ContentLength > hop.Window:
+		return hop.Window
+	}
+	return int(r.ContentLength)
 }

@@ -42,7 +42,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "streams", Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb."}, []string{"cluster", "verb"}),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit."}, []string{"reason"}),
+			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, unread (an answer was cut off because too much of that user is not read)."}, []string{"reason"}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "tunnel_dials_total", Help: "Dials through the tunnel, by result."}, []string{"result"}),
 		connect: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,

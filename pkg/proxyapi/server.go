@@ -191,6 +191,8 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, draining: draining, probes: s.health.Handler(),
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
+		uploads:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+		answers:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 	}
 	h.proxy = h.newProxy()
 	h.refusal = h.newRefusal(p.config)
