@@ -154,9 +154,13 @@ func (c *Cluster) program(assets Assets, name string, args ...string) program {
 
 // startStore starts etcd and the kube-apiserver and waits until it is ready.
 func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerPort int) error {
-	if err := os.WriteFile(c.file("audit-policy.json"), []byte(auditPolicy), 0o600); err != nil {
+	if err := c.startEtcd(ctx, g, assets, peerPort); err != nil {
 		return err
 	}
+	return c.startAPIServer(ctx, g, assets)
+}
+
+func (c *Cluster) startEtcd(ctx context.Context, g *group, assets Assets, peerPort int) error {
 	etcd := fmt.Sprintf("http://127.0.0.1:%d", c.etcdPort)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
 	store := g.start(c.program(assets, "etcd",
@@ -166,20 +170,28 @@ func (c *Cluster) startStore(ctx context.Context, g *group, assets Assets, peerP
 	if err := store.await(ctx, func(ctx context.Context) error { return getOK(ctx, http.DefaultClient, etcd+"/health") }); err != nil {
 		return fmt.Errorf("waiting for etcd of %s: %w", c.Name, err)
 	}
-	server := g.start(c.program(assets, "kube-apiserver",
-		"--etcd-servers="+etcd, fmt.Sprint("--secure-port=", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", "--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
-		"--client-ca-file="+c.file("ca.crt"), "--service-account-key-file="+c.file("sa.pub"), "--service-account-signing-key-file="+c.file("sa.key"),
-		"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC", "--service-cluster-ip-range="+c.serviceRange(),
-		"--requestheader-client-ca-file="+c.file("front-proxy/ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+	return nil
+}
+
+// startAPIServer adds flags to those of the kube-apiserver.
+func (c *Cluster) startAPIServer(ctx context.Context, g *group, assets Assets, flags ...string) error {
+	if err := os.WriteFile(c.file("audit-policy.json"), []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	server := g.start(c.program(assets, "kube-apiserver", append([]string{
+		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", c.etcdPort), fmt.Sprint("--secure-port=", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", "--tls-cert-file=" + c.file("apiserver.crt"), "--tls-private-key-file=" + c.file("apiserver.key"),
+		"--client-ca-file=" + c.file("ca.crt"), "--service-account-key-file=" + c.file("sa.pub"), "--service-account-signing-key-file=" + c.file("sa.key"),
+		"--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=" + c.serviceRange(),
+		"--requestheader-client-ca-file=" + c.file("front-proxy/ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+c.file("front-proxy/client.crt"), "--proxy-client-key-file="+c.file("front-proxy/client.key"),
-		"--allow-privileged=true", "--kubelet-client-certificate="+c.file("kubelet-client.crt"), "--kubelet-client-key="+c.file("kubelet-client.key"),
+		"--proxy-client-cert-file=" + c.file("front-proxy/client.crt"), "--proxy-client-key-file=" + c.file("front-proxy/client.key"),
+		"--allow-privileged=true", "--kubelet-client-certificate=" + c.file("kubelet-client.crt"), "--kubelet-client-key=" + c.file("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP", "--enable-priority-and-fairness=false", "--profiling=false",
 		// Only a node-lifecycle controller would take that taint off again.
 		"--disable-admission-plugins=TaintNodesByCondition",
-		"--audit-policy-file="+c.file("audit-policy.json"), "--audit-log-path="+c.auditLog()))
+		"--audit-policy-file=" + c.file("audit-policy.json"), "--audit-log-path=" + c.auditLog()}, flags...)...))
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
 		return err
