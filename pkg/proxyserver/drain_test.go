@@ -2,40 +2,83 @@ package proxyserver
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
-// TestDrainWaitsForAgents wants a server that drains to serve on until its
-// agents have another one, and not for ever.
-func TestDrainWaitsForAgents(t *testing.T) {
-	for _, tc := range []struct {
-		name           string
-		leave, timeout time.Duration // when the last agent leaves, and when the drain ends
-		want           time.Duration
-		wantStayed     int
-	}{
-		{"no agent stays", 0, 10 * time.Minute, 0, 0},
-		{"agents leave", 20 * time.Second, 10 * time.Minute, 20 * time.Second, 0},
-		{"agents have nowhere to go", time.Hour, 10 * time.Minute, longestMove, 1},
-		{"the drain is short", time.Hour, 10 * time.Second, 10 * time.Second, 1},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tc.timeout)
-				defer cancel()
-				began := time.Now()
-				stayed := waitForMoves(ctx, func() int {
-					if time.Since(began) < tc.leave {
-						return 1
-					}
-					return 0
-				})
-				if waited := time.Since(began); stayed != tc.wantStayed || waited != tc.want {
-					t.Errorf("%d agents stayed after %s, want %d after %s", stayed, waited, tc.wantStayed, tc.want)
-				}
-			})
-		})
+// TestDrainOfManyIdleConnections stops a server that has thousands of agents, and
+// hundreds of clients' connections that carry nothing. All agents are told at
+// once, and the drain ends when its time is over.
+func TestDrainOfManyIdleConnections(t *testing.T) {
+	const agents, connections = 2000, 150
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newMemHub(t, dir)
+		s, stop := hub.start("server-0")
+		defer stop()
+		agent := s.connect("cluster1", "agent", 2)
+		defer agent.stop()
+		var told atomic.Int32
+		for i := range agents {
+			stream := newAgentStream(&toldStream{sentPackets: sentPackets{ctx: t.Context()}, told: &told})
+			stream.announced, stream.cluster, stream.agentID = true, fmt.Sprint("many-", i), "agent"
+			stream.greet()
+			leave, err := s.carriers.join(stream, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave()
+		}
+		source := pkitest.NewSource(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
+		clients := carrier.NewPool(carrier.PoolConfig{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+			config := source.ClientConfig("127.0.0.1")
+			config.NextProtos = []string{carrier.ALPN}
+			return carrier.Dialed(ctx, tls.Client(s.clients.dial(nil), config), carrier.Hello{}, carrier.Config{})
+		}})
+		defer clients.Close()
+		for range connections {
+			if _, err := clients.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const timeout = 10 * time.Second
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			if got := told.Load(); got != agents {
+				t.Errorf("%d of %d agents were told within a second, want all", got, agents)
+			}
+		}()
+		s.drain(timeout, s.frontend, s.ports)
+		if elapsed, most := time.Since(began), s.options.MinDrainDuration+timeout+time.Second; elapsed > most {
+			t.Errorf("the drain took %s, want %s at most", elapsed, most)
+		}
+		if stats := s.clientCarriers.Stats(); stats.InUse+stats.Idle != 0 {
+			t.Errorf("%+v carriers of clients are left, want none", stats)
+		}
+	})
+}
+
+// toldStream counts who was told that the server drains.
+type toldStream struct {
+	sentPackets
+	told *atomic.Int32
+}
+
+func (s *toldStream) SendMsg(m any) error {
+	_ = s.sentPackets.SendMsg(m)
+	if s.sent[len(s.sent)-1].Type == controlsession.Draining {
+		s.told.Add(1)
 	}
+	return nil
 }

@@ -41,6 +41,8 @@ type memServer struct {
 	*Server
 	hub             *memHub
 	agents, clients *memListener
+	ports           *ports
+	frontend        frontend
 }
 
 // start runs a server until stop is called. Its peers are others.
@@ -67,6 +69,7 @@ func (h *memHub) start(name string, others ...*memServer) (s *memServer, stop fu
 	}
 	p := &ports{agent: s.agents, client: s.clients}
 	agentServer, frontend := s.newAgentServer(p), s.newFrontend(p)
+	s.ports, s.frontend = p, frontend
 	for _, mux := range p.muxes {
 		go mux.serve()
 	}
