@@ -79,7 +79,7 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func(),
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if agent.streams = append(agent.streams, stream); len(agent.streams) > maxStreams {
+	if agent.streams = append(agent.streams, stream); key.cluster != "" && len(agent.streams) > maxStreams {
 		a.refused("streams")
 		agent.streams[len(agent.streams)-1-maxStreams].end()
 	}
