@@ -236,6 +236,27 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestMemoryLimits wants Go to know of a memory limit, and none by default: a
+// limit that is too low ends all tunnels at once.
+func TestMemoryLimits(t *testing.T) {
+	for values, want := range map[string]int{
+		"": 0,
+		"resources: {addonManager: {limits: {memory: 256Mi}}, proxyAPI: {limits: {memory: 1Gi}}}": 2,
+	} {
+		got := 0
+		for _, deployment := range mustRender(t, values).deployments(t) {
+			for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+				if variable.Name == "GOMEMLIMIT" && variable.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
+					got++
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("with values %q, %d Deployments tell Go of their limit, want %d", values, got, want)
+		}
+	}
+}
+
 func TestPullSecretsReachAgents(t *testing.T) {
 	o := mustRender(t, everything)
 	for _, deployment := range o.deployments(t) {

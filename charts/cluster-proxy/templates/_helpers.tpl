@@ -154,3 +154,12 @@ annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- /* Go's garbage collector works harder when memory comes near the limit that it is told of. */}}
+{{- define "memoryLimit" -}}
+{{- if dig "limits" "memory" "" (. | default dict) -}}
+- name: GOMEMLIMIT
+  valueFrom:
+    resourceFieldRef:
+      resource: limits.memory
+{{- end }}
+{{- end }}

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -185,6 +186,28 @@ func TestDeploymentConfig(t *testing.T) {
 	}
 	if len(objects) != 10 {
 		t.Errorf("%d objects were rendered, want namespace, account, two roles, two bindings, secret, ConfigMap, Deployment and its budget", len(objects))
+	}
+}
+
+// TestMemoryLimit wants Go to know of the limit that an AddOnDeploymentConfig sets.
+func TestMemoryLimit(t *testing.T) {
+	for limit, want := range map[string]bool{"": false, "256Mi": true} {
+		resources := corev1.ResourceRequirements{}
+		if limit != "" {
+			resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}
+		}
+		deployment, _, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{
+			ResourceRequirements: []addonv1alpha1.ContainerResourceRequirements{{ContainerID: "*:*:*", Resources: resources}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Env, func(v corev1.EnvVar) bool {
+			return v.Name == "GOMEMLIMIT" && v.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+		})
+		if got != want {
+			t.Errorf("with limit %q Go is told of one: %v", limit, got)
+		}
 	}
 }
 

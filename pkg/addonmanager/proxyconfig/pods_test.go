@@ -20,6 +20,9 @@ func TestPods(t *testing.T) {
 	if template.Spec.PriorityClassName != "high" || template.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi" || template.Annotations["c"] != "d" {
 		t.Errorf("the pods do not have what was set: %+v", template)
 	}
+	if env := template.Spec.Containers[0].Env; len(env) != 1 || env[0].Name != "GOMEMLIMIT" || env[0].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
+		t.Errorf("environment %v does not tell Go of the memory limit", env)
+	}
 	if template.Labels["own"] != "ours" || template.Labels["a"] != "b" {
 		t.Errorf("labels are %v: ours must stay, and theirs be added", template.Labels)
 	}
