@@ -79,12 +79,6 @@ func (p *Pool) startDials(n, failures int) {
 	if p.failures > 0 {
 		n = min(n, 1+len(p.stuck)-p.dialing)
 	}
-	if n > 0 {
-		select {
-		case <-p.hurry: // of a time before
-		default:
-		}
-	}
 	for range n {
 		p.dialing++
 		var delay time.Duration
@@ -143,7 +137,8 @@ func (p *Pool) dialAfter(delay time.Duration) (*Carrier, error) {
 	return c, err
 }
 
-// wake shortens the pause of a dial because somebody waits for it; mu is held.
+// wake shortens the pause of a dial because somebody waits for it, or the next
+// pause, if no dial pauses now; mu is held.
 func (p *Pool) wake() {
 	select {
 	case p.hurry <- struct{}{}:

@@ -234,6 +234,33 @@ func TestOneWaySilenceIsSilence(t *testing.T) {
 	}
 }
 
+// TestPartitionOfSecondsHeals loses all packets of a connection, both ways, for
+// five seconds.
+func TestPartitionOfSecondsHeals(t *testing.T) {
+	t.Parallel()
+	const partition = 5 * time.Second
+	near, far := tcp(t)
+	near = TCP{UserTimeout: 10 * time.Second}.Tune(near)
+	far = TCP{UserTimeout: 10 * time.Second}.Tune(far)
+	defer near.Close()
+	defer far.Close()
+	healNear, healFar := carriertest.Swallow(t, near), carriertest.Swallow(t, far)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
+	for _, conn := range []net.Conn{near, far} {
+		if _, err := conn.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait(t, partition)
+	healNear()
+	healFar()
+	for _, conn := range []net.Conn{near, far} {
+		if n, err := io.CopyN(&match{want: data}, conn, int64(len(data))); err != nil {
+			t.Errorf("%d of %d bytes arrived after a partition of %s: %v", n, len(data), partition, err)
+		}
+	}
+}
+
 // TestNobodyLooksAtAnIdleTransport counts what thousands of idle sockets cost.
 func TestNobodyLooksAtAnIdleTransport(t *testing.T) {
 	t.Parallel()
