@@ -104,14 +104,18 @@ func TestHedgePassesSilentServersOver(t *testing.T) {
 		gone, other := a, "b"
 		{
 			gone.goSilent()
+			slow := 0
 			for i := range 20 {
 				peer, took := open()
 				if peer != other || took > 3*time.Second {
 					t.Errorf("dial %d was served by %q after %s, want %q within 3 s", i, peer, took, other)
 				}
-				if i > 2 && took > stuckAfter {
-					t.Errorf("dial %d took %s: the silent server was asked again", i, took)
+				if took > stuckAfter {
+					slow++
 				}
+			}
+			if slow > 1 {
+				t.Errorf("%d dials waited for the silent server, want one", slow)
 			}
 			gone.mu.Lock()
 			gone.silent = false

@@ -90,12 +90,16 @@ func (t *carrierTransport) dialCarrier(ctx context.Context) (*carrier.Carrier, e
 	return made, err
 }
 
-// backoff is short, as a caller waits. A second konnectivity server in a row says
-// that there are no others, and those who dial have their transport.
+// surelyOld is how many konnectivity servers in a row say that there are no
+// others.
+const surelyOld = 5
+
+// backoff is short, as a caller waits, unless all proxy servers are konnectivity's:
+// those who dial have their transport then.
 func (t *carrierTransport) backoff(failures int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.old && failures > 1 {
+	if t.old && failures > surelyOld {
 		return carriersAgain
 	}
 	return min(carrier.FullJitter(failures), 3*time.Second)

@@ -17,30 +17,29 @@ const someTarget = "cluster1:443"
 
 // fakeServer is a proxy server that accepts every dial.
 type fakeServer struct {
-	name   string
-	silent atomic.Bool
+	name string
 
-	mu    sync.Mutex
-	conns []*carriertest.Mutable
+	mu     sync.Mutex
+	silent bool
+	conns  []*carriertest.Mutable
 }
 
 func (s *fakeServer) goSilent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent.Store(true)
+	s.silent = true
 	for _, conn := range s.conns {
 		conn.Mute()
 	}
 }
 
 func (s *fakeServer) reach(ctx context.Context) (*carrier.Carrier, error) {
-	if s.silent.Load() {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
 	near, far := net.Pipe()
 	conn := &carriertest.Mutable{Conn: near}
 	s.mu.Lock()
+	if s.silent {
+		conn.Mute()
+	}
 	s.conns = append(s.conns, conn)
 	s.mu.Unlock()
 	go func() { _, _, _ = carrier.Accepted(context.Background(), far, acceptingAll(s.name)) }()
@@ -82,13 +81,17 @@ func TestDialsPassSilentServersOver(t *testing.T) {
 			dialFor(t, via)
 		}
 		servers[0].goSilent()
+		slow := 0
 		for i := range 20 {
 			switch _, took := dialFor(t, via); {
 			case took > 3*time.Second:
 				t.Errorf("dial %d took %s, want at most 3 s", i, took)
-			case i > 2 && took > time.Second:
-				t.Errorf("dial %d took %s: the silent server was asked again", i, took)
+			case took > time.Second:
+				slow++
 			}
+		}
+		if slow > 1 {
+			t.Errorf("%d dials waited for the silent server, want one", slow)
 		}
 	})
 }
@@ -140,8 +143,8 @@ func TestDialsReturnToCarriers(t *testing.T) {
 				}
 				before := attempts.Load()
 				time.Sleep(10 * carriersAgain)
-				if n := attempts.Load() - before; n < 9 || n > 12 {
-					t.Errorf("%d attempts to make a carrier in %s, want one every %s", n, 10*carriersAgain, carriersAgain)
+				if n := attempts.Load() - before; n < 9 || n > 17 {
+					t.Errorf("%d attempts to make a carrier in %s, want about one every %s", n, 10*carriersAgain, carriersAgain)
 				}
 				upgraded.Store(true)
 				tc.notice(via)
