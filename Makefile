@@ -56,6 +56,10 @@ conformance: ## Run konnectivity's own tests against our binaries
 bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=dial for the rows of that name, which writes nothing)
 	hack/awake.sh go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/results)
 
+.PHONY: bench-loss
+bench-loss: ## Measure what 1 % loss at 50 ms does to users who share connections; root on Linux, writes test/bench/loss.txt
+	go test -tags=benchloss -count=1 -timeout=15m -v -run TestLoss ./test/loss
+
 .PHONY: bench-api
 bench-api: ## Measure the HTTP path beside direct access to the same kube-apiserver, then again with 20 ms of round trip (BENCH_ROUNDS=1 for a glance, BENCH_ROWS=regexp for some rows, which writes nothing)
 	$(if $(BENCH_ROWS),,BENCH_GROUND="$$(go run ./test/bench -ground)" || exit; export BENCH_GROUND;) \

@@ -20,6 +20,10 @@ const (
 	// and with it the requests under way.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
+	// crowd is how many requests share a connection before others wait for one
+	// more, as long as there may be more: what many begin at the same moment would
+	// otherwise stay on the first connection, with a part of one flow's rate each.
+	crowd = 2
 	// spareIdle is when an unused connection is given up that is not the only one.
 	spareIdle = time.Minute
 )
@@ -153,8 +157,8 @@ func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, er
 	ctx := r.Context()
 	p := ctx.Value(pickKey{}).(*pick)
 	p.release() // it is sent again
-	for {
-		c, dial := s.choose()
+	for share := crowd; ; {
+		c, dial := s.choose(share)
 		switch {
 		case c == nil:
 			select {
@@ -162,7 +166,11 @@ func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, er
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
-			if dial.err != nil {
+			switch {
+			case dial.err == nil:
+			case share == crowd && s.any():
+				share = s.Streams // better crowded than not at all
+			default:
 				return nil, undialed{dial.err}
 			}
 		case p.giveUp == nil && !s.proven(ctx, c):
@@ -176,9 +184,17 @@ func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, er
 	}
 }
 
+// any reports whether there is a connection.
+func (s *Shared) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns) > 0
+}
+
 // choose gives the connection with the fewest requests, with a place on it, or
-// the dial to wait for.
-func (s *Shared) choose() (*sharedConn, *sharedDial) {
+// the dial to wait for: no request is the one after share on a connection while there
+// may be more of them.
+func (s *Shared) choose(share int) (*sharedConn, *sharedDial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.round++
@@ -189,7 +205,7 @@ func (s *Shared) choose() (*sharedConn, *sharedDial) {
 				least = c
 			}
 		}
-		if least == nil {
+		if least == nil || least.active >= share && len(s.conns) < s.Spread && !s.retired {
 			return nil, s.dialLocked()
 		}
 		if !least.ReserveNewRequest() {

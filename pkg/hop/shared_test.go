@@ -235,9 +235,9 @@ func TestSharedConnections(t *testing.T) {
 		}
 		send(1, 1)
 		send(1, 1) // has to share
-		send(1, 2) // again
-		send(2, 3) // and again
-		send(7, 3) // as many as fit
+		send(1, 2) // would be one too many
+		send(1, 3) // shares again, and so soon that there is one more for the next
+		send(8, 3) // as many as fit
 		send(1, 4) // has no place
 		requests.Wait()
 		time.Sleep(2 * spareIdle)

@@ -325,6 +325,10 @@ func TestAPIBenchmark(t *testing.T) {
 			f.watches(t, doors, inTurn(doors, round), ns)
 		}
 		f.requests(t, doors, paths, 1, 16, 64)
+		makeBulk(t, doors, ns)
+		large := base + "?labelSelector=bench%3Dbulk"
+		f.bulk(t, doors, large)
+		f.stalled(t, doors, large, paths["small GET"])
 		// The hub's kube-apiserver refuses bad tokens itself.
 		f.besideBadTokens(t, doors[:len(doors)-1], paths["small GET"])
 	}
