@@ -5,7 +5,11 @@
 // the connection.
 package controlsession
 
-import "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+import (
+	"strings"
+
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+)
 
 // CarriersHeader in the metadata of a stream is how both sides say that they
 // speak carriers.
@@ -32,3 +36,23 @@ func Packet(kind client.PacketType, number int) *client.Packet {
 
 // Number is that of a packet; 0 if it has none.
 func Number(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
+
+// ProcessHeader in the metadata of an agent's stream, and the feature with that name
+// in the HELLO of its carriers, is a secret that each agent process makes when it
+// starts. It tells a proxy server which connections are of one process: when one of
+// them shows a renewed certificate, it counts for all of them. A name could not do
+// that, because whoever stole the old certificate may know it.
+const ProcessHeader = "cluster-proxy-process"
+
+// ProcessFeature returns the feature that holds a process's secret.
+func ProcessFeature(secret string) string { return ProcessHeader + "=" + secret }
+
+// ProcessOf returns the secret that features hold; empty if there is none.
+func ProcessOf(features []string) string {
+	for _, feature := range features {
+		if secret, ok := strings.CutPrefix(feature, ProcessHeader+"="); ok {
+			return secret
+		}
+	}
+	return ""
+}

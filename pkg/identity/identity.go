@@ -108,6 +108,30 @@ func ClusterFromAgentCommonName(commonName string) (string, error) {
 	return cluster, nil
 }
 
+// clusterUnitPrefix begins the organizational unit with a ManagedCluster's UID.
+const clusterUnitPrefix = "cluster-uid:"
+
+// ClusterUnit is the organizational unit in an agent's certificate that tells its
+// cluster from an earlier one with the same name.
+func ClusterUnit(uid string) string { return clusterUnitPrefix + uid }
+
+// ClusterUIDFromUnits is the inverse of ClusterUnit, for all organizational units
+// of a certificate. The UID is empty if none of them holds one. More than one is
+// an error.
+func ClusterUIDFromUnits(units []string) (uid string, err error) {
+	for _, unit := range units {
+		value, ok := strings.CutPrefix(unit, clusterUnitPrefix)
+		switch {
+		case !ok:
+		case value == "" || uid != "":
+			return "", fmt.Errorf("organizational units %q do not name one cluster UID", units)
+		default:
+			uid = value
+		}
+	}
+	return uid, nil
+}
+
 // ValidateCluster reports whether name can be the name of a ManagedCluster: a
 // DNS subdomain (RFC 1123) of at most 253 bytes. Names that start with a digit
 // and names with dots are allowed.

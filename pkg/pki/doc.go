@@ -46,6 +46,12 @@
 // A bundle that is absent means that nobody is trusted where a server verifies
 // clients; it never falls back to the roots of the operating system there.
 //
+// # Connections that exist
+//
+// TLS looks at a certificate once. Recheck tells those who keep connections whether
+// a new handshake with that certificate would still succeed: it would not after its
+// end, nor once the CA that signed it has left the bundle.
+//
 // # Who is on the other end
 //
 // PeerAgent and PeerRole read names from the verified chain only. A connection

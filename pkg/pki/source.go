@@ -85,11 +85,14 @@ func (c contents) equal(other contents) bool {
 }
 
 // Source hands out TLS configurations made from Files and reloads them. Set
-// TLS before the first use; methods are safe for concurrent use.
+// TLS and Changed before the first use; methods are safe for concurrent use.
 type Source struct {
 	// TLS narrows or widens protocol versions and cipher suites. What is set
 	// here goes before the profile of Files.TLSProfile.
 	TLS TLSParameters
+	// Changed is called by Run after each reload that brought something else. It
+	// must not block.
+	Changed func()
 
 	files   Files
 	current atomic.Pointer[generation]
@@ -103,6 +106,7 @@ type generation struct {
 	pool        *x509.CertPool   // nil without any CA
 	sessions    tls.ClientSessionCache
 	ticketKey   [32]byte
+	rechecked   rechecked
 	// profileError says why the TLS profile is not the one in use.
 	profileError error
 }
@@ -148,6 +152,9 @@ func (s *Source) Run(ctx context.Context) error {
 		}
 		if changed {
 			logger.Info("Certificates and TLS profile reloaded", "notAfter", s.notAfter(), "minTLSVersion", tls.VersionName(s.minVersion()))
+			if s.Changed != nil {
+				s.Changed()
+			}
 		}
 	}
 }

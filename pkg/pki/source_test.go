@@ -159,8 +159,8 @@ func TestUnverifiedCertificatesHaveNoName(t *testing.T) {
 		if role, err := PeerRole(state); err == nil {
 			t.Errorf("role %q", role)
 		}
-		if cluster, err := PeerAgent(state); err == nil {
-			t.Errorf("cluster %q", cluster)
+		if agent, err := PeerAgent(state); err == nil {
+			t.Errorf("agent %+v", agent)
 		}
 	}
 }
@@ -186,9 +186,9 @@ func TestNamesOfPeers(t *testing.T) {
 		if role != want.role || (err == nil) != (want.role != "") {
 			t.Errorf("PeerRole(%q) = %q, %v", commonName, role, err)
 		}
-		cluster, err := PeerAgent(state)
-		if cluster != want.cluster || (err == nil) != (want.cluster != "") {
-			t.Errorf("PeerAgent(%q) = %q, %v", commonName, cluster, err)
+		agent, err := PeerAgent(state)
+		if agent.Cluster != want.cluster || (err == nil) != (want.cluster != "") {
+			t.Errorf("PeerAgent(%q) = %+v, %v", commonName, agent, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package proxyagent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -44,12 +45,18 @@ func New(o *Options) (*Agent, error) {
 		return nil, err
 	}
 	k := o.Konnectivity
-	return &Agent{
+	a := &Agent{
 		options:  o,
 		turnover: newTurnover(),
 		source:   pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
 		health:   health.New(health.Options{Address: net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort))}),
-	}, nil
+	}
+	a.source.Changed = func() {
+		if servers := a.turnover.servers.Load(); servers != nil {
+			servers.renew()
+		}
+	}
+	return a, nil
 }
 
 // Run works until ctx is done and the drain after it has ended.
@@ -141,7 +148,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	o := a.options
 	carriers := &carriers{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
-		serverName: k.ProxyServerHost, session: k.AgentID, source: a.source, decide: decide, handler: handler,
+		serverName: k.ProxyServerHost, session: k.AgentID, process: rand.Text(), source: a.source, decide: decide, handler: handler,
 		tcp:              carrier.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 	}

@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
@@ -30,6 +31,7 @@ type carriers struct {
 	address          string // of the proxy servers
 	serverName       string
 	session          string // the agent ID of the konnectivity streams
+	process          string // see controlsession.ProcessHeader
 	source           *pki.Source
 	decide           decision
 	handler          *handover // nil if there is none
@@ -60,7 +62,7 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}
-	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName}}
+	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, controlsession.ProcessFeature(c.process)}}
 	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
 }
 

@@ -40,7 +40,10 @@
 // Towards the proxy server both sides show certificates: the server's is checked
 // against the hub CA and the host dialed, the agent's is this cluster's alone.
 // Files are read again when they change, and each new connection uses what they
-// hold then. HTTPS_PROXY and NO_PROXY are honoured.
+// hold then. When they change, the agent dials a carrier to each server: it shows
+// the new certificate, and a secret of this process lets the server count it for the
+// agent's older connections, which end otherwise when their CA is dropped or their
+// certificate expires (proxyserver's "What is taken away"). HTTPS_PROXY and NO_PROXY are honoured.
 //
 // # Health
 //

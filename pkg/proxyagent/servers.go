@@ -142,6 +142,18 @@ func (s *servers) more(serverID string, n int) {
 	}
 }
 
+// renew dials a carrier to each server, which shows it the agent's new certificate.
+// The server counts it for the older connections too and replaces their carriers.
+func (s *servers) renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.links {
+		if known.pool != nil {
+			go known.pool.Request(1)
+		}
+	}
+}
+
 // drains notes that a server is about to stop, and how many seconds it goes on
 // for agents that have no other one; 0 if it did not say.
 func (s *servers) drains(serverID string, seconds int) {

@@ -29,7 +29,7 @@ const headerTimeout = 30 * time.Second
 // only after the next packet from the server, which may never come.
 func withPolicy(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, controlsession.CarriersHeader, "1"))
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, controlsession.CarriersHeader, "1", controlsession.ProcessHeader, servers.carriers.process))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
 			cancel()

@@ -9,7 +9,7 @@ import (
 
 var agentTLSFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "cluster_proxy_api_agent_tls_failures_total",
-	Help: "TLS handshakes with agents that failed, by reason: clock-skew, unknown-ca, certificate, closed or other.",
+	Help: "TLS handshakes with agents that failed, by reason: cluster (the certificate is not of the ManagedCluster that has the name now), clock-skew, unknown-ca, certificate, closed or other.",
 }, []string{"reason"})
 
 // noteAgentTLS says that an agent did not prove to be that of its cluster, or

@@ -29,7 +29,7 @@ import (
 
 const (
 	// tokenTTL is how long the hub's answer about a token is believed.
-	tokenTTL = 10 * time.Second
+	tokenTTL = 5 * time.Second
 	// configNamespace and configName are where a kube-apiserver publishes whose
 	// client certificates it believes.
 	configNamespace = "kube-system"

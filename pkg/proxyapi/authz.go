@@ -23,7 +23,10 @@ import (
 )
 
 // decisionTTL is how long the hub's decisions are believed.
-const decisionTTL = 10 * time.Second
+//
+// What was taken away is gone after at most this time, and for open streams after
+// this and --revalidate-streams together: within ten seconds.
+const decisionTTL = 5 * time.Second
 
 // newAuthorizer asks the hub, by SubjectAccessReview, and believes an answer for
 // ttl. As on every API server, system:masters may do everything.

@@ -50,6 +50,8 @@ type call struct {
 	passThrough bool
 	// holder is whom limits count the request for.
 	holder string
+	// asked is a stream's request as it came, until revalidation has it.
+	asked *http.Request
 	// sent is when the request was sent to the cluster.
 	sent time.Time
 	// user is whom the agent is told of; nil until it was decided that it may.

@@ -21,6 +21,7 @@ import (
 // which the managed kube-apiserver does.
 func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 	chain := http.Handler(http.HandlerFunc(h.serve))
+	chain = h.revalidated(chain)
 	chain = h.admitted(chain)
 	chain = h.limited(chain)
 	chain = h.authorized(chain)

@@ -144,7 +144,7 @@
 // token, that it does not know a token, and that a user may do something to a
 // cluster (the whole question, with groups and verb). If the hub's kube-apiserver cannot be asked,
 // the same question has the same answer for --hub-outage-grace after it was last
-// answered (10 minutes, and the 10 s for which answers are cached in any case),
+// answered (10 minutes, and the 5 s for which answers are cached in any case),
 // and never beyond the expiry in a JWT. "Cannot be asked" is a connection that
 // fails, a time-out, and 5xx or 429 as answer; a refusal is an answer, and one
 // deletes what is remembered. An authentication webhook of the hub that does not
@@ -157,6 +157,30 @@
 // second whether it is back. What is remembered has 32 MiB at most, and a
 // replica that starts in an outage remembers nothing. The log, an annotation of
 // audit events and metrics (hub_outage, hub_outage_answers_total) tell of it.
+// # What is taken away
+//
+// Nothing that was granted outlives its withdrawal by more than ten seconds:
+//
+//   - A cluster is served while package hubaccess says so. When that ends, all
+//     connections to its agent are closed, with the requests on them. A new
+//     connection needs a cluster that is served, and an agent whose certificate was
+//     issued for the ManagedCluster that has the name now.
+//   - An agent's certificate that a handshake would not accept any more gets no new
+//     requests (recheck.go). Requests that are on its connections go on for as long
+//     as the proxy server lets the agent's carriers, which decides the same and
+//     knows whether the agent has renewed its certificate.
+//   - A user's right, token or certificate: new requests are refused after at most
+//     decisionTTL. Streams that are open (watches, logs, exec, attach, port-forward,
+//     upgrades, CONNECT) are looked at again every --revalidate-streams, by the
+//     filters that let them in and with the headers that they came with
+//     (revalidate.go); a stream that would be refused is cut, and so the client
+//     asks again and sees why. For the aggregated door this is the user's right
+//     alone: the hub's kube-apiserver has checked the token and does not tell it.
+//     Streams of one caller to one cluster with one verb cost one question, at most
+//     16 of which are open at a time; whoever watches thousands of clusters makes as
+//     many. The token stays in memory for as long as the stream. An answer that is
+//     no refusal, and none, takes nothing away. Callers whom only the managed
+//     cluster knows are the managed cluster's business.
 //
 // # Readiness
 //

@@ -21,6 +21,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
@@ -39,11 +40,17 @@ func TestMain(m *testing.M) {
 // fakeClusters is what the hub knows: cluster name → since when it is away.
 type fakeClusters map[string]time.Time
 
-func (f fakeClusters) synced() error                { return nil }
-func (f fakeClusters) known(c string) bool          { _, ok := f[c]; return ok }
-func (f fakeClusters) awaySince(c string) time.Time { return f[c] }
-func (f fakeClusters) names() []string              { return slices.Collect(maps.Keys(f)) }
-func (f fakeClusters) describe(c string) v1alpha1.Cluster {
+func (f fakeClusters) Synced() error                { return nil }
+func (f fakeClusters) Admit(a pki.Agent) error      { return f.Served(a.Cluster) }
+func (f fakeClusters) AwaySince(c string) time.Time { return f[c] }
+func (f fakeClusters) Names() []string              { return slices.Collect(maps.Keys(f)) }
+func (f fakeClusters) Served(c string) error {
+	if _, ok := f[c]; !ok {
+		return &hubaccess.NotServedError{Cluster: c}
+	}
+	return nil
+}
+func (f fakeClusters) Describe(c string) v1alpha1.Cluster {
 	return v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Version: "v1.36.3"}}
 }
 

@@ -18,10 +18,25 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 )
+
+// clusters is what the hub knows about managed clusters, for requests.
+type clusters interface {
+	admission
+	// Synced is an error until the hub's answer is complete.
+	Synced() error
+	// AwaySince is when the addon of that cluster stopped being available; zero if
+	// it is available or nobody knows.
+	AwaySince(cluster string) time.Time
+	// Names are those of the served clusters, in no order.
+	Names() []string
+	// Describe says of a served cluster what its objects on the hub say.
+	Describe(cluster string) v1alpha1.Cluster
+}
 
 // handler serves every door: see the package comment for the way of a request.
 type handler struct {
@@ -41,6 +56,8 @@ type handler struct {
 	uploads, answers *limiter
 	// allowAnonymous lets requests without a credential go to the clusters.
 	allowAnonymous bool
+	// revalidation is nil if streams are not looked at again.
+	revalidation *revalidation
 	// draining is done when watches should go elsewhere.
 	draining context.Context
 
@@ -75,6 +92,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = checkSize(r)
 	}
+	if c.long && h.revalidation != nil {
+		c.asked = keepAsked(r)
+	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	rec := h.record(w, c)
 	// Deferred, because ReverseProxy panics to cut a response off.
@@ -107,7 +127,7 @@ func (h *handler) admitted(next http.Handler) http.Handler {
 
 func (h *handler) admit(c *call, r *http.Request) error {
 	target := c.target
-	if err := h.clusters.synced(); err != nil {
+	if err := h.clusters.Synced(); err != nil {
 		return &problem{http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)}
 	}
 	if s := target.Service; target.ForService() {
@@ -122,10 +142,7 @@ func (h *handler) admit(c *call, r *http.Request) error {
 		return err
 	}
 	// This comes last, so that nothing else tells whether there is one.
-	if !h.clusters.known(target.Cluster) {
-		return &clusterError{problem{http.StatusNotFound, fmt.Sprintf("there is no managed cluster %q on this hub: see \"kubectl get managedclusters\"", target.Cluster)}}
-	}
-	return nil
+	return h.clusters.Served(target.Cluster)
 }
 
 // annotated adds to audit events what cannot be seen from outside.
@@ -217,7 +234,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r.Context())
 	cluster := c.target.Cluster
 	err = h.hidden(c, err)
-	code, message := statusFor(err, cluster, h.clusters.awaySince(cluster))
+	code, message := statusFor(err, cluster, h.clusters.AwaySince(cluster))
 	if code == statusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:
 		// the request must not look as if it had been answered.

@@ -79,6 +79,13 @@ func (a *fakeHubAPI) user(token, name string, groups ...string) {
 	a.users[token] = authenticationv1.UserInfo{Username: name, UID: "uid-of-" + name, Groups: groups, Extra: map[string]authenticationv1.ExtraValue{"example.org/Where": {"here", "there"}}}
 }
 
+// set changes anything.
+func (a *fakeHubAPI) set(change func(a *fakeHubAPI)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change(a)
+}
+
 func (a *fakeHubAPI) allow(rules ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,6 +20,7 @@ type metrics struct {
 	inFlight    *prometheus.GaugeVec
 	streams     *prometheus.GaugeVec
 	denied      *prometheus.CounterVec
+	withdrawn   *prometheus.CounterVec
 	dials       *prometheus.CounterVec
 	connect     prometheus.Histogram
 	connections prometheus.Gauge
@@ -43,6 +44,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "streams", Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb."}, []string{"cluster", "verb"}),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, unread (an answer was cut off because too much of that user is not read)."}, []string{"reason"}),
+		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
+			Name: "streams_withdrawn_total", Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden."}, []string{"reason"}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "tunnel_dials_total", Help: "Dials through the tunnel, by result."}, []string{"result"}),
 		connect: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
@@ -58,7 +61,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		pastAnswers: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "hub_outage_answers_total", Help: "Questions about tokens and permissions that an earlier answer of the hub decided, because it could not be asked."}),
 	}
-	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.dials, m.connect, m.connections, m.clusters, m.reachable, m.outage, m.pastAnswers)
+	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.dials, m.connect, m.connections, m.clusters, m.reachable, m.outage, m.pastAnswers)
 	return m
 }
 

@@ -53,6 +53,9 @@ type Options struct {
 	// How many requests, and how many streams (watches, logs, exec, Services),
 	// are served at a time; 0 means as many as come.
 	RequestsPerUser, RequestsPerCluster, StreamsPerUser, StreamsPerCluster int
+	// RevalidateStreams is how often the hub is asked again whether open streams would
+	// still be allowed; 0 means never.
+	RevalidateStreams time.Duration
 	// Audit and Tracing are as in a kube-apiserver; there is none by default.
 	Audit   *options.AuditOptions
 	Tracing *options.TracingOptions
@@ -77,11 +80,12 @@ func NewOptions() *Options {
 		ExposedServices: "cluster-proxy-exposed-services",
 		RequestsPerUser: 400, RequestsPerCluster: 1000,
 		StreamsPerUser: 2000, StreamsPerCluster: 8000,
-		Audit:            options.NewAuditOptions(),
-		Tracing:          options.NewTracingOptions(),
-		MinDrainDuration: 10 * time.Second,
-		DrainTimeout:     10 * time.Minute,
-		HubOutageGrace:   10 * time.Minute,
+		Audit:             options.NewAuditOptions(),
+		Tracing:           options.NewTracingOptions(),
+		MinDrainDuration:  10 * time.Second,
+		DrainTimeout:      10 * time.Minute,
+		HubOutageGrace:    10 * time.Minute,
+		RevalidateStreams: 4 * time.Second,
 	}
 }
 
@@ -106,6 +110,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that a hub's token may be for; empty means that of the hub's kube-apiserver")
 	fs.DurationVar(&o.HubOutageGrace, "hub-outage-grace", o.HubOutageGrace, "how long users whom the hub let in go on being let in while its kube-apiserver cannot be asked: for what they did before, with credentials that have not expired; 0 turns it off")
 	fs.BoolVar(&o.AllowAnonymous, "allow-anonymous", o.AllowAnonymous, "let requests without a credential go to the clusters, which know them as system:anonymous, instead of answering 401")
+	fs.DurationVar(&o.RevalidateStreams, "revalidate-streams", o.RevalidateStreams, "how often the hub is asked again whether watches, logs, exec, attach, port-forward and other streams that are open would still be allowed; those that would not be are ended. 0 means never. Streams of one caller to one cluster with one verb cost one question")
 	fs.IntVar(&o.RequestsPerUser, "max-requests-per-user", o.RequestsPerUser, "how many requests of one user are served at a time; 0 means as many as come")
 	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerUser, "max-streams-per-user", o.StreamsPerUser, "how many watches, logs, exec, attach, port-forward and connections to Services one user may have open; 0 means as many as come")
@@ -155,7 +160,7 @@ func (o *Options) Validate() error {
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"min-drain-duration", o.MinDrainDuration}, {"drain-timeout", o.DrainTimeout}, {"hub-outage-grace", o.HubOutageGrace}} {
+	}{{"min-drain-duration", o.MinDrainDuration}, {"drain-timeout", o.DrainTimeout}, {"hub-outage-grace", o.HubOutageGrace}, {"revalidate-streams", o.RevalidateStreams}} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("--%s %v must not be negative", d.flag, d.value))
 		}

@@ -8,10 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 const (
@@ -49,9 +52,18 @@ type pool struct {
 	// that has a certificate for serverName.
 	tlsConfig func(serverName string) *tls.Config
 	metrics   *metrics
+	// admission is set before the first request.
+	admission admission
 
 	mu       sync.Mutex
 	clusters map[string]*agent
+}
+
+// admission says which clusters may be served, and whose agent a certificate
+// belongs to.
+type admission interface {
+	Served(cluster string) error
+	Admit(agent pki.Agent) error
 }
 
 func newPool(dial dialContext, tlsConfig func(string) *tls.Config, m *metrics) *pool {
@@ -65,7 +77,7 @@ type agent struct {
 	reads    *hop.Kept
 	upgrades *http.Transport
 
-	mu       sync.Mutex
+	mu       sync.Mutex // reads, requests and below
 	gone     bool
 	conns    map[*pooledConn]struct{}
 	requests *generation
@@ -85,10 +97,7 @@ func (p *pool) agent(cluster string) *agent {
 	}
 	a := &agent{pool: p, cluster: cluster, conns: map[*pooledConn]struct{}{}}
 	a.requests = a.newGeneration()
-	a.reads = &hop.Kept{
-		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1") },
-		Most: maxKept, IdleTimeout: keptIdle,
-	}
+	a.reads = a.newKept()
 	a.upgrades = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return a.connect(ctx, "http/1.1")
@@ -105,6 +114,19 @@ func (p *pool) agent(cluster string) *agent {
 	p.clusters[cluster] = a
 	p.metrics.clusters.Set(float64(len(p.clusters)))
 	return a
+}
+
+func (a *agent) newKept() *hop.Kept {
+	return &hop.Kept{
+		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1") },
+		Most: maxKept, IdleTimeout: keptIdle,
+	}
+}
+
+func (a *agent) kept() *hop.Kept {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reads
 }
 
 func (a *agent) newGeneration() *generation {
@@ -146,7 +168,8 @@ func (a *agent) read(r *http.Request) (*http.Response, error) {
 	other := func(r *http.Request) (*http.Response, error) {
 		return a.send(func(g *generation) (*http.Response, error) { return g.requests.RoundTripRead(r) })
 	}
-	return a.reads.Or(a.reads.RoundTrip, other, r)
+	kept := a.kept()
+	return kept.Or(kept.RoundTrip, other, r)
 }
 
 func (a *agent) turn(old *generation) {
@@ -210,8 +233,34 @@ func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) 
 		_ = conn.Close() // the handshake's error is the one that matters
 		return nil, noteAgentTLS(a.cluster, err)
 	}
+	if err := a.admit(conn, secure.ConnectionState()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
 	a.pool.metrics.connect.Observe(time.Since(start).Seconds())
 	return secure, nil
+}
+
+// admit compares the agent's certificate with the ManagedCluster that has its
+// cluster's name now.
+func (a *agent) admit(conn *pooledConn, state tls.ConnectionState) error {
+	peer, err := pki.PeerAgent(state)
+	if err != nil {
+		return noteAgentTLS(a.cluster, err)
+	}
+	certificate, err := pki.PeerCertificate(state)
+	if err != nil {
+		return noteAgentTLS(a.cluster, err)
+	}
+	a.mu.Lock()
+	conn.certificate = certificate
+	a.mu.Unlock()
+	if err := a.pool.admission.Admit(peer); err != nil {
+		agentTLSFailures.WithLabelValues("cluster").Inc()
+		klog.Background().Info("Agent refused", "cluster", a.cluster, "err", err.Error())
+		return &handshakeError{err}
+	}
+	return nil
 }
 
 // connectAPIServer dials a cluster's kube-apiserver for somebody who speaks TLS
@@ -238,18 +287,31 @@ func (p *pool) connections(cluster string) int {
 	return len(a.conns)
 }
 
-// track registers conn, so that it ends with the cluster.
+// track registers conn, so that it ends with the cluster. A cluster that stopped
+// being served before conn was registered is noticed here, one that stops later by
+// evict.
 func (a *agent) track(conn net.Conn) (*pooledConn, error) {
 	c := &pooledConn{Conn: conn, agent: a}
+	if err := a.register(c); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	if err := a.pool.admission.Served(a.cluster); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (a *agent) register(c *pooledConn) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone {
-		_ = conn.Close()
-		return nil, net.ErrClosed
+		return net.ErrClosed
 	}
 	a.conns[c] = struct{}{}
 	a.pool.metrics.connections.Inc()
-	return c, nil
+	return nil
 }
 
 func (a *agent) close() {
@@ -273,6 +335,9 @@ type pooledConn struct {
 	net.Conn
 	agent *agent
 	once  sync.Once
+	// certificate is the agent's; nil if there is none, and once it was found not
+	// to be good any more. Under the agent's mu.
+	certificate *pki.Certificate
 }
 
 func (c *pooledConn) Close() error {

@@ -83,7 +83,7 @@ func (r *recorder) end() {
 // cluster is the label for the request's cluster, empty if there is none of that
 // name.
 func (r *recorder) cluster() string {
-	if name := r.call.target.Cluster; name != "" && r.handler.clusters.known(name) {
+	if name := r.call.target.Cluster; name != "" && r.handler.clusters.Served(name) == nil {
 		return name
 	}
 	return ""

@@ -18,9 +18,9 @@ type countingClusters struct {
 	asked int
 }
 
-func (c *countingClusters) known(name string) bool {
+func (c *countingClusters) Served(name string) error {
 	c.asked++
-	return c.fakeClusters.known(name)
+	return c.fakeClusters.Served(name)
 }
 
 // clusterLabels are the clusters that metrics have series of.

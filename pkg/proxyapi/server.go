@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -93,15 +94,16 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watched, err := newWatchedClusters(hub, s.forget)
+	watched, err := hubaccess.NewClusters(hub)
 	if err != nil {
 		return err
 	}
+	watched.OnGone(s.forget)
 	client, err := kubernetes.NewForConfig(hub)
 	if err != nil {
 		return fmt.Errorf("making a client for the hub: %w", err)
 	}
-	parts, err := s.newParts(client, watched, watched.run)
+	parts, err := s.newParts(client, watched, watched.Run)
 	if err != nil {
 		return err
 	}
@@ -186,6 +188,7 @@ func (p *parts) traces(ctx context.Context) error {
 // newHandler puts the doors together. Watches end when draining is done.
 func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error) {
 	o := s.options
+	s.pool.admission = p.clusters
 	h := &handler{
 		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer, lists: p.lists,
 		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, draining: draining, probes: s.health.Handler(),
@@ -196,6 +199,9 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	}
 	h.proxy = h.newProxy()
 	h.refusal = h.newRefusal(p.config)
+	if h.revalidation = h.newRevalidation(o.RevalidateStreams); h.revalidation != nil {
+		p.background = append(p.background, h.revalidation.run)
+	}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
 	h.own, err = newGroup(p.config, h)
@@ -211,7 +217,7 @@ func (s *Server) forget(cluster string) {
 
 // run serves on listener. The process's parts go on until everything drained.
 func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
-	s.health.AddReadyCheck("clusters", p.clusters.synced)
+	s.health.AddReadyCheck("clusters", p.clusters.Synced)
 	s.health.AddReadyCheck("certificate", s.serving.Check)
 
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -223,7 +229,10 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 		return err
 	}
 	group, parts := errgroup.WithContext(parts)
-	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.prober.run)
+	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.prober.run,
+		func(ctx context.Context) error {
+			return s.pool.recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
+		})
 	for _, part := range background {
 		group.Go(func() error { return part(parts) })
 	}

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -44,6 +45,7 @@ func statusFor(err error, cluster string, since time.Time) (code int, message st
 	var (
 		refused   *route.Error
 		known     *problem
+		notServed *hubaccess.NotServedError
 		handshake *handshakeError
 		untrusted *tls.CertificateVerificationError
 	)
@@ -52,6 +54,10 @@ func statusFor(err error, cluster string, since time.Time) (code int, message st
 		return refused.Code, refused.Reason
 	case errors.As(err, &known):
 		return known.code, known.message
+	case errors.As(err, &notServed) && errors.As(err, &handshake):
+		return http.StatusBadGateway, "the agent that answers is not served: " + notServed.Error()
+	case errors.As(err, &notServed):
+		return http.StatusNotFound, notServed.Error()
 	}
 	switch tunnel.CodeOf(err) {
 	case tunnel.NoSuchCluster:

@@ -40,7 +40,7 @@ func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 	if err := s.h.started(); err != nil {
 		return nil, err
 	}
-	if !s.h.clusters.known(name) || !s.h.mayReach(ctx, userOf(ctx), name) {
+	if s.h.clusters.Served(name) != nil || !s.h.mayReach(ctx, userOf(ctx), name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
 	cluster := s.h.describe(name)
@@ -49,7 +49,7 @@ func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 
 // started is an error until it is known which clusters there are.
 func (h *handler) started() error {
-	if err := h.clusters.synced(); err != nil {
+	if err := h.clusters.Synced(); err != nil {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy API is starting: %v", err))
 	}
 	return nil
@@ -68,12 +68,12 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 		byField = options.FieldSelector
 	}
 	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
-	names, err := s.h.lists.of(ctx, userOf(ctx), s.h.clusters.names)
+	names, err := s.h.lists.of(ctx, userOf(ctx), s.h.clusters.Names)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
 	}
 	for _, name := range names {
-		if !s.h.clusters.known(name) {
+		if s.h.clusters.Served(name) != nil {
 			continue
 		}
 		cluster := s.h.describe(name)
@@ -86,7 +86,7 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 
 // describe says what this replica knows of a cluster.
 func (h *handler) describe(name string) v1alpha1.Cluster {
-	cluster := h.clusters.describe(name)
+	cluster := h.clusters.Describe(name)
 	cluster.Status.Tunnels = int32(min(h.pool.connections(name), 1<<20))
 	if latency := h.latencies.of(name); latency > 0 {
 		cluster.Status.Latency = &metav1.Duration{Duration: latency.Round(10 * time.Microsecond)}
@@ -169,7 +169,7 @@ func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOpt
 		return nil, err
 	}
 	u := userOf(ctx)
-	if !s.h.clusters.known(name) || !s.h.mayReach(ctx, u, name) {
+	if s.h.clusters.Served(name) != nil || !s.h.mayReach(ctx, u, name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
 	there, err := s.h.whoAmI(ctx, name, u)

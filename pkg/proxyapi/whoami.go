@@ -89,7 +89,7 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 }
 
 func (h *handler) statusError(cluster string, err error) error {
-	code, message := statusFor(err, cluster, h.clusters.awaySince(cluster))
+	code, message := statusFor(err, cluster, h.clusters.AwaySince(cluster))
 	if code == statusClientClosed {
 		code = http.StatusServiceUnavailable
 	}

@@ -266,10 +266,16 @@ func (s *Server) admitAgent(stream *agentStream) (reason string, err error) {
 	if err != nil {
 		return "certificate", err
 	}
-	if stream.cluster, err = pki.PeerAgent(state); err != nil {
+	proven, err := pki.PeerAgent(state)
+	if err != nil {
 		return "certificate", fmt.Errorf("reading the agent's certificate: %w", err)
 	}
+	stream.cluster = proven.Cluster
+	if err := s.conns.admit(proven); err != nil {
+		return endedCluster, err
+	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
+	s.conns.belongs(peerConnOf(stream.Context()), strings.Join(incoming.Get(controlsession.ProcessHeader), ""))
 	ids, identifiers := incoming.Get(header.AgentID), incoming.Get(header.AgentIdentifiers)
 	if len(ids) != 1 || len(ids[0]) == 0 || len(ids[0]) > maxAgentID {
 		return "metadata", fmt.Errorf("one agent ID of 1 to %d bytes is needed", maxAgentID)

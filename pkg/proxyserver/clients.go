@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
@@ -112,6 +111,9 @@ func (s *Server) checksRoles() bool {
 
 func (s *Server) admitClient(ctx context.Context, state tls.ConnectionState) error {
 	_, err := pki.PeerRole(state)
+	if err == nil {
+		err = s.stillTrusted(state)
+	}
 	if err != nil {
 		s.metrics.clientsRejected.WithLabelValues("role").Inc()
 		s.logger.Info("Client rejected", "reason", "role", "error", err.Error(), "peer", peerAddress(ctx))
@@ -126,11 +128,21 @@ func peerTLS(ctx context.Context) (tls.ConnectionState, error) {
 	if !ok {
 		return tls.ConnectionState{}, errNoTLS
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	info, ok := p.AuthInfo.(authInfo)
 	if !ok {
 		return tls.ConnectionState{}, errNoTLS
 	}
 	return info.State, nil
+}
+
+// peerConnOf returns the connection of a stream, or nil if it has no TLS.
+func peerConnOf(ctx context.Context) *tls.Conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(authInfo); ok {
+			return info.conn
+		}
+	}
+	return nil
 }
 
 func peerAddress(ctx context.Context) string {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -18,14 +19,20 @@ import (
 func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	key := sessionKey{}
 	if s.options.AgentIdentity == IdentityCertificate {
-		cluster, err := pki.PeerAgent(conn.ConnectionState())
+		agent, err := pki.PeerAgent(conn.ConnectionState())
 		if err != nil {
 			s.metrics.agentsRejected.WithLabelValues("certificate").Inc()
 			s.logger.Info("Carrier rejected", "reason", "certificate", "error", err.Error(), "peer", conn.RemoteAddr().String())
 			_ = conn.Close()
 			return
 		}
-		key.cluster = cluster
+		if err := s.conns.admit(agent); err != nil {
+			s.metrics.agentsRejected.WithLabelValues(endedCluster).Inc()
+			s.logger.V(1).Info("Carrier rejected", "reason", endedCluster, "error", err.Error(), "peer", conn.RemoteAddr().String())
+			_ = conn.Close()
+			return
+		}
+		key.cluster = agent.Cluster
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.HandshakeTimeout)
 	defer cancel()
@@ -33,6 +40,8 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	if err != nil {
 		return
 	}
+	s.conns.carries(conn, c)
+	s.conns.belongs(conn, controlsession.ProcessOf(hello.Features))
 	key.agentID = hello.Session
 	if err := s.carriers.add(key, c); err != nil {
 		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
@@ -54,6 +63,7 @@ func (s *Server) takeClientCarrier(conn *tls.Conn) {
 	if err != nil {
 		return
 	}
+	s.conns.carries(conn, c)
 	if err := s.clientCarriers.Add(c); err != nil {
 		s.logger.V(1).Info("Client's carrier refused", "error", err.Error())
 	}

@@ -99,6 +99,43 @@
 //   - Ready means that the certificates are good. It does not depend on agents:
 //     a fresh server must become ready for agents to reach it.
 //
+// # What is taken away
+//
+// A connection is authenticated once, so what lets a peer in is looked at again
+// (revoke.go): every two seconds, and at once when the hub says something new. A
+// connection that fails is closed as a whole, with the control session, the carrier
+// and whatever else is on it, so that it does not matter what the peer does. Ends
+// are counted in cluster_proxy_server_connections_ended_total and logged.
+//
+//   - The cluster (--watch-managed-clusters, which the addon manager sets): agents
+//     are served while package hubaccess admits them. This takes a service account
+//     with list and watch on ManagedClusters and ManagedClusterAddOns, and is why
+//     the pod mounts a token. A stolen token of it reads names of clusters, which
+//     whoever has the pod sees in the agents' certificates anyway; in return a
+//     cluster that is not accepted any more loses its tunnel within seconds. A
+//     ConfigMap in the place of the watch would take a minute to be projected.
+//     Before the hub's first answer certificates alone decide, so that a proxy
+//     server that starts while the hub's kube-apiserver is away serves; metric
+//     cluster_proxy_server_clusters_synced is 0 until then. While the hub does not
+//     answer later, what it said last holds.
+//   - The peer's certificate: a connection ends with it, on both ports.
+//   - The agent CA: when it leaves the bundle, connections of agents whose
+//     certificate it signed end. An agent that has renewed its certificate loses
+//     nothing, idle or not: it dials a carrier at once, which shows the new
+//     certificate, and this counts for all connections of the same agent process.
+//     Each process makes a secret when it starts and says it in the HELLO of its
+//     carriers and the metadata of its streams; nothing else would tell it from
+//     somebody who has stolen the old key and knows the agent's ID. Carriers with
+//     the old certificate are replaced when they are idle. Agents of older versions
+//     have no such secret: what they have open on connections with an old
+//     certificate is cut when its CA is dropped.
+//   - The hub CA: clients whose certificate it signed open nothing new. What they
+//     have open ends with their certificate at the latest. A rotation must not drop
+//     it, and these clients are on the hub.
+//
+// A bundle reaches a pod when the kubelet projects the changed Secret, which may
+// take a minute; the times above begin then.
+//
 // With --agent-identity=declared it is a plain konnectivity server for one
 // cluster: agents are believed, every client of the CA is served, and it is
 // ready once an agent is connected. On a Unix socket file permissions decide
@@ -151,8 +188,8 @@
 // minute.
 // Out of file descriptors, a port accepts again when some are free, and what is
 // connected goes on; the log has a line at either end of that.
-// Changed certificates apply to new handshakes; connections and streams that
-// exist go on.
+// Changed certificates apply to new handshakes, and "What is taken away" says what
+// becomes of connections that exist.
 //
 // Verbosity is 0 unless asked otherwise. konnectivity's own default of 4 logs a
 // line per connection and more, which costs throughput.

@@ -53,6 +53,12 @@ func startHub(t *testing.T, change ...func(*Options)) *testHub {
 
 func startHubWith(t *testing.T, hubCA, agentCA *pki.CA, change ...func(*Options)) *testHub {
 	t.Helper()
+	return startPreparedHub(t, hubCA, agentCA, func(*Server) {}, change...)
+}
+
+// startPreparedHub has prepare change the Server before it runs.
+func startPreparedHub(t *testing.T, hubCA, agentCA *pki.CA, prepare func(*Server), change ...func(*Options)) *testHub {
+	t.Helper()
 	h := &testHub{dir: t.TempDir(), hubCA: hubCA, agentCA: agentCA, done: make(chan struct{})}
 	clients := pkitest.Issue(t, filepath.Join(h.dir, "server"), h.hubCA, servingLeaf, h.hubCA)
 	agents := pkitest.Issue(t, filepath.Join(h.dir, "agent"), h.hubCA, servingLeaf, h.agentCA)
@@ -70,6 +76,7 @@ func startHubWith(t *testing.T, hubCA, agentCA *pki.CA, change ...func(*Options)
 	if h.Server, err = New(o); err != nil {
 		t.Fatal(err)
 	}
+	prepare(h.Server)
 	var ctx context.Context
 	ctx, h.stop = context.WithCancel(t.Context())
 	go func() { h.result = h.Run(ctx); close(h.done) }()
@@ -151,6 +158,7 @@ type agentSpec struct {
 	identifiers string // declared; the cluster's own if empty
 	name        string // the cluster if empty
 	manual      bool   // the test answers dials
+	process     string // the secret of its process
 }
 
 func (h *testHub) connectAgent(t *testing.T, spec agentSpec) (*fakeAgent, error) {
@@ -180,6 +188,9 @@ func (h *testHub) connectAgentTLS(t *testing.T, spec agentSpec, config *tls.Conf
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, spec.id, header.AgentIdentifiers, spec.identifiers)
+	if spec.process != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, controlsession.ProcessHeader, spec.process)
+	}
 	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ func (m *muxListener) shakeHands(raw net.Conn, v *visitor) (*tls.Conn, error) {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
+	t.closing = m.conns.add(conn, raw, m.source, m.agents)
 	return conn, nil
 }
 
@@ -55,6 +56,21 @@ type turnTaker struct {
 	handshaking bool
 	buffer      []byte // nil after the handshake
 	ahead       []byte // read and not asked for yet
+
+	closing func() // set after the handshake
+}
+
+func (t *turnTaker) Close() error {
+	if t.closing != nil {
+		t.closing()
+	}
+	return t.Conn.Close()
+}
+
+// Abort is for connect.Abort.
+func (t *turnTaker) Abort(error) {
+	connect.Abort(t.Conn)
+	_ = t.Close()
 }
 
 // NetConn is what crypto/tls calls the connection below.

@@ -19,7 +19,9 @@ type serverMetrics struct {
 	// handshakesDropped are those that made room for others.
 	handshakesDropped *prometheus.CounterVec
 	// limited are what clusters had too many of.
-	limited *prometheus.CounterVec
+	limited        *prometheus.CounterVec
+	ended          *prometheus.CounterVec
+	clustersSynced prometheus.Gauge
 }
 
 func newServerMetrics() *serverMetrics {
@@ -64,13 +66,24 @@ func newServerMetrics() *serverMetrics {
 	for _, limit := range []string{"sessions", "streams", "carriers", "idle carriers"} {
 		m.limited.WithLabelValues(limit)
 	}
-	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited)
+	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "cluster_proxy_server_connections_ended_total",
+		Help: "Connections of agents and clients that were ended because the peer would not be let in any more, by reason: cluster (it may not be served, or is another one of that name), expired (certificate), ca (not trusted any more).",
+	}, []string{"reason"})
+	m.clustersSynced = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cluster_proxy_server_clusters_synced",
+		Help: "1 once the hub has said which clusters may be served (--watch-managed-clusters). Until then certificates alone decide.",
+	})
+	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced)
+	for _, reason := range []string{endedCluster, endedExpired, endedCA} {
+		m.ended.WithLabelValues(reason)
+	}
 	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
 		m.tlsFailures.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
 	// Alerts need the zero.
-	for _, reason := range []string{"certificate", "metadata", "identifiers"} {
+	for _, reason := range []string{"certificate", endedCluster, "metadata", "identifiers"} {
 		m.agentsRejected.WithLabelValues(reason)
 	}
 	m.clientsRejected.WithLabelValues("role")

@@ -26,6 +26,9 @@ import (
 type muxListener struct {
 	net.Listener
 	config   *tls.Config
+	source   *pki.Source // of config
+	agents   bool        // it is the agents' port
+	conns    *peerConns
 	carriers func(*tls.Conn)
 	limits   *Limits
 	metrics  *serverMetrics
@@ -39,11 +42,13 @@ type muxListener struct {
 	sayFailure rate.Sometimes
 }
 
-// newMuxListener takes over config. It must be served with serve.
-func newMuxListener(listener net.Listener, config *tls.Config, protocol string, s *Server, pace int, carriers func(*tls.Conn)) *muxListener {
+// newMuxListener makes a listener of the certificates in source. It must be served
+// with serve.
+func newMuxListener(listener net.Listener, source *pki.Source, protocol string, s *Server, pace int, carriers func(*tls.Conn)) *muxListener {
+	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
-		Listener: listener, config: config, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
+		Listener: listener, config: config, source: source, agents: source == s.agentSource, conns: s.conns, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
 		lobby:  newLobby(func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }),
 		others: make(chan net.Conn), turns: newTurns(s.options.MaxHandshakes, pace), done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
@@ -146,10 +151,16 @@ func (handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 	if !ok {
 		return nil, nil, errNoTLS
 	}
-	return conn, credentials.TLSInfo{
+	return conn, authInfo{conn: secure, TLSInfo: credentials.TLSInfo{
 		State:          secure.ConnectionState(),
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-	}, nil
+	}}, nil
+}
+
+// authInfo is what gRPC knows of a connection.
+type authInfo struct {
+	credentials.TLSInfo
+	conn *tls.Conn
 }
 
 func (handshaken) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

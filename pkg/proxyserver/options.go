@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
@@ -57,6 +59,12 @@ type Options struct {
 
 	AgentIdentity         string
 	AgentInstallNamespace string
+
+	// WatchManagedClusters refuses and ends agents of clusters that the hub does not
+	// accept, or that have no addon.
+	WatchManagedClusters bool
+	// Kubeconfig of the hub, for that; empty means $KUBECONFIG, then in-cluster.
+	Kubeconfig string
 
 	// Peers are host:port addresses of the client ports of the other proxy
 	// servers. A host may stand for several, and for this server too.
@@ -131,6 +139,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.CipherSuites, "cipher-suites", o.CipherSuites, "Cipher suites for TLS 1.2; empty means Go's choice.")
 	flags.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "Folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart. The two flags above go before it.")
 	flags.StringVar(&o.AgentIdentity, "agent-identity", o.AgentIdentity, "How an agent's cluster is known: certificate (its client certificate names it, and clients need a role) or declared (plain konnectivity).")
+	flags.BoolVar(&o.WatchManagedClusters, "watch-managed-clusters", o.WatchManagedClusters, "Serve agents only while the hub accepts their cluster and has the addon for it, and end their connections within seconds otherwise. Needs --agent-identity=certificate, and the right to list and watch managedclusters and managedclusteraddons on the hub.")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the hub for --watch-managed-clusters; empty means $KUBECONFIG, then in-cluster.")
 	flags.StringSliceVar(&o.Peers, "peers", o.Peers, "host:port of the client ports of other proxy servers, which are asked for clusters whose agents are not here; all addresses of a host count, so a headless Service is enough. This server shows them --server-cert, which needs the peer's role.")
 	flags.StringVar(&o.PeerServerName, "peer-server-name", o.PeerServerName, "Name in the certificates of --peers; empty means the host of each.")
 	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "Namespace of agents on managed clusters; <cluster>.<namespace> is a name of the cluster.")
@@ -202,6 +212,9 @@ func (o *Options) validateRouting() error {
 	if o.AgentIdentity != IdentityCertificate && o.AgentIdentity != IdentityDeclared {
 		return fmt.Errorf("--agent-identity must be %s or %s, not %q", IdentityCertificate, IdentityDeclared, o.AgentIdentity)
 	}
+	if o.WatchManagedClusters && o.AgentIdentity != IdentityCertificate {
+		return fmt.Errorf("--watch-managed-clusters needs --agent-identity=%s, because declared clusters prove nothing", IdentityCertificate)
+	}
 	strategies, err := proxystrategies.ParseProxyStrategies(o.strategies())
 	if err != nil {
 		return fmt.Errorf("--proxy-strategies %q: %w", o.Strategies, err)
@@ -246,6 +259,18 @@ func (o *Options) validateTimes() error {
 		{"--graceful-shutdown-timeout", o.GracefulShutdownTimeout, 0},
 		{"--backend-dial-timeout", o.BackendDialTimeout, 0},
 	})
+}
+
+func (o *Options) hubConfig() (*rest.Config, error) {
+	path := o.Kubeconfig
+	if path == "" {
+		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("loading the hub's kubeconfig %q (--watch-managed-clusters needs one, or a service account): %w", path, err)
+	}
+	return config, nil
 }
 
 func (o *Options) strategies() string {

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
+
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 const (
@@ -36,8 +38,8 @@ type ports struct {
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
-func (s *Server) mux(p *ports, listener net.Listener, config *tls.Config, protocol string, pace int, carriers func(*tls.Conn)) *muxListener {
-	mux := newMuxListener(listener, config, protocol, s, pace, carriers)
+func (s *Server) mux(p *ports, listener net.Listener, source *pki.Source, protocol string, pace int, carriers func(*tls.Conn)) *muxListener {
+	mux := newMuxListener(listener, source, protocol, s, pace, carriers)
 	p.muxes = append(p.muxes, mux)
 	return mux
 }
@@ -111,7 +113,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 		if http {
 			protocol = "http/1.1"
 		}
-		p.client = s.mux(p, p.client, s.clientSource.ServerConfig(tls.RequireAndVerifyClientCert), protocol, 0, s.takeClientCarrier)
+		p.client = s.mux(p, p.client, s.clientSource, protocol, 0, s.takeClientCarrier)
 	}
 	if http {
 		return newConnectFrontend(p.client, s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.konnectivity})))
@@ -126,7 +128,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 }
 
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
-	mux := s.mux(p, p.agent, s.agentSource.ServerConfig(tls.RequireAndVerifyClientCert), "h2", agentRest, s.takeAgentCarrier)
+	mux := s.mux(p, p.agent, s.agentSource, "h2", agentRest, s.takeAgentCarrier)
 	p.agent, s.carriers.expect = mux, mux.lobby.expect
 	options := append(serverOptions(s.options.KeepaliveTime, maxAgentStreams),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),

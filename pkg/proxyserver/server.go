@@ -32,6 +32,7 @@ type Server struct {
 	carriers     *carrierAgents
 	// clientCarriers are those that clients dialed, to drain them.
 	clientCarriers *carrier.Pool
+	conns          *peerConns
 	peers          *peers // nil without any
 	inner          *innerClient
 	clientSource   *pki.Source // nil on a Unix socket
@@ -71,6 +72,7 @@ func New(o *Options) (*Server, error) {
 	s.carriers = newCarrierAgents(o.Limits, s.noteSameName)
 	s.carriers.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	s.sayLimit.Interval = time.Second
+	s.conns = newPeerConns(s.metrics)
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.carriers)
@@ -119,6 +121,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if _, err := s.servers.load(); err != nil {
 		return err
 	}
+	s.conns.logger = s.logger
+	watched, err := s.watchClusters()
+	if err != nil {
+		return err
+	}
 	ports, err := s.listen(ctx)
 	if err != nil {
 		return err
@@ -131,6 +138,9 @@ func (s *Server) Run(ctx context.Context) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, life := errgroup.WithContext(life)
+	if watched != nil {
+		group.Go(func() error { return s.runClusters(life, watched) })
+	}
 	s.serve(life, group, ports, clients, agents)
 	select {
 	case <-s.health.Started():
@@ -157,6 +167,7 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 	for _, source := range s.sources() {
 		group.Go(func() error { return source.Run(life) })
 	}
+	group.Go(func() error { return s.conns.run(life) })
 	group.Go(func() error { return s.health.Run(life) })
 	group.Go(func() error {
 		return health.Admin{

@@ -25,7 +25,7 @@ podLabels: {team: a}
 podAnnotations: {note: b}
 proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"}
 userServer: {additionalSANs: [proxy.example.com]}
-proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
+proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
 `
 
 // Upgrades from upstream's chart find the objects that are there by these names.
@@ -38,10 +38,12 @@ func TestNames(t *testing.T) {
 		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager",
 		"ClusterRole/open-cluster-management:cluster-proxy:ca-bundle",
 		"ClusterRole/open-cluster-management:cluster-proxy:proxy-api",
+		"ClusterRole/open-cluster-management:cluster-proxy:proxy-server",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:addon-manager",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:ca-bundle",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api:auth-delegator",
+		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-server",
 		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io",
 		"Deployment/cluster-proxy-addon-manager",
 		"Deployment/cluster-proxy-addon-user",
@@ -56,6 +58,7 @@ func TestNames(t *testing.T) {
 		"Service/cluster-proxy-addon-user",
 		"ServiceAccount/cluster-proxy",
 		"ServiceAccount/cluster-proxy-addon-user",
+		"ServiceAccount/cluster-proxy-server",
 	}
 	got := slices.Sorted(maps.Keys(mustRender(t, "").byName))
 	if diff := cmp.Diff(want, got); diff != "" {

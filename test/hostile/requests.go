@@ -207,16 +207,21 @@ func (s *Suite) ask(t *testing.T, r *request) string {
 func (s *Suite) makeUnaccepted(t *testing.T) {
 	t.Helper()
 	s.create(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", "unaccepted", map[string]any{})
-	s.makeCluster(t, "unaccepted")
-	addons := schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
-	s.create(t, addons, "unaccepted", "ManagedClusterAddOn", identity.AddonName, map[string]any{})
+	s.create(t, clustersResource, "", "ManagedCluster", "unaccepted", map[string]any{"hubAcceptsClient": false})
+	s.create(t, addonsResource, "unaccepted", "ManagedClusterAddOn", identity.AddonName, map[string]any{})
 }
 
-// makeCluster registers a cluster that nobody has accepted.
+var (
+	clustersResource = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
+	addonsResource   = schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
+)
+
+// makeCluster registers a cluster that the hub accepts and that has the addon.
 func (s *Suite) makeCluster(t *testing.T, name string) {
 	t.Helper()
-	clusters := schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
-	s.create(t, clusters, "", "ManagedCluster", name, map[string]any{"hubAcceptsClient": false})
+	s.create(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", name, map[string]any{})
+	s.create(t, clustersResource, "", "ManagedCluster", name, map[string]any{"hubAcceptsClient": true})
+	s.create(t, addonsResource, name, "ManagedClusterAddOn", identity.AddonName, map[string]any{})
 }
 
 // create makes an object of the hub, for as long as the test runs.

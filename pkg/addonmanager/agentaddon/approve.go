@@ -27,9 +27,9 @@ var allowedUsages = []certificatesv1.KeyUsage{
 }
 
 // approve says why a request is not approved, or nil. Every field of the request
-// is an attacker's, except who made it, which the kube-apiserver has written. unit
-// is the organizational unit that an agent's certificate has now.
-func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest, unit string) error {
+// is an attacker's, except who made it, which the kube-apiserver has written. units
+// are the organizational units that an agent's certificate has now, sorted.
+func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest, units []string) error {
 	if !cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil {
 		return fmt.Errorf("cluster %q is not accepted, or is being deleted", cluster.Name)
 	}
@@ -61,12 +61,11 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 	if got := slices.Sorted(slices.Values(request.Organizations)); !slices.Equal(got, organizations) {
 		return fmt.Errorf("organizations are %q, want %q", got, organizations)
 	}
-	var units []string
-	if csr.Spec.SignerName == identity.AgentSigner {
-		units = []string{unit}
+	if csr.Spec.SignerName != identity.AgentSigner {
+		units = nil
 	}
-	if !slices.Equal(request.OrganizationalUnits, units) {
-		return fmt.Errorf("organizational units are %q, want %q", request.OrganizationalUnits, units)
+	if got := slices.Sorted(slices.Values(request.OrganizationalUnits)); !slices.Equal(got, units) {
+		return fmt.Errorf("organizational units are %q, want %q", got, units)
 	}
 	if others := slices.Concat(request.OtherSubject, request.OtherSANs, request.OtherExtensions); len(others) > 0 {
 		return fmt.Errorf("the request asks for %q, which nobody may have", others)

@@ -28,8 +28,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
 
-// unit is the organizational unit of the day.
-const unit = "agent-ca:0123456789abcdef0123456789abcdef"
+// units are the organizational units of the day.
+var units = []string{"agent-ca:0123456789abcdef0123456789abcdef", "cluster-uid:6e2a3c0f-1111-2222-3333-444455556666"}
 
 // attempt is a request and who makes it, for which cluster.
 type attempt struct {
@@ -43,7 +43,7 @@ type attempt struct {
 // honest is what OCM's registration agent of cluster1 asks for.
 func honest() *attempt {
 	return &attempt{
-		cluster: clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}},
+		cluster: clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "6e2a3c0f-1111-2222-3333-444455556666"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}},
 		addon:   addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: "cluster1"}},
 		spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: identity.AgentSigner,
@@ -52,7 +52,7 @@ func honest() *attempt {
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 		},
 		request: x509.CertificateRequest{
-			Subject:  pkix.Name{CommonName: identity.AgentCommonName("cluster1"), Organization: identity.AgentOrganizations("cluster1"), OrganizationalUnit: []string{unit}},
+			Subject:  pkix.Name{CommonName: identity.AgentCommonName("cluster1"), Organization: identity.AgentOrganizations("cluster1"), OrganizationalUnit: units},
 			DNSNames: []string{requestedDNSName},
 		},
 	}
@@ -73,7 +73,7 @@ func (a *attempt) approve(t *testing.T) error {
 		t.Fatal(err)
 	}
 	a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, unit)
+	return approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, units)
 }
 
 func TestHonestRequestsAreApproved(t *testing.T) {
@@ -82,8 +82,9 @@ func TestHonestRequestsAreApproved(t *testing.T) {
 	}
 	reordered := honest()
 	slices.Reverse(reordered.request.Subject.Organization)
+	reordered.request.Subject.OrganizationalUnit = []string{units[1], units[0]}
 	if err := reordered.approve(t); err != nil {
-		t.Errorf("with organizations in another order: %v", err)
+		t.Errorf("with organizations and units in another order: %v", err)
 	}
 	hub := honest()
 	hub.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
@@ -113,8 +114,12 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 			a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
 		},
 		"another organizational unit":  func(a *attempt) { a.request.Subject.OrganizationalUnit = []string{"x"} },
-		"a second organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = []string{unit, "x"} },
-		"no organizational unit":       func(a *attempt) { a.request.Subject.OrganizationalUnit = nil },
+		"a second organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = append(slices.Clone(units), "x") },
+		"the UID of an earlier cluster of that name": func(a *attempt) {
+			a.request.Subject.OrganizationalUnit = []string{units[0], identity.ClusterUnit("another")}
+		},
+		"no UID":                 func(a *attempt) { a.request.Subject.OrganizationalUnit = units[:1] },
+		"no organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = nil },
 		"hub's credential with our unit": func(a *attempt) {
 			a.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
 			a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
@@ -162,7 +167,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	t.Run("garbage", func(t *testing.T) {
 		a := honest()
 		a.spec.Request = []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")
-		if err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, unit); err == nil {
+		if err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, units); err == nil {
 			t.Error("approved")
 		}
 	})
@@ -170,7 +175,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 
 // What the certificate holds is the template's, whatever was asked for.
 func TestTemplateNamesOneCluster(t *testing.T) {
-	leaf := agentLeaf("cluster1", unit)
+	leaf := agentLeaf("cluster1", units)
 	if leaf.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(leaf.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
 		len(leaf.IPs) > 0 || leaf.Validity > 30*24*time.Hour {
 		t.Errorf("template is %+v", leaf)
@@ -187,13 +192,13 @@ func FuzzApprove(f *testing.F) {
 	ca := pkitest.NewCA(f, "agents")
 	good := honest()
 	own := "system:open-cluster-management:cluster1"
-	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, unit, requestedDNSName, []byte{}, []byte{})
-	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, unit, "*", []byte{0x30, 0x03, 0x01, 0x01, 0xff}, []byte{})
+	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), requestedDNSName, []byte{}, []byte{})
+	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), "*", []byte{0x30, 0x03, 0x01, 0x01, 0xff}, []byte{})
 	f.Add("system:open-cluster-management:cluster2:agent", own, identity.AgentSigner, identity.AgentCommonName("cluster2"), "", "", []byte{}, []byte("x"))
 	f.Fuzz(func(t *testing.T, user, group, signer, commonName, ou, dns string, extension, raw []byte) {
 		a := honest()
 		a.spec.Username, a.spec.Groups, a.spec.SignerName = user, []string{group}, signer
-		a.request.Subject.CommonName, a.request.Subject.OrganizationalUnit, a.request.DNSNames = commonName, []string{ou}, []string{dns}
+		a.request.Subject.CommonName, a.request.Subject.OrganizationalUnit, a.request.DNSNames = commonName, strings.Split(ou, ","), []string{dns}
 		if len(extension) > 0 {
 			a.request.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: extension}}
 		}
@@ -206,15 +211,15 @@ func FuzzApprove(f *testing.F) {
 			der = made
 		}
 		a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-		if approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, unit) != nil {
+		if approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, units) != nil {
 			return
 		}
 		agent, ok := strings.CutPrefix(user, own+":")
 		if !ok || agent == "" || strings.Contains(agent, ":") || group != own || signer != identity.AgentSigner || len(extension) > 0 ||
-			commonName != identity.AgentCommonName("cluster1") || ou != unit || dns != requestedDNSName {
+			commonName != identity.AgentCommonName("cluster1") || !slices.Equal(slices.Sorted(strings.SplitSeq(ou, ",")), units) || dns != requestedDNSName {
 			t.Fatalf("approved for user %q of group %q: %q %q %q %x", user, group, commonName, ou, dns, extension)
 		}
-		signed, err := ca.SignRequest(a.spec.Request, agentLeaf("cluster1", unit), time.Now())
+		signed, err := ca.SignRequest(a.spec.Request, agentLeaf("cluster1", units), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +257,7 @@ func TestSign(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: certificates.AgentSignerSecret}, Data: map[string][]byte{"ca.crt": pair.CertPEM, "ca.key": pair.KeyPEM}}
 	addon := &Addon{Certificates: certificates.Store{Client: fake.NewClientBuilder().WithObjects(secret).Build(), Namespace: hubNamespace}}
 	a := honest()
-	a.request.Subject.OrganizationalUnit = []string{unitOf(ca)}
+	a.request.Subject.OrganizationalUnit = unitsOf(ca, &a.cluster)
 	_ = a.approve(t) // makes the request
 	signed, err := addon.sign(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
 	if err != nil {
@@ -260,7 +265,7 @@ func TestSign(t *testing.T) {
 	}
 	checkAgentCertificate(t, signed)
 	hostile := honest()
-	hostile.request.Subject.OrganizationalUnit = []string{unitOf(ca)}
+	hostile.request.Subject.OrganizationalUnit = unitsOf(ca, &hostile.cluster)
 	hostile.request.Subject.CommonName = identity.AgentCommonName("cluster2")
 	_ = hostile.approve(t)
 	if signed, err := addon.sign(&hostile.cluster, &hostile.addon, &certificatesv1.CertificateSigningRequest{Spec: hostile.spec}); err == nil || signed != nil {

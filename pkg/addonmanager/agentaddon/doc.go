@@ -13,7 +13,10 @@
 // The subject has an organizational unit that names the CA which signs. It gives
 // no rights; OCM's registration agent asks again when the subject that it is told
 // changes, and so a rotated or restored agent CA reaches every cluster without
-// waiting for certificates to end (unitOf).
+// waiting for certificates to end (unitsOf). A second one holds the UID of the
+// ManagedCluster. The proxy API and the proxy servers compare it (package
+// hubaccess), so that a cluster that takes over the name of an earlier one is not
+// served by the earlier one's agent.
 //
 // # What is installed
 //

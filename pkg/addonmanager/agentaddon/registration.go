@@ -48,7 +48,7 @@ func (a *Addon) csrConfigurations(cluster *clusterv1.ManagedCluster, addon *addo
 		SignerName: identity.AgentSigner,
 		Subject: addonv1alpha1.Subject{
 			User: identity.AgentCommonName(cluster.Name), Groups: identity.AgentOrganizations(cluster.Name),
-			OrganizationUnits: []string{unitOf(ca)},
+			OrganizationUnits: unitsOf(ca, cluster),
 		},
 	}}
 	configuration, err := a.configuration(context.Background(), addon)
@@ -93,10 +93,10 @@ func (a *Addon) sign(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.Man
 	if err != nil {
 		return nil, err
 	}
-	if err := approve(cluster, addon, csr, unitOf(ca)); err != nil {
+	if err := approve(cluster, addon, csr, unitsOf(ca, cluster)); err != nil {
 		return nil, fmt.Errorf("signing request %q: %w", csr.Name, err)
 	}
-	return ca.SignRequest(csr.Spec.Request, agentLeaf(cluster.Name, unitOf(ca)), time.Now())
+	return ca.SignRequest(csr.Spec.Request, agentLeaf(cluster.Name, unitsOf(ca, cluster)), time.Now())
 }
 
 func (a *Addon) approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest) error {
@@ -104,23 +104,27 @@ func (a *Addon) approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.
 	if err != nil {
 		return err
 	}
-	return approve(cluster, addon, csr, unitOf(ca))
+	return approve(cluster, addon, csr, unitsOf(ca, cluster))
 }
 
-// unitOf is the organizational unit in certificates of a CA. It means nothing to
-// those who verify: it is there because OCM's registration agent asks for another
-// certificate when the subject that it is to have changes, and so it does at
-// once when the CA is another.
-func unitOf(ca *pki.CA) string { return "agent-ca:" + ca.Fingerprint() }
+// unitsOf returns the organizational units of a cluster's agent certificate, sorted.
+// OCM's registration agent asks for another certificate when the subject that it is
+// to have changes. So it does at once when the CA is another, and when the
+// ManagedCluster was created again. The unit of the CA means nothing to whoever
+// verifies the certificate; that of the cluster is compared with the ManagedCluster
+// (package hubaccess).
+func unitsOf(ca *pki.CA, cluster *clusterv1.ManagedCluster) []string {
+	return []string{"agent-ca:" + ca.Fingerprint(), identity.ClusterUnit(string(cluster.UID))}
+}
 
 // agentLeaf is the template of an agent's certificate: a client of the proxy
 // server, and a server for the proxy API under its cluster's own host name.
-func agentLeaf(cluster, unit string) pki.Leaf {
+func agentLeaf(cluster string, units []string) pki.Leaf {
 	return pki.Leaf{
 		CommonName:    identity.AgentCommonName(cluster),
 		Organizations: identity.AgentOrganizations(cluster),
-		// See unitOf.
-		OrganizationalUnits: []string{unit},
+		// See unitsOf.
+		OrganizationalUnits: units,
 		DNSNames:            []string{identity.HandlerHost(cluster)},
 		Client:              true, Server: true,
 		Validity: certificateLife,

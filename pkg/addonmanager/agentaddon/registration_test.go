@@ -51,7 +51,7 @@ func register(t *testing.T, config *v1alpha1.ManagedProxyConfiguration, ca *core
 	if a.registration().PermissionConfig != nil {
 		t.Error("agents are given rights on the hub")
 	}
-	return a.csrConfigurations(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}},
+	return a.csrConfigurations(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "uid1"}},
 		&addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: "cluster1"}})
 }
 
@@ -88,7 +88,7 @@ func TestAnotherCAIsAnotherSubject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if units := configs[0].Subject.OrganizationUnits; len(units) == 1 {
+		if units := configs[0].Subject.OrganizationUnits; len(units) == 2 && units[1] == identity.ClusterUnit("uid1") {
 			return units[0]
 		}
 		t.Fatalf("subject is %+v", configs[0].Subject)

@@ -59,7 +59,7 @@
 // and no old CA is dropped while a certificate cannot be issued again.
 //
 // Agents get another certificate at once, and not when the old one ends: see
-// agentaddon's unitOf.
+// agentaddon's unitsOf.
 //
 // # A restored hub
 //

@@ -27,6 +27,9 @@ const (
 	addonLabel           = "open-cluster-management.io/addon"
 	portForwardRole      = "cluster-proxy-addon-agent:portforward"
 
+	// serviceAccount is the proxy servers'. The chart makes it, with its rights.
+	serviceAccount = "cluster-proxy-server"
+
 	// drainTimeout is how long connections may go on when a proxy server ends;
 	// the pod's grace period is a little longer.
 	drainTimeout = 600
@@ -181,7 +184,10 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deplo
 				// No generation here: pods are replaced when something of theirs changes.
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					AutomountServiceAccountToken:  ptr.To(false),
+					// It may list clusters and their addons, and nothing else: see
+					// proxyserver's "Who is served".
+					ServiceAccountName:            serviceAccount,
+					AutomountServiceAccountToken:  ptr.To(true),
 					ImagePullSecrets:              pullSecrets(c),
 					NodeSelector:                  c.Spec.ProxyServer.NodePlacement.NodeSelector,
 					Tolerations:                   c.Spec.ProxyServer.NodePlacement.Tolerations,
@@ -223,6 +229,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 		"proxy-server",
 		"--server-count-file=/etc/proxy-servers/" + countKey,
 		"--agent-identity=certificate",
+		"--watch-managed-clusters",
 		"--agent-install-namespace=" + o.AgentInstallNamespace,
 		"--proxy-strategies=destHost",
 		fmt.Sprintf("--server-port=%d", ports.ProxyServer),

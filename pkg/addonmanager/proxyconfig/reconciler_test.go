@@ -304,7 +304,7 @@ func TestUpgradeFromUpstream(t *testing.T) {
 	if mounts := d.Spec.Template.Spec.Containers[0].VolumeMounts; len(mounts) != 6 || len(d.Spec.Template.Spec.Volumes) != 6 {
 		t.Errorf("upstream's mounts are still there: %+v", mounts)
 	}
-	if d.Spec.Template.Spec.ServiceAccountName != "" {
+	if d.Spec.Template.Spec.ServiceAccountName != serviceAccount {
 		t.Errorf("upstream's service account %q is still there", d.Spec.Template.Spec.ServiceAccountName)
 	}
 	var s corev1.Service

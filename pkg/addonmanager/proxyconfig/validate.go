@@ -180,7 +180,7 @@ var reservedFlags = []string{
 	"--agent-identity", "--agent-install-namespace", "--agent-identifiers", "--cluster-name", "--proxy-strategies",
 	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",
 	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig", "--uds-name",
-	"--owner-policy", "--exposed-services", "--peers", "--peer-server-name",
+	"--watch-managed-clusters", "--owner-policy", "--exposed-services", "--peers", "--peer-server-name",
 }
 
 func checkArgs(field string, args []string) error {

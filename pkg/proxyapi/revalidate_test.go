@@ -1,0 +1,179 @@
+package proxyapi
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+)
+
+// openStream is one that a user has open.
+type openStream struct {
+	conn   net.Conn
+	answer *bufio.Reader
+	ended  chan struct{}
+}
+
+// streamKinds are requests without a natural end.
+var streamKinds = map[string]string{
+	"watch":   "GET /cluster1/api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\n",
+	"logs":    "GET /cluster1/api/v1/namespaces/a/pods/b/log?follow=true HTTP/1.1\r\nHost: x\r\n",
+	"exec":    "GET /cluster1/api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
+	"connect": "CONNECT cluster1:443 HTTP/1.1\r\nHost: cluster1:443\r\n",
+}
+
+// endless answers every stream and goes on until it is ended.
+func endless(rw http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") != "" {
+		conn, _, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+		return
+	}
+	_ = http.NewResponseController(rw).Flush()
+	<-r.Context().Done()
+}
+
+func (w *world) openStream(config *tls.Config, text, header string) *openStream {
+	w.t.Helper()
+	config = config.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	fmt.Fprint(conn, text, header, "\r\n")
+	s := &openStream{conn: conn, answer: bufio.NewReader(conn), ended: make(chan struct{})}
+	resp, err := http.ReadResponse(s.answer, &http.Request{Method: strings.Fields(text)[0]})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatalf("%q answered %d", text, resp.StatusCode)
+	}
+	go func() {
+		defer close(s.ended)
+		_, _ = io.Copy(io.Discard, s.answer)
+	}()
+	return s
+}
+
+func (s *openStream) open() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Streams end when their user's token or right is withdrawn. Those of others go on.
+func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
+	w := start(t, func(o *Options) { o.RevalidateStreams = 200 * time.Millisecond })
+	w.waitForCAs()
+	w.agent("cluster1", http.HandlerFunc(endless), "cluster1")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	w.hub.Forward("cluster1:443", silent.Addr().String())
+	for _, user := range []string{"token-lost", "right-lost", "bystander"} {
+		w.api.user(user, user)
+	}
+	w.api.allow("token-lost * clusters/proxy cluster1", "token-lost create clusters/stream cluster1",
+		"bystander * clusters/proxy cluster1", "bystander create clusters/stream cluster1")
+	w.api.allow("right-lost * clusters/proxy cluster1", "right-lost create clusters/stream cluster1", "proxied * clusters/proxy cluster1", "proxied create clusters/stream cluster1")
+	plain := w.client().Transport.(*http.Transport).TLSClientConfig
+	front := w.withCertificate("front-proxy", "front-proxy-client").Transport.(*http.Transport).TLSClientConfig
+	lost, others := map[string]*openStream{}, map[string]*openStream{}
+	for kind, text := range streamKinds {
+		for _, user := range []string{"token-lost", "right-lost", "bystander"} {
+			header := "Authorization: Bearer " + user + "\r\n"
+			if kind == "connect" {
+				header = "Proxy-" + header
+			}
+			for i := range 2 {
+				s := w.openStream(plain, text, header)
+				if name := fmt.Sprint(user, " ", kind, " ", i); user == "bystander" {
+					others[name] = s
+				} else {
+					lost[name] = s
+				}
+			}
+		}
+		if kind != "connect" { // the hub's kube-apiserver has no way for it
+			text = strings.Replace(text, "/cluster1/", clustersPath+"cluster1/proxy/", 1)
+			lost["aggregated "+kind] = w.openStream(front, text, "X-Remote-User: proxied\r\n")
+		}
+	}
+
+	w.api.set(func(a *fakeHubAPI) {
+		delete(a.users, "token-lost")
+		a.errors["token-lost"] = "[invalid bearer token, service account token has been invalidated]"
+		a.rules = a.rules[:4]
+	})
+	for name, s := range lost {
+		select {
+		case <-s.ended:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s goes on", name)
+		}
+	}
+	for name, s := range others {
+		if !s.open() {
+			t.Errorf("%s ended", name)
+		}
+	}
+	for reason, want := range map[string]float64{"unauthenticated": 8, "forbidden": 11} {
+		if got := testutil.ToFloat64(w.server.metrics.withdrawn.WithLabelValues(reason)); got != want {
+			t.Errorf("%v streams ended as %s, want %v", got, reason, want)
+		}
+	}
+}
+
+// Streams of one caller are one question, whatever else differs.
+func TestQuestions(t *testing.T) {
+	ask := func(verb, cluster string, leaves bool, header http.Header) string {
+		key := questionOf(&http.Request{Header: header}, &call{info: &request.RequestInfo{Verb: verb}, target: route.Target{Cluster: cluster}, leaves: leaves})
+		return string(key[:])
+	}
+	jane := func() http.Header { return http.Header{"Authorization": {"Bearer jane"}} }
+	with := func(name, value string) http.Header {
+		header := jane()
+		header.Set(name, value)
+		return header
+	}
+	want := ask("watch", "cluster1", false, jane())
+	for name, header := range map[string]http.Header{
+		"the same": jane(), "another agent": with("User-Agent", "x"), "another address": with("X-Forwarded-For", "192.0.2.1"), "another request": with("X-Request-Id", "1"),
+	} {
+		if ask("watch", "cluster1", false, header) != want {
+			t.Errorf("%s: another question", name)
+		}
+	}
+	for name, got := range map[string]string{
+		"verb": ask("get", "cluster1", false, jane()), "cluster": ask("watch", "cluster2", false, jane()), "stream": ask("watch", "cluster1", true, jane()),
+		"token": ask("watch", "cluster1", false, with("Authorization", "Bearer bob")), "impersonation": ask("watch", "cluster1", false, with("Impersonate-User", "bob")),
+		"WebSocket token": ask("watch", "cluster1", false, with("Sec-Websocket-Protocol", "x")), "front proxy's user": ask("watch", "cluster1", false, with("X-Remote-User", "bob")),
+	} {
+		if got == want {
+			t.Errorf("another %s: the same question", name)
+		}
+	}
+}

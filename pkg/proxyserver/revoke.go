@@ -1,0 +1,272 @@
+package proxyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// recheckInterval is how often connections are looked at again. What the hub says
+// about clusters does not wait for it.
+const recheckInterval = 2 * time.Second
+
+// Why a connection was ended, as a label.
+const (
+	endedCluster = "cluster"
+	endedExpired = "expired"
+	endedCA      = "ca"
+)
+
+// clusters says which clusters may be served, and whose agent a certificate
+// belongs to.
+type clusters interface {
+	Synced() error
+	Admit(agent pki.Agent) error
+}
+
+// peerConns are the TLS connections on both ports. It ends those whose peer would
+// not be let in any more, with everything on them: an agent's control session and
+// its carriers are such connections, whatever the agent does.
+type peerConns struct {
+	clusters clusters // nil if the hub is not asked
+	metrics  *serverMetrics
+	logger   klog.Logger
+	changed  chan struct{} // the hub said something new
+	now      func() time.Time
+
+	mu        sync.Mutex
+	conns     map[*tls.Conn]*peerConn
+	processes map[processKey]map[*peerConn]struct{}
+}
+
+type peerConn struct {
+	raw         net.Conn
+	source      *pki.Source
+	certificate *pki.Certificate
+	agent       *pki.Agent       // nil for a client
+	process     processKey       // zero until it is known
+	carrier     *carrier.Carrier // nil if it is none
+}
+
+// processKey is an agent process. Its secret alone would do, were it not for agents
+// that make one up.
+type processKey struct{ cluster, secret string }
+
+func newPeerConns(m *serverMetrics) *peerConns {
+	return &peerConns{metrics: m, changed: make(chan struct{}, 1), now: time.Now, conns: map[*tls.Conn]*peerConn{}, processes: map[processKey]map[*peerConn]struct{}{}}
+}
+
+// add registers a connection whose handshake is complete. remove must be called
+// when it is closed. A peer without a certificate that could be taken away is not
+// registered, and whoever serves it refuses it.
+func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Source, ofAgents bool) (remove func()) {
+	state := conn.ConnectionState()
+	certificate, err := pki.PeerCertificate(state)
+	if err != nil {
+		return func() {}
+	}
+	c := &peerConn{raw: raw, source: source, certificate: certificate}
+	if ofAgents {
+		if agent, err := pki.PeerAgent(state); err == nil {
+			c.agent = &agent
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[conn] = c
+	return func() { p.remove(conn, c) }
+}
+
+func (p *peerConns) remove(conn *tls.Conn, c *peerConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+	delete(p.processes[c.process], c)
+	if len(p.processes[c.process]) == 0 {
+		delete(p.processes, c.process)
+	}
+}
+
+// carries notes the carrier that a connection became.
+func (p *peerConns) carries(conn *tls.Conn, made *carrier.Carrier) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.conns[conn]; c != nil {
+		c.carrier = made
+	}
+}
+
+// belongs notes the agent process that a connection is from. If it shows a newer
+// certificate than other connections of that process, they count as having it too
+// from now on, and their carriers are replaced when they are idle: so a certificate
+// or CA can be taken away without a loss for agents that have renewed theirs.
+func (p *peerConns) belongs(conn *tls.Conn, secret string) {
+	p.mu.Lock()
+	c := p.conns[conn]
+	if c == nil || c.agent == nil || secret == "" {
+		p.mu.Unlock()
+		return
+	}
+	c.process = processKey{c.agent.Cluster, secret}
+	if p.processes[c.process] == nil {
+		p.processes[c.process] = map[*peerConn]struct{}{}
+	}
+	var old []*carrier.Carrier
+	for other := range p.processes[c.process] {
+		if !c.certificate.NewerThan(other.certificate) {
+			continue
+		}
+		other.certificate, other.agent = c.certificate, c.agent
+		if other.carrier != nil {
+			old = append(old, other.carrier)
+		}
+	}
+	p.processes[c.process][c] = struct{}{}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.Drain()
+	}
+}
+
+// admit returns an error if an agent's cluster is not served. Before the hub has
+// answered for the first time the certificate alone decides.
+func (p *peerConns) admit(agent pki.Agent) error {
+	if p.clusters == nil || p.clusters.Synced() != nil {
+		return nil
+	}
+	return p.clusters.Admit(agent)
+}
+
+// check says why a connection must end, or nil.
+func (p *peerConns) check(c *peerConn) (reason string, err error) {
+	switch err := c.source.Recheck(c.certificate, p.now()); {
+	case errors.Is(err, pki.ErrExpired):
+		return endedExpired, err
+	case err != nil:
+		return endedCA, err
+	case c.agent == nil:
+		return "", nil
+	}
+	return endedCluster, p.admit(*c.agent)
+}
+
+// run looks at all connections regularly, and when the hub says something new.
+func (p *peerConns) run(ctx context.Context) error {
+	tick := time.NewTicker(recheckInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-p.changed:
+		}
+		p.sweep()
+	}
+}
+
+// look has all connections looked at soon.
+func (p *peerConns) look() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// ending is what the log says about connections that were ended together.
+type ending struct {
+	cluster, reason, message string
+}
+
+// sweep ends the connections that fail check. A client whose CA left the bundle is
+// treated more gently, because the hub CA has no such theft of a whole cluster's
+// name to fear and its rotation must not drop anything: its carriers open nothing
+// new, and its connections end with its certificate at the latest.
+func (p *peerConns) sweep() {
+	counts := map[ending]int{}
+	var end []net.Conn
+	var drain []*carrier.Carrier
+	p.mu.Lock()
+	for _, c := range p.conns {
+		reason, err := p.check(c)
+		if err == nil {
+			continue
+		}
+		if c.agent == nil && reason == endedCA {
+			if c.carrier != nil {
+				drain = append(drain, c.carrier)
+			}
+			continue
+		}
+		e := ending{reason: reason, message: err.Error()}
+		if c.agent != nil {
+			e.cluster = c.agent.Cluster
+		}
+		counts[e]++
+		end = append(end, c.raw)
+	}
+	p.mu.Unlock()
+	for _, c := range drain {
+		c.Drain()
+	}
+	for _, raw := range end {
+		_ = raw.Close()
+	}
+	for e, n := range counts {
+		p.metrics.ended.WithLabelValues(e.reason).Add(float64(n))
+		p.logger.Info("Connections ended", "cluster", e.cluster, "reason", e.reason, "error", e.message, "connections", n)
+	}
+}
+
+// watchClusters makes the watch of the hub's clusters, if there is to be one.
+func (s *Server) watchClusters() (*hubaccess.Clusters, error) {
+	if !s.options.WatchManagedClusters {
+		return nil, nil
+	}
+	config, err := s.options.hubConfig()
+	if err != nil {
+		return nil, err
+	}
+	watched, err := hubaccess.NewClusters(config)
+	if err != nil {
+		return nil, err
+	}
+	watched.OnGone(func(string) { s.conns.look() })
+	s.conns.clusters = watched
+	return watched, nil
+}
+
+// runClusters watches the hub until ctx is done. Agents that came before its first
+// answer are looked at after it.
+func (s *Server) runClusters(ctx context.Context, watched *hubaccess.Clusters) error {
+	go func() {
+		if watched.WaitForSync(ctx); ctx.Err() == nil {
+			s.metrics.clustersSynced.Set(1)
+			s.conns.look()
+		}
+	}()
+	if err := watched.Run(ctx); err != nil {
+		return fmt.Errorf("watching managed clusters: %w", err)
+	}
+	return nil
+}
+
+// stillTrusted refuses new work of a client whose CA has left the bundle since its
+// handshake.
+func (s *Server) stillTrusted(state tls.ConnectionState) error {
+	certificate, err := pki.PeerCertificate(state)
+	if err != nil {
+		return err
+	}
+	return s.clientSource.Recheck(certificate, s.conns.now())
+}
