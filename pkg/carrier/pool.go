@@ -130,14 +130,14 @@ func (p *Pool) Add(c *Carrier) error {
 		p.peers[c.peer].carriers++
 		p.hear(c)
 		p.asked = max(p.asked-1, 0)
+		c.Observe(p)
+		p.file(c)
 	}
 	p.mu.Unlock()
 	if err != nil {
 		_ = c.Close()
 		return err
 	}
-	c.Observe(p)
-	p.CarrierIdle(c)
 	select {
 	case <-c.Done(): // it may have ended before Observe
 		p.CarrierClosed(c)
@@ -155,6 +155,11 @@ var (
 func (p *Pool) CarrierIdle(c *Carrier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.file(c)
+}
+
+// file gives an idle carrier to who waits, or keeps it; mu is held.
+func (p *Pool) file(c *Carrier) {
 	// An acceptor's carrier may have got an OPEN since it was idle. Whoever changes
 	// its state reports that afterwards, so the last one finds what is true.
 	if !p.all[c] || !c.resting() || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
