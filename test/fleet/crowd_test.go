@@ -213,9 +213,17 @@ func (h *hub) dialCrowd(dial dialFunc, clusters []string, port string, n int) []
 			defer func() { <-turns }()
 			ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 			defer cancel()
-			var err error
-			if conns[i], err = dial(ctx, "tcp", net.JoinHostPort(clusters[i%len(clusters)], port)); err != nil {
-				h.t.Error(err)
+			// How long a dial takes is for other tests: a machine that is busy enough
+			// lets some time out.
+			for {
+				var err error
+				if conns[i], err = dial(ctx, "tcp", net.JoinHostPort(clusters[i%len(clusters)], port)); err == nil {
+					return
+				}
+				if ctx.Err() != nil {
+					h.t.Error(err)
+					return
+				}
 			}
 		})
 	}
