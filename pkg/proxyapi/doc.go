@@ -154,9 +154,11 @@
 // sends requests has a part in (outage.look). Otherwise somebody who lost a
 // right could keep it by tokens that the hub fails on. From then on nobody
 // waits for the hub whose question has a past answer; the hub is asked every
-// second whether it is back. What is remembered has 32 MiB at most, and a
-// replica that starts in an outage remembers nothing. The log, an annotation of
-// audit events and metrics (hub_outage, hub_outage_answers_total) tell of it.
+// second whether it is back. What is remembered has 32 MiB at most. Each replica
+// remembers what it was asked itself, and one that starts in an outage remembers
+// nothing. The log, an annotation of audit events and metrics (hub_outage,
+// hub_outage_answers_total) tell of it.
+//
 // # What is taken away
 //
 // Nothing that was granted outlives its withdrawal by more than ten seconds:

@@ -39,6 +39,19 @@ type sampler struct {
 // requestLimit is how long a client waits. An answer later than this is none.
 const requestLimit = 40 * time.Second
 
+// wentWell returns how many requests have had a good answer.
+func (s *sampler) wentWell() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, r := range s.requests {
+		if r.err == nil {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *sampler) run(ctx context.Context, cfg *rest.Config) {
 	s.waiting.Go(func() {
 		tick := time.NewTicker(250 * time.Millisecond)
