@@ -76,7 +76,8 @@ func startTraffic(t *testing.T, cluster string, how ending) *traffic {
 		func(done func()) { tr.request("proxy API", suite.throughProxyAPI(cluster), done) },
 		func(done func()) { tr.request("Go dialer", dialed, done) },
 		func(done func()) { tr.watch(ns, done) },
-		func(done func()) { tr.exec(webPodName(ctx, cs), done) },
+		func(done func()) { tr.exec(webSocket, webPodName(ctx, cs), done) },
+		func(done func()) { tr.exec(overSPDY, webPodName(ctx, cs), done) },
 	} {
 		ready.Add(1)
 		tr.clients.Go(func() { client(sync.OnceFunc(ready.Done)) })
@@ -196,7 +197,9 @@ func (tr *traffic) watch(ns string, done func()) {
 // error, but for a watch that is told to come again.
 func (tr *traffic) ended(what string, err error) {
 	tr.note(func() {
-		if what == "watch" && tr.how == asked {
+		// Client-go takes any end of SPDY for that of the command; test/chain looks at
+		// what its socket reads.
+		if what == "watch" && tr.how == asked || what == string(overSPDY) {
 			tr.breaks[what]++
 			return
 		}
@@ -265,18 +268,26 @@ func watchConfigMap(ctx context.Context, cfg *rest.Config, namespace, name, vers
 	}
 }
 
+// execBy is the protocol of an exec.
+type execBy string
+
+const (
+	webSocket execBy = "exec"
+	overSPDY  execBy = "exec by SPDY"
+)
+
 // exec reads numbers from a command that never ends.
-func (tr *traffic) exec(pod string, done func()) {
+func (tr *traffic) exec(by execBy, pod string, done func()) {
 	for tr.ctx.Err() == nil {
-		err := tr.execOnce(pod, done)
+		err := tr.execOnce(by, pod, done)
 		if tr.ctx.Err() != nil || !tr.pause(200*time.Millisecond) {
 			return
 		}
-		tr.ended("exec", err)
+		tr.ended(string(by), err)
 	}
 }
 
-func (tr *traffic) execOnce(pod string, done func()) error {
+func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 	cfg := suite.throughProxyAPI(tr.cluster)
 	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -285,6 +296,9 @@ func (tr *traffic) execOnce(pod string, done func()) error {
 	url := cs.CoreV1().RESTClient().Get().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
 		Param("command", "sh").Param("command", "-c").Param("command", "i=0; while true; do i=$((i+1)); echo $i; sleep 0.2; done").Param("stdout", "true").URL()
 	executor, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, url.String())
+	if by == overSPDY {
+		executor, err = remotecommand.NewSPDYExecutor(cfg, http.MethodPost, url)
+	}
 	if err != nil {
 		return err
 	}
@@ -293,7 +307,7 @@ func (tr *traffic) execOnce(pod string, done func()) error {
 	go func() {
 		for lines, want := bufio.NewScanner(reader), 1; lines.Scan(); want++ {
 			if got := lines.Text(); got != strconv.Itoa(want) {
-				tr.note(func() { tr.wrong = append(tr.wrong, fmt.Sprintf("exec said %q, want %d", got, want)) })
+				tr.note(func() { tr.wrong = append(tr.wrong, fmt.Sprintf("%s said %q, want %d", by, got, want)) })
 			}
 			done()
 		}
