@@ -117,6 +117,11 @@ func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 	p.watch()
 	resp, err := transport.RoundTrip(r.WithContext(ctx))
 	p.answered()
+	if err == nil && errors.Is(context.Cause(ctx), errSilent) {
+		// It came too late: its rest is canceled with the request.
+		_ = resp.Body.Close()
+		err = errSilent
+	}
 	if err != nil {
 		err = explain(ctx, err)
 		p.release()
