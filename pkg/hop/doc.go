@@ -11,6 +11,7 @@
 //     50 ms is no document, whatever its type says, and goes on as it comes.
 //   - EndTogether leaves out the flush after a body's last byte, so that the end
 //     of an answer travels with it.
+//   - NoInformational keeps informational answers (1xx) from clients.
 //   - GrowStack is for the goroutine that HTTP/2 makes for each request.
 //
 // # What requests share

@@ -45,28 +45,3 @@ func (w *endWriter) FlushError() error {
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
-
-// FewInformational gives a ReverseProxy, which passes every informational answer on,
-// a writer that calls giveUp when there are too many.
-func FewInformational(w http.ResponseWriter, giveUp func()) http.ResponseWriter {
-	return &fewWriter{ResponseWriter: w, giveUp: giveUp}
-}
-
-type fewWriter struct {
-	http.ResponseWriter
-	giveUp func()
-	n      int // informational answers
-}
-
-// Unwrap is for http.ResponseController.
-func (w *fewWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *fewWriter) WriteHeader(code int) {
-	if code >= 100 && code < 200 && code != http.StatusSwitchingProtocols {
-		if w.n++; w.n > maxInformational {
-			w.giveUp()
-			return
-		}
-	}
-	w.ResponseWriter.WriteHeader(code)
-}

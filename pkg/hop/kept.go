@@ -19,12 +19,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 )
 
-const (
-	bufferSize = 4 << 10
-	// maxInformational is how many informational answers may come before the one
-	// that counts. net/http takes no more either.
-	maxInformational = 5
-)
+const bufferSize = 4 << 10
 
 // Kept are HTTP/1.1 connections to one place. All methods may be called from
 // several goroutines.
@@ -254,7 +249,7 @@ func (c *keptConn) exchange(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 	}
-	return nil, fmt.Errorf("more than %d informational answers came in the place of one", maxInformational)
+	return nil, errTooManyInformational
 }
 
 // keptBody gives its connection back when it was read to its end, and closes it

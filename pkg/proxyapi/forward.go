@@ -29,7 +29,7 @@ func (h *handler) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); earlyanswer.Rewrite(r) },
 		ModifyResponse: h.modifyResponse,
-		Transport:      h.pool,
+		Transport:      hop.NoInformational(h.pool),
 		FlushInterval:  -1,
 		ErrorHandler:   h.refuse,
 		BufferPool:     hop.Buffers{},

@@ -219,7 +219,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		paced := h.paced(w, c)
 		defer paced.end()
-		w, r = hop.EndTogether(hop.FewInformational(paced, cancel)), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
+		w, r = hop.EndTogether(paced), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
 		if agentheaders.IsUpgrade(r.Header) {
 			w, r = connect.Upgrade(w, r)
 		}

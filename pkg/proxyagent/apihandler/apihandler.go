@@ -105,7 +105,7 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target); earlyanswer.Rewrite(r) },
-		Transport:     way,
+		Transport:     hop.NoInformational(way),
 		FlushInterval: -1,
 		BufferPool:    hop.Buffers{},
 		ErrorHandler:  writeError,

@@ -16,6 +16,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -77,7 +78,7 @@ func (s Services) handler() *serviceProxy {
 	upgrades.DisableKeepAlives = true // see prepare
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       rewriteForService,
-		Transport:     serviceTransports{transport, upgrades},
+		Transport:     hop.NoInformational(serviceTransports{transport, upgrades}),
 		FlushInterval: -1,
 		ModifyResponse: func(resp *http.Response) error {
 			connect.Upgraded(resp)
