@@ -65,9 +65,8 @@
 //
 // Where the hub has no address that the agent could dial but its kube-apiserver,
 // the agent dials itself: a local listener carries every connection through a
-// port-forward to a proxy server's pod, with a hub credential that allows that,
-// in the whole namespace and as long as the cluster has the addon. TLS to the
-// proxy server is the same inside.
+// port-forward to a proxy server's pod, with a hub credential that allows that as
+// long as the cluster has the addon. TLS to the proxy server is the same inside.
 //
 // # Plain konnectivity agent
 //

@@ -114,8 +114,13 @@ func (h *testHub) dial(t *testing.T, config *tls.Config, address string) (net.Co
 
 func (h *testHub) scrape(t *testing.T, path string) (int, string) {
 	t.Helper()
+	return scrapePort(t, h.Addrs().Health, path)
+}
+
+func scrapePort(t *testing.T, port net.Addr, path string) (int, string) {
+	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
-	response, err := (&http.Client{Transport: transport}).Get("http://" + h.Addrs().Health.String() + path)
+	response, err := (&http.Client{Transport: transport}).Get("http://" + port.String() + path)
 	if err != nil {
 		t.Fatal(err)
 	}

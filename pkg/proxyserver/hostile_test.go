@@ -3,6 +3,8 @@ package proxyserver
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +49,30 @@ func TestAgentMayOnlyDeclareItsOwnCluster(t *testing.T) {
 	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_agent_identity_rejected_total{reason="identifiers"} 12`) {
 		t.Error("rejections are not counted")
 	}
+}
+
+// TestUnauthenticatedPortsNameNoCluster reads what agents reach on a proxy
+// server's pod in PortForward mode: the ports that ask for no certificate.
+func TestUnauthenticatedPortsNameNoCluster(t *testing.T) {
+	h := startHub(t)
+	h.mustConnect(t, agentSpec{cluster: "confidential"})
+	conn, err := h.dial(t, h.clientTLS(t), "confidential:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, conn, "x", "confidential:x")
+	for _, port := range []net.Addr{h.Addrs().Health, h.Addrs().Admin} {
+		for _, path := range []string{"/metrics", "/readyz?verbose", "/debug/pprof/goroutine?debug=2"} {
+			code, body := scrapePort(t, port, path)
+			if code == http.StatusOK && strings.Contains(path, "pprof") {
+				t.Errorf("%s serves profiles that it was not asked for", port)
+			}
+			if strings.Contains(body, "confidential") {
+				t.Errorf("%s on %s names a cluster:\n%s", path, port, body)
+			}
+		}
+	}
+	_ = conn.Close()
 }
 
 func TestCertificatesOnTheWrongPort(t *testing.T) {

@@ -59,6 +59,8 @@ func TestNames(t *testing.T) {
 		"ServiceAccount/cluster-proxy",
 		"ServiceAccount/cluster-proxy-addon-user",
 		"ServiceAccount/cluster-proxy-server",
+		"ValidatingAdmissionPolicy/cluster-proxy-agents-port-forward",
+		"ValidatingAdmissionPolicyBinding/cluster-proxy-agents-port-forward",
 	}
 	got := slices.Sorted(maps.Keys(mustRender(t, "").byName))
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -38,6 +38,14 @@ type objects struct {
 // render renders the chart as a first install does, with values as YAML.
 func render(t *testing.T, c *chart.Chart, values string) (objects, error) {
 	t.Helper()
+	return renderFor(t, c, values, "v1.36.0")
+}
+
+// renderFor is render for a hub of another version of Kubernetes.
+func renderFor(t *testing.T, c *chart.Chart, values, version string) (objects, error) {
+	t.Helper()
+	hub := chartutil.DefaultCapabilities.Copy()
+	hub.KubeVersion.Version = version
 	parsed := map[string]any{}
 	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
 		t.Fatalf("reading the test's values: %v", err)
@@ -45,7 +53,7 @@ func render(t *testing.T, c *chart.Chart, values string) (objects, error) {
 	if err := chartutil.ProcessDependencies(c, parsed); err != nil {
 		return objects{}, err
 	}
-	full, err := chartutil.ToRenderValues(c, parsed, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, nil)
+	full, err := chartutil.ToRenderValues(c, parsed, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, hub)
 	if err != nil {
 		return objects{}, err
 	}

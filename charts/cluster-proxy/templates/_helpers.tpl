@@ -53,6 +53,11 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* "true" if the hub (Kubernetes 1.30 and later) has policies that keep agents to the proxy servers' pods. */}}
+{{- define "portForwardPolicy" -}}
+{{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
+{{- end }}
+
 {{/* What all pods of the chart have in common. Call with (list . component). */}}
 {{- define "podSpec" -}}
 {{- $root := index . 0 -}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
@@ -45,6 +46,9 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 	}
 	if !slices.Contains(csr.Spec.Usages, certificatesv1.UsageClientAuth) {
 		return fmt.Errorf("usages %q lack %q", csr.Spec.Usages, certificatesv1.UsageClientAuth)
+	}
+	if term := csr.Spec.ExpirationSeconds; csr.Spec.SignerName != identity.AgentSigner && term != nil && *term > int32(certificateLife/time.Second) {
+		return fmt.Errorf("expirationSeconds is %d, at most %d may be asked for: lower clientCertExpirationSeconds of the Klusterlet", *term, int32(certificateLife/time.Second))
 	}
 	for _, usage := range csr.Spec.Usages {
 		if !slices.Contains(allowedUsages, usage) {

@@ -18,6 +18,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -58,6 +59,13 @@ func honest() *attempt {
 	}
 }
 
+// hubs makes of an attempt what OCM's registration agent asks of the hub's signer.
+func hubs(a *attempt) {
+	a.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
+	a.request.Subject.OrganizationalUnit = nil
+	a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
+}
+
 func (a *attempt) approve(t *testing.T) error {
 	t.Helper()
 	key := a.key
@@ -86,12 +94,19 @@ func TestHonestRequestsAreApproved(t *testing.T) {
 	if err := reordered.approve(t); err != nil {
 		t.Errorf("with organizations and units in another order: %v", err)
 	}
-	hub := honest()
-	hub.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
-	hub.request.Subject.OrganizationalUnit = nil
-	hub.request.Subject.Organization = append(hub.request.Subject.Organization, identity.Organization)
-	if err := hub.approve(t); err != nil {
-		t.Errorf("for the hub's kube-apiserver: %v", err)
+	for name, term := range map[string]*int32{"the hub's": nil, "30 days": ptr.To[int32](30 * 24 * 3600)} {
+		hub := honest()
+		hubs(hub)
+		hub.spec.ExpirationSeconds = term
+		if err := hub.approve(t); err != nil {
+			t.Errorf("for the hub's kube-apiserver, term %s: %v", name, err)
+		}
+	}
+	// Our signer signs for 30 days, whatever is asked for.
+	long := honest()
+	long.spec.ExpirationSeconds = ptr.To[int32](365 * 24 * 3600)
+	if err := long.approve(t); err != nil {
+		t.Errorf("for a year, of our signer: %v", err)
 	}
 }
 
@@ -121,8 +136,8 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		"no UID":                 func(a *attempt) { a.request.Subject.OrganizationalUnit = units[:1] },
 		"no organizational unit": func(a *attempt) { a.request.Subject.OrganizationalUnit = nil },
 		"hub's credential with our unit": func(a *attempt) {
-			a.spec.SignerName = certificatesv1.KubeAPIServerClientSignerName
-			a.request.Subject.Organization = append(a.request.Subject.Organization, identity.Organization)
+			hubs(a)
+			a.request.Subject.OrganizationalUnit = units
 		},
 		"second common name": func(a *attempt) {
 			a.request.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: identity.AgentCommonName("cluster2")}}
@@ -135,12 +150,16 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		"CA:TRUE": func(a *attempt) {
 			a.request.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}}
 		},
-		"weak key":                     func(a *attempt) { a.key = weak },
-		"usage cert sign":              func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageCertSign) },
-		"usage server auth":            func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageServerAuth) },
-		"usage any":                    func(a *attempt) { a.spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageAny} },
-		"no usage":                     func(a *attempt) { a.spec.Usages = nil },
-		"no client auth":               func(a *attempt) { a.spec.Usages = a.spec.Usages[:2] },
+		"weak key":          func(a *attempt) { a.key = weak },
+		"usage cert sign":   func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageCertSign) },
+		"usage server auth": func(a *attempt) { a.spec.Usages = append(a.spec.Usages, certificatesv1.UsageServerAuth) },
+		"usage any":         func(a *attempt) { a.spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageAny} },
+		"no usage":          func(a *attempt) { a.spec.Usages = nil },
+		"no client auth":    func(a *attempt) { a.spec.Usages = a.spec.Usages[:2] },
+		"hub's credential for longer than ours": func(a *attempt) {
+			hubs(a)
+			a.spec.ExpirationSeconds = ptr.To[int32](30*24*3600 + 1)
+		},
 		"another signer":               func(a *attempt) { a.spec.SignerName = "kubernetes.io/kubelet-serving" },
 		"no signer":                    func(a *attempt) { a.spec.SignerName = "" },
 		"requester of another cluster": func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster2:agent" },

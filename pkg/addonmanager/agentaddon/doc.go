@@ -8,7 +8,10 @@
 // it is exactly that and comes from that cluster's own OCM identity
 // (approve.go). The certificate is built from our template and takes nothing
 // from the request but the public key (registration.go). In PortForward mode, and
-// only then, the agent also gets a credential for the hub's kube-apiserver.
+// only then, the agent also gets a credential for the hub's kube-apiserver. That
+// one the hub's own signer makes, for the term that the request asks for: it is
+// not approved for more than 30 days. A request without a term gets what the
+// kube-controller-manager gives, and OCM's agents may make such requests.
 //
 // The subject has an organizational unit that names the CA which signs. It gives
 // no rights; OCM's registration agent asks again when the subject that it is told

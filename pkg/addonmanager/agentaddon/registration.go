@@ -17,8 +17,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// certificateLife is that of an agent's certificate. OCM renews it when a fifth
-// of it is left.
+// certificateLife is that of an agent's certificate, and the longest that may be
+// asked for a credential of the hub. OCM renews both when a fifth is left.
 const certificateLife = 30 * 24 * time.Hour
 
 func (a *Addon) registration() *agent.RegistrationOption {

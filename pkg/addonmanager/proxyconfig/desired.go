@@ -141,8 +141,9 @@ func disruptionBudget(c *v1alpha1.ManagedProxyConfiguration) *policyv1.PodDisrup
 // portForwardRBAC lets agents of clusters with the addon find the proxy servers'
 // pods and port-forward to them through the hub's kube-apiserver. RBAC knows no
 // labels and no ports, so it lets them see, and reach, every pod of the
-// namespace. It names clusters one by one: an agent's credential may live for a
-// year, and without the addon it must be good for nothing.
+// namespace; a ValidatingAdmissionPolicy of the chart refuses all pods but the
+// proxy servers'. It names clusters one by one: an agent's credential may live for
+// a year, and without the addon it must be good for nothing.
 func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []string) []client.Object {
 	var agents []rbacv1.Subject
 	for _, cluster := range slices.Sorted(slices.Values(clusters)) {

@@ -3,6 +3,10 @@
 // certificates), and in PortForward mode the little that agents may do at the
 // hub's kube-apiserver.
 //
+// The admission policy that keeps these agents to the pods of Deployment
+// cluster-proxy is the chart's: who may write admission policies could refuse
+// everything on the hub, and the addon manager has no such right.
+//
 // A reconciliation reads, checks, builds what is desired with functions that do
 // no I/O (desired.go), applies it server-side, and writes the status. What a
 // configuration asks for and cannot have is said in the condition
