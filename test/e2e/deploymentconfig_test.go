@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	workv1 "open-cluster-management.io/api/work/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -43,8 +45,27 @@ func useDeploymentConfig(t *testing.T, cluster string, spec addonv1alpha1.AddOnD
 	t.Cleanup(func() {
 		setConfigs(nil)
 		_ = configs.Delete(ctx, config.Name, metav1.DeleteOptions{})
+		eventually(t, "the ManifestWork without the configuration", func() error { return workWithout(ctx, cluster, config.Name) })
 		eventually(t, cluster+" reachable", func() error { return reachable(ctx, cluster) })
 	})
+}
+
+// workWithout has an error until a cluster has applied a ManifestWork that was made
+// without a configuration. The next test would otherwise begin while agents are
+// still replaced.
+func workWithout(ctx context.Context, cluster, config string) error {
+	work, err := suite.works.WorkV1().ManifestWorks(cluster).Get(ctx, deployWorkName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if made := work.Annotations[workv1.ManifestConfigSpecHashAnnotationKey]; strings.Contains(made, config) {
+		return fmt.Errorf("it was made with %s", made)
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
+		return fmt.Errorf("it is not applied: %v", applied)
+	}
+	return nil
 }
 
 func TestDeploymentConfigReachesTheAgent(t *testing.T) {

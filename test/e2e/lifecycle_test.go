@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/utils/ptr"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
@@ -42,14 +43,46 @@ func reachable(ctx context.Context, cluster string) error {
 	return err
 }
 
+// deployWorkName is the agent's ManifestWork in the namespace of each cluster.
+const deployWorkName = "addon-" + identity.AddonName + "-deploy-0"
+
 // deployWork is the agent's ManifestWork of a cluster as text.
 func deployWork(ctx context.Context, cluster string) (string, error) {
-	work, err := suite.works.WorkV1().ManifestWorks(cluster).Get(ctx, "addon-"+identity.AddonName+"-deploy-0", metav1.GetOptions{})
+	work, err := suite.works.WorkV1().ManifestWorks(cluster).Get(ctx, deployWorkName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
 	raw, err := json.Marshal(work.Spec)
 	return string(raw), err
+}
+
+// awaitPods waits until a cluster and the hub have the pods that they are to have, and
+// nothing else runs: what a test before took away or replaced ends the connections
+// of its last seconds when its time to drain is over.
+func awaitPods(t *testing.T, cluster string) {
+	t.Helper()
+	managed := clientset(t, suite.direct(cluster))
+	for _, c := range []struct {
+		name        string
+		deployments appsv1client.DeploymentInterface
+	}{
+		{suite.lab.Hub.Name, suite.hub.AppsV1().Deployments(suite.namespace)},
+		{cluster, managed.AppsV1().Deployments(suite.agentNamespace)},
+	} {
+		eventually(t, c.name+" without pods of before", func() error {
+			list, err := c.deployments.List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for i := range list.Items {
+				if err := rolledOut(&list.Items[i]); err != nil {
+					return err
+				}
+			}
+			return suite.lab.PodsEnded(t.Context(), c.name)
+		})
+	}
+	eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
 }
 
 // TestAgentComesAndGoes takes the agent of one cluster away and gives it back.

@@ -108,6 +108,7 @@ func startRotationTraffic(t *testing.T, cluster string, connections int) *rotati
 	for i := range connections {
 		root, dial := suite.clusterCA(cluster), dialer.DialContext
 		url, name := "https://"+cluster, "kubernetes.default.svc"
+		var dialed atomic.Bool
 		if i%2 == 1 {
 			root, dial = suite.hubCA, new(net.Dialer).DialContext
 			url, name = "https://"+suite.proxyAPI+"/"+cluster, ""
@@ -117,6 +118,9 @@ func startRotationTraffic(t *testing.T, cluster string, connections int) *rotati
 			MaxConnsPerHost: 1,
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 				traffic.dials.Add(1)
+				if dialed.Swap(true) {
+					traffic.fail(fmt.Errorf("connection %d, to %s, is dialed again at %s", i, url, time.Now().Format(time.TimeOnly)))
+				}
 				return dial(ctx, network, address)
 			},
 		}}
@@ -305,6 +309,7 @@ func TestRotation(t *testing.T) {
 	const connections = 50
 	here, away := suite.clusters[0], suite.clusters[1]
 	wantStable(t)
+	awaitPods(t, here)
 	stale := suite.clientTLS(t)
 	traffic := startRotationTraffic(t, here, connections)
 	t.Cleanup(traffic.stop)

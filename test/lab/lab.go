@@ -286,6 +286,20 @@ func (l *Lab) PausePods(cluster string) error { return l.pause(cluster, true) }
 // ResumePods undoes PausePods.
 func (l *Lab) ResumePods(cluster string) error { return l.pause(cluster, false) }
 
+// PodsEnded has an error while a process of a pod that was deleted still runs, on
+// one cluster of a lab without nodes. Such a pod may be gone from the API.
+func (l *Lab) PodsEnded(ctx context.Context, cluster string) error {
+	runner, ok := l.runners[cluster]
+	if !ok {
+		return fmt.Errorf("no pods of cluster %q run in this process", cluster)
+	}
+	name, err := runner.leftOver(ctx)
+	if err == nil && name != "" {
+		err = fmt.Errorf("a process of pod %q, which is deleted, still runs", name)
+	}
+	return err
+}
+
 func (l *Lab) pause(cluster string, paused bool) error {
 	if l.nodes != nil {
 		return l.link(cluster, paused)

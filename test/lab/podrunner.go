@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,6 +31,8 @@ type podRunner struct {
 
 	mu     sync.Mutex
 	paused bool
+	alive  map[types.UID]string // pods with processes, those that are ending included
+
 	pods   map[types.UID]*runningPod
 	noted  map[string]bool
 	ending sync.WaitGroup
@@ -52,8 +55,8 @@ func newPodRunner(c *Cluster, binary string, services *serviceTable) (*podRunner
 	}
 	return &podRunner{
 		cluster: c, binary: binary, services: services, client: client,
-		log:  program{name: "pods", log: filepath.Join(c.logs, c.Name+"-pods.log")},
-		pods: map[types.UID]*runningPod{}, noted: map[string]bool{},
+		log:   program{name: "pods", log: filepath.Join(c.logs, c.Name+"-pods.log")},
+		alive: map[types.UID]string{}, pods: map[types.UID]*runningPod{}, noted: map[string]bool{},
 	}, nil
 }
 
@@ -61,6 +64,26 @@ func (r *podRunner) setPaused(paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.paused = paused
+}
+
+// leftOver names a pod that is deleted and has a process all the same.
+func (r *podRunner) leftOver(ctx context.Context) (string, error) {
+	list, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: podSelector})
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	over := maps.Clone(r.alive)
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			delete(over, pod.UID)
+		}
+	}
+	for _, name := range over {
+		return name, nil
+	}
+	return "", nil
 }
 
 // noteOnce keeps a reason that lasts from filling the log.
@@ -166,8 +189,14 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 		r.log.note(fmt.Sprintf("running pod %s/%s: %s %q", pod.Namespace, pod.Name, filepath.Base(p.path), p.args))
 		wg.Go(func() { (&keptProgram{program: p}).keepRunning(podCtx) })
 	}
+	r.mu.Lock()
+	r.alive[pod.UID] = pod.Namespace + "/" + pod.Name
+	r.mu.Unlock()
 	go func() {
 		wg.Wait()
+		r.mu.Lock()
+		delete(r.alive, pod.UID)
+		r.mu.Unlock()
 		close(running.done)
 	}()
 	r.pods[pod.UID] = running
