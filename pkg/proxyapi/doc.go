@@ -178,6 +178,8 @@
 //     (revalidate.go); a stream that would be refused is cut, and so the client
 //     asks again and sees why. For the aggregated door this is the user's right
 //     alone: the hub's kube-apiserver has checked the token and does not tell it.
+//     A kube-apiserver believes a service account's token for 10 s after it looked,
+//     which comes on top of ours when an account is deleted.
 //     Streams of one caller to one cluster with one verb cost one question, at most
 //     16 of which are open at a time; whoever watches thousands of clusters makes as
 //     many. The token stays in memory for as long as the stream. An answer that is

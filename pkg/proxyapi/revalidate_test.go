@@ -2,16 +2,20 @@ package proxyapi
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -144,6 +148,54 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 		if got := testutil.ToFloat64(w.server.metrics.withdrawn.WithLabelValues(reason)); got != want {
 			t.Errorf("%v streams ended as %s, want %v", got, reason, want)
 		}
+	}
+}
+
+// A hub that is away takes nothing from streams that are
+// open. Nothing that it said before is remembered here.
+func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
+	w := start(t)
+	for name, tc := range map[string]struct {
+		change func(*fakeHubAPI)
+		want   string
+	}{
+		"nothing changed": {func(*fakeHubAPI) {}, ""},
+		"hub away":        {func(a *fakeHubAPI) { a.down = true }, ""},
+		"right lost":      {func(a *fakeHubAPI) { a.rules = nil }, "forbidden"},
+		"token lost": {func(a *fakeHubAPI) {
+			a.users, a.errors = nil, map[string]string{"jane": "[invalid bearer token, service account token has been invalidated]"}
+		}, "unauthenticated"},
+		"right lost, hub away": {func(a *fakeHubAPI) { a.rules, a.down = nil, true }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.api.set(func(a *fakeHubAPI) {
+				a.down, a.users, a.errors, a.rules = false, map[string]authenticationv1.UserInfo{"jane": {Username: "jane"}}, nil, []string{"jane * clusters/proxy cluster1"}
+			})
+			hub := w.api.client(t)
+			outage := newOutage(hub, 0, w.server.metrics)
+			authorizer, err := newAuthorizer(hub, decisionTTL, outage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &handler{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, metrics: w.server.metrics,
+				callers: &callers{tokens: newTokens(hub, nil, outage), strangers: newStrangers()}}
+			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
+			r.Header.Set("Authorization", "Bearer jane")
+			c, err := h.newCall(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.user = &user.DefaultInfo{Name: "jane"}
+			v := h.newRevalidation(time.Hour)
+			var end context.CancelCauseFunc
+			defer v.join(keepAsked(r), c, &end)()
+			w.api.set(tc.change)
+			for _, g := range v.groups {
+				if got := v.withdrawn(t.Context(), g); got != tc.want {
+					t.Errorf("withdrawn as %q, want %q", got, tc.want)
+				}
+			}
+		})
 	}
 }
 

@@ -224,23 +224,30 @@ func (s *Suite) makeCluster(t *testing.T, name string) {
 	s.create(t, addonsResource, name, "ManagedClusterAddOn", identity.AddonName, map[string]any{})
 }
 
-// create makes an object of the hub, for as long as the test runs.
-func (s *Suite) create(t *testing.T, resource schema.GroupVersionResource, namespace, kind, name string, spec map[string]any) {
+// objects are the hub's of one kind.
+func (s *Suite) objects(t *testing.T, resource schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(s.Lab.Hub.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client.Resource(resource)
+}
+
+// create makes an object of the hub, for as long as the test runs.
+func (s *Suite) create(t *testing.T, resource schema.GroupVersionResource, namespace, kind, name string, spec map[string]any) {
+	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 	// With this, the lab's OCM takes it for one that was accepted by itself
 	// already, and does not do so again.
 	object.SetAnnotations(map[string]string{"open-cluster-management.io/automatically-accepted-on": "2026-01-01T00:00:00Z"})
-	var in dynamic.ResourceInterface = client.Resource(resource)
+	all := s.objects(t, resource)
+	var in dynamic.ResourceInterface = all
 	if namespace != "" {
 		object.SetNamespace(namespace)
-		in = client.Resource(resource).Namespace(namespace)
+		in = all.Namespace(namespace)
 	}
 	// The placement may have put the addon there already.
 	if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -60,6 +60,7 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("Ways", s.testWays)
 	t.Run("ViewerExec", s.testViewerExec)
 	t.Run("EvilCluster", s.testEvilCluster)
+	t.Run("Revocation", s.testRevocation)
 	t.Run("Floods", s.testFloods)
 	t.Run("ServiceAccounts", s.testServiceAccounts)
 	t.Run("AgentOnTheHub", s.testAgentOnTheHub)

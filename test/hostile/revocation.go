@@ -1,0 +1,297 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+const (
+	// cutOffWithin is how long something may go on that was taken away: 10 s, and as
+	// much again for a machine that is busy with everything else in the lab.
+	cutOffWithin = 20 * time.Second
+	// tokensLinger is how long a kube-apiserver believes a token that it looked at.
+	tokensLinger = 10 * time.Second
+)
+
+// testRevocation takes rights away from users and clusters who go on. The tables
+// that it logs are those in FAQ.md.
+func (s *Suite) testRevocation(t *testing.T) {
+	t.Run("Users", s.testRevokedUsers)
+	t.Run("Agents", s.testRevokedAgents)
+}
+
+// testRevokedUsers takes the right from one user and the service account from
+// another, while they have every kind of stream open.
+func (s *Suite) testRevokedUsers(t *testing.T) {
+	const right, token, bystander = "revoked-right", "revoked-token", "revoked-nothing"
+	cluster := s.attacker()
+	doors := s.doorways(t, cluster)
+	s.mayDoAllThere(t, right, token, bystander)
+	tokens := map[string]string{}
+	streams := map[string][]*openStream{}
+	for _, user := range []string{right, token, bystander} {
+		tokens[user] = s.hubUser(t, user, mayReach(cluster, "*"), mayStream(cluster))
+		for _, d := range doors {
+			// The hub's kube-apiserver tells the proxy API of the user, not of the token.
+			if user != token || d.name != "aggregated" {
+				streams[user] = append(streams[user], s.openAll(t, d, user, cluster, tokens[user])...)
+			}
+		}
+	}
+	table := newCutOff(t)
+	table.begin(right, cutOffWithin)
+	if err := s.hub.RbacV1().ClusterRoleBindings().Delete(t.Context(), right, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	table.begin(token, cutOffWithin+tokensLinger)
+	if err := s.hub.CoreV1().ServiceAccounts("default").Delete(t.Context(), token, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForRefusals(t, table, doors, tokens, map[string]int{right: http.StatusForbidden, token: http.StatusUnauthorized})
+	table.wait(slices.Concat(streams[right], streams[token]))
+	for _, o := range streams[bystander] {
+		if len(o.ended) > 0 {
+			t.Errorf("the bystander's %s at %s has ended", o.kind, o.endpoint)
+		}
+	}
+	for _, d := range doors {
+		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", tokens[bystander], "")); code != http.StatusOK {
+			t.Errorf("the bystander is answered %d %.200s at %s", code, body, d.name)
+		}
+	}
+	t.Logf("until what was taken away ended:\n%s", table)
+}
+
+// waitForRefusals sends requests of users at every endpoint until each is answered
+// as wanted.
+func (s *Suite) waitForRefusals(t *testing.T, table *cutOff, doors []doorway, tokens map[string]string, want map[string]int) {
+	t.Helper()
+	refused := map[string]bool{}
+	eventually(t, "new requests to be refused", func() (err error) {
+		for _, d := range doors {
+			for user, code := range want {
+				key := user + " at " + d.name
+				if refused[key] {
+					continue
+				}
+				if got, _, body := d.send(t, d.request(http.MethodGet, "/version", tokens[user], "")); got != code {
+					err = fmt.Errorf("%s is answered %d %.200s, want %d", key, got, body, code)
+					continue
+				}
+				refused[key] = true
+				table.note(user, "new request", d.name, time.Now())
+			}
+		}
+		return err
+	})
+}
+
+// oldAgent is a process with an agent's certificate that goes on whatever the hub
+// does, a second agent that speaks konnectivity's protocol, and a user's streams.
+type oldAgent struct {
+	why, cluster string
+	// anonymous is true for one of a time in which certificates held no UID.
+	anonymous bool
+	withdraw  func(t *testing.T, cluster string)
+	// refusal is what it is told in the end.
+	refusal string
+
+	reconnect func() error
+	streams   []*openStream
+}
+
+// testRevokedAgents takes from agents what they live on, while they go on.
+func (s *Suite) testRevokedAgents(t *testing.T) {
+	agents := []*oldAgent{
+		{why: "hubAcceptsClient false", refusal: "is not accepted by the hub", cluster: "revoked-accepted", withdraw: s.unaccept},
+		{why: "addon removed", refusal: "the addon", cluster: "revoked-addon", withdraw: s.removeAddon},
+		{why: "ManagedCluster deleted", refusal: "there is no managed cluster", cluster: "revoked-deleted", withdraw: s.removeCluster},
+		{why: "made again", refusal: "certificate was issued for UID", cluster: "revoked-again", withdraw: s.remakeCluster},
+		{why: "made again, no UID", refusal: "was created after the agent", cluster: "revoked-again-old", withdraw: s.remakeCluster, anonymous: true},
+	}
+	const user = "revoked-agents"
+	s.mayDoAllThere(t, user)
+	rule, stream := mayReach("", "*"), mayStream("")
+	rule.ResourceNames, stream.ResourceNames = nil, nil
+	for _, a := range agents {
+		rule.ResourceNames, stream.ResourceNames = append(rule.ResourceNames, a.cluster), append(stream.ResourceNames, a.cluster)
+	}
+	token := s.hubUser(t, user, rule, stream)
+	for _, a := range agents {
+		s.startOld(t, a, token)
+	}
+	n := s.watch(t, proxyServer, `cluster_proxy_server_connections_ended_total{reason="cluster"}`)
+	table := newCutOff(t)
+	for _, a := range agents {
+		table.begin(a.why, cutOffWithin)
+		a.withdraw(t, a.cluster)
+	}
+	for _, a := range agents {
+		table.wait(a.streams)
+		n.check(t, float64(2*len(agents)), "Connections ended", `cluster="`+a.cluster+`"`, `reason="cluster"`)
+	}
+	t.Logf("until everything through agents that go on ended:\n%s", table)
+	rejected := s.watch(t, proxyServer, `cluster_proxy_server_agent_identity_rejected_total{reason="cluster"}`)
+	for _, a := range agents {
+		eventually(t, a.why+": the refusal of an old agent that comes again", func() error {
+			if err := a.reconnect(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), a.refusal) {
+				return fmt.Errorf("it gets %v, want permission denied: %q", err, a.refusal)
+			}
+			return nil
+		})
+		// Those processes come again by themselves.
+		rejected.check(t, float64(len(agents)), "Agent rejected", `cluster="`+a.cluster+`"`, `reason="cluster"`)
+		s.neverAnswered(t, a, token)
+	}
+	s.returns(t, agents[3], token)
+}
+
+// startOld makes a cluster and starts its agents. Where they lead is the attacker's
+// kube-apiserver.
+func (s *Suite) startOld(t *testing.T, a *oldAgent, token string) {
+	t.Helper()
+	s.makeCluster(t, a.cluster)
+	process, pair := s.agentOf(t, a.cluster, a.anonymous)
+	doors := s.doorways(t, a.cluster)
+	for _, d := range doors {
+		process.Await(t, a.cluster+" to answer at "+d.name, func() error {
+			if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "")); code != http.StatusOK {
+				return fmt.Errorf("%d %.300s", code, body)
+			}
+			return nil
+		})
+		a.streams = append(a.streams, s.openAll(t, d, a.why, a.cluster, token)...)
+	}
+	connect := func() (io.Reader, error) {
+		stream, err := s.connectAgent(t, pair, "old", identity.Identifiers(identity.Hosts(a.cluster, identity.DefaultAgentNamespace)))
+		if err != nil {
+			return nil, err
+		}
+		return readerFunc(func([]byte) (int, error) {
+			_, err := stream.Recv()
+			return 0, err
+		}), nil
+	}
+	packets, err := connect()
+	if err != nil {
+		t.Fatalf("connecting an agent of %s: %v", a.cluster, err)
+	}
+	a.streams = append(a.streams, follow(a.why, "agent's stream", "agent port", packets))
+	a.reconnect = func() error { _, err := connect(); return err }
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// agentOf starts an agent with a certificate for the ManagedCluster that has that
+// name now.
+func (s *Suite) agentOf(t *testing.T, cluster string, anonymous bool) (*process, pki.KeyPair) {
+	t.Helper()
+	leaf := agentLeaf(cluster)
+	if !anonymous {
+		leaf.OrganizationalUnits = []string{identity.ClusterUnit(s.uidOf(t, cluster))}
+	}
+	pair := issue(t, s.ca(t, agentSigner), leaf, 0)
+	return s.agent(t, cluster, pair, fmt.Sprint(s.Lab.AgentPort), "--kubeconfig="+s.Lab.Managed[s.attacker()].KubeconfigPath,
+		"--agent-identifiers="+identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace))), pair
+}
+
+func (s *Suite) uidOf(t *testing.T, cluster string) string {
+	t.Helper()
+	object, err := s.objects(t, clustersResource).Get(t.Context(), cluster, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(object.GetUID())
+}
+
+func (s *Suite) patchCluster(t *testing.T, cluster, patch string) {
+	t.Helper()
+	if _, err := s.objects(t, clustersResource).Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Suite) unaccept(t *testing.T, cluster string) {
+	t.Helper()
+	s.patchCluster(t, cluster, `{"spec":{"hubAcceptsClient":false}}`)
+}
+
+// removeAddon deletes the addon and keeps the lab's Placement from making it again.
+func (s *Suite) removeAddon(t *testing.T, cluster string) {
+	t.Helper()
+	s.patchCluster(t, cluster, `{"spec":{"taints":[{"key":"revoked","effect":"NoSelect"}]}}`)
+	err := s.objects(t, addonsResource).Namespace(cluster).Delete(t.Context(), identity.AddonName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+func (s *Suite) removeCluster(t *testing.T, cluster string) {
+	t.Helper()
+	if err := s.objects(t, clustersResource).Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remakeCluster puts another cluster in the place of one.
+func (s *Suite) remakeCluster(t *testing.T, cluster string) {
+	t.Helper()
+	s.removeCluster(t, cluster)
+	eventually(t, cluster+" to be gone", func() error {
+		object, err := s.objects(t, clustersResource).Get(t.Context(), cluster, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it is there, with finalizers %q", object.GetFinalizers())
+		}
+		return err
+	})
+	s.makeCluster(t, cluster)
+}
+
+// neverAnswered asks a cluster whose agents still run, by every endpoint.
+func (s *Suite) neverAnswered(t *testing.T, a *oldAgent, token string) {
+	t.Helper()
+	mark := a.cluster + "-late-" + fmt.Sprint(time.Now().UnixNano())
+	for _, d := range s.doorways(t, a.cluster) {
+		code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "", "Audit-ID: "+mark))
+		if code != http.StatusNotFound && code != http.StatusServiceUnavailable {
+			t.Errorf("%s: a request at %s is answered %d %.300s", a.why, d.name, code, body)
+		}
+	}
+	s.neverSaw(t, s.attacker(), mark)
+}
+
+// returns has an agent with a new certificate come to a cluster that was made again,
+// beside the one with the old certificate.
+func (s *Suite) returns(t *testing.T, a *oldAgent, token string) {
+	t.Helper()
+	process, _ := s.agentOf(t, a.cluster, false)
+	d := s.doorways(t, a.cluster)[0]
+	process.Await(t, "the new agent of "+a.cluster+" to serve", func() error {
+		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "")); code != http.StatusOK {
+			return fmt.Errorf("%d %.300s", code, body)
+		}
+		return nil
+	})
+	if err := a.reconnect(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("beside the new agent the old one gets %v, want permission denied", err)
+	}
+}
