@@ -34,7 +34,9 @@
 //   - First flights hold at most half of the turns. Sources that a verified peer
 //     came from before get three of four of those. A source is an IPv4 address or
 //     an IPv6 /64.
-//   - Sources take turns, and of one source the newest connection goes first.
+//   - Sources take turns. Of one source the oldest connection goes first, so that
+//     a fleet behind one address makes each handshake once; or the newest, while
+//     the oldest has waited for 5 s and more cannot be in time.
 //   - There are at most 8,192 connections without a verified certificate of known
 //     sources and as many of others, half of them of one source. Beyond that the
 //     oldest makes room.

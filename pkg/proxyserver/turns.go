@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,6 +19,10 @@ const agentRest = 16
 
 // longestRest bounds what a pause of the whole machine makes of that.
 const longestRest = 100 * time.Millisecond
+
+// orderly is how long handshakes of a source may wait in their order: half of the
+// time that peers have for one.
+const orderly = 5 * time.Second
 
 // knownShare of the turns for first flights go to known sources while handshakes
 // of unknown ones wait as well: all but one of knownShare.
@@ -43,8 +48,11 @@ const (
 // turns decides which handshake is worked on next. Begun ones come before new
 // ones, and new ones hold at most half of the turns: who has only sent a
 // ClientHello has shown nothing yet. Within a class the sources take turns, so a
-// flood from one of them delays that one; of a source the newest is served first,
-// since its peer is the least likely to have given up.
+// flood from one of them delays that one. A source is served in the order in which
+// its handshakes came, as long as that is in time for all of them: behind one
+// address there may be a whole fleet, and each handshake that its peer gives up is
+// made twice. After that the newest is served first, since its peer is the least
+// likely to have given up.
 type turns struct {
 	limit int // turns at a time
 	pace  int // see agentRest
@@ -66,6 +74,8 @@ type turn struct {
 	granted chan struct{} // gets a value when the turn is taken
 	gone    chan struct{} // closed when the handshake must end
 
+	since time.Time // when it began to wait
+
 	held  class // while it is taken
 	taken time.Time
 }
@@ -76,6 +86,7 @@ func newTurn(source netip.Prefix, c class) *turn {
 
 // take waits for a turn until late, or until the handshake must end.
 func (t *turns) take(one *turn, late <-chan time.Time) error {
+	one.since = time.Now()
 	t.mu.Lock()
 	t.waiting[one.class].push(one)
 	t.grant()
@@ -177,8 +188,8 @@ func (t *turns) free(held class) {
 	t.grant()
 }
 
-// fairQueue serves sources in turn, and of each the newest handshake first. Its
-// zero value is empty.
+// fairQueue serves sources in turn, and of each the oldest handshake first, or the
+// newest while the oldest has waited for longer than orderly. Its zero value is empty.
 type fairQueue struct {
 	n       int
 	sources map[netip.Prefix]*sourceQueue
@@ -210,14 +221,16 @@ func (q *fairQueue) pop() *turn {
 		s := q.order[0]
 		q.order[0] = nil
 		q.order = q.order[1:]
-		last := len(s.waiting) - 1
-		if last < 0 { // all of it was removed
+		if len(s.waiting) == 0 { // all of it was removed
 			delete(q.sources, s.source)
 			continue
 		}
-		one := s.waiting[last]
-		s.waiting[last] = nil
-		s.waiting = s.waiting[:last]
+		i := 0
+		if time.Since(s.waiting[0].since) > orderly {
+			i = len(s.waiting) - 1
+		}
+		one := s.waiting[i]
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 		q.order = append(q.order, s)
 		q.n--
 		return one
@@ -232,7 +245,7 @@ func (q *fairQueue) remove(one *turn) bool {
 	}
 	for i, other := range s.waiting {
 		if other == one {
-			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
+			s.waiting = slices.Delete(s.waiting, i, i+1)
 			q.n--
 			return true
 		}

@@ -127,6 +127,42 @@ func TestManyHandshakesAtOnce(t *testing.T) {
 	}
 }
 
+// TestStormBehindOneAddress lets a fleet come back through one address, with a
+// control session and then two carriers for each agent. Handshakes that peers give
+// up are made again, and must be few.
+func TestStormBehindOneAddress(t *testing.T) {
+	for _, agents := range []int{1000, 1500} {
+		t.Run(fmt.Sprint(agents, " agents"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newSimPort()
+				began := time.Now()
+				var again atomic.Int32
+				shakeHands := func(i int) {
+					for p.handshake("10.0.0.1:1") != nil {
+						again.Add(1)
+						time.Sleep(time.Duration(100+i) * time.Millisecond)
+					}
+				}
+				var wg sync.WaitGroup
+				for i := range agents {
+					wg.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond / 2)
+						shakeHands(i)
+						for range 2 {
+							wg.Go(func() { shakeHands(i) })
+						}
+					})
+				}
+				wg.Wait()
+				t.Logf("%d agents were back after %s; %d of %d handshakes were made again", agents, time.Since(began), again.Load(), 3*agents)
+				if most := 3 * agents / 100; int(again.Load()) > most {
+					t.Errorf("%d handshakes were made again, want %d at most", again.Load(), most)
+				}
+			})
+		})
+	}
+}
+
 // TestFloodOfHellos sends 2,000 ClientHellos a second while 100 agents come.
 func TestFloodOfHellos(t *testing.T) {
 	for _, test := range []struct {
