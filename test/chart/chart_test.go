@@ -58,7 +58,6 @@ func TestNames(t *testing.T) {
 		"Service/cluster-proxy-addon-user",
 		"ServiceAccount/cluster-proxy",
 		"ServiceAccount/cluster-proxy-addon-user",
-		"ServiceAccount/cluster-proxy-server",
 		"ValidatingAdmissionPolicy/cluster-proxy-agents-port-forward",
 		"ValidatingAdmissionPolicyBinding/cluster-proxy-agents-port-forward",
 	}

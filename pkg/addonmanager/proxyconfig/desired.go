@@ -27,7 +27,11 @@ const (
 	addonLabel           = "open-cluster-management.io/addon"
 	portForwardRole      = "cluster-proxy-addon-agent:portforward"
 
-	// serviceAccount is the proxy servers'. The chart makes it, with its rights.
+	// serviceAccount is the proxy servers'. The chart binds its rights to it, but
+	// does not make it: helm rollback to a release that knows no such account would
+	// delete it, and the name stays in the Deployment (kube-apiserver fills an empty
+	// serviceAccountName from the deprecated serviceAccount), whose pods could not be
+	// made then.
 	serviceAccount = "cluster-proxy-server"
 
 	// drainTimeout is how long connections may go on when a proxy server ends;
@@ -61,7 +65,7 @@ func selector() map[string]string { return map[string]string{componentLabel: com
 // it does not want any more. c has its defaults; clusters are those with the
 // addon.
 func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration, clusters []string) (apply, remove []client.Object) {
-	apply = []client.Object{serverCount(c), o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
+	apply = []client.Object{serverAccount(c), serverCount(c), o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
 		apply = append(apply, loadBalancer(c))
 	}
@@ -70,6 +74,10 @@ func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration, clusters []strin
 		return append(apply, portForward...), nil
 	}
 	return apply, portForward
+}
+
+func serverAccount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta(c, serviceAccount)}
 }
 
 func service(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {

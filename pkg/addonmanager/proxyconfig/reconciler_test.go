@@ -307,6 +307,9 @@ func TestUpgradeFromUpstream(t *testing.T) {
 	if d.Spec.Template.Spec.ServiceAccountName != serviceAccount {
 		t.Errorf("upstream's service account %q is still there", d.Spec.Template.Spec.ServiceAccountName)
 	}
+	if !exists(t, c, serviceAccount, &corev1.ServiceAccount{}) {
+		t.Errorf("there is no service account %q", serviceAccount)
+	}
 	var s corev1.Service
 	exists(t, c, "proxy-agent-entrypoint", &s)
 	if len(s.Spec.Ports) != 1 {
