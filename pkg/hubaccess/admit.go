@@ -3,6 +3,9 @@ package hubaccess
 import (
 	"fmt"
 
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -24,13 +27,15 @@ func (e *NotServedError) Error() string {
 
 // Served returns nil if a cluster may be served, and a *NotServedError otherwise.
 func (c *Clusters) Served(cluster string) error {
-	_, err := c.objects(cluster)
+	_, _, err := c.find(cluster)
 	return err
 }
 
-// objects returns the objects of a cluster that may be served.
-func (c *Clusters) objects(name string) (objects, error) {
-	no := func(reason string) (objects, error) { return objects{}, &NotServedError{Cluster: name, Reason: reason} }
+// find returns the objects of a cluster that may be served.
+func (c *Clusters) find(name string) (*clusterv1.ManagedCluster, *addonv1alpha1.ManagedClusterAddOn, error) {
+	no := func(reason string) (*clusterv1.ManagedCluster, *addonv1alpha1.ManagedClusterAddOn, error) {
+		return nil, nil, &NotServedError{Cluster: name, Reason: reason}
+	}
 	cluster, addon := c.cluster(name), c.addon(name)
 	switch {
 	case cluster == nil:
@@ -44,20 +49,16 @@ func (c *Clusters) objects(name string) (objects, error) {
 	case addon.DeletionTimestamp != nil:
 		return no("is losing the addon: ManagedClusterAddOn " + identity.AddonName + " is being deleted")
 	}
-	return objects{cluster: cluster.UID, addon: addon.UID}, nil
+	return cluster, addon, nil
 }
 
 // Admit returns nil if the agent with that certificate belongs to a cluster that
 // may be served, and a *NotServedError otherwise.
 func (c *Clusters) Admit(agent pki.Agent) error {
-	if err := c.Served(agent.Cluster); err != nil {
-		return err
-	}
-	cluster := c.cluster(agent.Cluster)
-	if cluster == nil { // it went between the two
-		return c.Served(agent.Cluster)
-	}
+	cluster, _, err := c.find(agent.Cluster)
 	switch {
+	case err != nil:
+		return err
 	case agent.ClusterUID == string(cluster.UID):
 		return nil
 	case agent.ClusterUID != "":

@@ -98,10 +98,12 @@ func (c *Clusters) OnGone(gone func(cluster string)) { c.gone = append(c.gone, g
 func (c *Clusters) compare(cluster string) {
 	c.mu.Lock()
 	before, was := c.served[cluster]
-	now, err := c.objects(cluster)
+	var now objects
+	managed, addon, err := c.find(cluster)
 	if err != nil {
 		delete(c.served, cluster)
 	} else {
+		now = objects{cluster: managed.UID, addon: addon.UID}
 		c.served[cluster] = now
 	}
 	c.mu.Unlock()
