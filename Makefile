@@ -2,9 +2,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Tests that start whole clusters; everything else takes seconds per package.
-LAB_TESTS := ./test/lab ./test/e2e/...
-UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$)
+# Tests that start whole clusters or fleets of agents, for minutes; everything else takes seconds per package. A lab waits
+# more than it works, so a fleet runs beside it.
+LAB_TESTS := ./test/lab ./test/fleet ./test/e2e/...
+UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
 TESTFLAGS ?=
@@ -21,11 +22,11 @@ build: ## Build bin/cluster-proxy
 test: test-unit test-lab ## Run the tests that need Go only: packages first, then the scenarios in a lab of whole clusters
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no clusters
+test-unit: ## Run the tests that take seconds
 	go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
 
 .PHONY: test-lab
-test-lab: ## Run the scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
+test-lab: ## Run the scenarios in a lab of whole clusters, and fleets of agents (needs Go only; the first time builds Kubernetes, for minutes)
 	go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
 
 .PHONY: test-scale
@@ -33,16 +34,20 @@ test-scale: ## Run the tests of many agents and of times at full size, without t
 	go test -count=1 -p=1 $(TESTFLAGS) ./test/fleet
 
 .PHONY: e2e
-e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc)
+e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc; LAB_OCM=0.16.0 for the oldest OCM)
 	E2E_NODES=1 go test -p=1 -count=1 -timeout=60m $(TESTFLAGS) ./test/lab ./test/e2e/...
+
+.PHONY: e2e-move
+e2e-move: ## Move from OCM's own cluster-proxy and back under traffic; writes test/e2e/move.txt
+	E2E_NODES=1 E2E_MOVE=$(CURDIR)/test/e2e/move.txt go test -v -count=1 -timeout=40m -run TestMoveThereAndBack $(TESTFLAGS) ./test/e2e
 
 .PHONY: e2e-faults
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt
 	E2E_NODES=1 E2E_FAULTS=$(CURDIR)/test/e2e/faults.txt go test -v -count=1 -timeout=40m -run TestFaults $(TESTFLAGS) ./test/e2e
 
 .PHONY: e2e-kubernetes
-e2e-kubernetes: ## Run Kubernetes' own API specs straight at a managed cluster and through every door; writes test/e2e/kubernetes.txt
-	E2E_KUBERNETES=$(CURDIR)/test/e2e/kubernetes.txt go test -v -count=1 -timeout=40m -run TestKubernetesSpecs $(TESTFLAGS) ./test/e2e
+e2e-kubernetes: ## Run Kubernetes' own specs of the API and of kubectl, straight and through every endpoint (as e2e); writes test/e2e/kubernetes.txt
+	E2E_NODES=1 E2E_KUBERNETES=$(CURDIR)/test/e2e/kubernetes.txt go test -v -count=1 -timeout=90m -run TestKubernetesSpecs $(TESTFLAGS) ./test/e2e
 
 .PHONY: image
 image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, with a list of contents beside it
@@ -50,15 +55,15 @@ image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, w
 
 .PHONY: conformance
 conformance: ## Run konnectivity's own tests against our binaries
-	go test -tags=conformance -count=1 -timeout=30m $(TESTFLAGS) ./test/conformance/...
+	go test -tags=conformance -count=1 -timeout=60m $(TESTFLAGS) ./test/conformance/...
 
 .PHONY: bench
 bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=dial for the rows of that name, which writes nothing)
 	hack/awake.sh go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/results)
 
 .PHONY: bench-loss
-bench-loss: ## Measure what 1 % loss at 50 ms does to users who share connections; root on Linux, writes test/bench/loss.txt
-	go test -tags=benchloss -count=1 -timeout=15m -v -run TestLoss ./test/loss
+bench-loss: ## Measure what 1 % loss at 50 ms does to users who share connections, and what 80 ms do to downloads; root on Linux, writes test/bench/loss.txt and roundtrip.txt
+	go test -tags=benchloss -count=1 -timeout=15m -v ./test/loss
 
 .PHONY: bench-api
 bench-api: ## Measure the HTTP path beside direct access to the same kube-apiserver, then again with 20 ms of round trip (BENCH_ROUNDS=1 for a glance, BENCH_ROWS=regexp for some rows, which writes nothing)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -91,4 +92,45 @@ func logTo(w io.Writer) error {
 	}
 	klog.SetOutput(w)
 	return nil
+}
+
+// logFormat is the value of --logging-format.
+type logFormat string
+
+const (
+	logText logFormat = "text"
+	logJSON logFormat = "json"
+)
+
+func (f *logFormat) String() string { return string(*f) }
+
+// Type is what help calls the value.
+func (*logFormat) Type() string { return "format" }
+
+// Set is part of pflag.Value.
+func (f *logFormat) Set(value string) error {
+	switch format := logFormat(value); format {
+	case logText, logJSON:
+		*f = format
+		return nil
+	}
+	return fmt.Errorf("%q must be %s or %s", value, logText, logJSON)
+}
+
+// logJSONTo has klog write JSON to w.
+func logJSONTo(w io.Writer) {
+	klog.SetSlogLogger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: verbosity{}})))
+}
+
+// verbosity is klog's of this moment: the addon manager lowers what --v says.
+type verbosity struct{}
+
+// Level is part of slog.Leveler. slog's levels below 0 are klog's above 0.
+func (verbosity) Level() slog.Level {
+	for v := klog.Level(10); v > 0; v-- {
+		if klog.V(v).Enabled() {
+			return slog.Level(-v)
+		}
+	}
+	return slog.LevelInfo
 }

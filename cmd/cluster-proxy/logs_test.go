@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -116,6 +117,29 @@ func exchanges(t *testing.T, log *os.File) time.Duration {
 	}
 	slices.Sort(times)
 	return times[len(times)*99/100]
+}
+
+// TestJSONLog wants each line of a process to be one object.
+func TestJSONLog(t *testing.T) {
+	c := exec.CommandContext(t.Context(), os.Args[0], "proxy-api", "--logging-format=json", "--v=1")
+	c.Env = append(os.Environ(), mainEnv+"=1")
+	var log bytes.Buffer
+	c.Stderr = &log
+	if err := c.Run(); err == nil {
+		t.Fatal("a proxy API without certificates does not end")
+	}
+	for line := range bytes.Lines(log.Bytes()) {
+		if bytes.HasSuffix(line, []byte("] Data race detection enabled\n")) {
+			continue // of a test's build, before flags are read
+		}
+		var entry struct{ Time, Level, Msg, Err string }
+		if err := json.Unmarshal(line, &entry); err != nil || entry.Time == "" || entry.Level != "ERROR" || entry.Msg == "" || !strings.Contains(entry.Err, "--proxy-cert") {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if log.Len() == 0 {
+		t.Error("the log is empty")
+	}
 }
 
 func echo(ctx context.Context, dialer *tunnel.Dialer, address string) error {

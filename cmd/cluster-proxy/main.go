@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,21 +19,28 @@ func main() {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
-	code := cli.Run(newCommand())
+	code := cli.Run(newCommand(log))
 	log.flush()
 	os.Exit(code)
 }
 
-func newCommand() *cobra.Command {
+func newCommand(log io.Writer) *cobra.Command {
+	format := logText
 	root := &cobra.Command{
 		Use:           "cluster-proxy",
 		Short:         "Reach Kubernetes clusters that nobody can dial",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// Requests of users say that they are not logged. cli.Run turns such wishes
-		// off before it calls this.
-		PersistentPreRun: func(*cobra.Command, []string) { klog.EnableContextualLogging(true) },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			// Requests of users say that they are not logged. cli.Run turns such wishes
+			// off before it calls this.
+			klog.EnableContextualLogging(true)
+			if format == logJSON {
+				logJSONTo(log)
+			}
+		},
 	}
+	root.PersistentFlags().Var(&format, "logging-format", "how the log is written: text, or json for one JSON object in each line")
 	root.AddCommand(
 		newAddonManagerCommand(),
 		newProxyServerCommand(),

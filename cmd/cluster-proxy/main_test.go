@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		"certificates of agents": {[]string{"proxy-server", "--cluster-cert=/none", "--cluster-key=/none"}, []string{"--cluster-ca-cert"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command := newCommand()
+			command := newCommand(io.Discard)
 			command.SetArgs(test.args)
 			command.SetOut(io.Discard)
 			command.SetErr(io.Discard)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -43,22 +44,28 @@ func TestKeysAreNotLogged(t *testing.T) {
 		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Secret","stringData":{"a":"` + key + `"}}`))
 	}))
 	defer hub.Close()
-	for name, hide := range map[string]func() error{"hidden": hideBodies, "not hidden": func() error { return nil }} {
-		out := verbose(t)
-		if err := hide(); err != nil {
-			t.Fatal(err)
-		}
-		client, err := kubernetes.NewForConfig(&rest.Config{Host: hub.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.CoreV1().Secrets("a").Create(t.Context(), &corev1.Secret{StringData: map[string]string{"key": key}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		klog.Flush()
-		if logged := strings.Contains(out.String(), key[:5]); logged != (name == "not hidden") || !strings.Contains(out.String(), "secrets") {
-			t.Errorf("%s: a key is logged: %v; %d bytes of logs", name, logged, out.Len())
-		}
+	for name, hide := range map[string]func() error{"hidden": hideBodies, "not hidden": func() error { return nil },
+		"hidden, JSON": hideBodies, "not hidden, JSON": func() error { return nil }} {
+		t.Run(name, func(t *testing.T) {
+			out := verbose(t)
+			if strings.HasSuffix(name, "JSON") {
+				logJSONTo(out)
+			}
+			if err := hide(); err != nil {
+				t.Fatal(err)
+			}
+			client, err := kubernetes.NewForConfig(&rest.Config{Host: hub.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.CoreV1().Secrets("a").Create(t.Context(), &corev1.Secret{StringData: map[string]string{"key": key}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			klog.Flush()
+			if logged := strings.Contains(out.String(), key[:5]); logged != strings.HasPrefix(name, "not hidden") || !strings.Contains(out.String(), "secrets") {
+				t.Errorf("%s: a key is logged: %v; %d bytes of logs", name, logged, out.Len())
+			}
+		})
 	}
 }
 
@@ -68,7 +75,7 @@ func TestRequestsMayHideFromLogs(t *testing.T) {
 	state := klog.CaptureState()
 	defer state.Restore()
 	logs.InitLogs()
-	newCommand().PersistentPreRun(nil, nil)
+	newCommand(io.Discard).PersistentPreRun(nil, nil)
 	if logger := klog.FromContext(klog.NewContext(context.Background(), logr.Discard())); logger.GetSink() != nil {
 		t.Error("a request cannot hide from the logs")
 	}

@@ -28,13 +28,28 @@ type finding struct {
 
 func (p *plugin) checkCommand() *cobra.Command {
 	var output string
+	var pre bool
 	cmd := &cobra.Command{
 		Use:   "check [CLUSTER...]",
 		Short: "Find out why a cluster cannot be reached, hop by hop; the exit status is 1 if one cannot",
-		RunE:  func(cmd *cobra.Command, args []string) error { return p.check(cmd.Context(), args, output) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if pre {
+				return p.checkBefore(cmd.Context(), output)
+			}
+			return p.check(cmd.Context(), args, output)
+		},
 	}
 	outputFlag(cmd, &output)
+	cmd.Flags().BoolVar(&pre, "pre", false, "find out before an upgrade, from OCM's own cluster-proxy too, what will not go on as it is")
 	return cmd
+}
+
+func (p *plugin) checkBefore(ctx context.Context, output string) error {
+	hub, err := p.hub()
+	if err != nil {
+		return err
+	}
+	return p.printFindings(output, precheck(ctx, hub))
 }
 
 func (p *plugin) check(ctx context.Context, names []string, output string) error {
@@ -46,6 +61,11 @@ func (p *plugin) check(ctx context.Context, names []string, output string) error
 	for _, cluster := range found {
 		findings = append(findings, checkCluster(ctx, hub, cluster)...)
 	}
+	return p.printFindings(output, findings)
+}
+
+// printFindings fails if one is bad.
+func (p *plugin) printFindings(output string, findings []finding) error {
 	printed, err := p.print(output, findings)
 	if err != nil {
 		return err

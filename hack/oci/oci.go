@@ -24,9 +24,11 @@ type Image struct {
 	Created    time.Time
 	User       string
 	Entrypoint []string
-	Env        []string
-	Labels     map[string]string
-	Variants   []Variant
+	// Cmd are the arguments of Entrypoint unless a container has its own.
+	Cmd      []string
+	Env      []string
+	Labels   map[string]string
+	Variants []Variant
 	// Uncompressed leaves layers as they are, which is faster for an image that
 	// goes nowhere.
 	Uncompressed bool
@@ -137,9 +139,13 @@ func (i Image) variant(v Variant, parts blobs) (descriptor, error) {
 		layer, mediaType = packed.Bytes(), layerType+"+gzip"
 	}
 	created := i.Created.UTC().Format(time.RFC3339)
+	process := map[string]any{"User": i.User, "Entrypoint": i.Entrypoint, "Env": i.Env, "WorkingDir": "/", "Labels": i.Labels}
+	if i.Cmd != nil {
+		process["Cmd"] = i.Cmd
+	}
 	config, err := parts.addJSON(configType, map[string]any{
 		"architecture": v.Arch, "os": "linux", "created": created,
-		"config":  map[string]any{"User": i.User, "Entrypoint": i.Entrypoint, "Env": i.Env, "WorkingDir": "/", "Labels": i.Labels},
+		"config":  process,
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{diffID}},
 		"history": []map[string]any{{"created": created, "created_by": "hack/image"}},
 	})

@@ -8,6 +8,7 @@
 //   - package agentaddon tells OCM's addon-framework how agents register and
 //     what is installed for them;
 //   - package clusterprofile, if asked for, publishes how clusters are reached;
+//   - package leftovers removes what OCM's own cluster-proxy left on the hub;
 //   - package apiservice keeps the CA bundle of the proxy API's APIService;
 //   - the re-render controller (rerender.go) asks the framework to render a
 //     cluster's manifests again when something changes that the framework does
@@ -22,6 +23,11 @@
 // It starts before its definitions and its configuration exist and waits.
 //
 // # Rights
+//
+// The account is not the one that upstream's addon manager, and this one's before,
+// runs as: the chart binds rights to one of them. Of two releases in an upgrade or a
+// rollback only the one that is installed can change anything, from the first
+// moment on, and whether the other still leads does not matter (lease.go).
 //
 // Secrets, Services, Deployments and all that is installed on the hub are read
 // and written in the manager's own namespace only, and its cache holds nothing

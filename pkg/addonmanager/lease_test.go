@@ -14,10 +14,10 @@ import (
 
 func TestOwnLease(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: identity.AddonManager}
-	lease := &coordinationv1.Lease{ObjectMeta: meta}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: leaseName}}
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
 	deployment.UID = "d"
-	key := client.ObjectKeyFromObject(lease)
+	key := client.ObjectKeyFromObject(deployment)
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    int
@@ -31,7 +31,7 @@ func TestOwnLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got coordinationv1.Lease
-			if err := c.Get(t.Context(), key, &got); err != nil || len(got.OwnerReferences) != test.want {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), &got); err != nil || len(got.OwnerReferences) != test.want {
 				t.Errorf("owners are %v, %v; want %d", got.OwnerReferences, err, test.want)
 			}
 		})

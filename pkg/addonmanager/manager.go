@@ -73,7 +73,7 @@ func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 		Metrics:                       metricsserver.Options{BindAddress: m.options.MetricsBindAddress},
 		HealthProbeBindAddress:        m.options.HealthProbeBindAddress,
 		LeaderElection:                m.options.LeaderElect,
-		LeaderElectionID:              identity.AddonManager,
+		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       m.options.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Cache: cache.Options{
@@ -109,7 +109,10 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation,
 	}}
 	reconciler.Witness = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
-	reconciler.Clusters = clustersWithAddon(mgr.GetClient())
+	reconciler.Clusters = addonsOf(mgr.GetClient())
+	reconciler.Live = mgr.GetAPIReader()
+	peers, serverName := o.peers()
+	reconciler.Arrivals = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: peers, ServerName: serverName}
 	reconciler.Events = mgr.GetEventRecorder(identity.AddonManager)
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)
@@ -118,6 +121,9 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		if err := addLeaseOwner(mgr, o.Namespace); err != nil {
 			return err
 		}
+	}
+	if err := addLeftovers(mgr, o.Namespace); err != nil {
+		return err
 	}
 	if o.FeatureGates[ClusterProfile] {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
@@ -132,11 +138,11 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := (&apiservice.Reconciler{Client: mgr.GetClient(), Hub: hub, Namespace: o.Namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of the APIService: %w", err)
 	}
-	return m.addAgent(mgr, config)
+	return m.addAgent(mgr, config, hub)
 }
 
 // addAgent hands the agent to addon-framework, which does the rest.
-func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config) error {
+func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Reader) error {
 	o := m.options
 	addons, err := addonclient.NewForConfig(config)
 	if err != nil {
@@ -150,6 +156,8 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config) error {
 		EnableKubeAPIProxy: o.EnableKubeAPIProxy,
 		ExposedServices:    client.ObjectKey{Namespace: o.Namespace, Name: o.ExposedServicesConfigMap},
 		NetworkPolicy:      o.AgentNetworkPolicy,
+		Ignored:            (&notices{addons: addons, events: mgr.GetEventRecorder(identity.AddonManager)}).tell,
+		Hub:                hub,
 	}
 	built, err := addon.Build()
 	if err != nil {

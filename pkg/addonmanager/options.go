@@ -107,6 +107,17 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
 }
 
+// peers is where the proxy servers of this release are, and no others (package
+// proxyconfig), with the name in their certificates.
+func (o *Options) peers() (address, serverName string) {
+	host, port, err := net.SplitHostPort(o.ProxyServer)
+	if err != nil {
+		return o.ProxyServer, "" // Validate looked at it
+	}
+	service, rest, _ := strings.Cut(host, ".")
+	return net.JoinHostPort(strings.TrimSuffix(service+proxyconfig.PeersSuffix+"."+rest, "."), port), host
+}
+
 // Validate names the flag that is wrong and says what is allowed.
 func (o *Options) Validate() error {
 	if o.Namespace == "" {

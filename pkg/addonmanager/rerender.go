@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"golang.org/x/time/rate"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -38,6 +40,11 @@ type source struct {
 func sources(exposedServices string) []source {
 	return []source{
 		{&v1alpha1.ManagedProxyConfiguration{}, func(object client.Object) (any, bool) { return object.GetGeneration(), true }},
+		// Agents are sent one thing while upstream's proxy servers serve, and another
+		// when they do not any more.
+		{&appsv1.Deployment{}, func(object client.Object) (any, bool) {
+			return object.(*appsv1.Deployment).Spec.MinReadySeconds, object.GetName() == identity.AddonName
+		}},
 		{&corev1.Service{}, func(object client.Object) (any, bool) {
 			service := object.(*corev1.Service)
 			return service.Status.LoadBalancer, service.Spec.Type == corev1.ServiceTypeLoadBalancer
@@ -108,24 +115,40 @@ func slim(object any) (any, error) {
 	if addon, ok := object.(*addonv1alpha1.ManagedClusterAddOn); ok {
 		addon.ObjectMeta = metav1.ObjectMeta{Name: addon.Name, Namespace: addon.Namespace, UID: addon.UID,
 			ResourceVersion: addon.ResourceVersion, DeletionTimestamp: addon.DeletionTimestamp}
-		addon.Spec, addon.Status = addonv1alpha1.ManagedClusterAddOnSpec{}, addonv1alpha1.ManagedClusterAddOnStatus{}
+		addon.Spec, addon.Status = addonv1alpha1.ManagedClusterAddOnSpec{}, addonv1alpha1.ManagedClusterAddOnStatus{KubeClientDriver: addon.Status.KubeClientDriver}
 	}
 	return object, nil
 }
 
-// clustersWithAddon are the clusters whose agents are to go on working.
-func clustersWithAddon(reader client.Reader) func(ctx context.Context) ([]string, error) {
-	return func(ctx context.Context) ([]string, error) {
+// tokenDriver is what OCM's agent writes into an addon's status if it gives addons
+// tokens of the hub, and not certificates.
+const tokenDriver = "token"
+
+// addonsOf are the clusters whose agents are to go on working.
+func addonsOf(reader client.Reader) func(ctx context.Context) ([]proxyconfig.Cluster, error) {
+	return func(ctx context.Context) ([]proxyconfig.Cluster, error) {
 		var addons addonv1alpha1.ManagedClusterAddOnList
 		if err := reader.List(ctx, &addons); err != nil {
 			return nil, err
 		}
-		var clusters []string
+		var clusters []proxyconfig.Cluster
 		for _, addon := range addons.Items {
 			if addon.Name == identity.AddonName && addon.DeletionTimestamp == nil {
-				clusters = append(clusters, addon.Namespace)
+				clusters = append(clusters, proxyconfig.Cluster{Name: addon.Namespace, Token: addon.Status.KubeClientDriver == tokenDriver})
 			}
 		}
 		return clusters, nil
+	}
+}
+
+// clustersWithAddon are their names.
+func clustersWithAddon(reader client.Reader) func(ctx context.Context) ([]string, error) {
+	addons := addonsOf(reader)
+	return func(ctx context.Context) (names []string, err error) {
+		clusters, err := addons(ctx)
+		for _, cluster := range clusters {
+			names = append(names, cluster.Name)
+		}
+		return names, err
 	}
 }

@@ -36,6 +36,10 @@ const (
 	port      = ForService + "Port"
 )
 
+// ServiceAuthorization is what a Service gets to see as Authorization, where its
+// entry in the list says so.
+const ServiceAuthorization = ForService + "Authorization"
+
 // Begins reports whether a header's name begins with prefix.
 func Begins(name, prefix string) bool {
 	if len(name) < len(prefix) {
@@ -107,7 +111,7 @@ func Service(header http.Header) (exposedservices.Service, error) {
 		case !Begins(name, ForService):
 		case len(values) != 1:
 			return exposedservices.Service{}, fmt.Errorf("header %s is there %d times", name, len(values))
-		case name != protocol && name != namespace && name != service && name != port:
+		case name != protocol && name != namespace && name != service && name != port && name != ServiceAuthorization:
 			return exposedservices.Service{}, fmt.Errorf("header %q is not one of those that name a Service", name)
 		}
 	}

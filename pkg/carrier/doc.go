@@ -79,6 +79,12 @@
 // then. A connection that carries nothing, however much it has carried, holds
 // none.
 //
+// What waits in the kernel to be sent goes before all that comes later: a small
+// answer beside large ones, which take turns above the kernel only. So a TCP
+// connection takes no more bytes ahead than it sends in 100 ms, 16 KiB at least and
+// 128 KiB at most (Linux); what is sent and not acknowledged does not count. On a
+// fast link fewer would cost throughput, and on a slow one 128 KiB are seconds.
+//
 // Write deadlines: a frame of which a part was written counts as written, and
 // the rest is sent before anything else. crypto/tls cannot write again after a
 // timeout, so over TLS a Write that timed out is the last one; a deadline that

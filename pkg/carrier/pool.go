@@ -307,11 +307,24 @@ func (p *Pool) take(ctx context.Context) (*Carrier, error) {
 	p.wake()
 	p.mu.Unlock()
 	p.refill()
-	select {
-	case got := <-w:
-		return got.c, got.err
-	case <-ctx.Done():
-		return nil, p.giveUp(ctx, w)
+	return p.await(ctx, w)
+}
+
+// await waits for a supply. The peer is asked again where it was asked in vain:
+// whoever waits may be the last event for a while.
+func (p *Pool) await(ctx context.Context, w chan supply) (*Carrier, error) {
+	again := time.NewTimer(p.cfg.AskAgain)
+	defer again.Stop()
+	for {
+		select {
+		case got := <-w:
+			return got.c, got.err
+		case <-again.C:
+			p.refill()
+			again.Reset(p.cfg.AskAgain)
+		case <-ctx.Done():
+			return nil, p.giveUp(ctx, w)
+		}
 	}
 }
 

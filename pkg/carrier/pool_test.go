@@ -131,6 +131,24 @@ func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
 	})
 }
 
+// TestPoolAsksAgainForWhoWaits loses the first request for carriers, while nothing
+// else happens.
+func TestPoolAsksAgainForWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		p := NewPool(PoolConfig{More: func(n int) { asked += n }, AskAgain: 5 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		if _, err := p.Open(ctx, request); CodeOf(err) != TimedOut {
+			t.Errorf("error %v", err)
+		}
+		if asked != 3 {
+			t.Errorf("asked %d times in 12 s, want 3", asked)
+		}
+		_ = p.Close()
+	})
+}
+
 func TestPoolDialsAgainAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0

@@ -43,7 +43,6 @@ func (t TCP) Tune(nc net.Conn) net.Conn {
 	}
 	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: t.KeepAlive, Interval: t.UserTimeout / (2 * lostKeepAlives), Count: lostKeepAlives})
-	boundUnsent(tcp)
 	return withUserTimeout(tcp, t.UserTimeout)
 }
 

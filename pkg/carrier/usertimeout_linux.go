@@ -25,7 +25,9 @@ func withUserTimeout(tcp *net.TCPConn, d time.Duration) net.Conn {
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(most.Milliseconds()))
 	})
-	return &watchedConn{Conn: tcp, tcp: tcp, raw: raw, timeout: d}
+	w := &watchedConn{Conn: tcp, tcp: tcp, raw: raw, timeout: d, unsent: unsent{bound: leastUnsent}}
+	w.unsent.apply(raw)
+	return w
 }
 
 // watchedConn is a connection that is looked at while it has sent what is not
@@ -44,6 +46,7 @@ type watchedConn struct {
 	watching bool // the timer runs
 	writers  int
 	peer     silence
+	unsent   unsent
 	err      error // why the connection was given up
 }
 
@@ -59,9 +62,10 @@ func (w *watchedConn) Read(b []byte) (int, error) {
 }
 
 func (w *watchedConn) Write(b []byte) (int, error) {
+	began := time.Now()
 	w.mu.Lock()
 	if w.writers++; !w.watching {
-		w.watching, w.peer = true, silence{since: time.Now()}
+		w.watching, w.peer = true, silence{since: began}
 		if w.timer == nil {
 			w.timer = time.AfterFunc(w.timeout/looks, w.look)
 		} else {
@@ -72,6 +76,9 @@ func (w *watchedConn) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
 	w.mu.Lock()
 	w.writers--
+	if w.unsent.wrote(n, began, time.Now()) {
+		w.unsent.apply(w.raw)
+	}
 	w.mu.Unlock()
 	return n, w.explained("write", err)
 }

@@ -2,8 +2,10 @@ package exposedservices
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -18,21 +20,46 @@ const (
 	ConfigMap = "cluster-proxy-exposed-services"
 	// Key is where the list is in a ConfigMap that we make.
 	Key = "services"
+	// allClusters is OCM's ManagedClusterSet of all clusters.
+	allClusters = "global"
 )
 
-// Service is an entry of the list, or what a request asks for.
+// Service is what a request asks for.
 type Service struct {
+	Namespace string
+	Service   string
+	// Port is a number or a port's name; empty if none was named.
+	Port string
+	// Protocol is http, https or tcp.
+	Protocol string
+}
+
+// Entry of the list.
+type Entry struct {
 	Namespace string `json:"namespace"`
 	Service   string `json:"service"`
-	// Port is a number or a port's name. In an entry, empty means any; in a
-	// request, that none was named.
+	// Port is a number or a port's name; empty means any.
 	Port string `json:"port,omitempty"`
-	// Protocol is http, https or tcp; in an entry, empty means any.
+	// Protocol is http, https or tcp; empty means any.
 	Protocol string `json:"protocol,omitempty"`
+	// Clusters and ClusterSets name the clusters that the entry is about; without
+	// both it is about all. Agents get the entries that are about their cluster,
+	// without these.
+	Clusters    []string `json:"clusters,omitempty"`
+	ClusterSets []string `json:"clusterSets,omitempty"`
+	// ForwardAuthorization lets callers log in to the Service: the header
+	// Cluster-Proxy-Authorization of their requests is its Authorization.
+	ForwardAuthorization bool `json:"forwardAuthorization,omitempty"`
+	// Anonymous lets requests through that have no credential. It is the hub's
+	// business, and agents do not get it.
+	Anonymous bool `json:"anonymous,omitempty"`
 }
 
 // List is what may be asked for. The zero value allows nothing.
-type List []Service
+type List []Entry
+
+// Terms say how a Service may be asked for.
+type Terms struct{ Exposed, ForwardAuthorization, Anonymous bool }
 
 // Parse reads a ConfigMap's data. Any mistake, an unknown field included, makes
 // the whole of it an error: a list that is half read would deny without a word
@@ -45,10 +72,10 @@ func Parse(data map[string]string) (List, error) {
 			return nil, fmt.Errorf("parsing key %q of the exposed Services: %w", key, err)
 		}
 		for i, entry := range entries {
-			if err := entry.Check(); err != nil {
+			if err := entry.check(); err != nil {
 				return nil, fmt.Errorf("key %q of the exposed Services, entry %d: %w", key, i+1, err)
 			}
-			if !slices.Contains(list, entry) {
+			if !slices.ContainsFunc(list, func(other Entry) bool { return reflect.DeepEqual(entry, other) }) {
 				list = append(list, entry)
 			}
 		}
@@ -65,15 +92,68 @@ func (l List) Data() map[string]string {
 	return map[string]string{Key: string(raw)}
 }
 
-// Allows reports whether an entry covers what is wanted. Ports are compared as
-// they are written: an entry with a number does not cover a request by name,
-// because only the managed cluster could tell whether they are the same.
-func (l List) Allows(want Service) bool {
-	return slices.ContainsFunc(l, func(entry Service) bool {
-		return entry.Namespace == want.Namespace && entry.Service == want.Service &&
-			(entry.Port == "" || entry.Port == want.Port) &&
-			(entry.Protocol == "" || entry.Protocol == want.Protocol)
-	})
+// For returns what the agent of a cluster, which is in a ManagedClusterSet, needs
+// of the list.
+func (l List) For(cluster, set string) List {
+	var out List
+	for _, entry := range l {
+		if entry.about(cluster, set) {
+			out = append(out, Entry{Namespace: entry.Namespace, Service: entry.Service, Port: entry.Port, Protocol: entry.Protocol,
+				ForwardAuthorization: entry.ForwardAuthorization})
+		}
+	}
+	return out
+}
+
+// about reports whether the entry is about a cluster.
+func (e Entry) about(cluster, set string) bool {
+	return len(e.Clusters) == 0 && len(e.ClusterSets) == 0 || slices.Contains(e.Clusters, cluster) || slices.Contains(e.ClusterSets, set)
+}
+
+// Terms are those of all entries that cover what is wanted of a cluster, which is
+// in a ManagedClusterSet; an agent's own cluster has no names, since its entries
+// are about no other. Ports are compared as they are written: an entry with a
+// number does not cover a request by name, because only the managed cluster could
+// tell whether they are the same.
+func (l List) Terms(cluster, set string, want Service) Terms {
+	var terms Terms
+	for _, entry := range l {
+		if entry.covers(want) && entry.about(cluster, set) {
+			terms.Exposed = true
+			terms.ForwardAuthorization = terms.ForwardAuthorization || entry.ForwardAuthorization
+			terms.Anonymous = terms.Anonymous || entry.Anonymous
+		}
+	}
+	return terms
+}
+
+func (e Entry) covers(want Service) bool {
+	return e.Namespace == want.Namespace && e.Service == want.Service &&
+		(e.Port == "" || e.Port == want.Port) && (e.Protocol == "" || e.Protocol == want.Protocol)
+}
+
+// check reports what is wrong with an entry.
+func (e Entry) check() error {
+	if err := (Service{e.Namespace, e.Service, e.Port, e.Protocol}).Check(); err != nil {
+		return err
+	}
+	for _, cluster := range e.Clusters {
+		if err := identity.ValidateCluster(cluster); err != nil {
+			return fmt.Errorf("clusters: %w", err)
+		}
+	}
+	for _, set := range e.ClusterSets {
+		if !label(set) {
+			return fmt.Errorf("clusterSets: %q is not the name of a ManagedClusterSet", set)
+		}
+		if set == allClusters {
+			return fmt.Errorf("clusterSets: %q has all clusters: leave clusters and clusterSets out", set)
+		}
+	}
+	if e.Protocol == "tcp" && (e.ForwardAuthorization || e.Anonymous) {
+		return errors.New("forwardAuthorization and anonymous are about HTTP: protocol tcp has neither")
+	}
+	return nil
 }
 
 // Check reports what is wrong with the words of a Service. Names that pass are

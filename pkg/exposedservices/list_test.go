@@ -12,6 +12,7 @@ func TestParse(t *testing.T) {
 		"services": "- {namespace: default, service: hello, port: \"8000\", protocol: http}\n- {namespace: monitoring, service: prometheus}\n",
 		"more":     "[{\"namespace\": \"default\", \"service\": \"web\", \"port\": \"https\"}]",
 		"again":    "- {namespace: monitoring, service: prometheus}",
+		"numbers":  "- {namespace: default, service: hello, port: 9090, clusters: [c1], clusterSets: [prod], forwardAuthorization: true, anonymous: true}",
 		"empty":    "",
 	})
 	if err != nil {
@@ -20,6 +21,7 @@ func TestParse(t *testing.T) {
 	want := List{
 		{Namespace: "monitoring", Service: "prometheus"},
 		{Namespace: "default", Service: "web", Port: "https"},
+		{Namespace: "default", Service: "hello", Port: "9090", Clusters: []string{"c1"}, ClusterSets: []string{"prod"}, ForwardAuthorization: true, Anonymous: true},
 		{Namespace: "default", Service: "hello", Port: "8000", Protocol: "http"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -36,21 +38,27 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for content, want := range map[string]string{
-		"- {namespace: a, service: b, ports: x}":          "unknown field",
-		"- {namespace: a}":                                "service",
-		"- {service: b}":                                  "namespace",
-		"- {namespace: a, service: b.c}":                  "service",
-		"- {namespace: a, service: 169}":                  "service",
-		"- {namespace: a, service: '169'}":                "name of a Service",
-		"- {namespace: a/b, service: b}":                  "namespace",
-		"- {namespace: '*', service: b}":                  "namespace",
-		"- {namespace: a, service: b, port: '0'}":         "1 to 65535",
-		"- {namespace: a, service: b, port: '65536'}":     "1 to 65535",
-		"- {namespace: a, service: b, port: '080'}":       "1 to 65535",
-		"- {namespace: a, service: b, port: 'a b'}":       "port",
-		"- {namespace: a, service: b, protocol: udp}":     "protocol",
-		"- {namespace: a, service: b, protocol: unix}":    "protocol",
-		"namespace: a":                                    "cannot unmarshal",
+		"- {namespace: a, service: b, ports: x}":                                  "unknown field",
+		"- {namespace: a}":                                                        "service",
+		"- {service: b}":                                                          "namespace",
+		"- {namespace: a, service: b.c}":                                          "service",
+		"- {namespace: a, service: 169}":                                          "service",
+		"- {namespace: a, service: '169'}":                                        "name of a Service",
+		"- {namespace: a/b, service: b}":                                          "namespace",
+		"- {namespace: '*', service: b}":                                          "namespace",
+		"- {namespace: a, service: b, port: '0'}":                                 "1 to 65535",
+		"- {namespace: a, service: b, port: '65536'}":                             "1 to 65535",
+		"- {namespace: a, service: b, port: '080'}":                               "1 to 65535",
+		"- {namespace: a, service: b, port: 'a b'}":                               "port",
+		"- {namespace: a, service: b, protocol: udp}":                             "protocol",
+		"- {namespace: a, service: b, protocol: unix}":                            "protocol",
+		"- {namespace: a, service: b, clusters: ['']}":                            "clusters: cluster name is empty",
+		"- {namespace: a, service: b, clusters: ['*']}":                           "clusters: cluster name",
+		"- {namespace: a, service: b, clusterSets: ['']}":                         "clusterSets",
+		"- {namespace: a, service: b, clusterSets: [global]}":                     "leave clusters and clusterSets out",
+		"- {namespace: a, service: b, protocol: tcp, forwardAuthorization: true}": "protocol tcp",
+		"- {namespace: a, service: b, protocol: tcp, anonymous: true}":            "protocol tcp",
+		"namespace: a": "cannot unmarshal",
 		"- {namespace: a, service: b}\n- {namespace: a}}": "yaml",
 	} {
 		list, err := Parse(map[string]string{"good": "- {namespace: x, service: web}", "services": content})
@@ -60,7 +68,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestAllows(t *testing.T) {
+func TestTerms(t *testing.T) {
 	list := List{
 		{Namespace: "a", Service: "any"},
 		{Namespace: "a", Service: "port", Port: "8443"},
@@ -85,12 +93,44 @@ func TestAllows(t *testing.T) {
 		{Service{"a", "other", "1", "http"}, false},
 		{Service{"", "", "", ""}, false},
 	} {
-		if got := list.Allows(test.want); got != test.allowed {
-			t.Errorf("Allows(%v) = %v", test.want, got)
+		if got := list.Terms("c1", "", test.want); got != (Terms{Exposed: test.allowed}) {
+			t.Errorf("Terms of %v = %+v", test.want, got)
 		}
 	}
-	if List(nil).Allows(Service{"a", "any", "1", "http"}) {
+	if List(nil).Terms("c1", "", Service{"a", "any", "1", "http"}).Exposed {
 		t.Error("an empty list allows something")
+	}
+}
+
+// TestClusters asks for one Service in clusters and sets of them.
+func TestClusters(t *testing.T) {
+	want := Service{"a", "web", "80", "http"}
+	list := List{
+		{Namespace: "a", Service: "web", Clusters: []string{"c1", "c2"}},
+		{Namespace: "a", Service: "web", ClusterSets: []string{"prod"}, ForwardAuthorization: true},
+		{Namespace: "a", Service: "web", Port: "80", Clusters: []string{"c4"}, ClusterSets: []string{"prod"}, Anonymous: true},
+		{Namespace: "b", Service: "web"},
+	}
+	for _, test := range []struct {
+		cluster, set string
+		want         Terms
+		entries      List // of the agent
+	}{
+		{"c1", "", Terms{Exposed: true}, List{{Namespace: "a", Service: "web"}, {Namespace: "b", Service: "web"}}},
+		{"c2", "prod", Terms{true, true, true}, List{{Namespace: "a", Service: "web"}, {Namespace: "a", Service: "web", ForwardAuthorization: true},
+			{Namespace: "a", Service: "web", Port: "80"}, {Namespace: "b", Service: "web"}}},
+		{"c3", "prod", Terms{true, true, true}, List{{Namespace: "a", Service: "web", ForwardAuthorization: true}, {Namespace: "a", Service: "web", Port: "80"}, {Namespace: "b", Service: "web"}}},
+		{"c4", "dev", Terms{Exposed: true, Anonymous: true}, List{{Namespace: "a", Service: "web", Port: "80"}, {Namespace: "b", Service: "web"}}},
+		{"c5", "dev", Terms{}, List{{Namespace: "b", Service: "web"}}},
+		{"c5", "", Terms{}, List{{Namespace: "b", Service: "web"}}},
+		{"", "", Terms{}, List{{Namespace: "b", Service: "web"}}},
+	} {
+		if got := list.Terms(test.cluster, test.set, want); got != test.want {
+			t.Errorf("cluster %q in set %q: %+v, want %+v", test.cluster, test.set, got, test.want)
+		}
+		if diff := cmp.Diff(test.entries, list.For(test.cluster, test.set)); diff != "" {
+			t.Errorf("agent of %q in set %q (-want +got):\n%s", test.cluster, test.set, diff)
+		}
 	}
 }
 

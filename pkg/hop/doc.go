@@ -25,9 +25,13 @@
 //     for a stream and 1 MiB for its connection, one upload that a backend does not
 //     read stops every other upload on the connection.
 //   - A request that would have to share a connection has one more made for the
-//     next, up to Spread; the third on a connection waits for it. A lost packet
-//     delays what is on its connection, and all of that together is one flow for
-//     the network, with one flow's rate (test/bench/loss.txt has the figures).
+//     next, up to Spread; the third on a connection waits for it, for half a second,
+//     and so does one beside a large answer, for three seconds. A lost packet delays
+//     what is on its connection, all of that together is one flow for the network,
+//     with one flow's rate (test/bench/loss.txt has the figures), and on a slow link
+//     a small answer waits behind a large one for longer than a dial takes. So those
+//     that begin together have a dial each, requests prefer connections without a
+//     large answer, and frames are of 16 KiB.
 //   - Retired connections end with their last request.
 //
 // A window is 1 MiB: a stream moves 20 MB/s at a round trip of 50 ms in either

@@ -92,8 +92,10 @@ func (k *Kept) RoundTrip(r *http.Request) (*http.Response, error) {
 // by other; and by other once more, if that says Broken, for what ends one
 // connection to a place often ends all of them. One that broke after it was silent
 // for long was on its way to nowhere, and the next connection would most likely be
-// silent as long again: its error is the answer. While nothing comes on a kept
-// connection the request is sent by other as well (hedge).
+// silent as long again: its error is the answer. Two connections that RoundTripRead
+// gave up within seconds are more likely slow than dead, as the second one was
+// chosen for being alive; so the last attempt is patient. While nothing comes on a
+// kept connection the request is sent by other as well (hedge).
 func (k *Kept) Or(kept, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	failed := func(err error) bool {
@@ -114,6 +116,9 @@ func (k *Kept) Or(kept, other func(*http.Request) (*http.Response, error), r *ht
 	var broken *Broken
 	if failed(err) && errors.As(err, &broken) {
 		resp, err = other(r)
+	}
+	if failed(err) && errors.Is(err, errSilent) {
+		resp, err = other(r.WithContext(context.WithValue(r.Context(), patientKey{}, true)))
 	}
 	if err == nil {
 		k.grow()

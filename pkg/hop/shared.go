@@ -20,10 +20,6 @@ const (
 	// and with it the requests under way.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
-	// crowd is how many requests share a connection before others wait for one
-	// more, as long as there may be more: what many begin at the same moment would
-	// otherwise stay on the first connection, with a part of one flow's rate each.
-	crowd = 2
 	// spareIdle is when an unused connection is given up that is not the only one.
 	spareIdle = time.Minute
 )
@@ -50,7 +46,7 @@ type Shared struct {
 
 	mu      sync.Mutex
 	conns   []*sharedConn
-	dialing *sharedDial
+	dialing []*sharedDial
 	missed  time.Time // when a request had to share last
 	round   int       // of choosing
 	retired bool
@@ -61,6 +57,7 @@ type sharedConn struct {
 	*http2.ClientConn
 	wire    *wire
 	active  int
+	bulky   int // of active, those that are large
 	round   int // in which it could not be chosen
 	unused  *time.Timer
 	probing *probe
@@ -68,8 +65,9 @@ type sharedConn struct {
 
 // sharedDial is a dial that requests wait for.
 type sharedDial struct {
-	done chan struct{}
-	err  error // after done
+	done    chan struct{}
+	waiting int   // requests
+	err     error // after done
 }
 
 // undialed is the error of a connection that did not come about.
@@ -91,7 +89,6 @@ func (s *Shared) prepared() *http2.Transport {
 		// It fails for a Transport that speaks HTTP/2 already.
 		s.transport, _ = http2.ConfigureTransports(base)
 		s.transport.ConnPool = s
-		s.transport.MaxReadFrameSize = Chunk
 		s.transport.ReadIdleTimeout, s.transport.PingTimeout = pingAfter, pingTimeout
 	})
 	return s.transport
@@ -105,8 +102,11 @@ func (s *Shared) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // RoundTripRead sends a request for which Fits is true. It gives up a connection
 // of which nothing comes any more with a *Broken error, long before that
-// connection ends.
+// connection ends; but not on the last attempt of Kept.Or.
 func (s *Shared) RoundTripRead(r *http.Request) (*http.Response, error) {
+	if r.Context().Value(patientKey{}) != nil {
+		return s.RoundTrip(r)
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	return s.send(r.WithContext(ctx), &pick{shared: s, giveUp: cancel})
 }
@@ -131,7 +131,10 @@ func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 		p.release()
 		return resp, nil
 	}
-	resp.Body = &sharedBody{resp.Body, p}
+	if resp.ContentLength < 0 {
+		p.moved(large + 1)
+	}
+	resp.Body = &sharedBody{ReadCloser: resp.Body, pick: p}
 	return resp, nil
 }
 
@@ -157,34 +160,70 @@ func explain(ctx context.Context, err error) error {
 
 type pickKey struct{}
 
+// patientKey marks a request that is not given up while its connection lasts.
+type patientKey struct{}
+
 // GetClientConn is part of http2.ClientConnPool.
 func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, error) {
 	ctx := r.Context()
 	p := ctx.Value(pickKey{}).(*pick)
 	p.release() // it is sent again
-	for share := crowd; ; {
-		c, dial := s.choose(share)
+	began := time.Now()
+	for with := withFew; ; {
+		c, dial := s.choose(with)
 		switch {
 		case c == nil:
-			select {
-			case <-dial.done:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
+			late, err := s.await(ctx, dial, began, with)
 			switch {
+			case err != nil:
+				return nil, err
+			case late > with:
+				with = late // better crowded than late
 			case dial.err == nil:
-			case share == crowd && s.any():
-				share = s.Streams // better crowded than not at all
+			case with < withAny && s.any():
+				with = withAny // better crowded than not at all
 			default:
 				return nil, undialed{dial.err}
 			}
 		case p.giveUp == nil && !s.proven(ctx, c):
 			// What only reads is sent again if this connection is dead; for all else
 			// it would be too late.
-			s.release(c)
+			s.release(c, false)
 		default:
 			p.took(c)
 			return c.ClientConn, nil
+		}
+	}
+}
+
+// await waits for a dial, or until a request that began at that time may share more
+// and there is a connection, which it says.
+func (s *Shared) await(ctx context.Context, dial *sharedDial, began time.Time, with sharing) (late sharing, err error) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		dial.waiting--
+	}()
+	patience := time.NewTimer(time.Until(began.Add(crowdPatience)))
+	defer patience.Stop()
+	for {
+		select {
+		case <-dial.done:
+			return with, nil
+		case <-ctx.Done():
+			return with, context.Cause(ctx)
+		case <-patience.C:
+		}
+		waited := time.Since(began)
+		switch {
+		case !s.any():
+			patience.Reset(crowdPatience)
+		case waited >= largePatience && with < withAny:
+			return withAny, nil
+		case waited < largePatience && with < withMany:
+			return withMany, nil
+		case waited < largePatience:
+			patience.Reset(largePatience - waited)
 		}
 	}
 }
@@ -194,52 +233,6 @@ func (s *Shared) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns) > 0
-}
-
-// choose gives the connection with the fewest requests, with a place on it, or
-// the dial to wait for: no request is the one after share on a connection while there
-// may be more of them.
-func (s *Shared) choose(share int) (*sharedConn, *sharedDial) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.round++
-	for {
-		var least *sharedConn
-		for _, c := range s.conns {
-			if c.round != s.round && c.active < s.Streams && !c.wire.suspect() && (least == nil || c.active < least.active) {
-				least = c
-			}
-		}
-		if least == nil || least.active >= share && len(s.conns) < s.Spread && !s.retired {
-			return nil, s.dialLocked()
-		}
-		if !least.ReserveNewRequest() {
-			least.round = s.round // it ends, or has all that its peer takes
-			continue
-		}
-		if least.active++; least.active > 1 {
-			s.growLocked()
-		}
-		return least, nil
-	}
-}
-
-// growLocked makes one more connection if requests that share come close together.
-func (s *Shared) growLocked() {
-	now := time.Now()
-	wanted := now.Sub(s.missed) < busy
-	s.missed = now
-	if wanted && len(s.conns) < s.Spread && !s.retired {
-		s.dialLocked()
-	}
-}
-
-func (s *Shared) dialLocked() *sharedDial {
-	if s.dialing == nil {
-		s.dialing = &sharedDial{done: make(chan struct{})}
-		go s.add(s.dialing)
-	}
-	return s.dialing
 }
 
 func (s *Shared) add(d *sharedDial) {
@@ -252,7 +245,8 @@ func (s *Shared) add(d *sharedDial) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dialing, d.err = nil, err
+	s.dialing = slices.DeleteFunc(s.dialing, func(other *sharedDial) bool { return other == d })
+	d.err = err
 	if err != nil {
 		return
 	}
@@ -261,10 +255,13 @@ func (s *Shared) add(d *sharedDial) {
 }
 
 // release gives a place on a connection back.
-func (s *Shared) release(c *sharedConn) {
+func (s *Shared) release(c *sharedConn, bulky bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.active--
+	if bulky {
+		c.bulky--
+	}
 	if c.active > 0 {
 		return
 	}
@@ -328,7 +325,7 @@ type sharedBody struct {
 
 func (b *sharedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if b.pick.moved(n); err != nil {
 		b.pick.release()
 	}
 	return n, err

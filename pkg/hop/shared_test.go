@@ -172,6 +172,39 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
+// slowConn is a connection from which everything comes late, the answers to pings
+// too.
+type slowConn struct {
+	net.Conn
+	delay time.Duration
+}
+
+func (c slowConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	time.Sleep(c.delay)
+	return n, err
+}
+
+// TestSlowPeerIsWaitedFor has a peer that needs longer to answer a ping than a dead
+// connection is given. A read is answered late, and not refused.
+func TestSlowPeerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &h2Peer{handler: slow(0)}
+		s := &Shared{Spread: 4, Streams: 100, IdleTimeout: time.Hour, Dial: func(ctx context.Context) (net.Conn, error) {
+			conn, err := p.dial(ctx)
+			return slowConn{conn, 2 * time.Second}, err
+		}}
+		none := func(*http.Request) (*http.Response, error) { return nil, ErrNone }
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		if err := exchange(func(r *http.Request) (*http.Response, error) { return new(Kept).Or(none, s.RoundTripRead, r) }, request(t, http.MethodGet, "/").WithContext(ctx)); err != nil {
+			t.Errorf("a read of a slow peer: %v", err)
+		}
+		p.close()
+		time.Sleep(time.Minute) // its readers are late for that too
+	})
+}
+
 // TestWritesAskQuietConnections has a peer die while nothing is sent.
 func TestWritesAskQuietConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -125,6 +125,8 @@ type pick struct {
 
 	mu    sync.Mutex
 	conn  *sharedConn
+	bytes int         // of the body, as long as that is not large
+	bulky bool        // conn knows that it is
 	timer *time.Timer // nil once there is an answer
 }
 
@@ -145,19 +147,32 @@ func (p *pick) answered() {
 func (p *pick) took(c *sharedConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.conn = c
+	p.conn, p.bytes, p.bulky = c, 0, false
+}
+
+// moved notes that n bytes of the answer's body have come.
+func (p *pick) moved(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bulky || p.conn == nil {
+		return
+	}
+	if p.bytes += n; p.bytes > large {
+		p.bulky = true
+		p.shared.crowds(p.conn)
+	}
 }
 
 // release may be called more than once.
 func (p *pick) release() {
 	p.mu.Lock()
-	c := p.conn
+	c, bulky := p.conn, p.bulky
 	p.conn = nil
 	p.mu.Unlock()
 	if c == nil {
 		return
 	}
-	p.shared.release(c)
+	p.shared.release(c, bulky)
 }
 
 func (p *pick) check() {

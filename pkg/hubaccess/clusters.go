@@ -20,6 +20,7 @@ import (
 	clusterclient "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterinformers "open-cluster-management.io/api/client/cluster/informers/externalversions"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -203,6 +204,14 @@ func (c *Clusters) available(cluster string) *metav1.Condition {
 // slice.
 func (c *Clusters) Names() []string {
 	return slices.DeleteFunc(c.clusters.GetStore().ListKeys(), func(name string) bool { return c.Served(name) != nil })
+}
+
+// ClusterSet is the ManagedClusterSet that a cluster has joined; empty if none.
+func (c *Clusters) ClusterSet(name string) string {
+	if cluster := c.cluster(name); cluster != nil {
+		return cluster.Labels[clusterv1beta2.ClusterSetLabel]
+	}
+	return ""
 }
 
 // Describe returns what the objects of a cluster say.

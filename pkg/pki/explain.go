@@ -40,6 +40,12 @@ func HandshakeReason(err error) string {
 	return ReasonOther
 }
 
+// NoCertificate reports whether a handshake failed because the client showed no
+// certificate. A client with one of a CA that the server does not name shows none.
+func NoCertificate(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "tls: client didn't provide a certificate")
+}
+
 // remoteExpired is how crypto/tls tells of alert 45, which the other side sends
 // for a certificate that is not valid yet, too.
 const remoteExpired = "remote error: tls: expired certificate"

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/tls"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -72,5 +73,31 @@ func TestHandshakeReason(t *testing.T) {
 	}
 	if HandshakeReason(nil) != ReasonOther || Explain(nil) != nil {
 		t.Error("no error has a reason")
+	}
+}
+
+// TestNoCertificate has clients with a certificate of the CA that the server names,
+// and with one of another.
+func TestNoCertificate(t *testing.T) {
+	ca, other := testCA(t, "ca"), testCA(t, "other")
+	leaf := Leaf{CommonName: "both", DNSNames: []string{"server"}, Server: true, Client: true}
+	server := load(t, filesOf(t, t.TempDir(), ca, leaf, ca))
+	for name, test := range map[string]struct {
+		signer *CA
+		want   bool
+	}{"of the CA": {ca, false}, "of another": {other, true}} {
+		client := load(t, filesOf(t, t.TempDir(), test.signer, leaf, ca))
+		near, far := net.Pipe()
+		go func() {
+			conn := tls.Client(far, client.ClientConfig("server"))
+			_ = conn.Handshake()
+			_, _ = conn.Read(make([]byte, 1)) // the server's refusal comes after the handshake
+		}()
+		err := tls.Server(near, server.ServerConfig(tls.RequireAndVerifyClientCert)).Handshake()
+		if NoCertificate(err) != test.want || (err != nil) != test.want {
+			t.Errorf("a certificate %s: %v, want that there is none: %v", name, err, test.want)
+		}
+		near.Close()
+		far.Close()
 	}
 }

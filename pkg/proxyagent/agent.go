@@ -64,6 +64,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.source.Load(); err != nil {
 		return err
 	}
+	if err := waitForOwnCertificate(ctx, a.source, a.options.ClusterName); err != nil {
+		return err
+	}
 	// What serves connections outlives ctx by the drain.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

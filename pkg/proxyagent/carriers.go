@@ -69,6 +69,10 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 // serveOpen dials what the destination policy makes of a request, and carries
 // bytes until both sides have ended.
 func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
+	if err := memory.Err(); err != nil {
+		_ = request.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
+		return
+	}
 	address, err := c.decide(request.Network, request.Address)
 	if err != nil {
 		noteDenied(ctx, request.Network, request.Address, err)

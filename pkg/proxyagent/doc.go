@@ -50,7 +50,8 @@
 // The agent is live as long as it runs, and ready while it has a tunnel. It
 // renews the addon's Lease while it has one, and only then: that is what makes
 // ManagedClusterAddOn Available mean something. A hub that is away makes it not
-// ready; it is no reason to restart it.
+// ready; it is no reason to restart it. While most of a memory limit is used, it
+// refuses dials as Overloaded (package memlimit).
 //
 // # Drain
 //

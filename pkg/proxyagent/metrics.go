@@ -3,7 +3,12 @@ package proxyagent
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 )
+
+// memory is the process's.
+var memory = memlimit.Process()
 
 var dialsDenied = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "cluster_proxy_agent_dial_denied_total",

@@ -40,8 +40,13 @@ type Options struct {
 	// OwnerPolicy is a folder with what the cluster's owner says about requests
 	// of the hub (package ownerpolicy). Empty is an owner who says nothing.
 	OwnerPolicy string
+	// OnHub says that this cluster is the hub itself, where the hub's users are
+	// themselves.
+	OnHub bool
 	// OIDC is the identity provider whose users are impersonated.
 	OIDC *oidc.Options
+	// EnableImpersonation lets users of the hub in, as themselves.
+	EnableImpersonation bool
 	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
 	AddonLeaseNamespace string
 	// DrainTimeout is how long connections may go on after SIGTERM.
@@ -91,6 +96,7 @@ func NewOptions() *Options {
 		TCPUserTimeout:        30 * time.Second,
 		ProxyServerNamespace:  "open-cluster-management-addon",
 		OIDC:                  oidc.NewOptions(),
+		EnableImpersonation:   true,
 	}
 }
 
@@ -107,7 +113,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.DNSServer, "dns-server", o.DNSServer, "host:port of the DNS server that resolves Services; empty for the pod's own")
 	flags.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
 	flags.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, allowedReservedNames), which may be absent; changes need no restart")
+	flags.BoolVar(&o.OnHub, "on-hub", o.OnHub, "this cluster is the hub itself: its users are asserted under their own names, service accounts included")
 	o.OIDC.AddFlags(flags)
+	flags.BoolVar(&o.EnableImpersonation, "enable-impersonation", o.EnableImpersonation, "let users of the hub in, as themselves; without, only credentials of the managed cluster and of --oidc-issuer-url count")
 	flags.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty for none")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long connections may go on after SIGTERM")
 	flags.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long the agent stays after SIGTERM even if no connection is open")

@@ -21,7 +21,7 @@ type failureKey struct{}
 // authenticated finds out who sends a request. A caller whom the hub does not
 // know may still be somebody on a managed cluster, but not at the proxy API
 // itself. One without a credential is refused before anything is dialed, unless
-// anonymous requests are allowed.
+// anonymous requests are allowed, or those for the Service that is asked for.
 func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
@@ -34,8 +34,8 @@ func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 			r.Header.Del("Authorization")
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), u)))
 			return
-		case c.inner == nil || r.Method == http.MethodConnect || credential == "" && !h.allowAnonymous:
-			err = &problem{http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate"}
+		case c.inner == nil || r.Method == http.MethodConnect || credential == "" && !h.mayBeAnonymous(c):
+			err = noCredential
 		default:
 			c.passThrough = true
 			if !wsstream.IsWebSocketRequest(r) {
@@ -58,6 +58,9 @@ func (h *handler) unauthenticated(w http.ResponseWriter, r *http.Request) {
 	h.refuse(w, r, err)
 }
 
+// noCredential is the answer to a caller who must show a credential.
+var noCredential = &problem{http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate"}
+
 // notAccepted is the answer to a caller whom the hub does not know, about a
 // cluster that has not accepted the credential: it is the same whether the
 // cluster refused it, cannot be reached, or does not exist.
@@ -70,15 +73,19 @@ func (e *clusterError) Unwrap() error { return &e.problem }
 
 // hidden returns notAccepted in place of errors that would tell a caller, whom
 // neither the hub nor the cluster has vouched for, about clusters. Anonymous
-// requests are allowed to tell clusters apart if they are allowed at all.
+// requests are allowed to tell clusters apart if they are allowed at all, but not if
+// they are for one Service only.
 func (h *handler) hidden(c *call, err error) error {
 	var known *problem
 	var malformed *route.Error
-	if !c.passThrough || c.credential == "" || h.callers.strangers.goodAt(c.credential, c.target.Cluster) {
+	if !c.passThrough || c.credential == "" && h.allowAnonymous || c.credential != "" && h.callers.strangers.goodAt(c.credential, c.target.Cluster) {
 		return err
 	}
 	if about := new(clusterError); !errors.As(err, &about) && (errors.As(err, &known) || errors.As(err, &malformed)) || errors.Is(err, context.Canceled) {
 		return err
+	}
+	if c.credential == "" {
+		return noCredential
 	}
 	return notAccepted
 }

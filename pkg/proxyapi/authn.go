@@ -114,10 +114,10 @@ func (c *callers) run(ctx context.Context) error {
 // for statusFor.
 func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	if len(r.Header["Authorization"]) > 1 {
-		return nil, "", &problem{http.StatusBadRequest, "the request has more than one Authorization header: send one"}
+		return nil, "", &problem{http.StatusUnauthorized, "the request has more than one Authorization header: send one"}
 	}
 	if oddBearer(r.Header.Get("Authorization")) {
-		return nil, "", &problem{http.StatusBadRequest, "the Authorization header must be \"Bearer <token>\", with one space: send it like that"}
+		return nil, "", &problem{http.StatusUnauthorized, "the Authorization header must be \"Bearer <token>\", with one space: send it like that"}
 	}
 	presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 	if presented {
@@ -143,22 +143,29 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	}
 	answer, ok, err := c.ask(r, credential, class)
 	switch {
-	case errors.Is(err, errTooManyWait), errors.Is(err, context.DeadlineExceeded):
-		return nil, "", &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver is slow to check tokens: try again"}
-	case errors.Is(err, errUnreachable):
-		return nil, "", &problem{http.StatusServiceUnavailable, errUnreachable.Error() + " about the token: try again"}
-	case errors.Is(err, errNoAnswer):
-		return nil, "", &problem{http.StatusServiceUnavailable, errNoAnswer.Error() + ": try again"}
-	case errors.Is(err, errNotForUs):
-		return nil, "", &problem{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
 	case ok && err == nil:
 		c.strangers.verified(credential, class)
 		return answer.User, credential, nil
 	case err == nil || err.Error() == unknownToken:
 		return nil, credential, nil
 	}
-	// Whatever it is, nobody has said that the credential is not the hub's.
-	return nil, "", &problem{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
+	return nil, "", undecided(err)
+}
+
+// undecided is what a caller is told of an error of ask. Whatever it is, it does
+// not say that the credential is not the hub's.
+func undecided(err error) error {
+	switch {
+	case errors.Is(err, errTooManyWait), errors.Is(err, context.DeadlineExceeded):
+		return &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver is slow to check tokens: try again"}
+	case errors.Is(err, errUnreachable):
+		return &problem{http.StatusServiceUnavailable, errUnreachable.Error() + " about the token: try again"}
+	case errors.Is(err, errNoAnswer):
+		return &problem{http.StatusServiceUnavailable, errNoAnswer.Error() + ": try again"}
+	case errors.Is(err, errNotForUs):
+		return &problem{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
+	}
+	return &problem{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
 }
 
 // ask asks the hub. Requests with unverified credentials take turns.

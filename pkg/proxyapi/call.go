@@ -54,6 +54,8 @@ type call struct {
 	asked *http.Request
 	// sent is when the request was sent to the cluster.
 	sent time.Time
+	// login is what the Service gets to see as Authorization; empty for nothing.
+	login string
 	// user is whom the agent is told of; nil until it was decided that it may.
 	user user.Info
 }

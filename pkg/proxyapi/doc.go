@@ -33,7 +33,8 @@
 //  2. callers finds the user by client certificate, the hub's front proxy, or
 //     TokenReview. A token that the hub says it does not know is left to the
 //     managed cluster: the request goes on unchanged, without a user. Without a
-//     credential the answer is 401, unless --allow-anonymous.
+//     credential the answer is 401, unless --allow-anonymous, or the Service that
+//     is asked for is listed so.
 //  3. Impersonate-* headers of the hub's users are checked on the hub, for
 //     streams too if the request leaves the Kubernetes API.
 //  4. The hub is asked for clusters/proxy, with the cluster's name and the inner
@@ -76,12 +77,21 @@
 //     What remains is trust in the hub's authentication webhook: one that says
 //     "not authenticated" without an error, while it cannot tell, gives its
 //     tokens away.
+//   - A Service's own login is in a header of its own, Cluster-Proxy-Authorization,
+//     and goes on where the Service's entry in the list says so, at the agent as well
+//     (login.go). One header for both would leave it to a guess whose credential it
+//     holds. A bearer token there must be one that the hub does not know, by the
+//     same question as above; the hub is not asked about other schemes, which it
+//     does not have. Everything else of that name that a client sends is deleted.
 //   - Authorization is decided on the same bytes that are forwarded. What two
 //     parsers could read in two ways is refused by route. An upgrade needs a
 //     right of its own, because exec by WebSocket is a GET.
 //   - A cluster cannot turn clients against others: an answer other than 101 ends
 //     an upgrade as any answer does, and redirects stay within what was asked
 //     for.
+//   - A request does not go round. Where the hub is its own managed cluster, its
+//     path could lead here again and again; each forwarded request has this hub's
+//     name in header Via, and one that has it already is answered 508 (loop.go).
 //
 // Who is trusted for what:
 //
@@ -197,6 +207,9 @@
 //
 // # What one user may take
 //
+// Whoever reaches the port may make it work on ClientHellos: package handshakes
+// bounds how many are worked on at a time, and lets sources take turns.
+//
 // Numbers of requests and streams are bounded by user and by cluster (flags), and so
 // is what may lie in memory because it is not read: 128 MiB for a user and 512 MiB
 // for a cluster, in each direction. A request's body counts with its length, up to
@@ -206,6 +219,9 @@
 // (denied_total, reason unread). Headers of answers are 256 KiB at most, whatever
 // they come by, and informational ones five: an agent is one cluster's, and may be
 // anybody's.
+//
+// While most of a memory limit is used, by whomever, requests are answered 503
+// (package memlimit), and what is open goes on.
 //
 // There is no limit of bytes per second. A slow reader or writer holds no one up,
 // since every stream has its own window and every cluster several connections, and

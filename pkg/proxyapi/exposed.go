@@ -58,9 +58,11 @@ func (l *allowlist) set(obj any) {
 	l.entries.Store(&entries)
 }
 
-// exposed reports whether the list has a Service. A request that leaves the port
-// out is for entries that do.
-func (l *allowlist) exposed(s exposedservices.Service) bool {
-	entries := l.entries.Load()
-	return entries != nil && entries.Allows(s)
+// terms says how a Service of a cluster may be asked for. A request that leaves the
+// port out is for entries that do.
+func (l *allowlist) terms(cluster, set string, s exposedservices.Service) exposedservices.Terms {
+	if entries := l.entries.Load(); entries != nil {
+		return entries.Terms(cluster, set, s)
+	}
+	return exposedservices.Terms{}
 }

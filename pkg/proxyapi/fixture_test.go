@@ -43,6 +43,7 @@ type fakeClusters map[string]time.Time
 func (f fakeClusters) Synced() error                { return nil }
 func (f fakeClusters) Admit(a pki.Agent) error      { return f.Served(a.Cluster) }
 func (f fakeClusters) AwaySince(c string) time.Time { return f[c] }
+func (f fakeClusters) ClusterSet(c string) string   { return "set-of-" + c }
 func (f fakeClusters) Names() []string              { return slices.Collect(maps.Keys(f)) }
 func (f fakeClusters) Served(c string) error {
 	if _, ok := f[c]; !ok {

@@ -27,7 +27,7 @@ import (
 
 func (h *handler) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); earlyanswer.Rewrite(r) },
+		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); h.via.add(r); earlyanswer.Rewrite(r) },
 		ModifyResponse: h.modifyResponse,
 		Transport:      hop.NoInformational(h.pool),
 		FlushInterval:  -1,
@@ -72,6 +72,9 @@ func vouch(c *call, in, out *http.Request) error {
 		return errors.New("nobody decided about the request")
 	}
 	agentheaders.SetService(header, c.target.Service)
+	if c.login != "" {
+		header.Set(agentheaders.ServiceAuthorization, c.login)
+	}
 	if id := apiaudit.GetAuditIDTruncated(in.Context()); id != "" {
 		header.Set(audit.HeaderAuditID, id)
 	}

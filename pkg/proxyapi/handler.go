@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 )
 
 // clusters is what the hub knows about managed clusters, for requests.
@@ -36,6 +37,8 @@ type clusters interface {
 	Names() []string
 	// Describe says of a served cluster what its objects on the hub say.
 	Describe(cluster string) v1alpha1.Cluster
+	// ClusterSet is the ManagedClusterSet that a cluster has joined.
+	ClusterSet(cluster string) string
 }
 
 // handler serves every door: see the package comment for the way of a request.
@@ -54,10 +57,14 @@ type handler struct {
 	requests, streams *limiter
 	// uploads and answers are limits of the bytes of bodies that are not read.
 	uploads, answers *limiter
+	// memory is what the process has for more requests; nil is without limit.
+	memory *memlimit.Gate
 	// allowAnonymous lets requests without a credential go to the clusters.
 	allowAnonymous bool
 	// revalidation is nil if streams are not looked at again.
 	revalidation *revalidation
+	// via finds requests that come a second time.
+	via via
 	// draining is done when watches should go elsewhere.
 	draining context.Context
 
@@ -73,9 +80,9 @@ type handler struct {
 	inFlight sync.WaitGroup
 }
 
-// services is which Services of clusters may be asked for.
+// services is which Services of clusters may be asked for, and how.
 type services interface {
-	exposed(exposedservices.Service) bool
+	terms(cluster, set string, s exposedservices.Service) exposedservices.Terms
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -127,15 +134,15 @@ func (h *handler) admitted(next http.Handler) http.Handler {
 
 func (h *handler) admit(c *call, r *http.Request) error {
 	target := c.target
+	if err := h.via.check(r.Header); err != nil {
+		return err
+	}
 	if err := h.clusters.Synced(); err != nil {
 		return &problem{http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)}
 	}
-	if s := target.Service; target.ForService() {
-		if c.passThrough && c.credential == "" {
-			return &problem{http.StatusUnauthorized, "Services are not for anonymous users: send a token"}
-		}
-		if !h.services.exposed(s) {
-			return &problem{http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service)}
+	if target.ForService() {
+		if err := h.admitToService(c, r); err != nil {
+			return err
 		}
 	}
 	if err := checkConnection(r.Header); err != nil {

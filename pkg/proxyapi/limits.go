@@ -60,9 +60,15 @@ func (l *limiter) acquire(user, cluster string, n int) (release func(), err erro
 	}, nil
 }
 
-// limited counts a request while it is served.
+// limited counts a request while it is served, and refuses it if there are too
+// many or no memory is left for more.
 func (h *handler) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h.memory.Err(); err != nil {
+			h.metrics.denied.WithLabelValues("memory").Inc()
+			h.refuse(w, r, &problem{http.StatusServiceUnavailable, err.Error()})
+			return
+		}
 		c := callOf(r.Context())
 		c.holder = userOf(r.Context()).GetName()
 		if c.passThrough {

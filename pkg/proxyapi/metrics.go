@@ -28,6 +28,8 @@ type metrics struct {
 	reachable   prometheus.Gauge
 	outage      prometheus.Gauge
 	pastAnswers prometheus.Counter
+	// handshakesDropped are those that made room for others.
+	handshakesDropped *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -43,7 +45,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "streams", Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb."}, []string{"cluster", "verb"}),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, unread (an answer was cut off because too much of that user is not read)."}, []string{"reason"}),
+			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read)."}, []string{"reason"}),
 		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "streams_withdrawn_total", Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden."}, []string{"reason"}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
@@ -61,7 +63,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		pastAnswers: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
 			Name: "hub_outage_answers_total", Help: "Questions about tokens and permissions that an earlier answer of the hub decided, because it could not be asked."}),
 	}
-	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.dials, m.connect, m.connections, m.clusters, m.reachable, m.outage, m.pastAnswers)
+	m.handshakesDropped = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
+		Name: "tls_handshakes_dropped_total", Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all."}, []string{"reason"})
+	for _, reason := range []string{"source", "all"} {
+		m.handshakesDropped.WithLabelValues(reason)
+	}
+	registry.MustRegister(m.handshakesDropped, m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.dials, m.connect, m.connections, m.clusters, m.reachable, m.outage, m.pastAnswers)
 	return m
 }
 

@@ -3,12 +3,16 @@ package proxyapi
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
@@ -17,25 +21,56 @@ const (
 	probeTimeout  = 5 * time.Second
 )
 
+const formerInterval = 250 * time.Millisecond
+
 // prober says in a metric and in the log whether the proxy server can be
 // reached, without a dial to any cluster. Readiness does not depend on it: a
 // proxy API that is taken out of its Service cannot say what is wrong, and takes
 // the APIService with it, without which namespaces of the hub are not deleted.
+//
+// One thing does keep a new proxy API from being ready: a proxy server that
+// answers, and is upstream's. Upstream's user servers serve its clients until the
+// addon manager leads clients over to proxy servers of this release.
 type prober struct {
 	address   string
 	tlsConfig func() *tls.Config
 	reachable prometheus.Gauge
 
 	dialer staledial.Dialer
+	// probed is closed after the first probe. own says that a proxy server of this
+	// release has answered, and former that the last answer was upstream's and own
+	// is not so.
+	probed      chan struct{}
+	own, former atomic.Bool
 }
+
+// check is an error while upstream's proxy servers answer, until once one of this
+// release did.
+func (p *prober) check() error {
+	select {
+	case <-p.probed:
+	default:
+		return errNotProbed
+	}
+	if p.former.Load() {
+		return errFormer
+	}
+	return nil
+}
+
+var (
+	errNotProbed = errors.New("the proxy server was not asked yet")
+	errFormer    = errors.New("the proxy server is one of OCM's own cluster-proxy; waiting for the addon manager to lead clients over")
+)
 
 // run keeps trying until ctx is done.
 func (p *prober) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	ticker := time.NewTicker(probeInterval)
-	defer ticker.Stop()
+	probed := sync.OnceFunc(func() { close(p.probed) })
 	for failing := false; ; {
-		err := p.probe(ctx)
+		own, err := p.probe(ctx)
+		p.note(own, err)
+		probed()
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -51,26 +86,43 @@ func (p *prober) run(ctx context.Context) error {
 			p.reachable.Set(0)
 		}
 		failing = err != nil
+		pause := probeInterval
+		if p.former.Load() {
+			pause = formerInterval
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(pause):
 		}
 	}
 }
 
-func (p *prober) probe(ctx context.Context) error {
+// note remembers what a probe found.
+func (p *prober) note(own bool, err error) {
+	if own {
+		p.own.Store(true)
+	}
+	p.former.Store(err == nil && !p.own.Load())
+}
+
+// probe reports whether the proxy server speaks carriers, as upstream's do not.
+func (p *prober) probe(ctx context.Context) (own bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	config := p.tlsConfig()
 	config.NextProtos = []string{"h2"}
+	if !p.own.Load() {
+		config.NextProtos = []string{carrier.ALPN, "h2"}
+	}
 	raw, err := p.dialer.DialContext(ctx, p.address)
 	if err != nil {
-		return fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
+		return false, fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
 	}
 	defer raw.Close()
-	if err := tls.Client(raw, config).HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return false, fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
 	}
-	return nil
+	return conn.ConnectionState().NegotiatedProtocol == carrier.ALPN, nil
 }

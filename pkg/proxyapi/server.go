@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,11 +19,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
-	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
+	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/hop"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -30,6 +32,8 @@ import (
 const (
 	readHeaderTimeout = 32 * time.Second // kube-apiserver's
 	keepAliveTimeout  = 3 * time.Minute
+	// handshakeTimeout is for a TLS handshake.
+	handshakeTimeout = 10 * time.Second
 	// maxHeaderBytes bounds a request's URL and headers. Up to readHeaderBytes are
 	// read, so that the refusal can say so; HTTP/2 clients, the hub's kube-apiserver
 	// among them, send no more than that and have an error of their own.
@@ -54,6 +58,8 @@ type Server struct {
 	pool                  *pool
 	prober                *prober
 	latencies             *latencies
+	memory                *memlimit.Gate
+	via                   via // set by Run
 }
 
 // New makes a Server from valid options. It does no I/O.
@@ -65,7 +71,7 @@ func New(o *Options) *Server {
 		serving: pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
 		proxy:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
 		inner:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
-		metrics: newMetrics(registry),
+		metrics: newMetrics(registry), memory: memlimit.New(registry),
 		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
@@ -78,7 +84,7 @@ func New(o *Options) *Server {
 	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, TLS: proxyTLS}
 	registry.MustRegister(protocolGauge(s.dialer))
 	s.pool = newPool(s.dialer.DialContext, s.inner.ClientConfig, s.metrics)
-	s.prober = &prober{address: o.ProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable}
+	s.prober = &prober{address: o.ProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
 	return s
 }
 
@@ -92,6 +98,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	hub, err := s.options.hubConfig()
 	if err != nil {
+		return err
+	}
+	if s.via, err = viaHub(hub); err != nil {
 		return err
 	}
 	watched, err := hubaccess.NewClusters(hub)
@@ -191,11 +200,12 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	s.pool.admission = p.clusters
 	h := &handler{
 		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer, lists: p.lists,
-		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, draining: draining, probes: s.health.Handler(),
+		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, via: s.via, draining: draining, probes: s.health.Handler(),
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
 		uploads:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 		answers:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+		memory:   s.memory,
 	}
 	h.proxy = h.newProxy()
 	h.refusal = h.newRefusal(p.config)
@@ -219,6 +229,7 @@ func (s *Server) forget(cluster string) {
 func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
 	s.health.AddReadyCheck("clusters", p.clusters.Synced)
 	s.health.AddReadyCheck("certificate", s.serving.Check)
+	s.health.AddReadyCheck("proxy-server", s.prober.check)
 
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -264,7 +275,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		return fmt.Errorf("preparing to serve HTTP/2: %w", err)
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(connect.Listener{Listener: listener}, "", "") }()
+	go func() { failed <- server.Serve(s.secured(ctx, listener, config)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving on %q: %w", listener.Addr(), err)
@@ -277,6 +288,15 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 	waitFor(&h.inFlight, time.After(cutOff))
 	<-failed
 	return nil
+}
+
+// secured gives the connections of a listener when their TLS handshake is
+// complete. At most two for each processor are worked on at a time, in an order in
+// which a flood delays its own source: anyone may be able to send a ClientHello.
+func (s *Server) secured(ctx context.Context, listener net.Listener, config *tls.Config) net.Listener {
+	port := handshakes.New(handshakes.Options{Config: config, Limit: 2 * runtime.GOMAXPROCS(0), Timeout: handshakeTimeout,
+		Dropped: func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }})
+	return handshakes.NewListener(listener, port, klog.FromContext(ctx))
 }
 
 // drain lets requests end.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -74,7 +75,7 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		ended:        make(chan struct{}),
 	}
 	if p, ok := peer.FromContext(stream.Context()); ok {
-		s.source = sourceOf(p.Addr)
+		s.source = handshakes.SourceOf(p.Addr)
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
 	s.announced = len(incoming.Get(controlsession.CarriersHeader)) > 0

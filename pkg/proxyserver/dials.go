@@ -81,6 +81,9 @@ const noAgent = "No agent available"
 // open opens a connection on a carrier: an agent's, or a peer's that has one.
 // It returns errUseStream if konnectivity's server has to do it.
 func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
+	if err := s.memory.Err(); err != nil {
+		return nil, &carrier.Error{Code: carrier.Overloaded, Message: err.Error()}
+	}
 	if !s.carriers.speaksFor(request.Address) && s.carriers.knows(request.Address) {
 		return nil, errUseStream
 	}

@@ -23,23 +23,10 @@
 //
 // # Floods
 //
-// Anyone can reach the agent port and make it work on a ClientHello. So, in this
-// order (turns.go, lobby.go):
-//
-//   - Carriers that users wait for, because the server asked an agent for them,
-//     have turns of their own. They are known by their address, that of the
-//     agent's control session.
-//   - A handshake that was begun is ended before another one begins, and its time
-//     runs from its first turn.
-//   - First flights hold at most half of the turns. Sources that a verified peer
-//     came from before get three of four of those. A source is an IPv4 address or
-//     an IPv6 /64.
-//   - Sources take turns. Of one source the oldest connection goes first, so that
-//     a fleet behind one address makes each handshake once; or the newest, while
-//     the oldest has waited for 5 s and more cannot be in time.
-//   - There are at most 8,192 connections without a verified certificate of known
-//     sources and as many of others, half of them of one source. Beyond that the
-//     oldest makes room.
+// Anyone can reach the agent port and make it work on a ClientHello. Package
+// handshakes has the order in which handshakes are worked on, and how many wait.
+// Carriers that users wait for, because the server asked an agent for them, come
+// first: they are known by their address, that of the agent's control session.
 //
 // A flood that comes through the same address as the agents, a load balancer that
 // replaces addresses, competes with them for first flights: such a balancer should
@@ -189,7 +176,8 @@
 // then; a dead carrier by keepalives and missing acknowledgements, after at most a
 // minute.
 // Out of file descriptors, a port accepts again when some are free, and what is
-// connected goes on; the log has a line at either end of that.
+// connected goes on; the log has a line at either end of that. When most of a memory
+// limit is used, dials are refused as Overloaded (package memlimit).
 // Changed certificates apply to new handshakes, and "What is taken away" says what
 // becomes of connections that exist.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -21,21 +23,19 @@ import (
 // to the port's gRPC or HTTP server. Handshakes are made side by side but not
 // all at once, so that a thousand agents that come back together leave the
 // processor to live traffic. Those that wait for their peer do not count: a
-// peer that stays silent, or is far away, keeps nobody waiting. turns says which
-// handshake comes next, and lobby how many there may be.
+// peer that stays silent, or is far away, keeps nobody waiting. Package handshakes
+// says which handshake comes next, and how many there may be.
 type muxListener struct {
 	net.Listener
-	config   *tls.Config
-	source   *pki.Source // of config
-	agents   bool        // it is the agents' port
+	source   *pki.Source
+	agents   bool // it is the agents' port
 	conns    *peerConns
 	carriers func(*tls.Conn)
 	limits   *Limits
 	metrics  *serverMetrics
 	logger   klog.Logger
 	others   chan net.Conn // what is no carrier, for Accept
-	turns    *turns
-	lobby    *lobby
+	shaking  *handshakes.Port
 	done     chan struct{}
 	once     sync.Once
 
@@ -44,57 +44,31 @@ type muxListener struct {
 
 // newMuxListener makes a listener of the certificates in source. It must be served
 // with serve.
-func newMuxListener(listener net.Listener, source *pki.Source, protocol string, s *Server, pace int, carriers func(*tls.Conn)) *muxListener {
+func newMuxListener(listener net.Listener, source *pki.Source, protocol string, s *Server, rest int, carriers func(*tls.Conn)) *muxListener {
 	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
-		Listener: listener, config: config, source: source, agents: source == s.agentSource, conns: s.conns, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
-		lobby:  newLobby(func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }),
-		others: make(chan net.Conn), turns: newTurns(s.options.MaxHandshakes, pace), done: make(chan struct{}),
+		Listener: listener, source: source, agents: source == s.agentSource, conns: s.conns, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
+		shaking: handshakes.New(handshakes.Options{Config: config, Limit: s.options.MaxHandshakes, Rest: rest, Timeout: s.options.HandshakeTimeout,
+			Dropped: func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }}),
+		others: make(chan net.Conn), done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
 
 // serve accepts until the listener is closed.
 func (m *muxListener) serve() {
-	var pause time.Duration
-	for {
-		conn, err := m.Listener.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of file descriptors, most likely: other connections must end first.
-			if pause == 0 {
-				m.logger.Error(err, "Accepting no connections until that is over", "address", m.Addr().String())
-			}
-			pause = min(max(2*pause, shortestPause), longestPause)
-			time.Sleep(pause)
-			continue
-		}
-		if pause > 0 {
-			m.logger.Info("Accepting connections again", "address", m.Addr().String())
-			pause = 0
-		}
-		go m.handshake(carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
-	}
+	handshakes.Accept(m.Listener, m.logger, func(conn net.Conn) {
+		m.handshake(carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
+	})
 }
 
-// shortestPause and longestPause bound the time between two accepts that fail.
-const (
-	shortestPause = 5 * time.Millisecond
-	longestPause  = time.Second
-)
-
 func (m *muxListener) handshake(raw net.Conn) {
-	v := m.lobby.enter(raw)
-	conn, err := m.shakeHands(raw, v)
-	m.lobby.leave(v, err)
+	conn, err := m.shaking.Handshake(raw, func(conn *tls.Conn) func() { return m.conns.add(conn, raw, m.source, m.agents) })
 	switch {
 	case err != nil:
 		m.metrics.handshakes.WithLabelValues("failed").Inc()
 		m.noteFailure(raw.RemoteAddr(), err)
-		_ = raw.Close()
 		return
 	case conn.ConnectionState().DidResume:
 		m.metrics.handshakes.WithLabelValues("resumed").Inc()
@@ -122,8 +96,19 @@ func (m *muxListener) noteFailure(peer net.Addr, err error) {
 		return
 	}
 	m.sayFailure.Do(func() {
-		m.logger.Info("TLS handshake failed", "reason", reason, "error", pki.Explain(err).Error(), "peer", peer.String())
+		m.logger.Info("TLS handshake failed", "reason", reason, "error", m.explain(err).Error(), "peer", peer.String())
 	})
+}
+
+// explain adds what to make of an error. An agent of OCM's own cluster-proxy has a
+// certificate, but of another CA, and crypto/tls sends none that the server did not
+// ask for.
+func (m *muxListener) explain(err error) error {
+	err = pki.Explain(err)
+	if m.agents && pki.NoCertificate(err) {
+		return fmt.Errorf("%w of the agent CA: if it is an agent, an agent of an older release, which is replaced as soon as its cluster has a certificate of this one", err)
+	}
+	return err
 }
 
 // Accept gives the next connection that is not a carrier, its handshake made.
@@ -139,7 +124,7 @@ func (m *muxListener) Accept() (net.Conn, error) {
 // Close takes no new connections.
 func (m *muxListener) Close() error {
 	err := m.Listener.Close()
-	m.once.Do(func() { close(m.done); m.lobby.close() })
+	m.once.Do(func() { close(m.done); m.shaking.Close() })
 	return err
 }
 

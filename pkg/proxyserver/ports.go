@@ -31,6 +31,13 @@ const (
 	minPingInterval = 10 * time.Second
 )
 
+// agentRest is handshakes.Options' Rest on the agent port. Users do not wait for most
+// connections of agents, as there are spare ones; but a thousand agents that come
+// back together would take the whole processor from live traffic for seconds, with
+// what follows on a handshake and their own half of it. So they get a seventeenth
+// of each turn.
+const agentRest = 16
+
 // ports are the listeners besides the health server's own.
 type ports struct {
 	client, agent, admin net.Listener
@@ -38,8 +45,8 @@ type ports struct {
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
-func (s *Server) mux(p *ports, listener net.Listener, source *pki.Source, protocol string, pace int, carriers func(*tls.Conn)) *muxListener {
-	mux := newMuxListener(listener, source, protocol, s, pace, carriers)
+func (s *Server) mux(p *ports, listener net.Listener, source *pki.Source, protocol string, rest int, carriers func(*tls.Conn)) *muxListener {
+	mux := newMuxListener(listener, source, protocol, s, rest, carriers)
 	p.muxes = append(p.muxes, mux)
 	return mux
 }
@@ -129,7 +136,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
 	mux := s.mux(p, p.agent, s.agentSource, "h2", agentRest, s.takeAgentCarrier)
-	p.agent, s.carriers.expect = mux, mux.lobby.expect
+	p.agent, s.carriers.expect = mux, mux.shaking.Expect
 	options := append(serverOptions(s.options.KeepaliveTime, maxAgentStreams),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
 		// An agent's stream is mostly silent, and there are thousands; TLS has a

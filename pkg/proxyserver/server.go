@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -33,6 +34,7 @@ type Server struct {
 	// clientCarriers are those that clients dialed, to drain them.
 	clientCarriers *carrier.Pool
 	conns          *peerConns
+	memory         *memlimit.Gate
 	peers          *peers // nil without any
 	inner          *innerClient
 	clientSource   *pki.Source // nil on a Unix socket
@@ -73,6 +75,7 @@ func New(o *Options) (*Server, error) {
 	s.carriers.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
+	s.memory = memlimit.Process()
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.carriers)

@@ -39,6 +39,9 @@ func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.Str
 	if dial := first.GetDialRequest(); first.Type == client.PacketType_DIAL_REQ && dial != nil && s.overCarriers(dial.Address) {
 		return s.serveDial(stream, dial)
 	}
+	if err := s.memory.Err(); err != nil {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
 	return handler(srv, &clientStream{ServerStream: &replayedStream{ServerStream: stream, first: first}})
 }
 
@@ -213,6 +216,10 @@ func dialResponse(random, connection int64, text string) *client.Packet {
 // the rest to next.
 func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.memory.Err(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
 		if r.Method != http.MethodConnect || !s.overCarriers(r.Host) {
 			next.ServeHTTP(w, r)
 			return

@@ -25,6 +25,8 @@ podLabels: {team: a}
 podAnnotations: {note: b}
 proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"}
 userServer: {additionalSANs: [proxy.example.com]}
+logging: {level: 4, format: json}
+extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-user=1], proxyServer: [--keepalive-time=20s], proxyAgent: [--sync-interval=2s]}
 proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
 `
 
@@ -57,6 +59,7 @@ func TestNames(t *testing.T) {
 		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api:authentication-reader",
 		"Service/cluster-proxy-addon-user",
 		"ServiceAccount/cluster-proxy",
+		"ServiceAccount/cluster-proxy-addon-manager",
 		"ServiceAccount/cluster-proxy-addon-user",
 		"ValidatingAdmissionPolicy/cluster-proxy-agents-port-forward",
 		"ValidatingAdmissionPolicyBinding/cluster-proxy-agents-port-forward",
@@ -84,7 +87,7 @@ func TestNames(t *testing.T) {
 func TestUpgradeReusingUpstreamsValues(t *testing.T) {
 	c := load(t)
 	for _, added := range []string{"imagePullSecrets", "resources", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints",
-		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds"} {
+		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds", "logging", "extraArgs", "withoutLookup"} {
 		if _, ok := c.Values[added]; !ok {
 			t.Errorf("the test lists a value %q that the chart does not have", added)
 		}
@@ -157,7 +160,14 @@ func TestRefusedValues(t *testing.T) {
 		{"impersonation", "enableImpersonation: false", "enableImpersonation=false is not available"},
 		{"cluster profiles", "{enableServiceProxy: false, featureGates: {clusterProfile: true}}", "featureGates.clusterProfile=true needs enableServiceProxy=true"},
 		{"external URL", "userServer: {externalURL: 'http://a'}", "externalURL"},
-		{"services", "exposedServices: [{namespace: a, service: b, port: 80}]", "port"},
+		{"service port", "exposedServices: [{namespace: a, service: b, port: 70000}]", "port"},
+		{"annotations of no Service", "proxyServer: {loadBalancerAnnotations: {a: b}}", "needs proxyServer.entrypointLoadBalancer=true"},
+		{"log level", "logging: {level: 11}", "level"},
+		{"log format", "logging: {format: xml}", "format"},
+		{"argument without a value", "extraArgs: {proxyAPI: [--v]}", "extraArgs"},
+		{"arguments of another process", "extraArgs: {manager: [--v=2]}", "manager"},
+		{"selector of another Deployment", "withoutLookup: {deploymentSelectors: {other: {a: b}}}", "other"},
+		{"not enabled", "enabled: false", "condition: cluster-proxy.enabled"},
 		{"service protocol", "exposedServices: [{namespace: a, service: b, protocol: udp}]", "protocol"},
 		{"signer", "signer: {type: Pigeon}", "signer"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
@@ -198,8 +208,9 @@ func TestEveryValueIsRead(t *testing.T) {
 		"priorityClassName":         "priorityClassName: a", "podLabels": "podLabels: {a: b}", "podAnnotations": "podAnnotations: {a: b}",
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
-		"featureGates": "featureGates: {clusterProfile: true}",
-		"signer":       "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
+		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
+		"withoutLookup": "withoutLookup: {crd: false}",
+		"signer":        "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",
 		"exposedServices":     "exposedServices: [{namespace: a, service: b}]", "exposedServicesConfigMapName": "exposedServicesConfigMapName: a",

@@ -47,7 +47,7 @@ func TestNetworkPoliciesNameTheirPeers(t *testing.T) {
 		"cluster-proxy-addon-manager-network-policy": {in: map[int32][]string{58080: {"c=d"}}, out: map[int32]string{8090: "component-name=proxy-server"}},
 		"cluster-proxy-addon-user-network-policy":    {in: map[int32][]string{9092: {"*"}, 8000: {"c=d"}}, out: map[int32]string{8090: "component-name=proxy-server"}},
 		"cluster-proxy-proxy-server-network-policy": {
-			in:  map[int32][]string{8091: {"*"}, 8095: {"c=d"}, 8090: {"a=b", "component-name=proxy-server"}},
+			in:  map[int32][]string{8091: {"*"}, 8092: {"c=d"}, 8090: {"a=b", "component-name=proxy-server"}},
 			out: map[int32]string{8090: "component-name=proxy-server"},
 		},
 	} {

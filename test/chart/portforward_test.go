@@ -52,6 +52,19 @@ func TestPortForwardPolicy(t *testing.T) {
 			t.Errorf("the policy is about group %q", group)
 		}
 	}
+	_, account, ok := strings.Cut(policy.Spec.MatchConditions[0].Expression, "|| request.userInfo.username")
+	if !ok {
+		t.Fatalf("the policy is not about accounts: %s", policy.Spec.MatchConditions[0].Expression)
+	}
+	accounts := pattern(t, account)
+	for name, want := range map[string]bool{
+		"system:serviceaccount:cluster1:cluster-proxy-agent": true, "system:serviceaccount:2nd-cluster:cluster-proxy-agent": true,
+		"system:serviceaccount:cluster1:cluster-proxy-agent2": false, "system:serviceaccount:a:b:cluster-proxy-agent": false, "cluster-proxy-agent": false,
+	} {
+		if accounts.MatchString(name) != want {
+			t.Errorf("the policy is about user %q: %v, want %v", name, !want, want)
+		}
+	}
 	pods := pattern(t, policy.Spec.Validations[0].Expression)
 	configuration := rendered.byName["ManagedProxyConfiguration/cluster-proxy"].GetName() // and that of its Deployment
 	for _, pod := range []string{configuration + "-7c9d8f5b6-x2x4z", configuration + "-54b6c7-b5v7q"} {

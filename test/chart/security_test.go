@@ -93,7 +93,7 @@ func TestProxyAPIMayOnlyLook(t *testing.T) {
 		t.Fatal("no proxy API")
 	}
 	for _, deployment := range mustRender(t, "").deployments(t) {
-		want := map[string]string{"cluster-proxy-addon-manager": "cluster-proxy", "cluster-proxy-addon-user": "cluster-proxy-addon-user"}[deployment.Name]
+		want := map[string]string{"cluster-proxy-addon-manager": "cluster-proxy-addon-manager", "cluster-proxy-addon-user": "cluster-proxy-addon-user"}[deployment.Name]
 		if got := deployment.Spec.Template.Spec.ServiceAccountName; got != want {
 			t.Errorf("%s runs as %q, want %q", deployment.Name, got, want)
 		}
@@ -186,14 +186,14 @@ func TestOnlyTheSignerReadsSecrets(t *testing.T) {
 		if !strings.HasSuffix(binding.RoleRef.Name, ":addon-manager") {
 			continue
 		}
-		if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != "ServiceAccount" || binding.Subjects[0].Name != "cluster-proxy" || binding.Subjects[0].Namespace != namespace {
+		if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != "ServiceAccount" || binding.Subjects[0].Name != "cluster-proxy-addon-manager" || binding.Subjects[0].Namespace != namespace {
 			t.Errorf("%s gives the signer's rights to %+v", name, binding.Subjects)
 		}
 	}
 	// And no pod but the addon manager's runs with its account or mounts a CA's key.
 	for _, deployment := range rendered.deployments(t) {
 		pod := deployment.Spec.Template.Spec
-		if pod.ServiceAccountName == "cluster-proxy" && deployment.Name != "cluster-proxy-addon-manager" {
+		if pod.ServiceAccountName == "cluster-proxy-addon-manager" && deployment.Name != "cluster-proxy-addon-manager" {
 			t.Errorf("%s runs as the signer", deployment.Name)
 		}
 		for _, volume := range pod.Volumes {

@@ -328,7 +328,7 @@ func TestAPIBenchmark(t *testing.T) {
 		makeBulk(t, doors, ns)
 		large := base + "?labelSelector=bench%3Dbulk"
 		f.bulk(t, doors, large)
-		f.stalled(t, doors, large, paths["small GET"])
+		f.stalled(t, doors, ns, large, paths["small GET"])
 		// The hub's kube-apiserver refuses bad tokens itself.
 		f.besideBadTokens(t, doors[:len(doors)-1], paths["small GET"])
 	}

@@ -43,9 +43,9 @@ func (f figures) value(figure, door string) float64 {
 	return median(values)
 }
 
-// owed is a figure of design/performance.md. Aggregated requests go through one
+// debt is a figure owed of design/performance.md. Aggregated requests go through one
 // kube-apiserver more, for which nothing is owed; their figures are for reading.
-type owed struct {
+type debt struct {
 	figure  string // the end of its name
 	against string // what the figure is set against
 	limit   float64
@@ -55,11 +55,11 @@ type owed struct {
 func atLeast(value, base, limit float64) bool { return value >= limit*base }
 func atMost(value, base, limit float64) bool  { return value <= limit*base }
 
-func debts() []owed {
+func debts() []debt {
 	if benchDelay > 0 {
-		return []owed{{", p50 ms", "× direct at most", 1.1, atMost}}
+		return []debt{{", p50 ms", "× direct at most", 1.1, atMost}}
 	}
-	return []owed{
+	return []debt{
 		{", per second", "× direct at least", 0.6, atLeast},
 		{", p50 ms", "ms more than direct at most, at one at a time", 1, func(value, base, limit float64) bool { return value <= base+limit }},
 		{", relay cpu s per 1000", "s at most", 2, func(value, _, limit float64) bool { return value <= limit }},
@@ -70,8 +70,8 @@ func debts() []owed {
 }
 
 // debtOf is what is owed for a figure.
-func debtOf(figure string) (owed, bool) {
-	var found owed
+func debtOf(figure string) (debt, bool) {
+	var found debt
 	for _, o := range debts() {
 		if strings.HasSuffix(figure, o.figure) && len(o.figure) > len(found.figure) {
 			found = o
@@ -79,7 +79,7 @@ func debtOf(figure string) (owed, bool) {
 	}
 	oneAtATime := strings.Contains(figure, ",  1 at a time")
 	if found.figure == ", p50 ms" && !oneAtATime {
-		return owed{}, false
+		return debt{}, false
 	}
 	return found, found.figure != ""
 }

@@ -4,10 +4,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +19,10 @@ import (
 )
 
 const (
-	bulkGet   = "LIST of 16 MiB"
-	unread    = "beside 16 readers that stopped"
-	bulkItems = 32
+	bulkGet       = "LIST of 16 MiB"
+	unread        = "beside 16 stalled readers"
+	unreadUploads = "beside 16 stalled uploads"
+	bulkItems     = 32
 )
 
 // makeBulk makes objects that are bulkItems half MiB together.
@@ -53,41 +57,168 @@ func (f figures) bulk(t *testing.T, doors []door, path string) {
 }
 
 // stalled measures a user beside others who ask for large answers and do not read
-// them, and what these take in our processes.
-func (f figures) stalled(t *testing.T, doors []door, path, small string) {
-	const readers = 16
-	if !benchRows.MatchString(unread) {
+// them, and beside others whose uploads are not read. It also says what these take
+// in our processes.
+func (f figures) stalled(t *testing.T, doors []door, ns, large, small string) {
+	f.beside(t, unread, doors, small, func(ctx context.Context, t *testing.T, door door) (end func(), err error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(door.cfg.Host, "/")+large, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := caller(t, door.cfg).Do(req)
+		if err != nil {
+			return nil, err
+		}
+		return func() { _ = resp.Body.Close() }, nil
+	})
+	if !benchRows.MatchString(unreadUploads) {
+		return
+	}
+	path, err := makeDeafPod(t, doors, ns)
+	if err != nil {
+		t.Errorf("%s: %v", unreadUploads, err)
+		return
+	}
+	f.beside(t, unreadUploads, doors, small, func(ctx context.Context, t *testing.T, door door) (end func(), err error) {
+		body := &endless{}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(door.cfg.Host, "/")+path, body)
+		if err != nil {
+			return nil, err
+		}
+		over := make(chan error, 1)
+		go func() {
+			resp, err := caller(t, door.cfg).Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+				err = fmt.Errorf("answered %s", resp.Status)
+			}
+			over <- err
+		}()
+		if err := body.stuck(over); err != nil {
+			return nil, fmt.Errorf("an upload that is not read: %w", err)
+		}
+		return func() { <-over }, nil
+	})
+}
+
+// endless is a body without an end.
+type endless struct{ taken atomic.Int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	clear(p)
+	e.taken.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// stuck waits until nothing more is taken of the body, or the request is over.
+func (e *endless) stuck(over <-chan error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for last, same := int64(0), 0; same < 3; {
+		select {
+		case err := <-over:
+			return err
+		case <-tick.C:
+		}
+		if now := e.taken.Load(); now == 0 || now != last {
+			last, same = now, 0
+		} else {
+			same++
+		}
+	}
+	return nil
+}
+
+// makeDeafPod makes a pod of which every request's body is left unread, and returns
+// the path of its proxy. Its address is one of this machine that is not loopback:
+// kube-apiservers proxy to no other.
+func makeDeafPod(t *testing.T, doors []door, ns string) (path string, err error) {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(addresses, func(a net.Addr) bool {
+		at, ok := a.(*net.IPNet)
+		return ok && at.IP.To4() != nil && at.IP.IsGlobalUnicast()
+	})
+	if i < 0 {
+		return "", errors.New("this machine has no address but loopback")
+	}
+	ip := addresses[i].(*net.IPNet).IP.String()
+	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		var held []net.Conn // or the garbage collector would close them
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			held = append(held, conn)
+		}
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	const name = "deaf"
+	pods := clientset(t, doors[0].cfg).CoreV1().Pods(ns)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: name, Image: name}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		return "", err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return "/api/v1/namespaces/" + ns + "/pods/" + name + ":" + port + "/proxy/", nil
+}
+
+// beside measures a user beside stallers others, each of whom begin gets stuck. What
+// it returns waits for one of them, whose context has ended.
+func (f figures) beside(t *testing.T, row string, doors []door, small string, begin func(context.Context, *testing.T, door) (end func(), err error)) {
+	const stallers = 16
+	if !benchRows.MatchString(row) {
 		return
 	}
 	for round := range benchRounds {
 		for _, door := range inTurn(doors, round) {
-			t.Logf("%s, %s (%d of %d)", unread, door.name, round+1, benchRounds)
+			t.Logf("%s, %s (%d of %d)", row, door.name, round+1, benchRounds)
 			_, before := used(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			var bodies []io.Closer
-			for range readers {
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(door.cfg.Host, "/")+path, nil)
-				if err != nil {
-					t.Fatal(err)
+			var ends []func()
+			var err error
+			for range stallers {
+				var end func()
+				if end, err = begin(ctx, t, door); err != nil {
+					break
 				}
-				resp, err := caller(t, door.cfg).Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				bodies = append(bodies, resp.Body)
+				ends = append(ends, end)
 			}
-			load1, done := context.WithTimeout(t.Context(), warmUp+measured)
-			rate, took := load(load1, t, door.cfg, small, 1, http.StatusOK)
+			if err != nil {
+				t.Errorf("%s, %s: %v", row, door.name, err)
+				cancel()
+				continue
+			}
+			limited, done := context.WithTimeout(t.Context(), warmUp+measured)
+			rate, took := load(limited, t, door.cfg, small, 1, http.StatusOK)
 			done()
 			_, after := used(t)
-			f.add(unread+", KiB each in our processes", door.name, (after-before)/readers)
+			f.add(row+", KiB each in our processes", door.name, (after-before)/stallers)
 			if len(took) > 0 {
-				f.add(unread+", small GET per second", door.name, rate)
-				f.add(unread+", small GET p99 ms", door.name, took[len(took)*99/100].Seconds()*1e3)
+				f.add(row+", small GET per second", door.name, rate)
+				f.add(row+", small GET p99 ms", door.name, took[len(took)*99/100].Seconds()*1e3)
 			}
 			cancel()
-			for _, body := range bodies {
-				_ = body.Close()
+			for _, end := range ends {
+				end()
 			}
 		}
 	}

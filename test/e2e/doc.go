@@ -18,9 +18,9 @@
 // nothing that is cut off may end as if it had come to its end. In an upgrade or
 // an eviction, where pods are told before they go, nothing may fail at all.
 //
-// kubernetes_test.go runs Kubernetes' own specs of the API through the doors, and
-// wants of each the result that it has without us, in kubernetes.txt: make
-// e2e-kubernetes.
+// kubernetes_test.go runs Kubernetes' own specs of the API, of kubectl, and of exec
+// and logs, on nodes, straight and through every endpoint, and wants each to pass, in
+// kubernetes.txt, which names what is left out as well: make e2e-kubernetes.
 //
 // faults_test.go breaks the network between a cluster and the hub in many ways
 // and writes down what clients notice, in faults.txt: make e2e-faults.

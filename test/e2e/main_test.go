@@ -71,6 +71,10 @@ var suite *installed
 // clusterDomain is the one that every cluster has a host below, at the proxy API.
 const clusterDomain = "clusters.example.org"
 
+// other is a cluster that joins in OCM's other way, by gRPC, and whose addons get
+// tokens of the hub, where OCM has that.
+const other = "2nd-cluster"
+
 // withoutRace builds what the pods run without the race detector, to measure it.
 var withoutRace bool
 
@@ -157,7 +161,13 @@ func install(ctx context.Context, dir string) (*installed, error) {
 	if err := buildBinary(ctx, root, binary); err != nil {
 		return nil, err
 	}
-	l, err := lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Clusters: []string{"cluster1", "2nd-cluster"}, Binary: binary, Nodes: onNodes, Out: os.Stderr})
+	options := lab.Options{Dir: filepath.Join(dir, "lab"), Clusters: []string{"cluster1", other}, Binary: binary, Nodes: onNodes, Out: os.Stderr}
+	if !onNodes {
+		// On nodes OCM's work agent, joined by gRPC, once left a ManifestWork
+		// undeleted for 20 minutes; why is not known yet.
+		options.GRPC, options.Tokens = []string{other}, []string{other}
+	}
+	l, err := lab.Start(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("starting the lab: %w", err)
 	}
@@ -222,8 +232,8 @@ func (s *installed) chartValues() []string {
 		values = append(values, exposedServices()...)
 		return append(values, "replicas=2", "networkPolicies.enabled=true")
 	}
-	// The lab's pods read Secrets twice a second, and processes every three.
-	return append(values, "secretPropagationSeconds=6")
+	// The lab's pods read Secrets twice a second, and processes once.
+	return append(values, "secretPropagationSeconds=4")
 }
 
 // restrictNamespace makes the addon's namespace on the hub, where pods must meet
@@ -404,6 +414,13 @@ func writeKubeconfig(file string, cfg *rest.Config) error {
 	}
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	if cfg.Proxy != nil {
+		proxy, err := cfg.Proxy(nil)
+		if err != nil {
+			return err
+		}
+		kubeconfig.Clusters["c"].ProxyURL = proxy.String()
+	}
 	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
 	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	kubeconfig.CurrentContext = "c"

@@ -21,7 +21,7 @@ type sample struct {
 }
 
 // sampler makes requests at fixed times, whether earlier ones have ended or not,
-// and follows a watch.
+// and may follow a watch.
 type sampler struct {
 	// silence is that of the fault; it begins when quiet is set.
 	silence time.Duration
@@ -52,7 +52,8 @@ func (s *sampler) wentWell() int {
 	return n
 }
 
-func (s *sampler) run(ctx context.Context, cfg *rest.Config) {
+// ask sends requests by once, four times a second.
+func (s *sampler) ask(ctx context.Context, once func(context.Context) error) {
 	s.waiting.Go(func() {
 		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
@@ -67,12 +68,17 @@ func (s *sampler) run(ctx context.Context, cfg *rest.Config) {
 				began := time.Now()
 				limited, cancel := context.WithTimeout(context.Background(), requestLimit)
 				defer cancel()
-				err := once(limited, cfg)
+				err := once(limited)
 				s.add(&s.requests, sample{began, time.Now(), err})
 			})
 			<-tick.C
 		}
 	})
+}
+
+// run asks a cluster, and follows the watch.
+func (s *sampler) run(ctx context.Context, cfg *rest.Config) {
+	s.ask(ctx, func(ctx context.Context) error { return once(ctx, cfg) })
 	s.waiting.Go(func() {
 		for ctx.Err() == nil {
 			began := time.Now()

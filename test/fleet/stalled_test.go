@@ -126,6 +126,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // TestDeadConsumerIsNoticed cuts a client off in the middle of a download. The
 // target must hear of it as an error, not wait for ever.
 func TestDeadConsumerIsNoticed(t *testing.T) {
+	t.Parallel() // it waits
 	w := startOneTunnel(t)
 	heard := make(chan error, 1)
 	sends := flood(t, soleCluster, func(conn net.Conn) {
@@ -155,6 +156,7 @@ func TestDeadConsumerIsNoticed(t *testing.T) {
 // target that reads nothing. Nobody reads from the client then, either, and it
 // must be noticed nonetheless: the target hears of it, and nothing stays open.
 func TestDeadProducerIsNoticed(t *testing.T) {
+	t.Parallel() // it waits
 	w := startOneTunnel(t)
 	heard := make(chan error, 1)
 	stalls := flood(t, soleCluster, func(conn net.Conn) {

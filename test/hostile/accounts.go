@@ -30,7 +30,7 @@ func (s *Suite) testServiceAccounts(t *testing.T) {
 		// signs is true for the one who may read the CAs' keys.
 		signs bool
 	}{
-		{"cluster-proxy", true}, {"default", false}, {"cluster-proxy-addon-user", false}, {"cluster-proxy-server", false},
+		{"cluster-proxy-addon-manager", true}, {"cluster-proxy", false}, {"default", false}, {"cluster-proxy-addon-user", false}, {"cluster-proxy-server", false},
 	} {
 		t.Run(test.account, func(t *testing.T) {
 			n := watchFiles(t, s.Lab.AuditLog("hub"), "", nil)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
+	operatorv1 "open-cluster-management.io/api/operator/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -32,6 +33,7 @@ import (
 type request struct {
 	cluster   string // of its labels
 	requester rest.ImpersonationConfig
+	note      string // who it is from, in the annotation of OCM's gRPC server
 	signer    string
 	usages    []certificatesv1.KeyUsage
 	template  x509.CertificateRequest
@@ -59,8 +61,8 @@ func (s *Suite) subject(t *testing.T, cluster string) pkix.Name {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addon, err := client.AddonV1alpha1().ManagedClusterAddOns(s.attacker()).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
-	if err != nil {
+	addon, err := client.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) { // OCM takes it away from a cluster that is not accepted
 		t.Fatal(err)
 	}
 	name := pkix.Name{CommonName: identity.AgentCommonName(cluster), Organization: identity.AgentOrganizations(cluster)}
@@ -80,17 +82,42 @@ func ocmAgent(cluster string) rest.ImpersonationConfig {
 	}
 }
 
+// grpcServer is the identity of OCM's gRPC server, which makes the requests of
+// clusters that joined by it. The last group stands for its rights, which it has
+// where it runs.
+func grpcServer() rest.ImpersonationConfig {
+	return rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management-hub", "system:authenticated", "system:masters"},
+	}
+}
+
+// byGRPC is a request that OCM's gRPC server makes for an agent.
+func byGRPC(r *request, agent rest.ImpersonationConfig) {
+	r.requester, r.note = grpcServer(), agent.UserName
+}
+
+// signsHonest asks for what a cluster may have, in each way to join.
+func (s *Suite) signsHonest(t *testing.T) {
+	t.Helper()
+	joinedByGRPC := s.honest(t)
+	byGRPC(joinedByGRPC, ocmAgent(s.attacker()))
+	for _, r := range []*request{s.honest(t), joinedByGRPC} {
+		name := s.ask(t, r)
+		eventually(t, "the honest request of "+r.requester.UserName+" to be signed", func() error {
+			csr, err := s.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil && len(csr.Status.Certificate) == 0 {
+				err = fmt.Errorf("conditions %v, no certificate", csr.Status.Conditions)
+			}
+			return err
+		})
+	}
+}
+
 // testRequests asks for certificates that nobody may have. Before, an honest
 // request shows that nothing else is wrong with them.
 func (s *Suite) testRequests(t *testing.T) {
-	name := s.ask(t, s.honest(t))
-	eventually(t, "the honest request to be signed", func() error {
-		csr, err := s.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
-		if err == nil && len(csr.Status.Certificate) == 0 {
-			err = fmt.Errorf("conditions %v, no certificate", csr.Status.Conditions)
-		}
-		return err
-	})
+	s.signsHonest(t)
 	s.makeUnaccepted(t)
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
@@ -124,6 +151,15 @@ func (s *Suite) testRequests(t *testing.T) {
 		"usage":                       func(r *request) { r.usages = append(r.usages, certificatesv1.UsageServerAuth) },
 		"hub's signer":                func(r *request) { r.signer = certificatesv1.KubeAPIServerClientSignerName },
 		"another cluster's requester": func(r *request) { r.requester = ocmAgent(s.victim()) },
+		"annotation of the gRPC server": func(r *request) {
+			r.cluster, r.template.Subject, r.note = s.victim(), s.subject(t, s.victim()), ocmAgent(s.victim()).UserName
+		},
+		"another cluster, by the gRPC server": func(r *request) {
+			byGRPC(r, r.requester)
+			r.cluster, r.template.Subject = s.victim(), s.subject(t, s.victim())
+		},
+		"another cluster's agent, by the gRPC server": func(r *request) { byGRPC(r, ocmAgent(s.victim())) },
+		"nobody, by the gRPC server":                  func(r *request) { byGRPC(r, rest.ImpersonationConfig{}) },
 		"unaccepted cluster": func(r *request) {
 			r.cluster, r.requester, r.template.Subject = "unaccepted", ocmAgent("unaccepted"), unaccepted
 			// OCM has taken the right to ask from it already; suppose that it had not.
@@ -188,9 +224,10 @@ func (s *Suite) ask(t *testing.T, r *request) string {
 		t.Fatal(err)
 	}
 	csr, err := as.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "addon-" + r.cluster + "-cluster-proxy-", Labels: map[string]string{
-			"open-cluster-management.io/cluster-name": r.cluster, "open-cluster-management.io/addon-name": identity.AddonName,
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "addon-" + r.cluster + "-cluster-proxy-", Annotations: map[string]string{operatorv1.CSRUsernameAnnotation: r.note},
+			Labels: map[string]string{"open-cluster-management.io/cluster-name": r.cluster, "open-cluster-management.io/addon-name": identity.AddonName},
+		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: r.signer, Usages: r.usages,
 		},

@@ -70,6 +70,7 @@ func (s *Suite) testServices(t *testing.T) {
 		{"host in the name", "malformed", service("http", "metadata.google.internal/?", port), 400},
 		{"unix", "malformed", service("unix", "web", port), 400},
 		{"udp", "malformed", service("udp", "web", port), 400},
+		{"login that is not forwarded", "malformed", withLogin(service("http", "web", allowedPort)), 400},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := agent.watch(t, `cluster_proxy_agent_service_denied_total{reason="`+test.reason+`"}`)
@@ -98,6 +99,12 @@ func (s *Suite) testServices(t *testing.T) {
 	if loopback.count.Load() > 0 {
 		t.Errorf("the agent has dialed a loopback address %d times", loopback.count.Load())
 	}
+}
+
+// withLogin adds what a Service could take for a user's login.
+func withLogin(header http.Header) http.Header {
+	header.Set("Cluster-Proxy-Authorization", "Bearer stolen")
+	return header
 }
 
 // deceive answers for Services: some names lead where no Service is, and one

@@ -25,7 +25,7 @@ var claims = map[string]string{
 	"Impersonate-User": "admin", "Impersonate-Group": "system:masters", "Impersonate-Uid": "0", "Impersonate-Extra-Reason": "because",
 	"X-Remote-User": "admin", "X-Remote-Group": "system:masters", "X-Remote-Uid": "0", "X-Remote-Extra-Reason": "because",
 	"X-Forwarded-User": "admin", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Host": "victim", "X-Forwarded-Proto": "http", "Forwarded": "for=127.0.0.1;host=victim",
-	"Authorization": "Bearer nobodys", "Cluster-Proxy-Service": "kubernetes", "Cluster-Proxy-Namespace": "default",
+	"Authorization": "Bearer nobodys", "Cluster-Proxy-Service": "kubernetes", "Cluster-Proxy-Namespace": "default", "Cluster-Proxy-Authorization": "Bearer nobodys",
 	"X-Original-Url": "/api/v1/secrets", "X-Http-Method-Override": "DELETE",
 }
 

@@ -43,7 +43,10 @@ type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
-	return conn{raw}, err
+	if err != nil {
+		return nil, net.ErrClosed // bufconn has no other, and says it in words of its own
+	}
+	return conn{raw}, nil
 }
 
 // conn can be read after a deadline that has passed, which crypto/tls believes

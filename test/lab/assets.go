@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,35 +21,38 @@ import (
 // ready-made programs, which are then used instead of building them.
 const AssetsVariable = "LAB_ASSETS"
 
-// Assets is a folder with the programs and files that a lab needs.
-type Assets struct{ dir string }
+// Assets are the programs and files that a lab needs: a folder, and one for a
+// release of OCM.
+type Assets struct{ dir, ocm string }
 
 func (a Assets) path(name string) string { return filepath.Join(a.dir, name) }
+
+// ofOCM is the path of a file of OCM's release.
+func (a Assets) ofOCM(name string) string { return filepath.Join(a.ocm, name) }
 
 // module is a nested module from which one program is built.
 type module struct {
 	name, pkg, flags string
+	args             []string // of go build, and of go list
 	links            []string // names by which the program acts as another one
+	with             []string // folders of more sources
+	files            map[string]moduleFiles
+}
+
+// moduleFiles are files of another module, by patterns.
+type moduleFiles struct {
+	module   string
+	patterns []string
 }
 
 const kubernetesVersion = "-X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
+// modules are what every lab runs besides OCM.
 var modules = []module{
 	{name: "kube", pkg: ".", flags: kubernetesVersion, links: []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "kube-proxy"}},
-	{name: "ocm", pkg: "."},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 	{name: "helm", pkg: "helm.sh/helm/v3/cmd/helm"},
-}
-
-// crds are OCM's definitions, by the folder that they go to.
-var crds = map[string][]string{
-	"crds-hub": {
-		"cluster/v1/*managedclusters.crd.yaml", "cluster/v1beta2/*managedclustersets.crd.yaml", "cluster/v1beta2/*managedclustersetbindings.crd.yaml",
-		"cluster/v1beta1/*placements.crd.yaml", "cluster/v1beta1/*placementdecisions.crd.yaml", "cluster/v1alpha1/*addonplacementscores.crd.yaml",
-		"addon/v1alpha1/*.crd.yaml", "work/v1/*manifestworks.crd.yaml",
-	},
-	"crds-managed": {"work/v1/*appliedmanifestworks.crd.yaml", "cluster/v1alpha1/*clusterclaims.crd.yaml"},
 }
 
 // stages are kwok's rules for how nodes and pods come to life.
@@ -57,14 +61,20 @@ var stages = []string{
 	"pod/fast/pod-ready.yaml", "pod/fast/pod-complete.yaml", "pod/fast/pod-delete.yaml",
 }
 
-// BuildAssets builds what is not yet in the cache, saying on out what it does.
-// Each program appears under its name only when it is complete, so an
-// interrupted build leaves nothing half-written and goes on where it was.
-func BuildAssets(ctx context.Context, out io.Writer) (Assets, error) {
-	if dir := os.Getenv(AssetsVariable); dir != "" {
-		return Assets{dir}, checkAssets(dir)
+// BuildAssets builds what is not yet in the cache, with a release of OCM, saying
+// on out what it does. Each program appears under its name only when it is
+// complete, so an interrupted build leaves nothing half-written and goes on where
+// it was.
+func BuildAssets(ctx context.Context, ocm Release, out io.Writer) (Assets, error) {
+	r, err := ocm.find()
+	if err != nil {
+		return Assets{}, err
 	}
-	dir, err := buildModules(ctx, "assets", modules, "with cold caches all four take a quarter of an hour", out)
+	if dir := os.Getenv(AssetsVariable); dir != "" {
+		ready := Assets{dir: dir, ocm: filepath.Join(dir, "ocm-"+r.version)}
+		return ready, ready.check()
+	}
+	dir, err := buildModules(ctx, "assets", modules, "with cold caches all three take ten minutes", out)
 	if err != nil {
 		return Assets{}, err
 	}
@@ -79,10 +89,14 @@ func BuildAssets(ctx context.Context, out io.Writer) (Assets, error) {
 	if err != nil {
 		return Assets{}, err
 	}
-	if err := copyFiles(ctx, source, dir); err != nil {
+	if err := copyStages(ctx, filepath.Join(source, "binaries", "kwok"), dir); err != nil {
 		return Assets{}, err
 	}
-	return Assets{dir}, checkAssets(dir)
+	built := Assets{dir: dir}
+	if built.ocm, err = r.build(ctx, filepath.Join(source, "binaries", "ocm"), out); err != nil {
+		return Assets{}, err
+	}
+	return built, built.check()
 }
 
 // buildModules builds those that are not yet in their folder of the cache, which
@@ -118,21 +132,11 @@ func buildModules(ctx context.Context, kind string, modules []module, long strin
 	return dir, nil
 }
 
-// specsModule is built when the specs are asked for only.
-var specsModule = []module{{name: "e2e", pkg: ".", flags: kubernetesVersion}}
-
-// BuildSpecs builds Kubernetes' own e2e specs of sig api-machinery, once, and
-// says where the program is: it takes the flags of e2e.test. It says on out what
-// it does.
-func BuildSpecs(ctx context.Context, out io.Writer) (program string, err error) {
-	dir, err := buildModules(ctx, "specs", specsModule, "with cold caches it takes five minutes", out)
-	return filepath.Join(dir, specsModule[0].name), err
-}
-
 func (m module) build(ctx context.Context, source, target string, out io.Writer, began time.Time) error {
 	partial := fmt.Sprintf("%s.%d.partial", target, os.Getpid())
 	defer os.Remove(partial)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w "+m.flags, "-o", partial, m.pkg)
+	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w " + m.flags, "-o", partial}, m.args...)
+	cmd := exec.CommandContext(ctx, "go", append(args, m.pkg)...)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	var said bytes.Buffer
@@ -157,29 +161,9 @@ func (m module) build(ctx context.Context, source, target string, out io.Writer,
 	return os.Rename(partial, target)
 }
 
-// copyFiles takes OCM's definitions and kwok's stages out of their modules.
-func copyFiles(ctx context.Context, source, dir string) error {
-	api, err := moduleDir(ctx, source, "open-cluster-management.io/api")
-	if err != nil {
-		return err
-	}
-	for folder, patterns := range crds {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
-			return err
-		}
-		for _, pattern := range patterns {
-			files, err := filepath.Glob(filepath.Join(api, pattern))
-			if err != nil || len(files) == 0 {
-				return fmt.Errorf("finding %s in module open-cluster-management.io/api: %d files, %v", pattern, len(files), err)
-			}
-			for _, file := range files {
-				if err := writeIfMissing(filepath.Join(dir, folder, filepath.Base(file)), file); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	kwok, err := moduleDir(ctx, filepath.Join(source, "binaries", "kwok"), "sigs.k8s.io/kwok")
+// copyStages takes kwok's stages out of its module.
+func copyStages(ctx context.Context, source, dir string) error {
+	kwok, err := moduleDir(ctx, source, "sigs.k8s.io/kwok")
 	if err != nil {
 		return err
 	}
@@ -210,13 +194,15 @@ func writeIfMissing(target string, sources ...string) error {
 	return os.Rename(partial, target)
 }
 
-func moduleDir(ctx context.Context, dir, module string) (string, error) {
-	download := exec.CommandContext(ctx, "go", "mod", "download", module)
+// moduleDir is the folder of a module as the nested module in dir has it. args are
+// those that say which go.mod that has.
+func moduleDir(ctx context.Context, dir, module string, args ...string) (string, error) {
+	download := exec.CommandContext(ctx, "go", append(append([]string{"mod", "download"}, args...), module)...)
 	download.Dir = dir
 	if out, err := download.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("getting module %s: %w\n%s", module, err, out)
 	}
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	list := exec.CommandContext(ctx, "go", append(append([]string{"list", "-m", "-f", "{{.Dir}}"}, args...), module)...)
 	list.Dir = dir
 	out, err := list.Output()
 	if err != nil {
@@ -238,34 +224,44 @@ func sourceDir() (string, error) {
 // assetsKey changes when anything that the programs are built from does.
 func assetsKey(binaries string, modules []module) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH, modules, stages, crds)
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH, modules, stages)
 	for _, m := range modules {
-		for _, pattern := range []string{"go.mod", "go.sum", "*.go"} {
-			files, err := filepath.Glob(filepath.Join(binaries, m.name, pattern))
-			if err != nil {
+		for _, folder := range append([]string{m.name}, m.with...) {
+			if err := addSources(sum, filepath.Join(binaries, folder)); err != nil {
 				return "", err
-			}
-			for _, file := range files {
-				content, err := os.ReadFile(file)
-				if err != nil {
-					return "", err
-				}
-				fmt.Fprintln(sum, filepath.Base(file), len(content))
-				sum.Write(content)
 			}
 		}
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil))[:16], nil
 }
 
-func checkAssets(dir string) error {
-	want := []string{"kwok-stages.yaml", "crds-hub", "crds-managed"}
+// addSources adds what a program is built from in a folder, and in those below.
+func addSources(sum io.Writer, folder string) error {
+	return filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !slices.Contains([]string{".mod", ".sum", ".go"}, filepath.Ext(file)) {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(sum, filepath.Base(file), len(content))
+		_, err = sum.Write(content)
+		return err
+	})
+}
+
+// check looks for everything that a lab needs.
+func (a Assets) check() error {
+	want := []string{a.path("kwok-stages.yaml"), a.ofOCM(ocmProgram), a.ofOCM(hubCRDs), a.ofOCM(managedCRDs)}
 	for _, m := range modules {
-		want = append(append(want, m.name), m.links...)
+		for _, name := range append([]string{m.name}, m.links...) {
+			want = append(want, a.path(name))
+		}
 	}
-	for _, name := range want {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("%s is missing in %s; unset %s to build it, or remove the folder and run again", name, dir, AssetsVariable)
+	for _, file := range want {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("%s is missing; unset %s to build it, or remove its folder and run again", file, AssetsVariable)
 		}
 	}
 	return nil

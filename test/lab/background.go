@@ -25,11 +25,16 @@ type state struct {
 	Started   time.Time
 	AgentPort int
 	Assets    string
+	OCM       string // the folder of its release
 	Clusters  []string
+	Local     string // the hub's name as a managed cluster
 }
 
 // stateFile lies beside the lab's folder, so that it is there before and after.
 func stateFile(dir string) string { return filepath.Clean(dir) + ".json" }
+
+// programFile is the lab's own program, in the background.
+func programFile(dir string) string { return filepath.Clean(dir) + ".program" }
 
 // DefaultDir is the folder of the lab in the background: LAB_DIR, or one in the
 // user's cache folder.
@@ -62,7 +67,7 @@ func Serve(ctx context.Context, options Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Stop()) }()
-	s.Ready, s.AgentPort, s.Assets = true, l.AgentPort, l.assets.dir
+	s.Ready, s.AgentPort, s.Assets, s.OCM, s.Local = true, l.AgentPort, l.assets.dir, l.assets.ocm, l.local
 	for _, c := range l.Managed {
 		s.Clusters = append(s.Clusters, c.Name)
 	}
@@ -91,6 +96,11 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		}
 		options.Dir = dir
 	}
+	dir, err := filepath.Abs(options.Dir) // the background has another working folder
+	if err != nil {
+		return nil, err
+	}
+	options.Dir = dir
 	options = options.withDefaults()
 	if s, err := readState(options.Dir); err == nil && s.alive() {
 		return nil, fmt.Errorf("a lab is already running in %s since %s; stop it with lab down", options.Dir, s.Started.Format(time.DateTime))
@@ -99,14 +109,17 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	// Building is done here, where somebody watches.
-	if _, err := BuildAssets(ctx, options.Out); err != nil {
+	if _, err := BuildAssets(ctx, options.OCM, options.Out); err != nil {
 		return nil, err
 	}
 	source, err := sourceDir()
 	if err != nil {
 		return nil, err
 	}
-	program := filepath.Join(filepath.Dir(options.Dir), "lab")
+	if err := os.MkdirAll(filepath.Dir(options.Dir), 0o755); err != nil {
+		return nil, err
+	}
+	program := programFile(options.Dir)
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/lab")
 	build.Dir = source
 	if out, err := build.CombinedOutput(); err != nil {
@@ -118,7 +131,8 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, "serve", "--dir="+options.Dir, "--binary="+options.Binary, "--clusters="+strings.Join(options.Clusters, ","), fmt.Sprint("--nodes=", options.Nodes))
+	cmd := exec.Command(program, "serve", "--dir="+options.Dir, "--binary="+options.Binary, "--clusters="+strings.Join(options.Clusters, ","),
+		"--grpc="+strings.Join(options.GRPC, ","), "--tokens="+strings.Join(options.Tokens, ","), "--local-cluster="+options.LocalCluster, "--ocm="+string(options.OCM.or()), fmt.Sprint("--nodes=", options.Nodes))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -167,7 +181,7 @@ func Open(dir string) (*Lab, error) {
 	if !s.Ready {
 		return nil, fmt.Errorf("the lab in %s is still starting", dir)
 	}
-	l := &Lab{dir: dir, assets: Assets{s.Assets}, AgentPort: s.AgentPort, Managed: map[string]*Cluster{}}
+	l := &Lab{dir: dir, assets: Assets{s.Assets, s.OCM}, local: s.Local, AgentPort: s.AgentPort, Managed: map[string]*Cluster{}}
 	for _, name := range append([]string{hubName}, s.Clusters...) {
 		c := &Cluster{Name: name, dir: filepath.Join(dir, name), logs: filepath.Join(dir, "logs")}
 		c.KubeconfigPath = c.file("admin.kubeconfig")
@@ -231,8 +245,10 @@ func Down(dir string) error {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	if err := os.Remove(stateFile(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	for _, file := range []string{stateFile(dir), programFile(dir)} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	return removeDead(dir)
 }

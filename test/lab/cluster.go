@@ -33,6 +33,9 @@ type Cluster struct {
 	kwokPort  int
 	webPort   int            // of the program behind every pod's port 8080
 	agentPort int            // of the proxy server's agent port (hub only)
+	grpc      bool           // joins by OCM's gRPC server
+	tokens    bool           // its addons' credentials of the hub are tokens
+	grpcPort  int            // of OCM's gRPC server (hub only)
 	machine   *nodes.Machine // nil where kwok stands in for nodes
 	config    *rest.Config
 }
@@ -60,10 +63,15 @@ func (c *Cluster) prepare() error {
 		ca.Server("kubelet", nil),
 		ca.Client("admin", "admin", "system:masters"),
 		ca.Client("kubelet-client", "kube-apiserver", "system:masters"),
-		ca.Client("bootstrap", "ocm-bootstrap", "ocm:bootstrap"),
+		ca.Client("bootstrap", bootstrapUser, bootstrapGroup),
 		ca.Client("sa", "service-account-signer"),
 	} {
 		if err != nil {
+			return err
+		}
+	}
+	if c.isHub() {
+		if err := c.prepareOCM(ca); err != nil {
 			return err
 		}
 	}

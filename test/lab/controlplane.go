@@ -24,7 +24,7 @@ type ControlPlane struct {
 // those of the kube-apiserver. Stop it with Stop; if it cannot be started,
 // nothing is left running.
 func StartControlPlane(ctx context.Context, dir string, out io.Writer, flags ...string) (*ControlPlane, error) {
-	assets, err := BuildAssets(ctx, out)
+	assets, err := BuildAssets(ctx, "", out)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func StartControlPlane(ctx context.Context, dir string, out io.Writer, flags ...
 }
 
 // CRDs is the folder with the definitions of a hub.
-func (p *ControlPlane) CRDs() string { return p.assets.path("crds-hub") }
+func (p *ControlPlane) CRDs() string { return p.assets.ofOCM(hubCRDs) }
 
 // Restart stops the kube-apiserver and starts it again. It returns when the
 // kube-apiserver is ready.

@@ -5,7 +5,14 @@
 // scheduler. There are no nodes: kwok makes pods Running and gives them logs,
 // exec, attach and port-forward. OCM's registration, placement and addon
 // managers run on the hub, its klusterlet agent for each managed cluster, and
-// clusters register by OCM's own bootstrap.
+// clusters register by OCM's own bootstrap: by certificate signing request, or by
+// OCM's gRPC server (Options.GRPC). The hub can be a managed cluster of itself
+// (Options.LocalCluster, JoinHub).
+//
+// Two releases of OCM can be run (Options.OCM, or LAB_OCM): what people run, with
+// both versions of the addon API and the webhook that converts them, and the oldest
+// one that the addon is tested with, which has one version and no gRPC server. Each
+// is built the first time that it is asked for.
 //
 // Our own pods do more than look Running. The pod runner takes the place of the
 // kubelet for pods labelled open-cluster-management.io/addon=cluster-proxy: it

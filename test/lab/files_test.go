@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,13 +43,14 @@ func TestSyncFiles(t *testing.T) {
 // The key of the programs' folder changes with what they are built from.
 func TestAssetsKey(t *testing.T) {
 	dir := t.TempDir()
-	for _, m := range modules {
-		if err := os.MkdirAll(filepath.Join(dir, m.name), 0o755); err != nil {
+	modules := append(slices.Clone(modules), module{name: "ocm", with: []string{"about"}})
+	for _, folder := range []string{"kube", "kwok", "helm", "ocm", "about/deep"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	seen := map[string]string{}
-	for _, change := range []string{"nothing there", "kube/go.mod", "kube/main.go", "ocm/go.sum"} {
+	for _, change := range []string{"nothing there", "kube/go.mod", "kube/main.go", "helm/go.sum", "about/deep/x.go"} {
 		if change != "nothing there" {
 			if err := os.WriteFile(filepath.Join(dir, change), []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
@@ -99,5 +101,37 @@ func TestDownSparesOtherProcesses(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder of the dead lab is still there: %v", err)
+	}
+}
+
+// What a lab in the background leaves beside its folder never has the folder's
+// own name.
+func TestFilesBesideTheLab(t *testing.T) {
+	for _, dir := range []string{"/x/lab", "/x/run/", "/x/lab.json"} {
+		for _, file := range []string{stateFile(dir), programFile(dir)} {
+			if file == filepath.Clean(dir) || filepath.Dir(file) != filepath.Dir(filepath.Clean(dir)) {
+				t.Errorf("beside %s there is %s", dir, file)
+			}
+		}
+	}
+}
+
+func TestReleases(t *testing.T) {
+	t.Setenv(ReleaseVariable, "")
+	for _, test := range []struct {
+		asked     Release
+		env, want string
+		wantErr   bool
+	}{
+		{"", "", string(OCMCurrent), false},
+		{"", "0.16.0", "0.16.0", false},
+		{OCMCurrent, "0.16.0", string(OCMCurrent), false},
+		{"0.15.0", "", "", true},
+	} {
+		t.Setenv(ReleaseVariable, test.env)
+		got, err := test.asked.find()
+		if got.version != test.want || (err != nil) != test.wantErr {
+			t.Errorf("for %q and %s=%q: release %q, %v; want %q", test.asked, ReleaseVariable, test.env, got.version, err, test.want)
+		}
 	}
 }

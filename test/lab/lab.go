@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,6 +36,17 @@ type Options struct {
 	// Clusters are the names of the managed clusters; cluster1 and cluster2 if
 	// there are none.
 	Clusters []string
+	// OCM is the release of OCM to run.
+	OCM Release
+	// GRPC are those of the managed clusters that join by OCM's gRPC server, where
+	// the release has one. The others join by certificate signing request.
+	GRPC []string
+	// Tokens are those of the managed clusters whose OCM agent gives addons tokens of
+	// the hub, where the release can, and not certificates.
+	Tokens []string
+	// LocalCluster is the name under which the hub is a managed cluster of itself.
+	// It is none if the name is empty.
+	LocalCluster string
 	// Binary is the addon's binary, which runs in the pods of the charts.
 	Binary string
 	// Nodes gives each cluster a machine of its own with a kubelet and real
@@ -63,14 +75,17 @@ type Lab struct {
 	// on the hub: agents are given 127.0.0.1 and this port as entrypoint.
 	AgentPort int
 
-	dir      string
-	assets   Assets
-	extra    Assets // what only a lab with nodes needs
-	nodes    *nodes.Lab
-	forwards forwards
-	group    *group
-	runners  map[string]*podRunner
-	services *serviceTable
+	dir        string
+	release    release
+	local      string // the hub's name as a managed cluster, or empty
+	localGroup *group // its klusterlet, where the hub has no machine
+	assets     Assets
+	extra      Assets // what only a lab with nodes needs
+	nodes      *nodes.Lab
+	forwards   forwards
+	group      *group
+	runners    map[string]*podRunner
+	services   *serviceTable
 }
 
 // Start starts a lab in this process and returns when every cluster has
@@ -84,14 +99,18 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 	if entries, err := os.ReadDir(options.Dir); err == nil && len(entries) > 0 {
 		return nil, fmt.Errorf("starting a lab in %s: the folder is not empty; stop the lab in it with lab down, or choose another folder", options.Dir)
 	}
-	if options.Nodes {
-		return startNodes(ctx, options)
-	}
-	assets, err := BuildAssets(ctx, options.Out)
+	release, err := options.OCM.find()
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{dir: options.Dir, assets: assets, group: newGroup(), Managed: map[string]*Cluster{}, runners: map[string]*podRunner{}}
+	if options.Nodes {
+		return startNodes(ctx, options, release)
+	}
+	assets, err := BuildAssets(ctx, options.OCM, options.Out)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{dir: options.Dir, release: release, assets: assets, group: newGroup(), Managed: map[string]*Cluster{}, runners: map[string]*podRunner{}}
 	defer func() {
 		if err != nil {
 			l.group.stop()
@@ -115,18 +134,39 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 		return nil, err
 	}
 	say("control planes are ready; registering clusters")
-	for _, c := range l.Managed {
-		if err := c.startKlusterlet(limited, l.group, assets, l.Hub); err != nil {
-			return nil, fmt.Errorf("starting the klusterlet of %s: %w", c.Name, err)
+	if err := l.register(limited, options, say); err != nil {
+		return nil, err
+	}
+	return l, l.startPods(options.Binary)
+}
+
+// register has every managed cluster join the hub.
+func (l *Lab) register(ctx context.Context, options Options, say func(string)) error {
+	if l.release.grpc {
+		if err := l.awaitGRPC(ctx); err != nil {
+			return err
 		}
 	}
+	for name, c := range l.Managed {
+		c.grpc = l.release.grpc && slices.Contains(options.GRPC, name)
+		c.tokens = l.release.grpc && slices.Contains(options.Tokens, name)
+		if err := c.startKlusterlet(ctx, l.group, l.assets, l.Hub, name); err != nil {
+			return fmt.Errorf("starting the klusterlet of %s: %w", name, err)
+		}
+	}
+	if options.LocalCluster != "" {
+		if err := l.JoinHub(ctx, options.LocalCluster); err != nil {
+			return err
+		}
+		say("the hub has joined itself as " + options.LocalCluster)
+	}
 	for name := range l.Managed {
-		if err := l.Hub.waitRegistered(limited, name); err != nil {
-			return nil, err
+		if err := l.Hub.waitRegistered(ctx, name); err != nil {
+			return err
 		}
 		say(name + " has joined")
 	}
-	return l, l.startPods(options.Binary)
+	return nil
 }
 
 func (l *Lab) clusters() []*Cluster {
@@ -179,7 +219,7 @@ func (l *Lab) startCluster(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	if c.isHub() {
-		if err := c.startOCMHub(ctx, l.group, l.assets); err != nil {
+		if err := c.startOCMHub(ctx, l.group, l.assets, l.release); err != nil {
 			return fmt.Errorf("starting OCM on the hub: %w", err)
 		}
 	}
@@ -210,7 +250,7 @@ func (l *Lab) Stop() error {
 }
 
 func (l *Lab) cluster(name string) *Cluster {
-	if name == hubName {
+	if name == hubName || name == l.local {
 		return l.Hub
 	}
 	return l.Managed[name]
@@ -253,6 +293,9 @@ func (l *Lab) Helm(ctx context.Context, args ...string) error {
 
 // AuditLog is the file with the audit events of a cluster's kube-apiserver.
 func (l *Lab) AuditLog(cluster string) string {
+	if cluster == l.local {
+		cluster = hubName
+	}
 	return filepath.Join(l.dir, "logs", cluster+"-audit.log")
 }
 

@@ -56,7 +56,7 @@ func TestLab(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "lab")
 	// Start waits until the clusters have joined and are available.
-	l, err := Start(ctx, Options{Dir: dir, Binary: binary, Out: t.Output()})
+	l, err := Start(ctx, Options{Dir: dir, Binary: binary, GRPC: []string{"cluster2"}, LocalCluster: "local-cluster", Out: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,5 +28,5 @@ func buildNodeAssets(ctx context.Context, out io.Writer) (Assets, error) {
 	if err := labnode.build(ctx, source, filepath.Join(dir, labnode.name), out, time.Now()); err != nil {
 		return Assets{}, fmt.Errorf("building labnode: %w", err)
 	}
-	return Assets{dir}, nil
+	return Assets{dir: dir}, nil
 }

@@ -135,7 +135,7 @@ func (l *Lab) startNodeCluster(ctx context.Context, c *Cluster, files images) er
 	}
 	manifests := []string{"dns.yaml"}
 	if c.isHub() {
-		if err := c.startOCMHub(ctx, l.group, l.assets); err != nil {
+		if err := c.startOCMHub(ctx, l.group, l.assets, l.release); err != nil {
 			return fmt.Errorf("starting OCM on the hub: %w", err)
 		}
 	} else {

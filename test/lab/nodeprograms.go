@@ -87,7 +87,7 @@ func (c *Cluster) prepareNode(ca *certs.Authority) error {
 	address := net.ParseIP(c.machine.Address)
 	for _, err := range []error{
 		ca.Server("apiserver", []net.IP{net.IPv4(10, 96, 0, 1), address}, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-			"kubernetes.default.svc.cluster.local", c.Name+"."+nodes.Domain),
+			"kubernetes.default.svc.cluster.local", c.Name+"."+nodes.Domain, c.Name),
 		ca.Server("kubelet", []net.IP{address}, c.machine.HostName()),
 		ca.Client("controller-manager", "system:kube-controller-manager"),
 		ca.Client("scheduler", "system:kube-scheduler"),

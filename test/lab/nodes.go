@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,11 +26,11 @@ import (
 func Missing() string { return nodes.Missing() }
 
 // startNodes is Start for a lab with nodes.
-func startNodes(ctx context.Context, options Options) (_ *Lab, err error) {
+func startNodes(ctx context.Context, options Options, release release) (_ *Lab, err error) {
 	if missing := Missing(); missing != "" {
 		return nil, fmt.Errorf("starting a lab with nodes: %s", missing)
 	}
-	assets, err := BuildAssets(ctx, options.Out)
+	assets, err := BuildAssets(ctx, options.OCM, options.Out)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func startNodes(ctx context.Context, options Options) (_ *Lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{dir: options.Dir, assets: assets, extra: extra, group: newGroup(), Managed: map[string]*Cluster{}, AgentPort: 8091}
+	l := &Lab{dir: options.Dir, release: release, assets: assets, extra: extra, group: newGroup(), Managed: map[string]*Cluster{}, AgentPort: 8091}
 	names := append([]string{hubName}, options.Clusters...)
 	if l.nodes, err = nodes.New(options.Dir, l.LogDir(), extra.path("labnode"), names); err != nil {
 		return nil, err
@@ -76,16 +77,8 @@ func startNodes(ctx context.Context, options Options) (_ *Lab, err error) {
 	if err := starting.Wait(); err != nil {
 		return nil, err
 	}
-	for _, c := range l.Managed {
-		if err := c.startKlusterlet(limited, l.group, assets, l.Hub); err != nil {
-			return nil, fmt.Errorf("starting the klusterlet of %s: %w", c.Name, err)
-		}
-	}
-	for name := range l.Managed {
-		if err := l.Hub.waitRegistered(limited, name); err != nil {
-			return nil, err
-		}
-		say(name + " has joined")
+	if err := l.register(limited, options, say); err != nil {
+		return nil, err
 	}
 	if err := l.ProveClosed(limited); err != nil {
 		return nil, err
@@ -159,6 +152,15 @@ func (l *Lab) proveClosed(ctx context.Context, from, address string) error {
 		return fmt.Errorf("a managed cluster is not closed: %q dialed %s", from, address)
 	}
 	return ctx.Err()
+}
+
+// dialHub opens a connection to a port of the hub's loopback address.
+func (l *Lab) dialHub(ctx context.Context, port int) error {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if l.nodes != nil {
+		return l.dials(ctx, hubName, address)
+	}
+	return dialHere(ctx, address)
 }
 
 // Nodes are the machines of a lab with nodes, for those who cut cables; nil in

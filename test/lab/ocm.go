@@ -22,27 +22,34 @@ import (
 
 const (
 	ocmHubNamespace     = "open-cluster-management-hub"
+	bootstrapUser       = "ocm-bootstrap"
+	bootstrapGroup      = "ocm:bootstrap"
 	klusterletNamespace = "open-cluster-management-agent"
 )
 
-// applyCRDs applies OCM's definitions: those in crds/hub or crds/managed of the
-// assets.
+// applyCRDs applies OCM's definitions. A hub has those of managed clusters too: it
+// can be one.
 func (c *Cluster) applyCRDs(ctx context.Context, assets Assets) error {
-	folder := "crds-managed"
+	folders := []string{"-f", assets.ofOCM(managedCRDs)}
 	if c.isHub() {
-		folder = "crds-hub"
+		folders = append(folders, "-f", assets.ofOCM(hubCRDs))
 	}
 	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", assets.path(folder)},
-		{"wait", "--for=condition=Established", "--timeout=60s", "-f", assets.path(folder)},
+		{"apply", "--server-side"},
+		{"wait", "--for=condition=Established", "--timeout=60s"},
 	} {
-		cmd := exec.CommandContext(ctx, assets.path("kubectl"), append([]string{"--kubeconfig=" + c.KubeconfigPath}, args...)...)
-		cmd.Env = append(os.Environ(), "KUBECACHEDIR="+c.file("kubectl-cache"))
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := c.kubectl(ctx, assets, append(args, folders...)...); err != nil {
 			return fmt.Errorf("applying OCM's definitions to %s: %w\n%s", c.Name, err, out)
 		}
 	}
 	return nil
+}
+
+// kubectl runs kubectl as the cluster's administrator.
+func (c *Cluster) kubectl(ctx context.Context, assets Assets, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, assets.path("kubectl"), append([]string{"--kubeconfig=" + c.KubeconfigPath}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+c.file("kubectl-cache"))
+	return cmd.CombinedOutput()
 }
 
 func (c *Cluster) createNamespaces(ctx context.Context, names ...string) error {
@@ -61,7 +68,7 @@ func (c *Cluster) createNamespaces(ctx context.Context, names ...string) error {
 
 // startOCMHub starts OCM's hub controllers and allows the bootstrap user to
 // register clusters.
-func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets) error {
+func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets, release release) error {
 	if err := c.createNamespaces(ctx, ocmHubNamespace); err != nil {
 		return err
 	}
@@ -69,7 +76,7 @@ func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets) erro
 	if err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{Name: "ocm-bootstrap"}
+	meta := metav1.ObjectMeta{Name: bootstrapUser}
 	if _, err := cs.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
 		{APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters"}, Verbs: []string{"create", "get", "list", "watch"}},
@@ -77,35 +84,57 @@ func (c *Cluster) startOCMHub(ctx context.Context, g *group, assets Assets) erro
 		return err
 	}
 	if _, err := cs.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ocm-bootstrap"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "ocm:bootstrap"}},
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: bootstrapUser},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: bootstrapGroup}},
 	}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
+	}
+	registration := []string{"--feature-gates=DefaultClusterSet=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users=" + bootstrapUser}
+	if release.converts {
+		if err := c.convertAddons(ctx, g, assets); err != nil {
+			return err
+		}
+	}
+	if release.grpc {
+		if err := c.startGRPC(ctx, g, assets); err != nil {
+			return fmt.Errorf("starting OCM's gRPC server: %w", err)
+		}
+		registration = append(registration, "--enabled-registration-drivers=csr,grpc", "--auto-approved-grpc-users="+bootstrapUser,
+			"--grpc-ca-file="+c.file("grpc-ca.crt"), "--grpc-key-file="+c.file("grpc-ca.key"))
 	}
 	for _, controller := range []struct {
 		name string
 		args []string
-	}{
-		{"registration", []string{"--feature-gates=DefaultClusterSet=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users=ocm-bootstrap"}},
-		{"placement", nil},
-		{"addon", nil},
-	} {
-		port, err := ports.Next()
-		if err != nil {
-			return err
-		}
-		p := c.program(assets, "ocm", append([]string{controller.name, "--kubeconfig=" + c.insideKubeconfig(), "--namespace=" + ocmHubNamespace,
-			"--disable-leader-election", fmt.Sprintf("--listen=127.0.0.1:%d", port)}, controller.args...)...)
-		p.name, p.log = "ocm-"+controller.name, filepath.Join(c.logs, "hub-ocm-"+controller.name+".log")
-		if err := c.start(g, p); err != nil {
+	}{{"registration", registration}, {"placement", nil}, {"addon", nil}} {
+		args := append([]string{"--kubeconfig=" + c.insideKubeconfig()}, controller.args...)
+		if err := c.startOCM(g, assets, controller.name, args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// startKlusterlet starts OCM's agent, which registers the cluster at the hub.
-func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, hub *Cluster) error {
+// startOCM starts one of OCM's programs on the hub.
+func (c *Cluster) startOCM(g *group, assets Assets, name string, args ...string) error {
+	port, err := ports.Next()
+	if err != nil {
+		return err
+	}
+	p := c.ocm(assets, append([]string{name, "--namespace=" + ocmHubNamespace, "--disable-leader-election", fmt.Sprintf("--listen=127.0.0.1:%d", port)}, args...)...)
+	p.name, p.log = "ocm-"+name, filepath.Join(c.logs, "hub-ocm-"+name+".log")
+	return c.start(g, p)
+}
+
+// ocm is a program of OCM's.
+func (c *Cluster) ocm(assets Assets, args ...string) program {
+	p := c.program(assets, ocmProgram, args...)
+	p.path = assets.ofOCM(ocmProgram)
+	return p
+}
+
+// startKlusterlet starts OCM's agent, which registers the cluster at the hub under
+// a name of the caller's choice.
+func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, hub *Cluster, name string) error {
 	if err := c.createNamespaces(ctx, klusterletNamespace, "open-cluster-management-agent-addon"); err != nil {
 		return err
 	}
@@ -114,12 +143,22 @@ func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, 
 		return err
 	}
 	hubKubeconfigDir := c.file("hub-kubeconfig")
-	p := c.program(assets, "ocm", "klusterlet", "--kubeconfig="+c.insideKubeconfig(), "--namespace="+klusterletNamespace,
-		"--disable-leader-election", fmt.Sprintf("--listen=127.0.0.1:%d", port), "--spoke-cluster-name="+c.Name, "--agent-id="+strings.ReplaceAll(c.Name, ".", "-")+"-agent",
-		"--bootstrap-kubeconfig="+hub.file("bootstrap.kubeconfig"), "--hub-kubeconfig-dir="+hubKubeconfigDir,
-		"--workload-source-driver=kube", "--workload-source-config="+filepath.Join(hubKubeconfigDir, "kubeconfig"),
-		"--status-sync-interval=1s", "--cluster-healthcheck-period=5s")
-	p.name, p.log = "klusterlet", klusterletLog(c.logs, c.Name)
+	args := []string{"klusterlet", "--kubeconfig=" + c.insideKubeconfig(), "--namespace=" + klusterletNamespace,
+		"--disable-leader-election", fmt.Sprintf("--listen=127.0.0.1:%d", port), "--spoke-cluster-name=" + name, "--agent-id=" + strings.ReplaceAll(name, ".", "-") + "-agent",
+		"--bootstrap-kubeconfig=" + hub.file("bootstrap.kubeconfig"), "--hub-kubeconfig-dir=" + hubKubeconfigDir,
+		"--status-sync-interval=1s", "--cluster-healthcheck-period=5s"}
+	if c.grpc {
+		config := filepath.Join(hubKubeconfigDir, "config.yaml")
+		args = append(args, "--registration-auth=grpc", "--grpc-bootstrap-config="+hub.file(grpcBootstrap), "--grpc-config="+config,
+			"--workload-source-driver=grpc", "--workload-source-config="+config, "--cloudevents-client-id="+name+"-klusterlet-agent")
+	} else {
+		args = append(args, "--workload-source-driver=kube", "--workload-source-config="+filepath.Join(hubKubeconfigDir, "kubeconfig"))
+	}
+	if c.tokens {
+		args = append(args, "--addon-kubeclient-registration-auth=token")
+	}
+	p := c.ocm(assets, args...)
+	p.name, p.log = "klusterlet", klusterletLog(c.logs, name)
 	// An addon's Lease is looked at each second, and is stale after a minute.
 	p.env = append(os.Environ(), "LAB_ADDON_POLL=1s", "LAB_ADDON_LEASE_SECONDS=12")
 	return c.start(g, p)
@@ -175,7 +214,7 @@ func (l *Lab) Rejoin(ctx context.Context, cluster string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err := c.startKlusterlet(ctx, l.group, l.assets, l.Hub); err != nil {
+	if err := c.startKlusterlet(ctx, l.group, l.assets, l.Hub, cluster); err != nil {
 		return err
 	}
 	return l.Hub.waitRegistered(ctx, cluster)

@@ -21,12 +21,18 @@ type rewriting struct {
 var serviceAddress = regexp.MustCompile(`\b([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?:([0-9]+)\b`)
 
 // rewriteArgs rewrites the values of --flag=value arguments: files below a mount
-// path, addresses of Services, and the container's own ports.
+// path, addresses of Services, and the container's own ports. A number alone is a
+// port only where the flag's name says so.
 func rewriteArgs(args []string, r rewriting) ([]string, error) {
 	out := make([]string, len(args))
 	for i, arg := range args {
 		flag, value, ok := strings.Cut(arg, "=")
 		if !ok || !strings.HasPrefix(flag, "--") {
+			out[i] = arg
+			continue
+		}
+		isPort := flag == "--port" || strings.HasSuffix(flag, "-port")
+		if _, err := strconv.Atoi(value); err == nil && !isPort {
 			out[i] = arg
 			continue
 		}

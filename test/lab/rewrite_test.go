@@ -28,8 +28,10 @@ func TestRewriteArgs(t *testing.T) {
 		{"longest mount", "--cert=/etc/tls/deep/x", "--cert=/lab/deep/x"},
 		{"path that only begins alike", "--cert=/etcetera/x", "--cert=/etcetera/x"},
 		{"port", "--port=8091", "--port=20001"},
+		{"port, with a longer name", "--agent-port=8091", "--agent-port=20001"},
+		{"number that is no port", "--max-streams-per-cluster=8091", "--max-streams-per-cluster=8091"},
 		{"address", "--listen=:8092", "--listen=:20002"},
-		{"port of somebody else", "--remote=8090", "--remote=8090"},
+		{"port of somebody else", "--remote-port=8090", "--remote-port=8090"},
 		{"service", "--proxy=entry.ns.svc:8090", "--proxy=127.0.0.1:20003"},
 		{"service, long", "--proxy=entry.ns.svc.cluster.local:8090", "--proxy=127.0.0.1:20003"},
 	} {

@@ -7,4 +7,7 @@
 // netem, which not every kernel has. TLS and HTTP/2 are those of package hop; the
 // tunnel is left out, since its carriers pass bytes on and have one TCP connection
 // for each of these.
+//
+// TestLongRoundTrip downloads over a longer way of the same kind, on which nothing is
+// lost, by what carriers set on their TCP connections and by a stream among many.
 package loss

@@ -1,24 +1,30 @@
-{{/* Values are read as (.Values.x).y, because `helm upgrade --reuse-values` from upstream's chart leaves out those that are new here. */}}
+{{/* Helm has one list of templates for a chart and all charts that are beside it, hence the prefix of every name here.
+     Values are read as (.Values.x).y, because `helm upgrade --reuse-values` from upstream's chart leaves out those that are new here. */}}
 
-{{- define "tag" -}}
+{{- define "cluster-proxy.tag" -}}
 {{ .Values.tag | default (print "v" .Chart.Version) }}
 {{- end }}
 
-{{- define "image" -}}
-{{ .Values.registry }}/{{ .Values.image }}:{{ include "tag" . }}
+{{/* "true" if cluster profiles are published: by the value, or by its name in upstream's releases before v0.11.0. */}}
+{{- define "cluster-proxy.clusterProfile" -}}
+{{- if or (.Values.featureGates).clusterProfile (.Values.featureGates).clusterProfileAccessProvider }}true{{ end }}
+{{- end }}
+
+{{- define "cluster-proxy.image" -}}
+{{ .Values.registry }}/{{ .Values.image }}:{{ include "cluster-proxy.tag" . }}
 {{- end }}
 
 {{/* An image of its own: the chart's tag is added unless it has a tag or digest. Call with (list . image). */}}
-{{- define "tagged" -}}
+{{- define "cluster-proxy.tagged" -}}
 {{- $image := index . 1 -}}
 {{- if or (contains "@" $image) (contains ":" (last (splitList "/" $image))) -}}
 {{ $image }}
 {{- else -}}
-{{ $image }}:{{ include "tag" (index . 0) }}
+{{ $image }}:{{ include "cluster-proxy.tag" (index . 0) }}
 {{- end -}}
 {{- end }}
 
-{{- define "labels" -}}
+{{- define "cluster-proxy.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -27,26 +33,36 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{/* The labels by which everything selects the pods of a component. Call with the component. */}}
-{{- define "selector" -}}
+{{- define "cluster-proxy.selector" -}}
 open-cluster-management.io/addon: cluster-proxy
 component: {{ . }}
 {{- end }}
 
 {{/* The selector of a Deployment cannot be changed, and not all of upstream's releases had the same: one that is there
      stays. Call with (list . deployment component). */}}
-{{- define "deploymentSelector" -}}
+{{- define "cluster-proxy.deploymentSelector" -}}
 {{- $live := lookup "apps/v1" "Deployment" (index . 0).Release.Namespace (index . 1) | default dict -}}
-{{- dig "spec" "selector" "matchLabels" (include "selector" (index . 2) | fromYaml) $live | toYaml -}}
+{{- $said := dig "deploymentSelectors" (index . 1) dict ((index . 0).Values.withoutLookup | default dict) -}}
+{{- $default := $said | default (include "cluster-proxy.selector" (index . 2) | fromYaml) -}}
+{{- dig "spec" "selector" "matchLabels" $default $live | toYaml -}}
+{{- end }}
+
+{{/* "true" while the Deployment of the proxy API is upstream's, whose containers have a command. */}}
+{{- define "cluster-proxy.upstreamsUserServer" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace "cluster-proxy-addon-user" | default dict -}}
+{{- $commands := list -}}
+{{- range dig "spec" "template" "spec" "containers" list $live -}}
+{{- $commands = concat $commands (.command | default list) -}}
+{{- end -}}
+{{- gt (len $commands) 0 -}}
 {{- end }}
 
 {{/* Call with (list . deployment component). */}}
-{{- define "podMetadata" -}}
+{{- define "cluster-proxy.podMetadata" -}}
 {{- $root := index . 0 -}}
 labels:
-  {{- merge (include "selector" (index . 2) | fromYaml) (include "deploymentSelector" . | fromYaml) | toYaml | nindent 2 }}
-  {{- with $root.Values.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- /* The commands in OCM's documentation find pods by the label app; nothing here selects by it. */}}
+  {{- merge (include "cluster-proxy.selector" (index . 2) | fromYaml) (include "cluster-proxy.deploymentSelector" . | fromYaml) ($root.Values.podLabels | default dict) (dict "app" "cluster-proxy") | toYaml | nindent 2 }}
 {{- with $root.Values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -54,12 +70,12 @@ annotations:
 {{- end }}
 
 {{/* "true" if the hub (Kubernetes 1.30 and later) has policies that keep agents to the proxy servers' pods. */}}
-{{- define "portForwardPolicy" -}}
+{{- define "cluster-proxy.portForwardPolicy" -}}
 {{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
 {{- end }}
 
 {{/* What all pods of the chart have in common. Call with (list . component). */}}
-{{- define "podSpec" -}}
+{{- define "cluster-proxy.podSpec" -}}
 {{- $root := index . 0 -}}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
@@ -92,7 +108,7 @@ topologySpreadConstraints:
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels:
-        {{- include "selector" (index $ 1) | nindent 8 }}
+        {{- include "cluster-proxy.selector" (index $ 1) | nindent 8 }}
   {{- end }}
 {{- end }}
 securityContext:
@@ -101,14 +117,14 @@ securityContext:
     type: RuntimeDefault
 {{- end }}
 
-{{- define "containerSecurity" -}}
+{{- define "cluster-proxy.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- define "env" -}}
+{{- define "cluster-proxy.env" -}}
 - name: POD_NAMESPACE
   valueFrom:
     fieldRef:
@@ -134,7 +150,7 @@ capabilities:
 {{- end }}
 
 {{/* What the addon manager is told of the proxy servers' pods, which it makes; the ManagedProxyConfiguration has the rest. */}}
-{{- define "proxyServerPods" -}}
+{{- define "cluster-proxy.proxyServerPods" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -160,11 +176,29 @@ annotations:
 {{- end }}
 {{- end }}
 {{- /* Go's garbage collector works harder when memory comes near the limit that it is told of. */}}
-{{- define "memoryLimit" -}}
+{{- define "cluster-proxy.memoryLimit" -}}
 {{- if dig "limits" "memory" "" (. | default dict) -}}
 - name: GOMEMLIMIT
   valueFrom:
     resourceFieldRef:
       resource: limits.memory
+{{- end }}
+{{- end }}
+
+{{/* The flags of logging, one in a line; none with the values that the processes have anyway. */}}
+{{- define "cluster-proxy.loggingArgs" -}}
+{{- with (.Values.logging).level }}
+- --v={{ . | int }}
+{{- end }}
+{{- if eq ((.Values.logging).format | default "text") "json" }}
+- --logging-format=json
+{{- end }}
+{{- end }}
+
+{{/* What is added to the arguments of a process, one in a line. Call with (list . process). */}}
+{{- define "cluster-proxy.moreArgs" -}}
+{{- include "cluster-proxy.loggingArgs" (index . 0) }}
+{{- range index ((index . 0).Values.extraArgs | default dict) (index . 1) }}
+- {{ . | quote }}
 {{- end }}
 {{- end }}

@@ -9,6 +9,8 @@ import (
 	"open-cluster-management.io/addon-framework/pkg/agent"
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/manifests"
@@ -18,7 +20,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-var configurationGVR = v1alpha1.GroupVersion.WithResource(v1alpha1.Resource)
+var configurationGVR = v1alpha1.GroupVersion.WithResource("managedproxyconfigurations")
 
 // Addon makes the agent addon of what it reads.
 type Addon struct {
@@ -39,6 +41,12 @@ type Addon struct {
 	// ExposedServices is the hub's ConfigMap with the Services that agents
 	// forward requests to. Without a name there are none.
 	ExposedServices client.ObjectKey
+	// Ignored is told of the customized variables of an addon that mean nothing
+	// here, each time its manifests are made; nil means nobody.
+	Ignored func(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, variables []string)
+
+	// Hub reads the hub's own ClusterRoles.
+	Hub client.Reader
 
 	exposed exposed
 }
@@ -51,7 +59,24 @@ func (a *Addon) Build() (agent.AgentAddon, error) {
 		WithGetValuesFuncs(a.getValues).
 		WithAgentInstallNamespace(a.installNamespace).
 		WithAgentRegistrationOption(a.registration()).
+		WithAgentDeployTriggerClusterFilter(concernsAgent).
 		BuildHelmAgentAddon()
+}
+
+// concernsAgent reports whether a ManagedCluster changed in what manifests are made
+// of.
+func concernsAgent(before, now *clusterv1.ManagedCluster) bool {
+	for _, label := range []string{clusterv1beta2.ClusterSetLabel, localClusterLabel} {
+		if before.Labels[label] != now.Labels[label] {
+			return true
+		}
+	}
+	for _, annotation := range []string{imageRegistriesAnnotation, nodeSelectorAnnotation} {
+		if before.Annotations[annotation] != now.Annotations[annotation] {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
@@ -62,12 +87,22 @@ func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (stri
 	if err != nil {
 		return "", fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
 	}
-	// The API server fills in OCM's own default, which nobody has asked for.
+	return a.namespaceOf(addon, deployment), nil
+}
+
+func (a *Addon) namespaceOf(addon *addonv1alpha1.ManagedClusterAddOn, deployment *addonv1alpha1.AddOnDeploymentConfig) string {
+	// The API server fills in OCM's own default, which nobody has asked for. But
+	// upstream takes it for an answer: an agent that is there stays there, beside
+	// the ConfigMaps and pull Secrets that its owner has put there. A cluster may
+	// write its status; it can choose only between these two.
 	const ocmDefault = "open-cluster-management-agent-addon"
-	if deployment == nil || deployment.Spec.AgentInstallNamespace == "" || deployment.Spec.AgentInstallNamespace == ocmDefault {
-		return a.InstallNamespace, nil
+	switch {
+	case deployment == nil || deployment.Spec.AgentInstallNamespace == "":
+		return a.InstallNamespace
+	case deployment.Spec.AgentInstallNamespace == ocmDefault && addon.Status.Namespace != ocmDefault:
+		return a.InstallNamespace
 	}
-	return deployment.Spec.AgentInstallNamespace, nil
+	return deployment.Spec.AgentInstallNamespace
 }
 
 // configuration is the one that an addon refers to, with its defaults.

@@ -9,6 +9,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	operatorv1 "open-cluster-management.io/api/operator/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -19,6 +20,16 @@ const (
 	// requestedDNSName is what OCM's registration agent puts into every request.
 	// It reaches no certificate.
 	requestedDNSName = identity.AddonName + ".addon.open-cluster-management.io"
+
+	// grpcServer makes the requests of clusters that joined by OCM's gRPC server.
+	// OCM's operator gives it this account, and OCM's own approvers know no other.
+	grpcServer      = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+	grpcServerGroup = "system:serviceaccounts:open-cluster-management-hub"
+
+	// A cluster that joined by AWS IRSA has these annotations, from its first moment.
+	irsaARN         = operatorv1.ClusterAnnotationsKeyPrefix + "/managed-cluster-arn"
+	irsaRole        = operatorv1.ClusterAnnotationsKeyPrefix + "/managed-cluster-iam-role-suffix"
+	irsaGroupPrefix = "open-cluster-management:"
 )
 
 // allowedUsages are those that OCM asks for. Which ones the certificate has, the
@@ -37,7 +48,7 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 	if addon.Name != identity.AddonName || addon.Namespace != cluster.Name || addon.DeletionTimestamp != nil {
 		return fmt.Errorf("addon %q of %q is not this one of cluster %q, or is being deleted", addon.Name, addon.Namespace, cluster.Name)
 	}
-	if err := checkRequester(cluster.Name, csr.Spec); err != nil {
+	if err := checkRequester(cluster, csr); err != nil {
 		return err
 	}
 	organizations, err := expectedOrganizations(cluster.Name, csr.Spec.SignerName)
@@ -82,18 +93,41 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 	return nil
 }
 
-// checkRequester makes sure that the cluster's own OCM agent asks: user
-// system:open-cluster-management:<cluster>:<agent>, in the group of the cluster.
-func checkRequester(cluster string, spec certificatesv1.CertificateSigningRequestSpec) error {
-	own := clusterUserPrefix + cluster
-	agent, ok := strings.CutPrefix(spec.Username, own+":")
-	if !ok || agent == "" || strings.Contains(agent, ":") {
-		return fmt.Errorf("requester %q is not an agent of cluster %q", spec.Username, cluster)
-	}
-	if !slices.Contains(spec.Groups, own) {
-		return fmt.Errorf("requester %q is not in group %q", spec.Username, own)
+// checkRequester makes sure that the cluster's own OCM agent asks, by the name that
+// the way in which the cluster joined gives it. Names are those of the
+// kube-apiserver, which wrote them into the request; the annotation is believed of
+// OCM's gRPC server alone.
+func checkRequester(cluster *clusterv1.ManagedCluster, csr *certificatesv1.CertificateSigningRequest) error {
+	name, groups := csr.Spec.Username, csr.Spec.Groups
+	own := clusterUserPrefix + cluster.Name
+	switch {
+	case name == grpcServer && slices.Contains(groups, grpcServerGroup):
+		// The server sets this annotation to whom it authenticated, whatever the agent wrote there.
+		if name = csr.Annotations[operatorv1.CSRUsernameAnnotation]; !isAgentOf(cluster.Name, name) {
+			return fmt.Errorf("requester %q of OCM's gRPC server is not an agent of cluster %q", name, cluster.Name)
+		}
+	case name == cluster.Name && joinedByIRSA(cluster):
+		if want := irsaGroupPrefix + cluster.Name; !slices.Contains(groups, want) {
+			return fmt.Errorf("requester %q is not in group %q", name, want)
+		}
+	case !isAgentOf(cluster.Name, name):
+		return fmt.Errorf("requester %q is not an agent of cluster %q", name, cluster.Name)
+	case !slices.Contains(groups, own):
+		return fmt.Errorf("requester %q is not in group %q", name, own)
 	}
 	return nil
+}
+
+// isAgentOf reports whether a name is system:open-cluster-management:<cluster>:<agent>.
+func isAgentOf(cluster, name string) bool {
+	agent, ok := strings.CutPrefix(name, clusterUserPrefix+cluster+":")
+	return ok && agent != "" && !strings.Contains(agent, ":")
+}
+
+// joinedByIRSA reports whether the agent of a cluster is an AWS role, which EKS gives
+// the names that OCM's hub asked for: the cluster's as user, and a group of its own.
+func joinedByIRSA(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Annotations[irsaARN] != "" && cluster.Annotations[irsaRole] != ""
 }
 
 // expectedOrganizations are those of a subject, by signer, sorted.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	operatorv1 "open-cluster-management.io/api/operator/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
@@ -37,8 +38,14 @@ type attempt struct {
 	cluster clusterv1.ManagedCluster
 	addon   addonv1alpha1.ManagedClusterAddOn
 	spec    certificatesv1.CertificateSigningRequestSpec
+	notes   map[string]string // annotations
 	request x509.CertificateRequest
 	key     any // nil for a good one
+}
+
+// csr is the request as the hub has it.
+func (a *attempt) csr() *certificatesv1.CertificateSigningRequest {
+	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Annotations: a.notes}, Spec: a.spec}
 }
 
 // honest is what OCM's registration agent of cluster1 asks for.
@@ -81,12 +88,48 @@ func (a *attempt) approve(t *testing.T) error {
 		t.Fatal(err)
 	}
 	a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, units)
+	return approve(&a.cluster, &a.addon, a.csr(), units)
+}
+
+// byGRPC makes of an attempt one that OCM's gRPC server passes on for an agent.
+func byGRPC(a *attempt, agent string) {
+	a.spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+	a.spec.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management-hub", "system:authenticated"}
+	a.notes = map[string]string{operatorv1.CSRUsernameAnnotation: agent}
+}
+
+// byIRSA makes of an attempt one of a cluster that joined with an AWS role. The
+// names are those of OCM's access entry in EKS.
+func byIRSA(a *attempt) {
+	a.spec.Username = "cluster1"
+	a.spec.Groups = []string{"open-cluster-management:cluster1", "system:authenticated"}
+	a.cluster.Annotations = map[string]string{
+		"agent.open-cluster-management.io/managed-cluster-arn":             "arn:aws:eks:us-west-2:123456789012:cluster/cluster1",
+		"agent.open-cluster-management.io/managed-cluster-iam-role-suffix": "7f8141296c75f2871e3d030f85c35692",
+	}
 }
 
 func TestHonestRequestsAreApproved(t *testing.T) {
 	if err := honest().approve(t); err != nil {
 		t.Error(err)
+	}
+	for name, join := range map[string]func(*attempt){
+		"by gRPC": func(a *attempt) { byGRPC(a, "system:open-cluster-management:cluster1:agent") },
+		"by gRPC, of the hub's signer": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			hubs(a)
+		},
+		"by AWS IRSA": byIRSA,
+		// An annotation that means nothing does no harm.
+		"by CSR, with another name in the annotation": func(a *attempt) {
+			a.notes = map[string]string{operatorv1.CSRUsernameAnnotation: "system:open-cluster-management:cluster2:agent"}
+		},
+	} {
+		a := honest()
+		join(a)
+		if err := a.approve(t); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	reordered := honest()
 	slices.Reverse(reordered.request.Subject.Organization)
@@ -169,11 +212,72 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		"requester is anybody":         func(a *attempt) { a.spec.Username = "kubernetes-admin" },
 		"requester without its group":  func(a *attempt) { a.spec.Groups = []string{"system:authenticated"} },
 		"group of another cluster":     func(a *attempt) { a.spec.Groups = []string{"system:open-cluster-management:cluster2"} },
-		"cluster not accepted":         func(a *attempt) { a.cluster.Spec.HubAcceptsClient = false },
-		"cluster being deleted":        func(a *attempt) { a.cluster.DeletionTimestamp = &now },
-		"addon being deleted":          func(a *attempt) { a.addon.DeletionTimestamp = &now },
-		"addon of another cluster":     func(a *attempt) { a.addon.Namespace = "cluster2" },
-		"another addon":                func(a *attempt) { a.addon.Name = "other" },
+		"annotation of the gRPC server, by another cluster's agent": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			a.spec.Username = "system:open-cluster-management:cluster2:agent"
+			a.spec.Groups = []string{"system:open-cluster-management:cluster2", "system:open-cluster-management", "system:authenticated"}
+		},
+		"annotation of the gRPC server, by anybody": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			a.spec.Username = "kubernetes-admin"
+		},
+		"annotation of the gRPC server, by an account of that name elsewhere": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			a.spec.Username = "system:serviceaccount:cluster2:grpc-server-sa"
+			a.spec.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:cluster2", "system:authenticated"}
+		},
+		"annotation of the gRPC server, by another account beside it": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			a.spec.Username = "system:serviceaccount:open-cluster-management-hub:placement-controller-sa"
+		},
+		"name of the gRPC server without its group": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			a.spec.Groups = []string{"system:authenticated"}
+		},
+		"by gRPC, agent of another cluster": func(a *attempt) { byGRPC(a, "system:open-cluster-management:cluster2:agent") },
+		"by gRPC, longer name":              func(a *attempt) { byGRPC(a, "system:open-cluster-management:cluster10:agent") },
+		"by gRPC, no agent":                 func(a *attempt) { byGRPC(a, "system:open-cluster-management:cluster1:") },
+		"by gRPC, an addon":                 func(a *attempt) { byGRPC(a, identity.AgentCommonName("cluster1")) },
+		"by gRPC, bootstrap": func(a *attempt) {
+			byGRPC(a, "system:serviceaccount:open-cluster-management:agent-registration-bootstrap")
+		},
+		"by gRPC, nobody": func(a *attempt) { byGRPC(a, "<nil>") },
+		"by gRPC, the server itself": func(a *attempt) {
+			byGRPC(a, "system:serviceaccount:open-cluster-management-hub:grpc-server-sa")
+		},
+		"by gRPC, without an annotation": func(a *attempt) {
+			byGRPC(a, "")
+			a.notes = nil
+		},
+		"by gRPC, for another cluster's certificate": func(a *attempt) {
+			byGRPC(a, "system:open-cluster-management:cluster1:agent")
+			a.request.Subject.CommonName = identity.AgentCommonName("cluster2")
+		},
+		"by IRSA, another cluster's role": func(a *attempt) {
+			byIRSA(a)
+			a.spec.Username, a.spec.Groups = "cluster2", []string{"open-cluster-management:cluster2"}
+		},
+		"by IRSA, name without its group": func(a *attempt) {
+			byIRSA(a)
+			a.spec.Groups = []string{"open-cluster-management:cluster2", "system:authenticated"}
+		},
+		"by IRSA, group without its name": func(a *attempt) {
+			byIRSA(a)
+			a.spec.Username = "jane"
+		},
+		"named like the cluster, which did not join by IRSA": func(a *attempt) {
+			byIRSA(a)
+			a.cluster.Annotations = nil
+		},
+		"named like the cluster, of which only an ARN is known": func(a *attempt) {
+			byIRSA(a)
+			delete(a.cluster.Annotations, "agent.open-cluster-management.io/managed-cluster-iam-role-suffix")
+		},
+		"cluster not accepted":     func(a *attempt) { a.cluster.Spec.HubAcceptsClient = false },
+		"cluster being deleted":    func(a *attempt) { a.cluster.DeletionTimestamp = &now },
+		"addon being deleted":      func(a *attempt) { a.addon.DeletionTimestamp = &now },
+		"addon of another cluster": func(a *attempt) { a.addon.Namespace = "cluster2" },
+		"another addon":            func(a *attempt) { a.addon.Name = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := honest()
@@ -186,7 +290,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	t.Run("garbage", func(t *testing.T) {
 		a := honest()
 		a.spec.Request = []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")
-		if err := approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, units); err == nil {
+		if err := approve(&a.cluster, &a.addon, a.csr(), units); err == nil {
 			t.Error("approved")
 		}
 	})
@@ -211,11 +315,13 @@ func FuzzApprove(f *testing.F) {
 	ca := pkitest.NewCA(f, "agents")
 	good := honest()
 	own := "system:open-cluster-management:cluster1"
-	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), requestedDNSName, []byte{}, []byte{})
-	f.Add(own+":agent", own, identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), "*", []byte{0x30, 0x03, 0x01, 0x01, 0xff}, []byte{})
-	f.Add("system:open-cluster-management:cluster2:agent", own, identity.AgentSigner, identity.AgentCommonName("cluster2"), "", "", []byte{}, []byte("x"))
-	f.Fuzz(func(t *testing.T, user, group, signer, commonName, ou, dns string, extension, raw []byte) {
+	f.Add(own+":agent", own, "", identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), requestedDNSName, []byte{}, []byte{})
+	f.Add(own+":agent", own, "", identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), "*", []byte{0x30, 0x03, 0x01, 0x01, 0xff}, []byte{})
+	f.Add("system:open-cluster-management:cluster2:agent", own, own+":agent", identity.AgentSigner, identity.AgentCommonName("cluster2"), "", "", []byte{}, []byte("x"))
+	f.Add(grpcServer, grpcServerGroup, own+":agent", identity.AgentSigner, good.request.Subject.CommonName, strings.Join(units, ","), requestedDNSName, []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, user, group, note, signer, commonName, ou, dns string, extension, raw []byte) {
 		a := honest()
+		a.notes = map[string]string{operatorv1.CSRUsernameAnnotation: note}
 		a.spec.Username, a.spec.Groups, a.spec.SignerName = user, []string{group}, signer
 		a.request.Subject.CommonName, a.request.Subject.OrganizationalUnit, a.request.DNSNames = commonName, strings.Split(ou, ","), []string{dns}
 		if len(extension) > 0 {
@@ -230,8 +336,11 @@ func FuzzApprove(f *testing.F) {
 			der = made
 		}
 		a.spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-		if approve(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec}, units) != nil {
+		if approve(&a.cluster, &a.addon, a.csr(), units) != nil {
 			return
+		}
+		if user == grpcServer && group == grpcServerGroup {
+			user, group = note, own
 		}
 		agent, ok := strings.CutPrefix(user, own+":")
 		if !ok || agent == "" || strings.Contains(agent, ":") || group != own || signer != identity.AgentSigner || len(extension) > 0 ||
@@ -278,7 +387,7 @@ func TestSign(t *testing.T) {
 	a := honest()
 	a.request.Subject.OrganizationalUnit = unitsOf(ca, &a.cluster)
 	_ = a.approve(t) // makes the request
-	signed, err := addon.sign(&a.cluster, &a.addon, &certificatesv1.CertificateSigningRequest{Spec: a.spec})
+	signed, err := addon.sign(&a.cluster, &a.addon, a.csr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +396,7 @@ func TestSign(t *testing.T) {
 	hostile.request.Subject.OrganizationalUnit = unitsOf(ca, &hostile.cluster)
 	hostile.request.Subject.CommonName = identity.AgentCommonName("cluster2")
 	_ = hostile.approve(t)
-	if signed, err := addon.sign(&hostile.cluster, &hostile.addon, &certificatesv1.CertificateSigningRequest{Spec: hostile.spec}); err == nil || signed != nil {
+	if signed, err := addon.sign(&hostile.cluster, &hostile.addon, hostile.csr()); err == nil || signed != nil {
 		t.Error("signed for another cluster because somebody approved it")
 	}
 }

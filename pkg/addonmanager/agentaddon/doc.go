@@ -6,11 +6,17 @@
 // OCM's registration agent makes a key on the managed cluster and asks for a
 // certificate with the subject that is set here. The request is approved only if
 // it is exactly that and comes from that cluster's own OCM identity
-// (approve.go). The certificate is built from our template and takes nothing
+// (approve.go): the name of the way in which it joined. That is what the
+// kube-apiserver says of the requester. Of clusters that joined by OCM's gRPC server
+// it says that the server asks, which names the agent in an annotation; nobody
+// else's annotation is read. There the agent's group is not known, so what OCM
+// lets call itself a cluster's agent is one: a group that differs from the name,
+// which refuses requests of other clusters, refuses none of these. The certificate is built from our template and takes nothing
 // from the request but the public key (registration.go). In PortForward mode, and
 // only then, the agent also gets a credential for the hub's kube-apiserver. That
 // one the hub's own signer makes, for the term that the request asks for: it is
-// not approved for more than 30 days. A request without a term gets what the
+// not approved for more than 30 days. If OCM gives addons tokens, the credential is
+// one of an account that OCM makes (package proxyconfig). A request without a term gets what the
 // kube-controller-manager gives, and OCM's agents may make such requests.
 //
 // The subject has an organizational unit that names the CA which signs. It gives
@@ -29,7 +35,12 @@
 // OCM writes into the addon's status; since a cluster can write there too, each
 // must be named by spec.configs or by the ClusterManagementAddOn (references.go).
 // Customized variables have a
-// schema (variables.go). Whatever cannot be rendered is said in the condition
+// schema (variables.go). Those of upstream that mean nothing here are taken, and said
+// in the condition VariablesIgnored of the ManagedClusterAddOn and an event;
+// enableImpersonation=false is not one of them, since it keeps users of the hub out.
+// An agent that upstream installed in OCM's default namespace stays there. Nothing of
+// Pod Security is enforced in the agent's namespace: other addons may be there, and
+// pods of upstream's agent after a rollback. Whatever cannot be rendered is said in the condition
 // ManifestApplied of the ManagedClusterAddOn, and the manifests that are there
 // stay as they are.
 package agentaddon

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 )
@@ -51,13 +53,13 @@ func (a *Addon) exposedServices(ctx context.Context) (exposedservices.List, erro
 }
 
 // exposeServices puts into the values what the agent's handler needs for
-// Services.
-func (a *Addon) exposeServices(ctx context.Context, v *values, additionalCA string) error {
+// Services of its cluster.
+func (a *Addon) exposeServices(ctx context.Context, v *values, cluster *clusterv1.ManagedCluster, additionalCA string) error {
 	list, err := a.exposedServices(ctx)
 	if err != nil {
 		return err
 	}
-	v.ExposedServices = list.Data()[exposedservices.Key]
+	v.ExposedServices = list.For(cluster.Name, cluster.Labels[clusterv1beta2.ClusterSetLabel]).Data()[exposedservices.Key]
 	v.AdditionalServiceCA = additionalCA
 	if additionalCA != "" {
 		v.Args = append(v.Args, "--additional-service-ca=/additional-service-ca/service-ca.crt")

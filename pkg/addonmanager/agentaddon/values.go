@@ -35,12 +35,18 @@ type values struct {
 	ImagePullSecrets    []string                    `json:"imagePullSecrets,omitempty"`
 	NetworkPolicy       networkPolicy               `json:"networkPolicy"`
 	NodeSelector        map[string]string           `json:"nodeSelector,omitempty"`
+	OnHub               bool                        `json:"onHub"`
+	ManagedClusterUID   string                      `json:"managedClusterUID"`
 	OIDCCA              string                      `json:"oidcCA,omitempty"`
 	PortForward         bool                        `json:"portForward"`
 	PriorityClassName   string                      `json:"priorityClassName,omitempty"`
 	Replicas            int32                       `json:"replicas"`
 	Resources           corev1.ResourceRequirements `json:"resources"`
 	Tolerations         []corev1.Toleration         `json:"tolerations,omitempty"`
+	MinReadySeconds     int32                       `json:"minReadySeconds,omitempty"`
+
+	// ignored are customized variables that mean nothing here.
+	ignored []string
 }
 
 // networkPolicy is what the agent's NetworkPolicy is made of.
@@ -65,6 +71,12 @@ func peer(host string, port int) networkPeer {
 	}
 	return networkPeer{CIDR: netip.PrefixFrom(address, address.BitLen()).String(), Port: port}
 }
+
+// overlapSeconds is how long upstream's agent goes on beside the one that takes
+// over from it, while upstream's proxy servers serve its clients. It is the time in
+// which kubelets write a Secret that has changed to files: with the certificate of
+// this release, upstream's agent is no good any more.
+const overlapSeconds = 60
 
 // containerID is the agent's container in AddOnDeploymentConfig's resource
 // requirements.
@@ -102,7 +114,7 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 	if err != nil {
 		return nil, err
 	}
-	v, err := a.baseValues(ctx, configuration, cluster.Name, namespace)
+	v, err := a.baseValues(ctx, configuration, cluster, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +122,9 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 		return nil, err
 	}
 	if err := placeOnHub(v, cluster); err != nil {
+		return nil, err
+	}
+	if err := a.recognizeHub(ctx, v, cluster, namespace); err != nil {
 		return nil, err
 	}
 	if deployment != nil {
@@ -120,10 +135,13 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 	if err := checkOIDC(v.Args); err != nil {
 		return nil, err
 	}
+	if a.Ignored != nil {
+		a.Ignored(ctx, addon, v.ignored)
+	}
 	return addonfactory.JsonStructToValues(v)
 }
 
-func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, cluster, namespace string) (*values, error) {
+func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, cluster *clusterv1.ManagedCluster, namespace string) (*values, error) {
 	host, port, err := proxyconfig.AgentEntrypoint(ctx, a.Reader, c)
 	if err != nil {
 		return nil, fmt.Errorf("finding out what agents dial: %w", err)
@@ -150,10 +168,10 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 		},
 		Args: []string{
 			"proxy-agent",
-			"--cluster-name=" + cluster,
+			"--cluster-name=" + cluster.Name,
 			"--proxy-server-host=" + host,
 			"--proxy-server-port=" + strconv.Itoa(int(port)),
-			"--agent-identifiers=" + identity.Identifiers(a.hosts(cluster, namespace)),
+			"--agent-identifiers=" + identity.Identifiers(a.hosts(cluster.Name, namespace)),
 			"--agent-install-namespace=" + namespace,
 			"--ca-cert=/etc/ca/ca.crt",
 			"--agent-cert=/etc/tls/tls.crt",
@@ -167,6 +185,13 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 			"--owner-policy=/etc/owner-policy",
 		},
 	}
+	moving, err := proxyconfig.Moving(ctx, a.Reader, c)
+	if err != nil {
+		return nil, err
+	}
+	if moving {
+		v.MinReadySeconds = overlapSeconds
+	}
 	v.NetworkPolicy.Enabled = a.NetworkPolicy
 	if !v.PortForward { // which needs the hub's kube-apiserver, and that no more than its port
 		v.NetworkPolicy.Peers = []networkPeer{peer(host, int(port))}
@@ -174,7 +199,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	if v.PortForward {
 		v.Args = append(v.Args, "--enable-port-forward-proxy=true", "--hub-kubeconfig=/etc/hub/kubeconfig", "--proxy-server-namespace="+c.Spec.ProxyServer.Namespace)
 	}
-	if err := a.exposeServices(ctx, v, c.Spec.ProxyAgent.AdditionalServiceCAConfigMap); err != nil {
+	if err := a.exposeServices(ctx, v, cluster, c.Spec.ProxyAgent.AdditionalServiceCAConfigMap); err != nil {
 		return nil, err
 	}
 	v.Args = slices.Concat(v.Args, c.Spec.ProxyAgent.AdditionalServiceProxyArgs, c.Spec.ProxyAgent.AdditionalArgs)
@@ -231,6 +256,16 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 		}
 	}
 	return applyVariables(v, spec.CustomizedVariables)
+}
+
+// CheckDeploymentConfig says why an AddOnDeploymentConfig cannot be had, and which of
+// its customized variables mean nothing here.
+func CheckDeploymentConfig(spec addonv1alpha1.AddOnDeploymentConfigSpec) (ignored []string, err error) {
+	v := &values{}
+	if err := applyDeploymentConfig(v, spec); err != nil {
+		return nil, err
+	}
+	return v.ignored, checkOIDC(v.Args)
 }
 
 // portOf is the port of an http proxy.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -64,6 +65,7 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 	bundle := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates.HubBundleSecret, Namespace: hubNamespace}, Data: map[string][]byte{"ca.crt": ca.CertPEM}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(more, config, bundle)...).Build()
 	addon := &Addon{
+		Hub:                reader,
 		Reader:             reader,
 		Certificates:       certificates.Store{Client: reader, Namespace: hubNamespace, BundleNamespace: hubNamespace},
 		DeploymentConfigs:  oneConfig{spec: spec},
@@ -84,7 +86,7 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 			mca.Spec.Configs = append(mca.Spec.Configs, addonv1alpha1.AddOnConfig{ConfigGroupResource: reference.ConfigGroupResource, ConfigReferent: reference.DesiredConfig.ConfigReferent})
 		}
 	}
-	objects, err := built.Manifests(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}, mca)
+	objects, err := built.Manifests(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, UID: types.UID("uid-of-" + cluster)}}, mca)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -289,6 +291,52 @@ func TestAgentsRights(t *testing.T) {
 	}
 }
 
+// A cluster is the hub if what was rendered for it is on the hub. The agent impersonates
+// service accounts there, and nowhere else.
+func TestHubIsRecognized(t *testing.T) {
+	role := func(uid string) client.Object {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{
+			Name:        "open-cluster-management:cluster-proxy:impersonator:open-cluster-management-cluster-proxy",
+			Annotations: map[string]string{"proxy.open-cluster-management.io/managed-cluster-uid": uid},
+		}}
+	}
+	elsewhere := role("uid-of-cluster1")
+	elsewhere.SetName("open-cluster-management:cluster-proxy:impersonator:another")
+	for name, test := range map[string]struct {
+		onHub []client.Object
+		want  bool
+	}{
+		"no agent on the hub":              {nil, false},
+		"the cluster's":                    {[]client.Object{role("uid-of-cluster1")}, true},
+		"another cluster's":                {[]client.Object{role("uid-of-cluster2")}, false},
+		"of this name, on another hub":     {[]client.Object{role("uid-of-cluster1-there")}, false},
+		"nobody's, as of earlier releases": {[]client.Object{role("")}, false},
+		"in another namespace":             {[]client.Object{elsewhere}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployment, objects, err := render(t, "cluster1", configuration(nil), nil, test.onHub...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, "--on-hub=true"); got != test.want {
+				t.Errorf("the agent is told that this is the hub: %v, want %v", got, test.want)
+			}
+			for _, object := range objects {
+				rendered, ok := object.(*rbacv1.ClusterRole)
+				if !ok {
+					continue
+				}
+				if diff := cmp.Diff(role("uid-of-cluster1").GetAnnotations(), rendered.Annotations); diff != "" || rendered.Name != role("").GetName() {
+					t.Errorf("ClusterRole %q cannot be recognized: %s", rendered.Name, diff)
+				}
+				if got := slices.ContainsFunc(rendered.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "serviceaccounts") }); got != test.want {
+					t.Errorf("the agent may impersonate service accounts: %v, want %v", got, test.want)
+				}
+			}
+		})
+	}
+}
+
 // The pod meets Pod Security "restricted".
 func TestAgentIsRestricted(t *testing.T) {
 	deployment, _, err := render(t, "cluster1", configuration(nil), nil)
@@ -300,6 +348,18 @@ func TestAgentIsRestricted(t *testing.T) {
 	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || pod.HostNetwork ||
 		*container.AllowPrivilegeEscalation || !*container.ReadOnlyRootFilesystem || !slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("security context is %+v and %+v", pod.SecurityContext, container)
+	}
+}
+
+// The commands in OCM's documentation find agents by a label, which is not part
+// of the Deployment's selector: that cannot be changed.
+func TestAgentsHaveTheLabelOfUpstreamsCommands(t *testing.T) {
+	deployment, _, err := render(t, "cluster1", configuration(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deployment.Spec.Template.Labels["app"] != "cluster-proxy-agent" || deployment.Spec.Selector.MatchLabels["app"] != "" {
+		t.Errorf("pods have labels %v, and %v are selected", deployment.Spec.Template.Labels, deployment.Spec.Selector.MatchLabels)
 	}
 }
 
@@ -332,5 +392,72 @@ func TestNodeSelectorOfTheHub(t *testing.T) {
 				t.Errorf("got %v, %v; want %v", v.NodeSelector, err, test.want)
 			}
 		})
+	}
+}
+
+// upstreamsNamespace is the API server's default of agentInstallNamespace.
+const upstreamsNamespace = "open-cluster-management-agent-addon"
+
+// TestUpstreamsVariables takes those that upstream documents: a cluster that has
+// them is not cut off.
+func TestUpstreamsVariables(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		variables   []addonv1alpha1.CustomizedVariable
+		wantIgnored []string
+		wantRefused bool // of the hub's users
+	}{
+		{"none", nil, nil, false},
+		{"both", []addonv1alpha1.CustomizedVariable{{Name: "serviceDomain", Value: "svc.example.org"}, {Name: "enableImpersonation", Value: "true"}}, []string{"serviceDomain", "enableImpersonation"}, false},
+		{"hub users are not let in", []addonv1alpha1.CustomizedVariable{{Name: "enableImpersonation", Value: "false"}}, nil, true},
+		{"what upstream does not take for true", []addonv1alpha1.CustomizedVariable{{Name: "enableImpersonation", Value: "yes"}}, nil, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := &values{}
+			if err := applyVariables(v, tc.variables); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.wantIgnored, v.ignored); diff != "" {
+				t.Errorf("ignored variables (-want +got):\n%s", diff)
+			}
+			if refused := slices.Contains(v.Args, "--enable-impersonation=false"); refused != tc.wantRefused {
+				t.Errorf("users of the hub are refused: %v, want %v", refused, tc.wantRefused)
+			}
+		})
+	}
+}
+
+// TestAgentStaysInItsNamespace wants an agent that upstream installed in OCM's own
+// default to stay there.
+func TestAgentStaysInItsNamespace(t *testing.T) {
+	for _, tc := range []struct{ name, asked, is, want string }{
+		{"nothing is asked for", "", "", identity.DefaultAgentNamespace},
+		{"another one", "elsewhere", "", "elsewhere"},
+		{"a new cluster", upstreamsNamespace, "", identity.DefaultAgentNamespace},
+		{"one that upstream served", upstreamsNamespace, upstreamsNamespace, upstreamsNamespace},
+		{"one that upstream served elsewhere", upstreamsNamespace, identity.DefaultAgentNamespace, identity.DefaultAgentNamespace},
+		{"what a cluster says of itself", upstreamsNamespace, "kube-system", identity.DefaultAgentNamespace},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := &Addon{InstallNamespace: identity.DefaultAgentNamespace}
+			addon := &addonv1alpha1.ManagedClusterAddOn{Status: addonv1alpha1.ManagedClusterAddOnStatus{Namespace: tc.is}}
+			if got := a.namespaceOf(addon, &addonv1alpha1.AddOnDeploymentConfig{Spec: addonv1alpha1.AddOnDeploymentConfigSpec{AgentInstallNamespace: tc.asked}}); got != tc.want {
+				t.Errorf("the namespace is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestNothingIsEnforcedInTheNamespace wants no profile of Pod Security in a
+// namespace that may be shared, or go back to upstream.
+func TestNothingIsEnforcedInTheNamespace(t *testing.T) {
+	_, objects, err := render(t, "cluster1", configuration(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if namespace, ok := object.(*corev1.Namespace); ok && namespace.Labels["pod-security.kubernetes.io/enforce"] != "" {
+			t.Errorf("namespace %s has labels %v", namespace.Name, namespace.Labels)
+		}
 	}
 }

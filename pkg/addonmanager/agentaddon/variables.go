@@ -13,7 +13,9 @@ import (
 )
 
 // variables is the schema of AddOnDeploymentConfig's customized variables: what
-// each one does to the values, or why its value is not allowed.
+// each one does to the values, or why its value is not allowed. Those of upstream
+// that mean nothing here are taken and reported: a cluster that comes from upstream
+// must not be cut off until its AddOnDeploymentConfig is edited.
 var variables = map[string]func(v *values, value string) error{
 	"replicas": func(v *values, value string) error {
 		n, err := strconv.ParseInt(value, 10, 32)
@@ -63,6 +65,21 @@ var variables = map[string]func(v *values, value string) error{
 			return fmt.Errorf("must be true or false")
 		}
 		v.NetworkPolicy.Enabled = on
+		return nil
+	},
+	// What an ExternalName Service needed, which there is none of any more.
+	"serviceDomain": func(v *values, _ string) error {
+		v.ignored = append(v.ignored, "serviceDomain")
+		return nil
+	},
+	"enableImpersonation": func(v *values, value string) error {
+		// What strconv takes is what upstream took for true.
+		if on, err := strconv.ParseBool(value); err != nil || !on {
+			// Its opposite must not be ignored: it would let the hub's users in.
+			v.Args = append(v.Args, "--enable-impersonation=false")
+			return nil
+		}
+		v.ignored = append(v.ignored, "enableImpersonation")
 		return nil
 	},
 	"verbosity": func(v *values, value string) error {

@@ -198,7 +198,8 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, 
 		// The chain, so that one file does for those who trust its end.
 		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, hub.current.CertPEM()}, nil)
 	}
-	if wrote, err = apply(ctx, c, p, name, corev1.SecretTypeTLS, data); err != nil {
+	// What was read decides: if another addon manager has issued one since, it stays.
+	if wrote, err = write(ctx, c, p, &secret, name, corev1.SecretTypeTLS, data); err != nil {
 		return time.Time{}, wrote, err
 	}
 	expiry, err = pki.NotAfter(pair.CertPEM)
@@ -223,15 +224,20 @@ func isConfiguration(owner metav1.OwnerReference) bool {
 // apply reports whether it wrote the Secret.
 func apply(ctx context.Context, c client.Client, p Params, name string, kind corev1.SecretType, data map[string][]byte) (bool, error) {
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
-	switch {
-	case apierrors.IsNotFound(err):
-		secret = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{p.Owner}}, Type: kind}
-	case err != nil:
+	if err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret); err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("reading secret %q: %w", name, err)
-	default:
-		// The cache's object must not be written to.
-		secret = *secret.DeepCopy()
+	}
+	return write(ctx, c, p, &secret, name, kind, data)
+}
+
+// write puts data into the Secret that was read, or makes one if none was found,
+// and reports whether it wrote. It is a conflict if the Secret has changed since.
+func write(ctx context.Context, c client.Client, p Params, read *corev1.Secret, name string, kind corev1.SecretType, data map[string][]byte) (bool, error) {
+	// The cache's object must not be written to.
+	secret := read.DeepCopy()
+	if secret.UID == "" {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{p.Owner}}, Type: kind}
+	} else {
 		same := secret.Labels[managedLabel] != ""
 		for key, value := range data {
 			same = same && bytes.Equal(secret.Data[key], value)
@@ -245,12 +251,11 @@ func apply(ctx context.Context, c client.Client, p Params, name string, kind cor
 	}
 	secret.Labels[managedLabel] = "true"
 	secret.Data = data
+	put := func() error { return c.Update(ctx, secret) }
 	if secret.UID == "" {
-		err = c.Create(ctx, &secret)
-	} else {
-		err = c.Update(ctx, &secret)
+		put = func() error { return c.Create(ctx, secret) }
 	}
-	if err != nil {
+	if err := put(); err != nil {
 		return false, fmt.Errorf("keeping secret %q: %w", name, err)
 	}
 	return true, nil

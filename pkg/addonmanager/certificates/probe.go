@@ -35,6 +35,9 @@ type Probe struct {
 	Clusters func(ctx context.Context) ([]string, error)
 	// ProxyServer is the host:port of the proxy servers' client port.
 	ProxyServer string
+	// ServerName is what the proxy servers' certificates must name; empty means the
+	// host of ProxyServer.
+	ServerName string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
@@ -99,6 +102,9 @@ func (p *Probe) run(ctx context.Context, test Test, clusters []string) error {
 	host, _, err := net.SplitHostPort(p.ProxyServer)
 	if err != nil {
 		return fmt.Errorf("parsing the proxy server's address %q: %w", p.ProxyServer, err)
+	}
+	if p.ServerName != "" {
+		host = p.ServerName
 	}
 	outerTLS, err := pki.ClientConfig(outer, test.Servers, host)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -58,6 +59,25 @@ type Test struct {
 	Client *pki.CA
 	// Agents are the CAs under which the agent must have its own, PEM.
 	Agents []byte
+}
+
+// CurrentTest is whether an agent has a certificate of the agent CA, as it is now,
+// and accepts those of the hub CA. It is an error while Ensure has not made them.
+func CurrentTest(ctx context.Context, reader client.Reader, p Params, id string) (Test, error) {
+	var read [2]*authority
+	for i, name := range []string{p.SignerName, AgentSignerSecret} {
+		var secret corev1.Secret
+		if err := reader.Get(ctx, client.ObjectKey{Namespace: p.SignerNamespace, Name: name}, &secret); err != nil {
+			return Test{}, fmt.Errorf("reading a CA: %w", err)
+		}
+		a, err := readAuthority(&secret)
+		if err != nil {
+			return Test{}, err
+		}
+		read[i] = a
+	}
+	hub, agents := read[0], read[1]
+	return Test{ID: id, Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}, nil
 }
 
 func testOf(ca CA, hub, agents *authority) Test {

@@ -1,6 +1,7 @@
 package proxyconfig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,12 +35,19 @@ const (
 	// made then.
 	serviceAccount = "cluster-proxy-server"
 
+	// tokenAccount is the account that OCM makes in a cluster's namespace for an
+	// agent whose credential of the hub is a token. Its name is OCM's convention;
+	// the one in the addon's status is written by the cluster.
+	tokenAccount = identity.AddonName + "-agent"
+
 	// drainTimeout is how long connections may go on when a proxy server ends;
 	// the pod's grace period is a little longer.
 	drainTimeout = 600
 	// minDrain is how long the rest of the cluster may take to hear of it.
-	minDrain    = 5
-	peersSuffix = "-peers"
+	minDrain = 5
+	// PeersSuffix makes the name of the Service in which there are all proxy servers
+	// of this release, and none of upstream's.
+	PeersSuffix = "-peers"
 	// countSuffix makes the name of the ConfigMap with the number of servers, and
 	// countKey is the file in it.
 	countSuffix = "-proxy-server-count"
@@ -59,16 +67,24 @@ func meta(c *v1alpha1.ManagedProxyConfiguration, name string) metav1.ObjectMeta 
 	}
 }
 
+// selector selects all proxy servers, upstream's too.
 func selector() map[string]string { return map[string]string{componentLabel: componentName} }
+
+// ownSelector selects those that are not upstream's, which has no such label.
+func ownSelector() map[string]string {
+	return map[string]string{componentLabel: componentName, addonLabel: identity.AddonName}
+}
 
 // desired is what a configuration wants to exist besides certificates, and what
 // it does not want any more. c has its defaults; clusters are those with the
-// addon.
-func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration, clusters []string) (apply, remove []client.Object) {
-	apply = []client.Object{serverAccount(c), serverCount(c), o.deployment(c), service(c), peersService(c), disruptionBudget(c)}
+// addon. Services come before the Deployment, by which pods that they must not
+// lead to yet are made.
+func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration, clusters []Cluster, m move) (apply, remove []client.Object) {
+	apply = []client.Object{serverAccount(c), serverCount(c), service(c, m), peersService(c), disruptionBudget(c)}
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
-		apply = append(apply, loadBalancer(c))
+		apply = append(apply, loadBalancer(c, m))
 	}
+	apply = append(apply, o.deployment(c, m))
 	portForward := portForwardRBAC(c, clusters)
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
 		return append(apply, portForward...), nil
@@ -80,28 +96,39 @@ func serverAccount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ServiceAccount
 	return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta(c, serviceAccount)}
 }
 
-func service(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
+func service(c *v1alpha1.ManagedProxyConfiguration, m move) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, Selector: selector(),
+			Type: corev1.ServiceTypeClusterIP, Selector: m.clients(),
 			Ports: []corev1.ServicePort{
-				{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: 8090, TargetPort: intstr.FromString("proxy-server")},
-				{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: 8091, TargetPort: intstr.FromString("agent-server")},
+				{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: 8090, TargetPort: targetPort("proxy-server", c.Spec.Deploy.Ports.ProxyServer, 8090)},
+				{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: 8091, TargetPort: targetPort("agent-server", c.Spec.Deploy.Ports.AgentServer, 8091)},
 			},
 		},
 	}
 }
 
+// targetPort is a number where it is upstream's: upstream's pods name no ports, and
+// a Service must lead to them until they are replaced, and again after a rollback.
+// Where it is not, it is the name, which leads to pods from before and after a
+// change of spec.deploy.ports.
+func targetPort(name string, port, upstreams int32) intstr.IntOrString {
+	if port == upstreams {
+		return intstr.FromInt32(port)
+	}
+	return intstr.FromString(name)
+}
+
 // peersService is how proxy servers find each other: a name for all their
-// addresses, those of servers that start or drain included.
+// addresses, those of servers that start or drain included, and none of upstream's.
 func peersService(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName+peersSuffix),
+		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName+PeersSuffix),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Selector: selector(),
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Selector: ownSelector(),
 			PublishNotReadyAddresses: true,
 			Ports:                    []corev1.ServicePort{{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: c.Spec.Deploy.Ports.ProxyServer, TargetPort: intstr.FromString("proxy-server")}},
 		},
@@ -121,14 +148,14 @@ func serverCount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ConfigMap {
 
 // loadBalancer leads to the agent port alone: what clients may do is nobody's
 // business outside the hub.
-func loadBalancer(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
+func loadBalancer(c *v1alpha1.ManagedProxyConfiguration, m move) *corev1.Service {
 	e := c.Spec.ProxyServer.Entrypoint
 	lb := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: meta(c, e.LoadBalancerService.Name),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, Selector: selector(),
-			Ports: []corev1.ServicePort{{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: e.Port, TargetPort: intstr.FromString("agent-server")}},
+			Type: corev1.ServiceTypeLoadBalancer, Selector: m.agents(),
+			Ports: []corev1.ServicePort{{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: e.Port, TargetPort: targetPort("agent-server", c.Spec.Deploy.Ports.AgentServer, 8091)}},
 		},
 	}
 	for _, annotation := range e.LoadBalancerService.Annotations {
@@ -152,10 +179,13 @@ func disruptionBudget(c *v1alpha1.ManagedProxyConfiguration) *policyv1.PodDisrup
 // namespace; a ValidatingAdmissionPolicy of the chart refuses all pods but the
 // proxy servers'. It names clusters one by one: an agent's credential may live for
 // a year, and without the addon it must be good for nothing.
-func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []string) []client.Object {
+func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []Cluster) []client.Object {
 	var agents []rbacv1.Subject
-	for _, cluster := range slices.Sorted(slices.Values(clusters)) {
-		agents = append(agents, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: identity.AgentGroup(cluster)})
+	for _, cluster := range slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) }) {
+		agents = append(agents, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: identity.AgentGroup(cluster.Name)})
+		if cluster.Token {
+			agents = append(agents, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: cluster.Name, Name: tokenAccount})
+		}
 	}
 	return []client.Object{
 		&rbacv1.Role{
@@ -175,23 +205,22 @@ func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []string) [
 	}
 }
 
-func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration) *appsv1.Deployment {
+func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration, m move) *appsv1.Deployment {
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
-	labels := selector()
-	labels[addonLabel] = identity.AddonName
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: meta(c, c.Name),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(c.Spec.ProxyServer.Replicas),
-			Selector: &metav1.LabelSelector{MatchLabels: selector()},
+			Replicas:        ptr.To(c.Spec.ProxyServer.Replicas),
+			MinReadySeconds: m.minReadySeconds(),
+			Selector:        &metav1.LabelSelector{MatchLabels: selector()},
 			Strategy: appsv1.DeploymentStrategy{
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &one},
 			},
 			Template: corev1.PodTemplateSpec{
 				// No generation here: pods are replaced when something of theirs changes.
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				ObjectMeta: metav1.ObjectMeta{Labels: ownSelector()},
 				Spec: corev1.PodSpec{
 					// It may list clusters and their addons, and nothing else: see
 					// proxyserver's "Who is served".
@@ -255,7 +284,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 		"--backend-dial-timeout=10s",
 		fmt.Sprintf("--graceful-shutdown-timeout=%ds", drainTimeout),
 		fmt.Sprintf("--min-drain-duration=%ds", minDrain),
-		fmt.Sprintf("--peers=%s%s.%s.svc:%d", c.Spec.ProxyServer.InClusterServiceName, peersSuffix, c.Spec.ProxyServer.Namespace, ports.ProxyServer),
+		fmt.Sprintf("--peers=%s%s.%s.svc:%d", c.Spec.ProxyServer.InClusterServiceName, PeersSuffix, c.Spec.ProxyServer.Namespace, ports.ProxyServer),
 		fmt.Sprintf("--peer-server-name=%s.%s.svc", c.Spec.ProxyServer.InClusterServiceName, c.Spec.ProxyServer.Namespace),
 	}
 	probe := func(path string) *corev1.Probe {

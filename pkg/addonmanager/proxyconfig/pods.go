@@ -7,6 +7,8 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // Pods are settings of the proxy servers' pods that a ManagedProxyConfiguration
@@ -35,8 +37,12 @@ func ParsePods(text string) (Pods, error) {
 	return p, nil
 }
 
+// appLabel is how the commands in OCM's documentation select the addon's pods on
+// the hub. Nothing of ours selects by it.
+const appLabel = "app"
+
 // apply changes what is set. Labels and annotations never replace our own, by
-// which pods are found.
+// which pods are selected; a label app that is set replaces the usual one.
 func (p Pods) apply(template *corev1.PodTemplateSpec) {
 	spec := &template.Spec
 	spec.PriorityClassName = p.PriorityClassName
@@ -55,7 +61,7 @@ func (p Pods) apply(template *corev1.PodTemplateSpec) {
 			ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"},
 		}})
 	}
-	template.Labels = merged(p.Labels, template.Labels)
+	template.Labels = merged(merged(map[string]string{appLabel: identity.AddonName}, p.Labels), template.Labels)
 	template.Annotations = merged(p.Annotations, template.Annotations)
 }
 

@@ -29,4 +29,12 @@ func TestPods(t *testing.T) {
 	if len(template.Spec.TopologySpreadConstraints) != 1 {
 		t.Error("a default was taken away though nothing took its place")
 	}
+	// The commands in OCM's documentation find pods by it.
+	if template.Labels["app"] != "cluster-proxy" {
+		t.Errorf("labels are %v, want app=cluster-proxy", template.Labels)
+	}
+	template.Labels = map[string]string{"own": "ours"}
+	if (Pods{Labels: map[string]string{"app": "mesh"}}).apply(&template); template.Labels["app"] != "mesh" {
+		t.Errorf("labels are %v: a label app that is set must stay", template.Labels)
+	}
 }

@@ -53,12 +53,26 @@ type Reconciler struct {
 	Options Options
 	// Witness knows which clusters have moved to a new CA.
 	Witness certificates.Witness
+	// Live reads pods, which Client's cache does not hold. Nil means that there are
+	// none of upstream's proxy servers.
+	Live client.Reader
+	// Arrivals knows which clusters have come to the proxy servers of this release,
+	// while upstream's serve beside them. Nil means that none has.
+	Arrivals certificates.Witness
 	// Clusters are those with the addon. Nil means none.
-	Clusters func(ctx context.Context) ([]string, error)
+	Clusters func(ctx context.Context) ([]Cluster, error)
 	// Events tells of rotations; nil means nobody.
 	Events events.EventRecorder
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+}
+
+// Cluster is one with the addon.
+type Cluster struct {
+	Name string
+	// Token is set if the agent's credential of the hub is a service account's
+	// token, and not a certificate.
+	Token bool
 }
 
 // SetupWithManager starts the reconciler with the manager.
@@ -90,7 +104,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // comesOrGoes lets events of addons through that change who may port-forward.
 var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	before, ok1 := e.ObjectOld.(*addonv1alpha1.ManagedClusterAddOn)
+	after, ok2 := e.ObjectNew.(*addonv1alpha1.ManagedClusterAddOn)
+	return ok1 && ok2 && (before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || before.Status.KubeClientDriver != after.Status.KubeClientDriver)
 }}
 
 // portForwarding are the configurations in whose mode agents port-forward.
@@ -138,21 +154,26 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 	c, err := r.Options.normalize(stored)
 	if err != nil {
 		// Trying again would not change it; the next change of the object will.
-		set(v1alpha1.ConditionConfigurationValid, false, "InvalidConfiguration", err.Error())
+		set(v1alpha1.ConditionTypeConfigurationValid, false, "InvalidConfiguration", err.Error())
 		return ctrl.Result{}, nil
 	}
-	set(v1alpha1.ConditionConfigurationValid, true, "Valid", "everything that is asked for can be had")
+	set(v1alpha1.ConditionTypeConfigurationValid, true, "Valid", "everything that is asked for can be had")
+	r.tellIgnored(stored, set)
 
-	var clusters []string
+	var clusters []Cluster
 	if r.Clusters != nil && c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
 		if clusters, err = r.Clusters(ctx); err != nil {
 			return ctrl.Result{}, fmt.Errorf("listing the clusters whose agents may port-forward: %w", err)
 		}
 	}
-	apply, remove := r.Options.desired(c, clusters)
+	move, err := r.findMove(ctx, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	apply, remove := r.Options.desired(c, clusters, move)
 	// The load balancer comes first: certificates hold its address.
 	if err := r.apply(ctx, c, apply, remove); err != nil {
-		set(v1alpha1.ConditionProxyServerDeployed, false, "NotYetDeployed", err.Error())
+		set(v1alpha1.ConditionTypeProxyServerDeployed, false, "NotYetDeployed", err.Error())
 		return ctrl.Result{}, err
 	}
 	params, err := r.certificates(ctx, c)
@@ -169,9 +190,12 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 	if !deployed {
 		reason = "NotYetDeployed"
 	}
-	set(v1alpha1.ConditionProxyServerDeployed, deployed, reason, message)
+	set(v1alpha1.ConditionTypeProxyServerDeployed, deployed, reason, message)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if move.former != "" {
+		return ctrl.Result{RequeueAfter: moveCheck}, nil
 	}
 	return ctrl.Result{RequeueAfter: issued.RenewAfter}, nil
 }

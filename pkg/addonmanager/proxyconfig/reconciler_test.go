@@ -240,24 +240,32 @@ func TestPortForwardRights(t *testing.T) {
 // TestPortForwardRightsGoWithTheAddon wants agents of clusters with the addon to
 // have rights, and nobody else whose credential is still good.
 func TestPortForwardRightsGoWithTheAddon(t *testing.T) {
-	for _, tc := range []struct{ clusters, want []string }{
-		{[]string{"b", "a"}, []string{
-			"system:open-cluster-management:cluster:a:addon:cluster-proxy",
-			"system:open-cluster-management:cluster:b:addon:cluster-proxy",
+	for _, tc := range []struct {
+		clusters []Cluster
+		want     []string
+	}{
+		{[]Cluster{{Name: "b"}, {Name: "a"}}, []string{
+			"Group /system:open-cluster-management:cluster:a:addon:cluster-proxy",
+			"Group /system:open-cluster-management:cluster:b:addon:cluster-proxy",
 		}},
-		{[]string{"b"}, []string{"system:open-cluster-management:cluster:b:addon:cluster-proxy"}},
+		{[]Cluster{{Name: "b"}}, []string{"Group /system:open-cluster-management:cluster:b:addon:cluster-proxy"}},
+		// With a token the agent has OCM's account for it in the cluster's namespace.
+		{[]Cluster{{Name: "b", Token: true}}, []string{
+			"Group /system:open-cluster-management:cluster:b:addon:cluster-proxy",
+			"ServiceAccount b/cluster-proxy-agent",
+		}},
 		{nil, nil},
 	} {
 		var got []string
 		for _, object := range portForwardRBAC(&v1alpha1.ManagedProxyConfiguration{}, tc.clusters) {
 			if binding, ok := object.(*rbacv1.RoleBinding); ok {
 				for _, subject := range binding.Subjects {
-					got = append(got, subject.Name)
+					got = append(got, subject.Kind+" "+subject.Namespace+"/"+subject.Name)
 				}
 			}
 		}
 		if !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("with clusters %q, %q have rights, want %q", tc.clusters, got, tc.want)
+			t.Errorf("with clusters %v, %q have rights, want %q", tc.clusters, got, tc.want)
 		}
 	}
 }
@@ -358,7 +366,7 @@ func TestOddObjectsDoNotPanic(t *testing.T) {
 			configuration(func(c *v1alpha1.ManagedProxyConfiguration) {
 				c.Spec.Deploy = &v1alpha1.ManagedProxyConfigurationDeploy{}
 				c.Spec.UserServer = &v1alpha1.ManagedProxyConfigurationUserServer{AdditionalSANs: []string{"", "é", "*"}}
-				c.Spec.Authentication.Signer.SelfSigned = &v1alpha1.ManagedProxyConfigurationSelfSigned{AdditionalSANs: []string{"", "1.2.3.4"}}
+				c.Spec.Authentication.Signer.SelfSigned = &v1alpha1.AuthenticationSelfSigned{AdditionalSANs: []string{"", "1.2.3.4"}}
 				entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: kind, LoadBalancerService: &v1alpha1.EntryPointLoadBalancerService{Annotations: []v1alpha1.AnnotationVar{{}}}})(c)
 			}),
 		} {

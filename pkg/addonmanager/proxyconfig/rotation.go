@@ -45,10 +45,10 @@ func (r *Reconciler) caSecrets(c *v1alpha1.ManagedProxyConfiguration) []string {
 // valid and how far rotations are. err is Ensure's.
 func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certificates.Params, issued certificates.Result, err error, set func(kind string, ok bool, reason, message string)) {
 	for kind, name := range map[string]string{
-		v1alpha1.ConditionProxyServerSecretSigned: params.ProxyServerSecret,
-		v1alpha1.ConditionAgentServerSecretSigned: params.AgentServerSecret,
-		v1alpha1.ConditionProxyClientSecretSigned: params.ProxyClientSecret,
-		v1alpha1.ConditionUserServerSecretSigned:  certificates.UserServingSecret,
+		v1alpha1.ConditionTypeProxyServerSecretSigned: params.ProxyServerSecret,
+		v1alpha1.ConditionTypeAgentServerSecretSigned: params.AgentServerSecret,
+		v1alpha1.ConditionTypeProxyClientSecretSigned: params.ProxyClientSecret,
+		v1alpha1.ConditionTypeUserServerSecretSigned:  certificates.UserServingSecret,
 	} {
 		expiry, ok := issued.Expiry[name]
 		switch {
@@ -59,14 +59,14 @@ func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certif
 		}
 	}
 	if issued.SignerError != nil {
-		set(v1alpha1.ConditionSignerReady, false, "NotReady", issued.SignerError.Error())
+		set(v1alpha1.ConditionTypeSignerReady, false, "NotReady", issued.SignerError.Error())
 	} else {
-		set(v1alpha1.ConditionSignerReady, true, "Ready", "both CAs are there")
+		set(v1alpha1.ConditionTypeSignerReady, true, "Ready", "both CAs are there")
 	}
 	for name, expiry := range issued.Expiry {
 		certificateExpiry.WithLabelValues(name).Set(float64(expiry.Unix()))
 	}
-	for kind, ca := range map[string]certificates.CA{v1alpha1.ConditionHubCARotating: certificates.HubCA, v1alpha1.ConditionAgentCARotating: certificates.AgentCA} {
+	for kind, ca := range map[string]certificates.CA{v1alpha1.ConditionTypeHubCARotating: certificates.HubCA, v1alpha1.ConditionTypeAgentCARotating: certificates.AgentCA} {
 		rotation, ok := issued.Rotations[ca]
 		if !ok || rotation.Phase == "" {
 			continue

@@ -61,6 +61,9 @@ func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyC
 	number(&ports.AgentServer, 8091)
 	number(&ports.HealthServer, 8092)
 	number(&ports.AdminServer, 8095)
+	c.Spec.ProxyServer.AdditionalArgs = canonicalArgs(c.Spec.ProxyServer.AdditionalArgs)
+	c.Spec.ProxyAgent.AdditionalArgs = canonicalArgs(c.Spec.ProxyAgent.AdditionalArgs)
+	c.Spec.ProxyAgent.AdditionalServiceProxyArgs, _ = serviceProxyArgs(c)
 	return c
 }
 
@@ -180,7 +183,7 @@ var reservedFlags = []string{
 	"--agent-identity", "--agent-install-namespace", "--agent-identifiers", "--cluster-name", "--proxy-strategies",
 	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",
 	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig", "--uds-name",
-	"--watch-managed-clusters", "--owner-policy", "--exposed-services", "--peers", "--peer-server-name",
+	"--watch-managed-clusters", "--owner-policy", "--on-hub", "--exposed-services", "--peers", "--peer-server-name",
 }
 
 func checkArgs(field string, args []string) error {

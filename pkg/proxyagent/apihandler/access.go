@@ -2,6 +2,7 @@ package apihandler
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -21,11 +22,20 @@ type Access struct {
 	// Owner is what the cluster's owner says at this moment; with an error
 	// nothing passes. Nil is an owner who says nothing.
 	Owner func() (ownerpolicy.Policy, error)
+	// OnHub says that this cluster is the hub itself, whose users are themselves
+	// here.
+	OnHub bool
 	// OIDC knows the users of an identity provider. It is asked for requests
 	// of people whom the hub does not know. It may change a request only if it
 	// knows who it is from. Nil knows nobody.
 	OIDC authenticator.Request
+	// NoHubUsers refuses the hub's users: the cluster's own credentials and OIDC
+	// are left.
+	NoHubUsers bool
 }
+
+// errNoHubUsers tells a user of the hub why he is refused.
+var errNoHubUsers = errors.New("users of the hub are not let into this cluster: its AddOnDeploymentConfig has enableImpersonation=false; send a token of this cluster")
 
 type impersonationKey struct{}
 
@@ -53,22 +63,41 @@ func (a Access) filter(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r) // whose Service decides about his rights
 			return
 		}
-		if u != nil {
-			u, err = fromHub(u)
-		} else if u = a.stranger(r); u != nil {
-			err = checkOwn(u)
+		if u != nil && a.NoHubUsers {
+			forbid(w, r, "hub-user", errNoHubUsers)
+			return
 		}
-		if u != nil && err == nil {
-			var config transport.ImpersonationConfig
-			config, err = impersonation(u, policy.AllowedReservedNames)
-			r = r.WithContext(context.WithValue(r.Context(), impersonationKey{}, config))
-		}
+		config, ok, err := a.whom(r, u, policy)
 		if err != nil {
 			forbid(w, r, "reserved", err)
 			return
 		}
+		if ok {
+			r = r.WithContext(context.WithValue(r.Context(), impersonationKey{}, config))
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// whom is whom the agent impersonates, if anybody: u is a user of the hub, or nil.
+func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (config transport.ImpersonationConfig, ok bool, err error) {
+	switch {
+	case u != nil && a.OnHub:
+		config, err = themselves(u)
+		return config, true, err
+	case u != nil:
+		u, err = fromHub(u)
+	default:
+		if u = a.stranger(r); u == nil {
+			return config, false, nil
+		}
+		err = checkOwn(u)
+	}
+	if err != nil {
+		return config, false, err
+	}
+	config, err = impersonation(u, policy.AllowedReservedNames)
+	return config, true, err
 }
 
 // policyFor is the owner's policy, or why it stops a request.

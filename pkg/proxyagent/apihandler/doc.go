@@ -18,6 +18,12 @@
 // system:authenticated) are refused as users and left out as groups, unless this
 // cluster's owner allows them.
 //
+// Where the cluster is the hub itself, its users are themselves: no name is changed,
+// refused or left out, because none means something else. The addon manager finds
+// that out (agentaddon's hub.go). The proxy API, whose word is
+// all there is for who a user is, can be the hub's administrator there; it could
+// be everyone who is that by RBAC in any case.
+//
 // Without these headers the hub does not know the user. The request goes through
 // with the token and the Impersonate headers that it has, to the kube-apiserver,
 // which knows whether they are good; unless the agent is told of an OpenID

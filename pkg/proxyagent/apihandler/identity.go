@@ -98,6 +98,14 @@ func reserved(name string) bool {
 	return strings.HasPrefix(name, "system:") && name != user.AllAuthenticated || strings.HasPrefix(name, "kubeadm:")
 }
 
+// themselves is whom the agent impersonates on the hub's own cluster: the user. No
+// name means something else there, so none is changed, refused or left out; the hub
+// has authenticated all of them.
+func themselves(u user.Info) (transport.ImpersonationConfig, error) {
+	config := transport.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+	return config, checkValues(u)
+}
+
 // impersonation is whom the agent impersonates for a user. A reserved user name
 // is an error; reserved groups are left out, so that an administrator of the hub
 // is not shut out but has the rights of his other groups. allowed are those that

@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -88,6 +91,48 @@ func TestWhoIsImpersonated(t *testing.T) {
 			}
 			if gotUser != test.wantUser || !slices.Equal(gotGroups, test.wantGroups) {
 				t.Errorf("impersonates %q %q, want %q %q", gotUser, gotGroups, test.wantUser, test.wantGroups)
+			}
+		})
+	}
+}
+
+// On the hub's own cluster users are themselves, with every name that they have.
+func TestHubsOwnCluster(t *testing.T) {
+	h := func(name string, groups ...string) http.Header {
+		return http.Header{"X-Remote-User": {name}, "X-Remote-Group": groups, "X-Remote-Uid": {"u1"}, "X-Remote-Extra-A": {"b"}}
+	}
+	account := h("system:serviceaccount:a:b", "system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated")
+	for name, test := range map[string]struct {
+		onHub    bool
+		header   http.Header
+		wantCode int
+		want     transport.ImpersonationConfig // for code 200
+	}{
+		"a service account": {true, account, http.StatusOK, transport.ImpersonationConfig{
+			UserName: "system:serviceaccount:a:b", UID: "u1", Groups: account["X-Remote-Group"], Extra: map[string][]string{"a": {"b"}}}},
+		"an administrator": {true, h("admin", "system:masters", "kubeadm:cluster-admins"), http.StatusOK, transport.ImpersonationConfig{
+			UserName: "admin", UID: "u1", Groups: []string{"system:masters", "kubeadm:cluster-admins"}, Extra: map[string][]string{"a": {"b"}}}},
+		"a user whom another hub sent": {true, h("cluster:hub:system:serviceaccount:a:b"), http.StatusOK, transport.ImpersonationConfig{
+			UserName: "cluster:hub:system:serviceaccount:a:b", UID: "u1", Extra: map[string][]string{"a": {"b"}}}},
+		"a line break": {true, h("jane\r\nImpersonate-Group: system:masters"), http.StatusForbidden, transport.ImpersonationConfig{}},
+		"elsewhere": {false, account, http.StatusOK, transport.ImpersonationConfig{
+			UserName: "cluster:hub:system:serviceaccount:a:b", UID: "u1", Extra: map[string][]string{"a": {"b"}},
+			Groups: []string{"cluster:hub:system:serviceaccounts", "cluster:hub:system:serviceaccounts:a", "system:authenticated"}}},
+		"elsewhere, a component": {false, h("system:kube-scheduler"), http.StatusForbidden, transport.ImpersonationConfig{}},
+		"nobody of the hub":      {true, http.Header{"Authorization": {"Bearer x"}}, http.StatusOK, transport.ImpersonationConfig{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got transport.ImpersonationConfig
+			next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, _ = impersonationOf(r.Context()) })
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, "/api", nil)
+			r.Header = test.header
+			Access{OnHub: test.onHub}.filter(next).ServeHTTP(w, r)
+			if w.Code != test.wantCode {
+				t.Fatalf("answered %d, want %d: %s", w.Code, test.wantCode, w.Body)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

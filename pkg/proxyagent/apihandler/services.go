@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,7 +105,10 @@ func (t serviceTransports) RoundTrip(r *http.Request) (*http.Response, error) {
 type serviceKey struct{}
 
 // serviceTarget is a Service that a request may go to, with its port resolved.
-type serviceTarget struct{ scheme, address string }
+type serviceTarget struct {
+	scheme, address string
+	authorization   string // for the Service; empty for none
+}
 
 func (p *serviceProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	target, err := p.admit(r)
@@ -128,14 +132,38 @@ func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
 	if (wanted.Protocol == "tcp") != (r.Method == http.MethodConnect) {
 		return serviceTarget{}, &badRequest{fmt.Sprintf("method %s does not go with protocol %q: CONNECT and tcp belong together", r.Method, wanted.Protocol)}
 	}
-	if !p.exposed().Allows(wanted) {
+	terms := p.exposed().Terms("", "", wanted)
+	if !terms.Exposed {
 		return serviceTarget{}, &notExposed{wanted}
+	}
+	login := r.Header.Get(agentheaders.ServiceAuthorization)
+	if err := checkLogin(login, terms); err != nil {
+		return serviceTarget{}, err
 	}
 	port, err := p.dialer.port(r.Context(), wanted)
 	if err != nil {
 		return serviceTarget{}, err
 	}
-	return serviceTarget{scheme: wanted.Protocol, address: net.JoinHostPort(hostOf(wanted), port)}, nil
+	return serviceTarget{scheme: wanted.Protocol, address: net.JoinHostPort(hostOf(wanted), port), authorization: login}, nil
+}
+
+// checkLogin reports whether a Service may get a login. Those by which a server
+// takes a connection for its user, and not a request, are for no Service:
+// connections are shared.
+func checkLogin(login string, terms exposedservices.Terms) error {
+	if login == "" {
+		return nil
+	}
+	if !terms.ForwardAuthorization {
+		return &badRequest{"the agent does not forward logins to this Service: set forwardAuthorization in its entry of the value exposedServices of the hub's chart"}
+	}
+	scheme, _, _ := strings.Cut(login, " ")
+	for _, ofConnections := range []string{"NTLM", "Negotiate"} {
+		if strings.EqualFold(scheme, ofConnections) {
+			return &badRequest{fmt.Sprintf("%s logs connections in, and those are shared: use a login that is in each request, such as Basic or Bearer", ofConnections)}
+		}
+	}
+	return nil
 }
 
 func hostOf(s exposedservices.Service) string { return s.Service + "." + s.Namespace + ".svc" }
@@ -155,6 +183,9 @@ func rewriteForService(r *httputil.ProxyRequest) {
 	}
 	agentheaders.Delete(header, agentheaders.Vouched)
 	agentheaders.Delete(header, []string{agentheaders.Asserted, agentheaders.ForService})
+	if target.authorization != "" {
+		header.Set("Authorization", target.authorization)
+	}
 	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.scheme, target.address, target.address
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	if forwarded := r.In.Header["X-Forwarded-For"]; len(forwarded) > 0 {

@@ -149,7 +149,7 @@ func TestServicesDenied(t *testing.T) {
 	}}
 	var list exposedservices.List
 	for _, name := range []string{"metadata", "local", "six", "mapped", "mixed"} {
-		list = append(list, exposedservices.Service{Namespace: "default", Service: name})
+		list = append(list, exposedservices.Entry{Namespace: "default", Service: name})
 	}
 	front := startServices(t, c, list, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	for _, test := range []struct {
@@ -201,6 +201,58 @@ func TestServiceNameThatChanges(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"10.96.0.10:80"}, c.dialed); diff != "" || c.resolved != 2 {
 		t.Errorf("resolved %d times, dialed (-want +got):\n%s", c.resolved, diff)
+	}
+}
+
+// TestLoginsOfServices wants the agent's own list to say whether a Service gets a
+// login, whatever the hub says, and no other credential to arrive with it.
+func TestLoginsOfServices(t *testing.T) {
+	seen := make(chan string, 1)
+	front := startServices(t, &cluster{names: map[string][]string{"grafana.default.svc": {"10.96.0.10"}, "web.default.svc": {"10.96.0.11"}}}, exposedservices.List{
+		{Namespace: "default", Service: "grafana", ForwardAuthorization: true}, {Namespace: "default", Service: "web"},
+		// An agent's list is about its own cluster: it gets no entries of this form.
+		{Namespace: "default", Service: "web", ForwardAuthorization: true, Clusters: []string{"cluster1"}},
+	}, func(_ http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Get("Authorization") + r.Header.Get("Cluster-Proxy-Authorization")
+	})
+	for _, test := range []struct {
+		service string
+		logins  []string
+		user    string
+		code    int
+		want    string
+	}{
+		{"grafana", []string{"Basic YTpi"}, "jane", 200, "Basic YTpi"},
+		{"grafana", []string{"Basic YTpi"}, "", 200, "Basic YTpi"},
+		{"grafana", nil, "jane", 200, ""},
+		{"grafana", nil, "", 200, "Bearer managed"},
+		{"grafana", []string{"NTLM YTpi"}, "jane", 400, ""},
+		{"grafana", []string{"negotiate YTpi"}, "jane", 400, ""},
+		{"grafana", []string{"Basic YTpi", "Basic YTpj"}, "jane", 400, ""},
+		{"web", []string{"Basic YTpi"}, "jane", 400, ""},
+	} {
+		header := wants("http", "default", test.service, "80")
+		header.Set("Authorization", "Bearer managed")
+		if test.user != "" {
+			header.Set("X-Remote-User", test.user)
+		}
+		if test.logins != nil {
+			header["Cluster-Proxy-Authorization"] = test.logins
+		}
+		code, body := askService(t, front, "/", header)
+		if code != test.code {
+			t.Errorf("%s with %q: %d %q, want %d", test.service, test.logins, code, body, test.code)
+			continue
+		}
+		if code != http.StatusOK {
+			continue
+		}
+		if got := <-seen; got != test.want {
+			t.Errorf("%s with %q of %q sees %q, want %q", test.service, test.logins, test.user, got, test.want)
+		}
+	}
+	if len(seen) > 0 {
+		t.Errorf("a refused request arrived with %q", <-seen)
 	}
 }
 

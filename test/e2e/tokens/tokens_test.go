@@ -189,11 +189,15 @@ func (s *scene) door(audiences ...string) (ask func(token string) int) {
 	url := fmt.Sprintf("https://127.0.0.1:%d/", o.ServerPort)
 	s.eventually("the proxy API", func() error {
 		resp, err := client.Get(url + "readyz")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				err = fmt.Errorf("it answers %d", resp.StatusCode)
-			}
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		// The proxy server here speaks konnectivity's protocol only, as upstream's
+		// does, and a proxy API waits beside those.
+		if strings.Count(string(body), "[-]") != strings.Count(string(body), "[-]proxy-server") {
+			err = fmt.Errorf("it answers %d: %s", resp.StatusCode, body)
 		}
 		return err
 	})

@@ -6,15 +6,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of every kind of this package.
-var GroupVersion = schema.GroupVersion{Group: "proxy.open-cluster-management.io", Version: "v1alpha1"}
+// GroupVersion is that of every kind of this package, and so is SchemeGroupVersion.
+var (
+	GroupVersion       = schema.GroupVersion{Group: "proxy.open-cluster-management.io", Version: "v1alpha1"}
+	SchemeGroupVersion = GroupVersion
+)
 
-// Resource is the plural of ManagedProxyConfiguration.
-const Resource = "managedproxyconfigurations"
+// SchemeBuilder and AddToScheme register the kinds of this package.
+var (
+	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+	AddToScheme   = SchemeBuilder.AddToScheme
+)
 
-// AddToScheme registers the kinds of this package.
-func AddToScheme(scheme *runtime.Scheme) error {
+func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
+}
+
+// Resource qualifies a resource with the group.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
 }

@@ -61,18 +61,18 @@ type ManagedProxyConfigurationAuthentication struct {
 	Dump ManagedProxyConfigurationCertificateDump `json:"dump,omitempty"`
 }
 
-// SignerType is where the hub CA and the agent CA come from.
+// AuthenticationSignerType is where the hub CA and the agent CA come from.
 // +kubebuilder:validation:Enum=SelfSigned;Provided;CertManager
-type SignerType string
+type AuthenticationSignerType string
 
 // The signer types.
 const (
 	// SelfSigned makes the CAs, keeps them in Secrets and rotates them.
-	SelfSigned SignerType = "SelfSigned"
+	SelfSigned AuthenticationSignerType = "SelfSigned"
 	// Provided takes the CAs from Secrets that the administrator keeps.
-	Provided SignerType = "Provided"
+	Provided AuthenticationSignerType = "Provided"
 	// CertManager asks cert-manager for them.
-	CertManager SignerType = "CertManager"
+	CertManager AuthenticationSignerType = "CertManager"
 )
 
 // ManagedProxyConfigurationCertificateSigner says where the two CAs come from.
@@ -85,11 +85,11 @@ type ManagedProxyConfigurationCertificateSigner struct {
 	// Type of the signer: SelfSigned, Provided or CertManager.
 	// +optional
 	// +kubebuilder:default=SelfSigned
-	Type SignerType `json:"type,omitempty"`
+	Type AuthenticationSignerType `json:"type,omitempty"`
 	// SelfSigned belongs to type SelfSigned. Its names are in the certificates of
 	// the proxy servers with every type.
 	// +optional
-	SelfSigned *ManagedProxyConfigurationSelfSigned `json:"selfSigned,omitempty"`
+	SelfSigned *AuthenticationSelfSigned `json:"selfSigned,omitempty"`
 	// Provided belongs to type Provided.
 	// +optional
 	Provided *ManagedProxyConfigurationProvided `json:"provided,omitempty"`
@@ -136,8 +136,8 @@ type CertManagerIssuerReference struct {
 	Group string `json:"group,omitempty"`
 }
 
-// ManagedProxyConfigurationSelfSigned belongs to signer type SelfSigned.
-type ManagedProxyConfigurationSelfSigned struct {
+// AuthenticationSelfSigned belongs to signer type SelfSigned.
+type AuthenticationSelfSigned struct {
 	// AdditionalSANs are further names and IP addresses in the certificates of
 	// the proxy servers.
 	// +optional
@@ -351,24 +351,27 @@ type ManagedProxyConfigurationUserServer struct {
 
 // Types of conditions.
 const (
-	// ConditionConfigurationValid is False while the configuration asks for
+	// ConditionTypeConfigurationValid is False while the configuration asks for
 	// something that cannot be; what was deployed before stays.
-	ConditionConfigurationValid = "ConfigurationValid"
-	// ConditionProxyServerDeployed is True while a proxy server is available.
-	ConditionProxyServerDeployed = "ProxyServerDeployed"
+	ConditionTypeConfigurationValid = "ConfigurationValid"
+	// ConditionTypeConfigurationIgnored is True while the configuration has settings of
+	// upstream that mean nothing here.
+	ConditionTypeConfigurationIgnored = "ConfigurationIgnored"
+	// ConditionTypeProxyServerDeployed is True while a proxy server is available.
+	ConditionTypeProxyServerDeployed = "ProxyServerDeployed"
 	// The conditions of certificates say until when they are valid.
-	ConditionProxyServerSecretSigned = "ProxyServerSecretSigned"
-	ConditionAgentServerSecretSigned = "AgentServerSecretSigned"
-	ConditionProxyClientSecretSigned = "ProxyClientSecretSigned"
-	ConditionUserServerSecretSigned  = "UserServerSecretSigned"
-	// ConditionSignerReady is False while a CA cannot be had from where the signer
+	ConditionTypeProxyServerSecretSigned = "ProxyServerSecretSigned"
+	ConditionTypeAgentServerSecretSigned = "AgentServerSecretSigned"
+	ConditionTypeProxyClientSecretSigned = "ProxyClientSecretSigned"
+	ConditionTypeUserServerSecretSigned  = "UserServerSecretSigned"
+	// ConditionTypeSignerReady is False while a CA cannot be had from where the signer
 	// says; the certificates that are there stay in use.
-	ConditionSignerReady = "SignerReady"
+	ConditionTypeSignerReady = "SignerReady"
 	// The conditions of rotations are True while the CA is being changed. The
 	// reason is the phase (Stable, Distributing, Reissuing), the message says
 	// until when the CA is valid and which clusters are waited for.
-	ConditionHubCARotating   = "HubCARotating"
-	ConditionAgentCARotating = "AgentCARotating"
+	ConditionTypeHubCARotating   = "HubCARotating"
+	ConditionTypeAgentCARotating = "AgentCARotating"
 )
 
 // RotateAnnotation on a ManagedProxyConfiguration asks for a rotation of both CAs

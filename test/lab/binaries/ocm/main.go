@@ -1,5 +1,7 @@
 // Command ocm holds the OCM programs that a lab needs, in one binary. It acts
-// as the program that its first argument names.
+// as the program that its first argument names. go.mod is that of the release
+// which a lab runs by default; with -modfile=go-0.16.0.mod -tags=ocm016 the
+// oldest release is built that the addon is tested with.
 //
 // Two intervals that are constants in OCM's own binaries can be shortened here
 // by environment variables, so that a lab need not wait: LAB_ADDON_POLL, how
@@ -59,8 +61,12 @@ func main() {
 	case "klusterlet":
 		root.AddCommand(spoke.NewKlusterletAgentCmd())
 	default:
-		fmt.Fprintf(os.Stderr, "%q is not a program of this binary: registration, placement, addon, klusterlet\n", name)
-		os.Exit(2)
+		program := since(name)
+		if program == nil {
+			fmt.Fprintf(os.Stderr, "%q is not a program of this binary: registration, placement, addon, klusterlet, and since 1.2.0 grpc-server, addon-webhook\n", name)
+			os.Exit(2)
+		}
+		root.AddCommand(program)
 	}
 	os.Args = append(os.Args[:1], os.Args[2:]...)
 	root.SetArgs(append([]string{root.Commands()[0].Name()}, os.Args[1:]...))

@@ -1,4 +1,4 @@
-package proxyserver
+package handshakes
 
 import (
 	"container/list"
@@ -23,9 +23,9 @@ const (
 	maxExpected = 64
 )
 
-// sourceOf is where a connection comes from, as far as one peer can choose it: an
+// SourceOf is where a connection comes from, as far as one peer can choose it: an
 // IPv4 address, or the /64 of an IPv6 address.
-func sourceOf(addr net.Addr) netip.Prefix {
+func SourceOf(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
@@ -78,7 +78,7 @@ func newLobby(dropped func(reason string)) *lobby {
 
 // enter adds a connection, and may end another one.
 func (l *lobby) enter(conn net.Conn) *visitor {
-	source := sourceOf(conn.RemoteAddr())
+	source := SourceOf(conn.RemoteAddr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.classOf(source)

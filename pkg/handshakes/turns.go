@@ -1,4 +1,4 @@
-package proxyserver
+package handshakes
 
 import (
 	"net"
@@ -8,14 +8,6 @@ import (
 	"sync"
 	"time"
 )
-
-// agentRest sets how long a turn stays unused after it was given back on the
-// agent port: agentRest times as long as it was held. Users do not wait for most
-// connections of agents, as there are spare ones; but a thousand agents that come
-// back together would take the whole processor from live traffic for seconds, with
-// what follows on a handshake and their own half of it. So they get a seventeenth
-// of each turn, on machines of any speed.
-const agentRest = 16
 
 // longestRest bounds what a pause of the whole machine makes of that.
 const longestRest = 100 * time.Millisecond
@@ -46,8 +38,10 @@ const (
 )
 
 // turns decides which handshake is worked on next. Begun ones come before new
-// ones, and new ones hold at most half of the turns: who has only sent a
-// ClientHello has shown nothing yet. Within a class the sources take turns, so a
+// ones, and new ones leave one turn free, so that a begun one never waits for the
+// rest of one: who has only sent a ClientHello has shown nothing yet. They leave no
+// more, because the first flight is most of the work where sessions are resumed.
+// Within a class the sources take turns, so a
 // flood from one of them delays that one. A source is served in the order in which
 // its handshakes came, as long as that is in time for all of them: behind one
 // address there may be a whole fleet, and each handshake that its peer gives up is
@@ -55,7 +49,7 @@ const (
 // likely to have given up.
 type turns struct {
 	limit int // turns at a time
-	pace  int // see agentRest
+	rest  int // see Options
 
 	mu      sync.Mutex
 	used    int // turns that are held or rest, awaited ones aside
@@ -65,7 +59,7 @@ type turns struct {
 	waiting [classes]fairQueue
 }
 
-func newTurns(limit, pace int) *turns { return &turns{limit: limit, pace: pace} }
+func newTurns(limit, rest int) *turns { return &turns{limit: limit, rest: rest} }
 
 // turn is one handshake's place in turns. One goroutine uses it.
 type turn struct {
@@ -141,15 +135,14 @@ func (t *turns) grant() {
 
 // next is the class whose turn it is, if there is a turn for any.
 func (t *turns) next() (class, bool) {
-	half := max(1, t.limit/2)
 	switch {
-	case t.waiting[awaited].n > 0 && t.awaited < half:
+	case t.waiting[awaited].n > 0 && t.awaited < max(1, t.limit/2):
 		return awaited, true
 	case t.used >= t.limit:
 		return 0, false
 	case t.waiting[begun].n > 0:
 		return begun, true
-	case t.firsts >= half:
+	case t.firsts >= max(1, t.limit-1):
 		return 0, false
 	case t.waiting[unknown].n > 0 && (t.waiting[known].n == 0 || t.served%knownShare == 0):
 		return unknown, true
@@ -164,7 +157,7 @@ func (t *turns) giveBack(one *turn) {
 	if one.taken.IsZero() {
 		return
 	}
-	rest := min(time.Duration(t.pace)*time.Since(one.taken), longestRest)
+	rest := min(time.Duration(t.rest)*time.Since(one.taken), longestRest)
 	held := one.held
 	one.taken = time.Time{}
 	if held == awaited || rest <= 0 {

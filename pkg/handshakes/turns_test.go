@@ -1,4 +1,4 @@
-package proxyserver
+package handshakes
 
 import (
 	"errors"
@@ -13,23 +13,26 @@ import (
 )
 
 // simPort is a port on two cores that makes simRate handshakes a second, about
-// what was measured with pauses of agentRest.
+// what was measured on the port of agents.
 type simPort struct {
 	turns   *turns
 	lobby   *lobby
 	dropped atomic.Int32
+	// first and second are what the flights of a handshake take.
+	first, second time.Duration
 }
 
 const (
+	simRest   = 16
 	simTurns  = 4
 	simRate   = 423
-	simFlight = time.Second * simTurns / simRate / 2 / (agentRest + 1)
+	simFlight = time.Second * simTurns / simRate / 2 / (simRest + 1)
 	simRound  = 5 * time.Millisecond // to the peer and back
 	simLimit  = 10 * time.Second     // of the peer and of the port
 )
 
 func newSimPort() *simPort {
-	p := &simPort{turns: newTurns(simTurns, agentRest)}
+	p := &simPort{turns: newTurns(simTurns, simRest), first: simFlight, second: simFlight}
 	p.lobby = newLobby(func(string) { p.dropped.Add(1) })
 	return p
 }
@@ -46,11 +49,11 @@ func (c simConn) RemoteAddr() net.Addr {
 func (c simConn) Close() error { return nil }
 
 // flight works on one flight of a handshake.
-func (p *simPort) flight(v *visitor, late <-chan time.Time) error {
+func (p *simPort) flight(v *visitor, takes time.Duration, late <-chan time.Time) error {
 	if err := p.turns.take(v.turn, late); err != nil {
 		return err
 	}
-	time.Sleep(simFlight)
+	time.Sleep(takes)
 	p.turns.giveBack(v.turn)
 	return nil
 }
@@ -59,10 +62,10 @@ func (p *simPort) flight(v *visitor, late <-chan time.Time) error {
 func (p *simPort) handshake(from string) error {
 	began := time.Now()
 	v := p.lobby.enter(simConn{from: from})
-	err := p.flight(v, time.After(queuePatience*simLimit))
+	err := p.flight(v, p.first, time.After(queuePatience*simLimit))
 	if err == nil {
 		time.Sleep(simRound)
-		err = p.flight(v, time.After(simLimit))
+		err = p.flight(v, p.second, time.After(simLimit))
 	}
 	p.lobby.leave(v, err)
 	if err == nil && time.Since(began) > simLimit {
@@ -77,7 +80,7 @@ var errGaveUp = errors.New("the peer gave up before its handshake ended")
 // hello is a peer that sends a ClientHello and nothing else.
 func (p *simPort) hello(from string) {
 	v := p.lobby.enter(simConn{from: from})
-	err := p.flight(v, time.After(queuePatience*simLimit))
+	err := p.flight(v, p.first, time.After(queuePatience*simLimit))
 	if err == nil {
 		err = errors.New("silent")
 		select {
@@ -125,6 +128,31 @@ func TestManyHandshakesAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStormOfResumedSessions lets a fleet come back with sessions that it had: the
+// first flight is nearly all of a handshake then. The turns must be used all the same.
+func TestStormOfResumedSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, share = 3000, 5
+		p := newSimPort()
+		p.second = 2 * simFlight / share
+		p.first = 2*simFlight - p.second
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				if err := p.handshake(fmt.Sprintf("10.1.%d.%d:1", i/250, i%250)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		least := n * time.Second / simRate
+		if took := time.Since(began); took > least*115/100 {
+			t.Errorf("%d handshakes took %s, want no more than %s by a seventh", n, took, least)
+		}
+	})
 }
 
 // TestStormBehindOneAddress lets a fleet come back through one address, with a
@@ -259,12 +287,12 @@ func TestSourceOf(t *testing.T) {
 		"[fe80::1%eth0]:1":       "fe80::/64",
 		"[2001:db8:1:2:ff::4]:1": "2001:db8:1:2::/64",
 	} {
-		if got := sourceOf(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))); got.String() != want {
-			t.Errorf("sourceOf(%s) = %s, want %s", addr, got, want)
+		if got := SourceOf(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))); got.String() != want {
+			t.Errorf("SourceOf(%s) = %s, want %s", addr, got, want)
 		}
 	}
-	if got := sourceOf(&net.UnixAddr{Name: "x"}); got.IsValid() {
-		t.Errorf("sourceOf a Unix socket = %s, want none", got)
+	if got := SourceOf(&net.UnixAddr{Name: "x"}); got.IsValid() {
+		t.Errorf("SourceOf a Unix socket = %s, want none", got)
 	}
 }
 

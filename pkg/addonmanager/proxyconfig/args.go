@@ -1,0 +1,62 @@
+package proxyconfig
+
+import (
+	"slices"
+	"strings"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+// canonicalArgs writes arguments as --flag=value: upstream hands on whatever its
+// flags parse, such as -v=2, a value in an argument of its own, and no value for
+// true. What is no flag stays as it is, for check to refuse.
+func canonicalArgs(args []string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name := strings.TrimLeft(arg, "-")
+		if name == arg || name == "" {
+			out = append(out, arg)
+			continue
+		}
+		if !strings.Contains(name, "=") {
+			value := "true"
+			if i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+				i++
+				value = args[i]
+			}
+			name += "=" + value
+		}
+		out = append(out, "--"+name)
+	}
+	return out
+}
+
+// ignoredServiceProxyFlags are those of upstream's service proxy behind which
+// nothing is here: connections are pooled by hop, tokens are reviewed on the hub,
+// and the agent asks its kube-apiserver for nothing but a Lease. Taking them
+// changes nothing for the better or worse, and refusing them would stop the whole
+// configuration.
+var ignoredServiceProxyFlags = []string{
+	"--max-idle-conns", "--idle-conn-timeout", "--tls-handshake-timeout", "--expect-continue-timeout",
+	"--token-review-cache-ttl", "--kube-api-qps", "--kube-api-burst",
+}
+
+// IgnoredFlags are the flags of a configuration that mean nothing here.
+func IgnoredFlags(c *v1alpha1.ManagedProxyConfiguration) []string {
+	_, ignored := serviceProxyArgs(c)
+	return ignored
+}
+
+// serviceProxyArgs are those of a configuration that the agent has, and the flags
+// of those that mean nothing to it.
+func serviceProxyArgs(c *v1alpha1.ManagedProxyConfiguration) (args, ignored []string) {
+	for _, arg := range canonicalArgs(c.Spec.ProxyAgent.AdditionalServiceProxyArgs) {
+		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(ignoredServiceProxyFlags, flag) {
+			ignored = append(ignored, flag)
+		} else {
+			args = append(args, arg)
+		}
+	}
+	return args, ignored
+}

@@ -1,0 +1,203 @@
+package proxyconfig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+const (
+	// overlap is the minReadySeconds that keeps upstream's proxy servers beside
+	// those of this release. It is no deadline: moveLimit is.
+	overlap = 300
+	// moveLimit is how long clusters may take to come to the proxy servers of this
+	// release. Those that have come are out of upstream's reach then.
+	moveLimit = time.Minute
+	// moveCalm is how long after the last cluster that came the others are not
+	// waited for any more: they may be clusters that are away.
+	moveCalm = 15 * time.Second
+	// moveCheck is how often to look.
+	moveCheck = 500 * time.Millisecond
+	// upstreamCommand is that of upstream's proxy servers.
+	upstreamCommand = "/proxy-server"
+)
+
+// move is how far the takeover from upstream's proxy servers is. Its zero value is
+// that there are none.
+type move struct {
+	// former is the pod-template-hash of upstream's pods; empty if there are none.
+	former string
+	// ready says that a proxy server of this release is.
+	ready bool
+	// moved says that clients go to the proxy servers of this release.
+	moved bool
+}
+
+// clients selects the pods that clients are led to. Upstream's serve upstream's
+// agents, and only they do.
+func (m move) clients() map[string]string {
+	switch {
+	case m.former == "":
+		return selector()
+	case m.moved:
+		return ownSelector()
+	}
+	former := selector()
+	former[appsv1.DefaultDeploymentUniqueLabelKey] = m.former
+	return former
+}
+
+// agents selects the pods that agents are led to. Upstream's agents have their
+// connections; those who dial are of this release.
+func (m move) agents() map[string]string {
+	if m.former != "" && m.ready {
+		return ownSelector()
+	}
+	return selector()
+}
+
+// minReadySeconds of the proxy servers' Deployment.
+func (m move) minReadySeconds() int32 {
+	if m.former != "" && !m.moved {
+		return overlap
+	}
+	return 0
+}
+
+// Moving reports whether upstream's proxy servers still serve the clients of a
+// configuration, which has its defaults.
+func Moving(ctx context.Context, reader client.Reader, c *v1alpha1.ManagedProxyConfiguration) (bool, error) {
+	var deployment appsv1.Deployment
+	err := reader.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Name}, &deployment)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the proxy servers' Deployment: %w", err)
+	}
+	upstreams := slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Equal(c.Command, []string{upstreamCommand})
+	})
+	return upstreams || deployment.Spec.MinReadySeconds == overlap, nil
+}
+
+// findMove sees how far the takeover is. Nothing is remembered: pods say whether
+// it goes on, and the Service of the clients whether they were led over.
+func (r *Reconciler) findMove(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (move, error) {
+	if r.Live == nil {
+		return move{}, nil
+	}
+	namespace := client.InNamespace(c.Spec.ProxyServer.Namespace)
+	var former, own corev1.PodList
+	if err := r.Live.List(ctx, &former, namespace, client.MatchingLabelsSelector{Selector: formerSelector()}); err != nil {
+		return move{}, fmt.Errorf("looking for upstream's proxy servers: %w", err)
+	}
+	var m move
+	for _, pod := range former.Items {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			m.former = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+		}
+	}
+	if m.former == "" {
+		return move{}, nil
+	}
+	if err := r.Live.List(ctx, &own, namespace, client.MatchingLabels(ownSelector())); err != nil {
+		return move{}, fmt.Errorf("looking for proxy servers: %w", err)
+	}
+	since := readySince(own.Items)
+	m.ready = !since.IsZero()
+	var service corev1.Service
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Spec.ProxyServer.InClusterServiceName}, &service); client.IgnoreNotFound(err) != nil {
+		return move{}, fmt.Errorf("reading the clients' Service: %w", err)
+	}
+	if _, led := service.Spec.Selector[addonLabel]; led {
+		m.moved = true
+		return m, nil
+	}
+	if !m.ready {
+		return m, nil
+	}
+	missing, over, err := r.missing(ctx, c, since)
+	if err != nil || !over {
+		return m, err
+	}
+	m.moved = true
+	r.event(c, "TakenOver", "Clients are led to the proxy servers of this release; %d clusters have no agent of it there yet %s", len(missing), missing)
+	return m, nil
+}
+
+// missing are the clusters that have not come, and whether it is over with waiting
+// for them.
+func (r *Reconciler) missing(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, since time.Time) (missing []string, over bool, err error) {
+	late := r.now().Sub(since) > moveLimit
+	if r.Arrivals == nil {
+		return nil, late, nil
+	}
+	params, err := r.certificates(ctx, c)
+	if err != nil {
+		return nil, false, err
+	}
+	test, err := certificates.CurrentTest(ctx, r.Client, params, "move")
+	if err != nil {
+		return nil, late, client.IgnoreNotFound(err)
+	}
+	missing, last, err := r.Arrivals.Missing(ctx, test)
+	if err != nil {
+		return nil, late, nil // the next time; what it needs may not be there yet
+	}
+	calm := !last.IsZero() && r.now().Sub(last) > moveCalm
+	return missing, len(missing) == 0 || calm || late, nil
+}
+
+// formerSelector selects upstream's proxy servers.
+func formerSelector() labels.Selector {
+	s := labels.SelectorFromSet(selector())
+	none, err := labels.NewRequirement(addonLabel, selection.DoesNotExist, nil)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return s.Add(*none)
+}
+
+// readySince is when the first of the pods that are ready became so, and zero if
+// none is.
+func readySince(pods []corev1.Pod) (since time.Time) {
+	for _, pod := range pods {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && (since.IsZero() || condition.LastTransitionTime.Time.Before(since)) {
+				since = condition.LastTransitionTime.Time
+			}
+		}
+	}
+	return since
+}
+
+// tellIgnored says in a condition and an event which settings mean nothing here.
+func (r *Reconciler) tellIgnored(stored *v1alpha1.ManagedProxyConfiguration, set func(kind string, ok bool, reason, message string)) {
+	ignored := IgnoredFlags(stored)
+	if len(ignored) == 0 {
+		set(v1alpha1.ConditionTypeConfigurationIgnored, false, "NothingIgnored", "every setting means something")
+		return
+	}
+	message := "spec.proxyAgent.additionalServiceProxyArgs: nothing is behind " + strings.Join(ignored, ", ") + " in this release; remove them"
+	for _, condition := range stored.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionTypeConfigurationIgnored && condition.Message == message {
+			set(v1alpha1.ConditionTypeConfigurationIgnored, true, "Ignored", message)
+			return
+		}
+	}
+	set(v1alpha1.ConditionTypeConfigurationIgnored, true, "Ignored", message)
+	r.event(stored, "Ignored", "%s", message)
+}

@@ -1,0 +1,69 @@
+package proxyapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/pkitest"
+)
+
+// TestNotReadyBeforeUpstreamsProxyServer wants a proxy API not to take requests as
+// long as only upstream's proxy servers answer, which serve upstream's agents, and
+// to be ready for good as soon as one of this release did.
+func TestNotReadyBeforeUpstreamsProxyServer(t *testing.T) {
+	ca := pkitest.NewCA(t, "hub")
+	server := pkitest.NewSource(t, ca, pki.Leaf{CommonName: "server", DNSNames: []string{"localhost"}, Server: true}, ca)
+	client := pkitest.NewSource(t, ca, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, ca)
+	listen := func(protocols ...string) string {
+		config := server.ServerConfig(tls.RequireAndVerifyClientCert)
+		config.NextProtos = protocols
+		listener, err := tls.Listen("tcp", "localhost:0", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					_, _ = conn.Read(make([]byte, 1))
+				}()
+			}
+		}()
+		_, port, _ := net.SplitHostPort(listener.Addr().String())
+		return net.JoinHostPort("localhost", port)
+	}
+	upstreams, ours := listen("h2"), listen(carrier.ALPN, "h2")
+	p := &prober{tlsConfig: func() *tls.Config { return client.ClientConfig("localhost") }, reachable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}), probed: make(chan struct{})}
+	if err := p.check(); !errors.Is(err, errNotProbed) {
+		t.Errorf("before the first probe: %v, want %v", err, errNotProbed)
+	}
+	close(p.probed)
+	for _, step := range []struct {
+		name, address string
+		want          error
+	}{
+		{"none answers", "localhost:1", nil},
+		{"upstream's", upstreams, errFormer},
+		{"one of this release", ours, nil},
+		{"upstream's again", upstreams, nil},
+	} {
+		p.address = step.address
+		p.note(p.probe(context.Background()))
+		if err := p.check(); !errors.Is(err, step.want) {
+			t.Errorf("%s: %v, want %v", step.name, err, step.want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package chart
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chart"
+	corev1 "k8s.io/api/core/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+)
+
+// The commands in OCM's documentation find the pods on the hub by a label. A
+// Deployment's selector cannot be changed, so it is not part of that.
+func TestPodsHaveTheLabelOfUpstreamsCommands(t *testing.T) {
+	for values, want := range map[string]string{"": "cluster-proxy", "podLabels: {app: mesh, component: mine}": "mesh"} {
+		for _, deployment := range mustRender(t, values).deployments(t) {
+			if got := deployment.Spec.Template.Labels["app"]; got != want {
+				t.Errorf("with values %q, pods of %s have app=%q, want %q", values, deployment.Name, got, want)
+			}
+			if deployment.Spec.Selector.MatchLabels["app"] != "" || deployment.Spec.Template.Labels["component"] == "mine" {
+				t.Errorf("with values %q, %s selects %v of pods with %v", values, deployment.Name, deployment.Spec.Selector.MatchLabels, deployment.Spec.Template.Labels)
+			}
+		}
+	}
+}
+
+// Upstream's values have ports as numbers, and its addon manager reads text only.
+func TestExposedServicesWithNumbers(t *testing.T) {
+	configMap := as[corev1.ConfigMap](t, mustRender(t, "exposedServices: [{namespace: a, service: b, port: 8000}, {namespace: a, service: c, port: web, protocol: http}, {namespace: a, service: d, clusters: [c1], clusterSets: [prod], forwardAuthorization: true, anonymous: true}]").byName["ConfigMap/cluster-proxy-exposed-services"])
+	if !strings.Contains(configMap.Data["services"], `port: "8000"`) {
+		t.Errorf("the ConfigMap has a number:\n%s", configMap.Data["services"])
+	}
+	got, err := exposedservices.Parse(configMap.Data)
+	want := exposedservices.List{{Namespace: "a", Service: "b", Port: "8000"}, {Namespace: "a", Service: "c", Port: "web", Protocol: "http"},
+		{Namespace: "a", Service: "d", Clusters: []string{"c1"}, ClusterSets: []string{"prod"}, ForwardAuthorization: true, Anonymous: true}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestLoadBalancerAnnotations(t *testing.T) {
+	object := mustRender(t, "proxyServer: {entrypointLoadBalancer: true, loadBalancerAnnotations: {example.com/internal: 'true', b: c}}").byName["ManagedProxyConfiguration/cluster-proxy"]
+	entrypoint := as[v1alpha1.ManagedProxyConfiguration](t, object).Spec.ProxyServer.Entrypoint
+	want := []v1alpha1.AnnotationVar{{Key: "b", Value: "c"}, {Key: "example.com/internal", Value: "true"}}
+	if diff := cmp.Diff(want, entrypoint.LoadBalancerService.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// What is added comes after what the chart says, and reaches every process.
+func TestMoreArguments(t *testing.T) {
+	rendered := mustRender(t, everything)
+	for _, deployment := range rendered.deployments(t) {
+		more := map[string]string{"cluster-proxy-addon-manager": "--leader-elect=false", "cluster-proxy-addon-user": "--max-requests-per-user=1"}[deployment.Name]
+		args := deployment.Spec.Template.Spec.Containers[0].Args
+		if diff := cmp.Diff([]string{"--v=4", "--logging-format=json", more}, args[len(args)-3:]); diff != "" {
+			t.Errorf("last arguments of %s (-want +got):\n%s", deployment.Name, diff)
+		}
+	}
+	spec := as[v1alpha1.ManagedProxyConfiguration](t, rendered.byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
+	if diff := cmp.Diff([]string{"--v=4", "--logging-format=json", "--keepalive-time=20s"}, spec.ProxyServer.AdditionalArgs); diff != "" {
+		t.Errorf("arguments of proxy servers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"--v=4", "--logging-format=json", "--sync-interval=2s"}, spec.ProxyAgent.AdditionalArgs); diff != "" {
+		t.Errorf("arguments of agents (-want +got):\n%s", diff)
+	}
+	// Who edits the object itself keeps his.
+	spec = as[v1alpha1.ManagedProxyConfiguration](t, mustRender(t, "").byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
+	if spec.ProxyServer.AdditionalArgs != nil || spec.ProxyAgent.AdditionalArgs != nil {
+		t.Errorf("the chart sets arguments without being asked: %v, %v", spec.ProxyServer.AdditionalArgs, spec.ProxyAgent.AdditionalArgs)
+	}
+}
+
+// In a chart that depends on this one, Helm hands down global values, and all
+// templates share one list of names, of which the last one read counts.
+func TestUmbrella(t *testing.T) {
+	parent := &chart.Chart{
+		Metadata: &chart.Metadata{APIVersion: "v2", Name: "platform", Version: "1.0.0",
+			Dependencies: []*chart.Dependency{{Name: "cluster-proxy", Version: "*", Condition: "cluster-proxy.enabled"}}},
+		Templates: []*chart.File{{Name: "templates/_helpers.tpl", Data: []byte(`{{ define "labels" }}theirs{{ end }}{{ define "image" }}theirs{{ end }}`)}},
+		Values:    map[string]any{"global": map[string]any{"registry": "example.com", "pullSecrets": []any{"a"}}},
+	}
+	parent.AddDependency(load(t))
+	got, err := render(t, parent, "cluster-proxy: {enabled: true, replicas: 2}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(mustRender(t, "replicas: 2").byName, got.byName); diff != "" {
+		t.Errorf("what is rendered differs (-alone +in another chart):\n%s", diff)
+	}
+	for _, file := range load(t).Templates {
+		for _, match := range regexp.MustCompile(`define "([^"]*)"`).FindAllStringSubmatch(string(file.Data), -1) {
+			if !strings.HasPrefix(match[1], "cluster-proxy.") {
+				t.Errorf("%s: template %q may be another chart's too; begin its name with cluster-proxy.", file.Name, match[1])
+			}
+		}
+	}
+}
+
+// Tools that render without a hub are told what is there by values.
+func TestWithoutLookup(t *testing.T) {
+	const manager = "cluster-proxy-addon-manager"
+	got := mustRender(t, "withoutLookup: {deploymentSelectors: {"+manager+": {old: label}}, clusterSetBinding: false, crd: false}")
+	for _, deployment := range got.deployments(t) {
+		if deployment.Name != manager {
+			continue
+		}
+		if diff := cmp.Diff(map[string]string{"old": "label"}, deployment.Spec.Selector.MatchLabels); diff != "" {
+			t.Errorf("selector (-want +got):\n%s", diff)
+		}
+		if deployment.Spec.Template.Labels["old"] != "label" || deployment.Spec.Template.Labels["component"] == "" {
+			t.Errorf("pods have labels %v", deployment.Spec.Template.Labels)
+		}
+	}
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(mustRender(t, "").byName)), func(name string) bool { return got.byName[name] != nil })
+	want := []string{"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io", "ManagedClusterSetBinding/global"}
+	if diff := cmp.Diff(want, missing); diff != "" {
+		t.Errorf("not rendered (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,320 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/lab"
+)
+
+// TestMoveThereAndBack moves clusters from OCM's own cluster-proxy to this one by
+// helm upgrade, and back by helm rollback, while clients are at work and with
+// nothing done by hand. What they notice goes into a table, in the file that
+// $E2E_MOVE names.
+func TestMoveThereAndBack(t *testing.T) {
+	needNodes(t)
+	file := os.Getenv("E2E_MOVE")
+	if file == "" {
+		t.Skip("builds OCM's own cluster-proxy: make e2e-move")
+	}
+	upstream, err := lab.BuildUpstream(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(t.TempDir(), "upstream.tar")
+	if err := upstream.Pack(image); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.lab.LoadImage(t.Context(), image); err != nil {
+		t.Fatal(err)
+	}
+	// Upstream's pods do not meet the profile.
+	relabel(t, `null`)
+	t.Cleanup(func() {
+		removeAll(t)
+		relabel(t, `"restricted"`)
+		reinstall(t)
+	})
+	var rows []moveRow
+	for _, replicas := range []int{1, 2} {
+		t.Run(fmt.Sprint("replicas=", replicas), func(t *testing.T) { rows = append(rows, moveThereAndBack(t, upstream, replicas)...) })
+	}
+	table := moveTable(rows)
+	t.Log("\n" + table)
+	if err := os.WriteFile(file, []byte(table), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+// owed is how long new requests may fail, by the number of replicas.
+var owed = map[int]time.Duration{1: 15 * time.Second, 2: 5 * time.Second}
+
+// backLimit is that of the way back, in which upstream's own release decides: it ends
+// every proxy server before it starts the first of its own.
+const backLimit = 90 * time.Second
+
+func moveThereAndBack(t *testing.T, upstream lab.Upstream, replicas int) (rows []moveRow) {
+	removeAll(t)
+	m := installUpstream(t, upstream, replicas)
+	rows = append(rows, m.watched(t, "to this release", owed[replicas], func() {
+		helm(t, "upgrade", "cluster-proxy", "../../charts/cluster-proxy", "--reuse-values", "--set=tag=lab",
+			"--set=exposedServices[0].namespace=default", "--set=exposedServices[0].service=web")
+		for _, cluster := range suite.clusters {
+			eventually(t, cluster+"'s agents of this release", func() error { return m.agentHas(cluster, ":lab") })
+		}
+	})...)
+	m.wantNoLeftovers(t)
+	m.wantConditions(t)
+	rows = append(rows, m.watched(t, "back", backLimit, func() {
+		helm(t, "rollback", "cluster-proxy", "1")
+		for _, cluster := range suite.clusters {
+			eventually(t, cluster+"'s agents of upstream", func() error { return m.agentHas(cluster, ":"+lab.UpstreamVersion) })
+		}
+	})...)
+	return rows
+}
+
+// mover is a lab in which OCM's own cluster-proxy was installed.
+type mover struct {
+	replicas  int
+	namespace map[string]string // of the agent, by cluster
+}
+
+func helm(t *testing.T, args ...string) {
+	t.Helper()
+	if err := suite.lab.Helm(context.Background(), append(args, "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// relabel sets how strict Pod Security is in the addon's namespace on the hub.
+func relabel(t *testing.T, level string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%s}}}`, level)
+	if _, err := suite.hub.CoreV1().Namespaces().Patch(context.Background(), suite.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// removeAll removes whatever is installed, with the CAs and definitions.
+func removeAll(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	for _, cluster := range suite.clusters {
+		_ = suite.addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster).Delete(ctx, "move", metav1.DeleteOptions{})
+	}
+	uninstall(t)
+	if err := suite.hub.CoreV1().Secrets(suite.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, crd := range []string{"managedproxyconfigurations", "managedproxyserviceresolvers"} {
+		err := suite.hub.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + crd + ".proxy.open-cluster-management.io").Do(ctx).Error()
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"cluster-proxy", "cluster-proxy-server"} {
+		_ = suite.hub.CoreV1().ServiceAccounts(suite.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	eventually(t, "upstream's Deployment gone", func() error {
+		if _, err := suite.hub.AppsV1().Deployments(suite.namespace).Get(ctx, "cluster-proxy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
+}
+
+// installUpstream installs upstream's chart and has one cluster use upstream's
+// customized variables.
+func installUpstream(t *testing.T, upstream lab.Upstream, replicas int) *mover {
+	t.Helper()
+	m := &mover{replicas: replicas, namespace: map[string]string{}}
+	values := []string{"proxyServer.entrypointLoadBalancer=true", "enableServiceProxy=true", "userServer.enabled=true", fmt.Sprint("replicas=", replicas)}
+	if err := suite.lab.InstallChart(t.Context(), "cluster-proxy", suite.namespace, upstream.Chart(), values...); err != nil {
+		t.Fatal(err)
+	}
+	for i, cluster := range suite.clusters {
+		m.namespace[cluster] = identity.DefaultAgentNamespace
+		if i == 0 {
+			// The API server's default, since the AddOnDeploymentConfig names none.
+			m.namespace[cluster] = "open-cluster-management-agent-addon"
+			m.configure(t, cluster)
+		}
+		eventually(t, cluster+" Available with upstream's agent", func() error {
+			return errors.Join(addonAvailable(t.Context(), cluster), m.agentHas(cluster, ":"+lab.UpstreamVersion))
+		})
+	}
+	m.findDoors(t)
+	return m
+}
+
+func (m *mover) configure(t *testing.T, cluster string) {
+	t.Helper()
+	config := &addonv1alpha1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Name: "move"}, Spec: addonv1alpha1.AddOnDeploymentConfigSpec{
+		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "serviceDomain", Value: "svc.cluster.local"}, {Name: "enableImpersonation", Value: "true"}},
+	}}
+	if _, err := suite.addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	patch := fmt.Appendf(nil, `{"spec":{"configs":[{"group":"addon.open-cluster-management.io","resource":"addondeploymentconfigs","namespace":%q,"name":"move"}]}}`, cluster)
+	eventually(t, "an AddOnDeploymentConfig for "+cluster, func() error {
+		_, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Patch(t.Context(), identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// agentHas wants the agent of a cluster rolled out with an image, where it was.
+func (m *mover) agentHas(cluster, suffix string) error {
+	cs, err := kubernetes.NewForConfig(suite.direct(cluster))
+	if err != nil {
+		return err
+	}
+	deployment, err := cs.AppsV1().Deployments(m.namespace[cluster]).Get(context.Background(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if image := deployment.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, suffix) {
+		return fmt.Errorf("the image is %s", image)
+	}
+	return rolledOut(deployment)
+}
+
+// findDoors finds those of upstream, which has no aggregated API.
+func (m *mover) findDoors(t *testing.T) {
+	t.Helper()
+	eventually(t, "upstream's doors", func() (err error) {
+		if suite.proxyServer, err = suite.lab.ServiceAddress("hub", suite.namespace, "proxy-entrypoint", 8090); err != nil {
+			return err
+		}
+		if suite.proxyAPI, err = suite.lab.ServiceAddress("hub", suite.namespace, "cluster-proxy-addon-user", 9092); err != nil {
+			return err
+		}
+		secret, err := suite.hub.CoreV1().Secrets(suite.namespace).Get(context.Background(), "proxy-server-ca", metav1.GetOptions{})
+		if err == nil {
+			suite.hubCA = secret.Data["ca.crt"]
+		}
+		return err
+	})
+	for _, cluster := range suite.clusters {
+		eventually(t, cluster+" reachable", func() error {
+			limited, cancel := context.WithTimeout(t.Context(), moveRequestLimit)
+			defer cancel()
+			return once(limited, suite.throughProxyAPI(cluster))
+		})
+	}
+}
+
+// wantNoLeftovers wants nothing of upstream's that grants a right or holds a key.
+func (m *mover) wantNoLeftovers(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	eventually(t, "no leftovers of upstream", func() error {
+		var left []string
+		note := func(what string, err error) {
+			if !apierrors.IsNotFound(err) {
+				left = append(left, fmt.Sprint(what, ": ", err))
+			}
+		}
+		_, err := suite.hub.RbacV1().ClusterRoles().Get(ctx, "cluster-proxy-addon-agent-tokenreview", metav1.GetOptions{})
+		note("ClusterRole", err)
+		_, err = suite.hub.RbacV1().ClusterRoleBindings().Get(ctx, "cluster-proxy-addon-agent-tokenreview", metav1.GetOptions{})
+		note("ClusterRoleBinding", err)
+		_, err = suite.hub.CoreV1().Secrets(suite.namespace).Get(ctx, "cluster-proxy-service-proxy-server-cert", metav1.GetOptions{})
+		note("Secret", err)
+		for _, cluster := range suite.clusters {
+			_, err = suite.hub.RbacV1().Roles(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
+			note("Role of "+cluster, err)
+			_, err = suite.hub.RbacV1().RoleBindings(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
+			note("RoleBinding of "+cluster, err)
+		}
+		if len(left) > 0 {
+			return errors.New(strings.Join(left, "; "))
+		}
+		return nil
+	})
+	role, err := suite.hub.RbacV1().ClusterRoles().Get(ctx, "open-cluster-management:cluster-proxy:addon-manager", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range role.Rules {
+		if slices.Contains(rule.Verbs, "*") {
+			t.Errorf("upstream's rights are left: %v", rule)
+		}
+	}
+}
+
+// wantConditions wants the cluster with upstream's variables to be told that they
+// mean nothing.
+func (m *mover) wantConditions(t *testing.T) {
+	t.Helper()
+	addon, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(suite.clusters[0]).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition := apimeta.FindStatusCondition(addon.Status.Conditions, "VariablesIgnored")
+	if condition == nil || condition.Status != metav1.ConditionTrue || !strings.Contains(condition.Message, "serviceDomain") {
+		t.Errorf("%s: the condition is %v", suite.clusters[0], condition)
+	}
+	list, err := suite.hub.CoreV1().Events(suite.clusters[0]).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.Reason == "VariablesIgnored" }) {
+		t.Errorf("%s: no event says which variables are ignored", suite.clusters[0])
+	}
+}
+
+// watched does something while clients are at work, waits until all is well for
+// both kinds of them, and holds what they noticed against what is owed.
+func (m *mover) watched(t *testing.T, way string, limit time.Duration, do func()) (rows []moveRow) {
+	t.Helper()
+	var all []*moveClient
+	for _, cluster := range suite.clusters {
+		all = append(all, startMoveClients(t, cluster)...)
+	}
+	began := time.Now()
+	do()
+	for _, c := range all {
+		c.waitCalm(t)
+	}
+	for _, c := range all {
+		row := c.stop(way, m.replicas, began)
+		rows = append(rows, row)
+		if row.lost > limit {
+			t.Errorf("%s, %s, %s: new requests failed for %s, more than %s: %q", way, row.cluster, row.client, row.lost, limit, row.errors)
+		}
+	}
+	t.Log("\n" + moveTable(rows))
+	return rows
+}
+
+// heard reads a watch's event as the version that it brings.
+func heard(raw json.RawMessage) (string, error) {
+	var event struct {
+		Type   string
+		Object metav1.PartialObjectMetadata
+	}
+	if err := json.Unmarshal(raw, &event); err != nil || event.Type == "ERROR" {
+		return "", fmt.Errorf("the watch says %.200s, %v", raw, err)
+	}
+	return event.Object.ResourceVersion, nil
+}
