@@ -15,7 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -81,7 +81,7 @@ func NewOptions() *Options {
 		ImagePullPolicy:        "IfNotPresent",
 		EnableKubeAPIProxy:     true,
 
-		ExposedServicesConfigMap: exposedservices.ConfigMap,
+		ExposedServicesConfigMap: agentapi.ExposedServicesConfigMap,
 		ProxyServer:              "proxy-entrypoint." + namespace + ".svc:8090",
 		SecretPropagation:        5 * time.Minute,
 	}

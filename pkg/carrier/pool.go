@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // PoolConfig configures a Pool. Zero values mean the defaults.
@@ -91,7 +93,7 @@ func NewPool(cfg PoolConfig) *Pool {
 		cfg.AskAgain = 5 * time.Second
 	}
 	if cfg.Backoff == nil {
-		cfg.Backoff = FullJitter
+		cfg.Backoff = dial.FullJitter
 	}
 	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}, peers: map[string]*peerState{}, hurry: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // Accept answers a CONNECT request with 200 and gives the connection that
@@ -67,7 +67,7 @@ func ask(conn net.Conn, r *http.Request) (net.Conn, error) {
 	if err := r.Write(conn); err != nil {
 		return nil, fmt.Errorf("sending CONNECT: %w", err)
 	}
-	reader := bufio.NewReader(&io.LimitedReader{R: conn, N: agentheaders.MaxBytes + maxRefusal})
+	reader := bufio.NewReader(&io.LimitedReader{R: conn, N: httprelay.MaxHeaderBytes + maxRefusal})
 	resp, err := http.ReadResponse(reader, r)
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)

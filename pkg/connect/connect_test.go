@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // end is one side of a connection: it gives what it has, then err.
@@ -163,7 +163,7 @@ func TestAskReadsHeadersOfOneSize(t *testing.T) {
 		t.Error("headers without an end are an answer")
 	}
 	_ = here.Close()
-	if total := <-sent; total > 2*agentheaders.MaxBytes {
-		t.Errorf("%d KiB of headers were read, want about %d", total>>10, agentheaders.MaxBytes>>10)
+	if total := <-sent; total > 2*httprelay.MaxHeaderBytes {
+		t.Errorf("%d KiB of headers were read, want about %d", total>>10, httprelay.MaxHeaderBytes>>10)
 	}
 }

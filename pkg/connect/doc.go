@@ -24,5 +24,5 @@
 // whatever happened, and clients of SPDY (kubectl exec where WebSockets are
 // turned off) take a reset for one.
 //
-// Ask reads at most agentheaders.MaxBytes of an answer's headers.
+// Ask reads at most httprelay.MaxHeaderBytes of an answer's headers.
 package connect

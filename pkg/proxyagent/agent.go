@@ -22,6 +22,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
@@ -155,7 +156,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		tcp:              carrier.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 	}
-	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, carrier.Jitter(k.SyncInterval, k.SyncIntervalCap))
+	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	context.AfterFunc(serving, servers.close)
 	a.turnover.servers.Store(servers)
 	a.openCarriers = servers.inUse

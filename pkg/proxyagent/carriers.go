@@ -14,11 +14,11 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/pkg/staledial"
 )
 
 // errNoCarriers is what an upstream proxy server's handshake amounts to: the
@@ -31,12 +31,12 @@ type carriers struct {
 	address          string // of the proxy servers
 	serverName       string
 	session          string // the agent ID of the konnectivity streams
-	process          string // see controlsession.ProcessHeader
+	process          string // see agentapi.ProcessHeader
 	source           *pki.Source
 	decide           decision
 	handler          *handover // nil if there is none
 	tcp              carrier.TCP
-	dialer           staledial.Dialer
+	dialer           dial.StaleDialer
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
 }
@@ -62,7 +62,7 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 		_ = conn.Close()
 		return nil, errNoCarriers
 	}
-	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, controlsession.ProcessFeature(c.process)}}
+	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
 	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
 }
 

@@ -33,7 +33,7 @@
 // of the time that they say they wait, and tells them when it has one.
 // One that lost the agent's stream, of which the agent has heard nothing, refuses
 // its carriers with that reason, and the stream is made anew. While DNS does not
-// answer, the address of last time is dialed (package staledial).
+// answer, the address of last time is dialed (package dial).
 //
 // # Who authenticates whom
 //

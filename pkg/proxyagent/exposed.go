@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
 )
@@ -28,10 +28,10 @@ const exposedInterval = 3 * time.Second
 // ConfigMap. It is empty until read has succeeded.
 type exposedList struct {
 	dir     string
-	current atomic.Pointer[exposedservices.List]
+	current atomic.Pointer[agentapi.ExposedServices]
 }
 
-func (e *exposedList) get() exposedservices.List {
+func (e *exposedList) get() agentapi.ExposedServices {
 	if list := e.current.Load(); list != nil {
 		return *list
 	}
@@ -85,7 +85,7 @@ func (e *exposedList) read() error {
 		}
 		data[entry.Name()] = string(content)
 	}
-	list, err := exposedservices.Parse(data)
+	list, err := agentapi.ParseExposedServices(data)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	HandlerBindAddress string
 	HandlerPort        int
 	// ExposedServices is a folder with the list of Services that requests may
-	// go to (package exposedservices). Empty means none.
+	// go to (package agentapi). Empty means none.
 	ExposedServices string
 	// AdditionalServiceCA is a bundle of CAs of Services, besides the cluster's
 	// own CA. It may be absent.

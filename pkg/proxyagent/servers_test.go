@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
-	s := newServers(nil, carrier.PoolConfig{MinIdle: 1}, carrier.FullJitter)
+	s := newServers(nil, carrier.PoolConfig{MinIdle: 1}, dial.FullJitter)
 	ended := make(chan string, 3)
 	leave := s.join("forgot", false, endStream(func() { ended <- "first" }))
 	defer leave()
@@ -53,7 +54,7 @@ func (endStream) leave() {}
 // After dials that led to other servers only, those are spared until the server
 // itself asks for carriers.
 func TestCarriersThatLeadElsewhere(t *testing.T) {
-	s := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+	s := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
 	s.links["gone"] = &link{elsewhere: time.Now().Add(time.Hour), pool: carrier.NewPool(carrier.PoolConfig{})}
 	defer s.links["gone"].pool.Close()
 	if _, err := s.dial(t.Context(), "gone"); !errors.Is(err, errElsewhere) {
@@ -70,7 +71,7 @@ func TestCarriersThatLeadElsewhere(t *testing.T) {
 func TestAgentsLeaveServersThatDrain(t *testing.T) {
 	for _, first := range []string{"the drain", "the other server"} {
 		t.Run(first, func(t *testing.T) {
-			s := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+			s := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
 			left := make(leaveStream, 1)
 			s.join("goes", false, left)
 			if first == "the drain" {

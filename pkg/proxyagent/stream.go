@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	serverid "sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
@@ -29,7 +29,7 @@ const headerTimeout = 30 * time.Second
 // only after the next packet from the server, which may never come.
 func withPolicy(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, controlsession.CarriersHeader, "1", controlsession.ProcessHeader, servers.carriers.process))
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, agentapi.CarriersHeader, "1", agentapi.ProcessHeader, servers.carriers.process))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
 			cancel()
@@ -64,7 +64,7 @@ func (s *policyStream) Header() (metadata.MD, error) {
 			n, _ := strconv.Atoi(count[0]) // 0 is no number
 			s.servers.counted(n)
 		}
-		leave := s.servers.join(s.serverID, len(header.Get(controlsession.CarriersHeader)) > 0, s)
+		leave := s.servers.join(s.serverID, len(header.Get(agentapi.CarriersHeader)) > 0, s)
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
 		context.AfterFunc(s.ClientStream.Context(), func() {
@@ -105,14 +105,14 @@ func (s *policyStream) RecvMsg(m any) error {
 		}
 		switch packet.Type {
 		case client.PacketType_DIAL_REQ:
-		case controlsession.MoreCarriers:
-			s.servers.more(s.serverID, controlsession.Number(packet))
+		case agentapi.MoreCarriers:
+			s.servers.more(s.serverID, agentapi.ControlNumber(packet))
 			continue
-		case controlsession.Draining:
-			s.servers.drains(s.serverID, controlsession.Number(packet))
+		case agentapi.Draining:
+			s.servers.drains(s.serverID, agentapi.ControlNumber(packet))
 			continue
-		case controlsession.ServerCount:
-			s.servers.counted(controlsession.Number(packet))
+		case agentapi.ServerCount:
+			s.servers.counted(agentapi.ControlNumber(packet))
 			continue
 		default:
 			return nil

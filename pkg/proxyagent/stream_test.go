@@ -9,8 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
@@ -51,8 +52,8 @@ func TestPolicyStream(t *testing.T) {
 		{Type: client.PacketType_DIAL_REQ},
 		{Type: client.PacketType_DATA},
 		{Type: client.PacketType_CLOSE_REQ},
-		controlsession.Packet(controlsession.MoreCarriers, 3),
-		controlsession.Packet(controlsession.ServerCount, 3),
+		agentapi.ControlPacket(agentapi.MoreCarriers, 3),
+		agentapi.ControlPacket(agentapi.ServerCount, 3),
 		dialRequest("tcp", "cluster1:443", 9),
 		data,
 	}}
@@ -63,7 +64,7 @@ func TestPolicyStream(t *testing.T) {
 		return nil, ctx.Err()
 	}})
 	defer pool.Close()
-	servers := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+	servers := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
 	servers.links["server1"] = &link{streams: 1, pool: pool}
 	stream := &policyStream{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 

@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // quiet is how long a connection has had no request when it counts as unused:
@@ -87,8 +88,8 @@ func (t *turnover) handler(next http.Handler) http.Handler {
 		if t.leaving(r.Context()) {
 			switch {
 			case r.ProtoMajor == 2:
-				w.Header().Set(agentheaders.Leaving, "1")
-			case !agentheaders.IsUpgrade(r.Header):
+				w.Header().Set(agentapi.Leaving, "1")
+			case !httprelay.IsUpgrade(r.Header):
 				w.Header().Set("Connection", "close")
 			}
 		}

@@ -9,12 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 func TestTurnover(t *testing.T) {
-	known := newServers(nil, carrier.PoolConfig{}, carrier.FullJitter)
+	known := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
 	known.links["stays"], known.links["goes"] = &link{}, &link{draining: true}
 	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
 	for name, tc := range map[string]struct {
@@ -25,11 +26,11 @@ func TestTurnover(t *testing.T) {
 		want    http.Header
 	}{
 		"nothing drains":             {through: []string{"stays"}, major: 2},
-		"the server drains":          {through: []string{"goes"}, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
-		"the one before it drains":   {through: []string{"stays", "goes"}, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
+		"the server drains":          {through: []string{"goes"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the one before it drains":   {through: []string{"stays", "goes"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
 		"one that is not known":      {through: []string{"stays", ""}, major: 2},
 		"the server drains, h1":      {through: []string{"goes"}, major: 1, want: http.Header{"Connection": {"close"}}},
-		"the agent drains":           {through: []string{"stays"}, ending: true, major: 2, want: http.Header{agentheaders.Leaving: {"1"}}},
+		"the agent drains":           {through: []string{"stays"}, ending: true, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
 		"the agent drains, h1":       {ending: true, major: 1, want: http.Header{"Connection": {"close"}}},
 		"an upgrade":                 {through: []string{"goes"}, major: 1, headers: upgrade},
 		"over konnectivity's stream": {major: 2},
@@ -50,7 +51,7 @@ func TestTurnover(t *testing.T) {
 			}
 			got := httptest.NewRecorder()
 			turnover.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(got, r)
-			for _, header := range []string{agentheaders.Leaving, "Connection"} {
+			for _, header := range []string{agentapi.Leaving, "Connection"} {
 				if got.Header().Get(header) != tc.want.Get(header) {
 					t.Errorf("%s: %q, want %q", header, got.Header().Get(header), tc.want.Get(header))
 				}

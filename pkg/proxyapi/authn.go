@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 const (
@@ -210,7 +210,7 @@ func isBearer(header string) bool {
 func credentialOf(r *http.Request) string {
 	values := slices.Clone(r.Header["Authorization"])
 	for _, line := range r.Header["Sec-Websocket-Protocol"] {
-		if strings.Contains(line, agentheaders.WebSocketToken) {
+		if strings.Contains(line, agentapi.WebSocketToken) {
 			values = append(values, line)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -120,7 +120,7 @@ func forwarded(r *http.Request, target route.Target, err error) (*call, error) {
 	if c.inner, err = innerInfo(r, target); err != nil {
 		return c, &problem{http.StatusBadRequest, err.Error()}
 	}
-	c.leaves = agentheaders.IsUpgrade(r.Header) || target.ForService() || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
+	c.leaves = httprelay.IsUpgrade(r.Header) || target.ForService() || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
 	c.long = c.leaves || c.inner.Verb == "watch" || c.inner.Subresource == "log"
 	c.info = outerInfo(r, target.Cluster, verbFor(r.Method, c.inner))
 	return c, nil

@@ -45,7 +45,7 @@
 //     sets the user's. One ReverseProxy sends it through the pool: per cluster,
 //     up to spread HTTP/2 connections for requests and as many as needed for
 //     watches, HTTP/1.1 for upgrades, one connection each, and up to maxKept
-//     HTTP/1.1 connections for reads (package hop says why). A read that finds none
+//     HTTP/1.1 connections for reads (package httprelay says why). A read that finds none
 //     of these free goes by HTTP/2, and so does everything in the first moment.
 //
 // # Who authenticates whom, and why that holds

@@ -24,7 +24,7 @@ import (
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
@@ -207,7 +207,7 @@ func TestConnectService(t *testing.T) {
 	w.api.allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "nora create clusters/proxy cluster1")
 	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: db, protocol: tcp}, {namespace: ns, service: web, protocol: http}]"})
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		s, err := agentheaders.Service(r.Header)
+		s, err := agentapi.ServiceOf(r.Header)
 		if r.Method != http.MethodConnect || err != nil || r.Header.Get("X-Remote-User") != "jane" || r.Header.Get("Audit-Id") == "" || r.Header.Get("Authorization")+r.Header.Get("Proxy-Authorization") != "" {
 			t.Errorf("the agent got %s %v, %v", r.Method, r.Header, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // allowlist is the list of Services that clusters expose, from a ConfigMap in
@@ -21,7 +21,7 @@ import (
 // leaves the last good one in force.
 type allowlist struct {
 	informer cache.SharedIndexInformer
-	entries  atomic.Pointer[exposedservices.List]
+	entries  atomic.Pointer[agentapi.ExposedServices]
 }
 
 func newAllowlist(hub kubernetes.Interface, namespace, name string) (*allowlist, error) {
@@ -50,7 +50,7 @@ func (l *allowlist) set(obj any) {
 	if !ok {
 		return
 	}
-	entries, err := exposedservices.Parse(configMap.Data)
+	entries, err := agentapi.ParseExposedServices(configMap.Data)
 	if err != nil {
 		klog.Background().Error(err, "Keeping the last good list of exposed Services", "configMap", configMap.Namespace+"/"+configMap.Name)
 		return
@@ -60,9 +60,9 @@ func (l *allowlist) set(obj any) {
 
 // terms says how a Service of a cluster may be asked for. A request that leaves the
 // port out is for entries that do.
-func (l *allowlist) terms(cluster, set string, s exposedservices.Service) exposedservices.Terms {
+func (l *allowlist) terms(cluster, set string, s agentapi.Service) agentapi.ServiceTerms {
 	if entries := l.entries.Load(); entries != nil {
 		return entries.Terms(cluster, set, s)
 	}
-	return exposedservices.Terms{}
+	return agentapi.ServiceTerms{}
 }

@@ -20,7 +20,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -183,7 +183,7 @@ func (w *world) agent(cluster string, handler http.Handler, certificateOf string
 				a.handshakes.Add(1)
 			}
 		}}
-	if err := hop.ConfigureServer(a.server, 1000); err != nil { // as agents do
+	if err := httprelay.ConfigureServer(a.server, 1000); err != nil { // as agents do
 		w.t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,31 +18,30 @@ import (
 	apiaudit "k8s.io/apiserver/pkg/audit"
 	"k8s.io/client-go/transport"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 func (h *handler) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); h.via.add(r); earlyanswer.Rewrite(r) },
+		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); h.via.add(r); httprelay.RewriteEarlyResponses(r) },
 		ModifyResponse: h.modifyResponse,
-		Transport:      hop.NoInformational(h.pool),
+		Transport:      httprelay.NoInformational(h.pool),
 		FlushInterval:  -1,
 		ErrorHandler:   h.refuse,
-		BufferPool:     hop.Buffers{},
+		BufferPool:     httprelay.Buffers{},
 		ErrorLog:       discard,
 	}
 }
 
 // assertions are headers that only the proxy API sends to agents.
-var assertions = []string{agentheaders.Asserted, agentheaders.ForService}
+var assertions = []string{agentapi.Asserted, agentapi.ForService}
 
 // claimed are headers that say who a request is from. They go no further than
 // the hub if the hub knows it.
-var claimed = []string{"Authorization", agentheaders.Impersonate}
+var claimed = []string{"Authorization", agentapi.Impersonate}
 
 // rewrite makes the request that the agent gets.
 func rewrite(r *httputil.ProxyRequest) {
@@ -61,19 +60,19 @@ func rewrite(r *httputil.ProxyRequest) {
 // and it must not be sent.
 func vouch(c *call, in, out *http.Request) error {
 	header := out.Header
-	agentheaders.Delete(header, agentheaders.Vouched)
-	agentheaders.Delete(header, assertions)
+	agentapi.Delete(header, agentapi.Vouched)
+	agentapi.Delete(header, assertions)
 	switch {
 	case c.user != nil:
-		agentheaders.Delete(header, claimed)
+		agentapi.Delete(header, claimed)
 		deleteWebSocketTokens(header)
 		transport.SetAuthProxyHeaders(out, c.user.GetName(), c.user.GetUID(), c.user.GetGroups(), c.user.GetExtra())
 	case !c.passThrough:
 		return errors.New("nobody decided about the request")
 	}
-	agentheaders.SetService(header, c.target.Service)
+	agentapi.SetService(header, c.target.Service)
 	if c.login != "" {
-		header.Set(agentheaders.ServiceAuthorization, c.login)
+		header.Set(agentapi.ServiceAuthorization, c.login)
 	}
 	if id := apiaudit.GetAuditIDTruncated(in.Context()); id != "" {
 		header.Set(audit.HeaderAuditID, id)
@@ -94,7 +93,7 @@ func deleteWebSocketTokens(header http.Header) {
 	var kept []string
 	for _, line := range lines {
 		for protocol := range strings.SplitSeq(line, ",") {
-			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, agentheaders.WebSocketToken) {
+			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, agentapi.WebSocketToken) {
 				kept = append(kept, protocol)
 			}
 		}
@@ -123,7 +122,7 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests:
 		h.callers.strangers.trust(c.credential, c.target.Cluster)
 	}
-	if !agentheaders.WasAskedFor(resp) {
+	if !httprelay.WasAskedFor(resp) {
 		// What the client sends next would be somebody else's.
 		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which nobody asked for", c.target.Cluster, resp.StatusCode)}
 	}
@@ -134,7 +133,7 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 		endOnDrain(h.draining, resp, cancel)
 	}
 	if !c.long {
-		hop.Gather(resp)
+		httprelay.Gather(resp)
 	}
 	connect.Upgraded(resp)
 	return nil
@@ -193,13 +192,13 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &problem{http.StatusBadRequest, "the request has no target"}
 	}
 	a := p.agent(c.target.Cluster)
-	if agentheaders.IsUpgrade(r.Header) {
+	if httprelay.IsUpgrade(r.Header) {
 		return a.upgrades.RoundTrip(r)
 	}
 	switch {
 	case c.inner != nil && c.inner.Verb == "watch":
 		return a.watch(r)
-	case c.long || !hop.Fits(r):
+	case c.long || !httprelay.Fits(r):
 		return a.roundTrip(r)
 	}
 	return a.read(r)

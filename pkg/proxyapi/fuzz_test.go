@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // FuzzRequestInfo forwards what a client sends, reads it again as the managed
@@ -74,7 +74,7 @@ func FuzzHeaders(f *testing.F) {
 		"X-Forwarded-For", "Sec-WebSocket-Protocol", "X-Remote-Extra-%41", "Te", "Trailer", "X--Remote-User", "Forwarded", "Proxy-Authorization"} {
 		f.Add(name, "system:masters", name, "Bearer hub-token")
 	}
-	f.Add("Connection", "X-Remote-User", "Sec-Websocket-Protocol", agentheaders.WebSocketToken+"aHVi, v5.channel.k8s.io")
+	f.Add("Connection", "X-Remote-User", "Sec-Websocket-Protocol", agentapi.WebSocketToken+"aHVi, v5.channel.k8s.io")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		raw := fmt.Sprintf("GET /c/api HTTP/1.1\r\nHost: x\r\n%s: %s\r\n%s: %s\r\n\r\n", name1, value1, name2, value2)
 		in, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
@@ -92,7 +92,7 @@ func FuzzHeaders(f *testing.F) {
 		want := map[string][]string{"X-Remote-User": {"jane"}, "X-Remote-Uid": {"1"}, "X-Remote-Group": {"devs"}}
 		got := identityHeaders(r.Out)
 		for _, line := range got["Sec-Websocket-Protocol"] {
-			if strings.Contains(line, agentheaders.WebSocketToken) {
+			if strings.Contains(line, agentapi.WebSocketToken) {
 				t.Fatalf("a token is left in %q", line)
 			}
 		}

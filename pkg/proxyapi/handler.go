@@ -17,11 +17,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 )
 
@@ -82,11 +81,11 @@ type handler struct {
 
 // services is which Services of clusters may be asked for, and how.
 type services interface {
-	terms(cluster, set string, s exposedservices.Service) exposedservices.Terms
+	terms(cluster, set string, s agentapi.Service) agentapi.ServiceTerms
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	hop.GrowStack()
+	httprelay.GrowStack()
 	h.inFlight.Add(1)
 	defer h.inFlight.Done()
 	defer logPanic(r)
@@ -175,7 +174,7 @@ func innerText(r *http.Request, c *call) string {
 }
 
 // byProxies begins the headers that the hub's front proxy adds to a request.
-var byProxies = append([]string{agentheaders.Asserted}, agentheaders.Vouched...)
+var byProxies = append([]string{agentapi.Asserted}, agentapi.Vouched...)
 
 // checkSize refuses a request whose URL and headers are too long. What the front
 // proxy says of the user is not the client's fault: it may be 500 groups. Nor is
@@ -183,7 +182,7 @@ var byProxies = append([]string{agentheaders.Asserted}, agentheaders.Vouched...)
 func checkSize(r *http.Request) error {
 	size := len(r.RequestURI) - 2*strings.Count(r.RequestURI, "%")
 	for name, values := range r.Header {
-		if agentheaders.BeginsAny(name, byProxies) {
+		if agentapi.BeginsAny(name, byProxies) {
 			continue
 		}
 		for _, value := range values {
@@ -226,8 +225,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		paced := h.paced(w, c)
 		defer paced.end()
-		w, r = hop.EndTogether(paced), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
-		if agentheaders.IsUpgrade(r.Header) {
+		w, r = httprelay.EndTogether(paced), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
+		if httprelay.IsUpgrade(r.Header) {
 			w, r = connect.Upgrade(w, r)
 		}
 		h.proxy.ServeHTTP(w, r)

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
@@ -331,7 +331,7 @@ func TestWebSocketTokens(t *testing.T) {
 	w.api.allow("jane * clusters/proxy *", "jane create clusters/stream *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
-	protocol := agentheaders.WebSocketToken + "aHViLXRva2Vu"
+	protocol := agentapi.WebSocketToken + "aHViLXRva2Vu"
 	for name, token := range map[string]string{"as the only one": "", "beside another that is good": "Bearer hub-token"} {
 		t.Run(name, func(t *testing.T) {
 			header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io, " + protocol}}
@@ -361,7 +361,7 @@ func TestTokensThatNobodyAskedAbout(t *testing.T) {
 		"WebSocket in a second line": {"Connection": {"Upgrade"}, "Upgrade": {"h2c", "websocket"}},
 		"the connection is not told": {"Upgrade": {"websocket"}},
 	} {
-		header.Set("Sec-Websocket-Protocol", "v5.channel.k8s.io, "+agentheaders.WebSocketToken+"aHViLXRva2Vu")
+		header.Set("Sec-Websocket-Protocol", "v5.channel.k8s.io, "+agentapi.WebSocketToken+"aHViLXRva2Vu")
 		get(t, w.client("http/1.1"), w.url+"/cluster1/api/v1/namespaces/a/pods/b/exec", header)
 		if r := <-seen; r.Header.Get("X-Remote-User") != "" || r.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
 			t.Errorf("%s: the cluster sees %v", name, r.Header)

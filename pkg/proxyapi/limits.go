@@ -5,12 +5,11 @@ import (
 	"net/http"
 	"sync"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // Bodies that one user, and one cluster, may have unread in this process, in each
-// direction. HTTP/2 takes up to a hop.Window of a body before it is read.
+// direction. HTTP/2 takes up to a httprelay.Window of a body before it is read.
 const (
 	unreadPerUser    = 128 << 20
 	unreadPerCluster = 512 << 20
@@ -98,10 +97,10 @@ func (h *handler) limited(next http.Handler) http.Handler {
 // uploadOf is how much of a request's body may be in memory, unread.
 func uploadOf(r *http.Request) int {
 	switch {
-	case r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || agentheaders.IsUpgrade(r.Header):
+	case r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || httprelay.IsUpgrade(r.Header):
 		return 0
-	case r.ContentLength < 0 || r.ContentLength > hop.Window:
-		return hop.Window
+	case r.ContentLength < 0 || r.ContentLength > httprelay.Window:
+		return httprelay.Window
 	}
 	return int(r.ContentLength)
 }

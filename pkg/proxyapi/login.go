@@ -5,12 +5,11 @@ import (
 	"net/http"
 	"strings"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // terms are those of the Service that a request is for.
-func (h *handler) terms(c *call) exposedservices.Terms {
+func (h *handler) terms(c *call) agentapi.ServiceTerms {
 	return h.services.terms(c.target.Cluster, h.clusters.ClusterSet(c.target.Cluster), c.target.Service)
 }
 
@@ -29,14 +28,14 @@ func (h *handler) admitToService(c *call, r *http.Request) error {
 	if !terms.Exposed {
 		return &problem{http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist for this cluster: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service)}
 	}
-	logins := r.Header[agentheaders.ServiceAuthorization]
+	logins := r.Header[agentapi.ServiceAuthorization]
 	switch {
 	case len(logins) == 0:
 		return nil
 	case !terms.ForwardAuthorization:
 		return &problem{http.StatusForbidden, fmt.Sprintf("logins are not forwarded to Service %s/%s: set forwardAuthorization in its entry of the value exposedServices of the hub's chart", s.Namespace, s.Service)}
 	case len(logins) > 1:
-		return &problem{http.StatusBadRequest, "the request has more than one " + agentheaders.ServiceAuthorization + " header: send one"}
+		return &problem{http.StatusBadRequest, "the request has more than one " + agentapi.ServiceAuthorization + " header: send one"}
 	}
 	if err := h.callers.notOfTheHub(r, logins[0]); err != nil {
 		return err
@@ -55,13 +54,13 @@ func (c *callers) notOfTheHub(r *http.Request, login string) error {
 	}
 	scheme, token, _ := strings.Cut(login, " ")
 	if !strings.EqualFold(scheme, "bearer") || oddBearer(login) {
-		return &problem{http.StatusBadRequest, "the " + agentheaders.ServiceAuthorization + " header must be \"Bearer <token>\", with one space, or have another scheme: send it like that"}
+		return &problem{http.StatusBadRequest, "the " + agentapi.ServiceAuthorization + " header must be \"Bearer <token>\", with one space, or have another scheme: send it like that"}
 	}
 	asked := (&http.Request{Header: http.Header{"Authorization": {login}}, URL: r.URL, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	_, known, err := c.ask(asked, credentialOf(asked), classOf(token))
 	switch {
 	case known && err == nil:
-		return &problem{http.StatusForbidden, "the token in " + agentheaders.ServiceAuthorization + " is one of the hub's, which do not leave it: send one of the Service's own"}
+		return &problem{http.StatusForbidden, "the token in " + agentapi.ServiceAuthorization + " is one of the hub's, which do not leave it: send one of the Service's own"}
 	case err == nil || err.Error() == unknownToken:
 		return nil
 	}

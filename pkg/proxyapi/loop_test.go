@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 func TestVia(t *testing.T) {
@@ -51,7 +51,7 @@ func TestVia(t *testing.T) {
 		in := httptest.NewRequest(http.MethodGet, "/", nil)
 		c := &call{}
 		if forService {
-			c.target.Service = exposedservices.Service{Namespace: "ns", Service: "s", Port: "80"}
+			c.target.Service = agentapi.Service{Namespace: "ns", Service: "s", Port: "80"}
 		}
 		out := in.Clone(in.Context())
 		out.Header.Set("Via", "1.1 squid.example.org")

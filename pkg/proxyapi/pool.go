@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -74,7 +74,7 @@ func newPool(dial dialContext, tlsConfig func(string) *tls.Config, m *metrics) *
 type agent struct {
 	pool     *pool
 	cluster  string
-	reads    *hop.Kept
+	reads    *httprelay.ReadPool
 	upgrades *http.Transport
 
 	mu       sync.Mutex // reads, requests and below
@@ -86,7 +86,7 @@ type agent struct {
 
 // generation is the connections for requests until the agent wants new ones.
 // Watches have their own: they stay, and hold less unread.
-type generation struct{ requests, watches *hop.Shared }
+type generation struct{ requests, watches *httprelay.Shared }
 
 // agent gives the transports for a cluster. They never connect to any other.
 func (p *pool) agent(cluster string) *agent {
@@ -107,7 +107,7 @@ func (p *pool) agent(cluster string) *agent {
 		// used again, and net/http repeats what breaks on a used connection: an exec
 		// by WebSocket is a GET.
 		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: agentheaders.MaxBytes,
+		MaxResponseHeaderBytes: httprelay.MaxHeaderBytes,
 		Protocols:              new(http.Protocols),
 	}
 	a.upgrades.Protocols.SetHTTP1(true)
@@ -116,14 +116,14 @@ func (p *pool) agent(cluster string) *agent {
 	return a
 }
 
-func (a *agent) newKept() *hop.Kept {
-	return &hop.Kept{
+func (a *agent) newKept() *httprelay.ReadPool {
+	return &httprelay.ReadPool{
 		Dial: func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "http/1.1") },
 		Most: maxKept, IdleTimeout: keptIdle,
 	}
 }
 
-func (a *agent) kept() *hop.Kept {
+func (a *agent) kept() *httprelay.ReadPool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.reads
@@ -132,8 +132,8 @@ func (a *agent) kept() *hop.Kept {
 func (a *agent) newGeneration() *generation {
 	dial := func(ctx context.Context) (net.Conn, error) { return a.connect(ctx, "h2") }
 	return &generation{
-		requests: &hop.Shared{Dial: dial, Spread: spread, Streams: perConnection, IdleTimeout: idleTimeout},
-		watches:  &hop.Shared{Dial: dial, Spread: 1, Streams: watchesPerConnection, Window: watchWindow, IdleTimeout: idleTimeout},
+		requests: &httprelay.Shared{Dial: dial, Spread: spread, Streams: perConnection, IdleTimeout: idleTimeout},
+		watches:  &httprelay.Shared{Dial: dial, Spread: 1, Streams: watchesPerConnection, Window: watchWindow, IdleTimeout: idleTimeout},
 	}
 }
 
@@ -148,8 +148,8 @@ func (a *agent) send(by func(*generation) (*http.Response, error)) (*http.Respon
 	if err != nil {
 		return nil, err
 	}
-	if resp.Header.Get(agentheaders.Leaving) != "" {
-		resp.Header.Del(agentheaders.Leaving)
+	if resp.Header.Get(agentapi.Leaving) != "" {
+		resp.Header.Del(agentapi.Leaving)
 		a.turn(g)
 	}
 	return resp, nil

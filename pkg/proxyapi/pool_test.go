@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // What comes after an answer that says so goes over a new connection, and the
@@ -27,7 +27,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 	agent := w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		addresses <- r.RemoteAddr
 		if leaving.Load() {
-			rw.Header().Set(agentheaders.Leaving, "1")
+			rw.Header().Set(agentapi.Leaving, "1")
 		}
 		if r.URL.Path == "/long" {
 			_ = http.NewResponseController(rw).Flush()
@@ -53,7 +53,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 		t.Helper()
 		resp := post("/api")
 		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || resp.Header.Get(agentheaders.Leaving) != "" {
+		if resp.StatusCode != http.StatusOK || resp.Header.Get(agentapi.Leaving) != "" {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
 		}
 		return <-addresses

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/staledial"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 const (
@@ -36,7 +36,7 @@ type prober struct {
 	tlsConfig func() *tls.Config
 	reachable prometheus.Gauge
 
-	dialer staledial.Dialer
+	dialer dial.StaleDialer
 	// probed is closed after the first probe. own says that a proxy server of this
 	// release has answered, and former that the last answer was upstream's and own
 	// is not so.

@@ -18,11 +18,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
-	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -38,7 +36,7 @@ const (
 	// read, so that the refusal can say so; HTTP/2 clients, the hub's kube-apiserver
 	// among them, send no more than that and have an error of their own.
 	maxHeaderBytes  = 64 << 10
-	readHeaderBytes = agentheaders.MaxBytes
+	readHeaderBytes = httprelay.MaxHeaderBytes
 	// maxStreams is how many requests share one HTTP/2 connection of a client, the
 	// hub's kube-apiserver among them. More have another one.
 	maxStreams = 250
@@ -263,7 +261,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 	config := s.serving.ServerConfig(tls.RequestClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
-		Handler:           earlyanswer.Handler(h),
+		Handler:           httprelay.HandleEarlyResponses(h),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       keepAliveTimeout,
 		MaxHeaderBytes:    readHeaderBytes,
@@ -271,7 +269,7 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          discard,
 	}
-	if err := hop.ConfigureServer(server, maxStreams); err != nil {
+	if err := httprelay.ConfigureServer(server, maxStreams); err != nil {
 		return fmt.Errorf("preparing to serve HTTP/2: %w", err)
 	}
 	failed := make(chan error, 1)

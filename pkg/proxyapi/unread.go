@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // stalledAfter is how long a client may not read before what is kept for it counts.
@@ -78,7 +78,7 @@ func (w *pacedWriter) stalled() {
 	if !w.writing {
 		return
 	}
-	window := hop.Window
+	window := httprelay.Window
 	if w.call.inner != nil && w.call.inner.Verb == "watch" {
 		window = watchWindow
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -38,7 +38,7 @@ func (c *pausedClient) SetWriteDeadline(time.Time) error { close(c.deadline); re
 // more memory than a user may have. Clients that pause within it are waited for.
 func TestUnreadAnswersOfAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handler{metrics: newMetrics(prometheus.NewRegistry()), answers: newLimiter(unreadBytes, 2*hop.Window, 100*hop.Window)}
+		h := &handler{metrics: newMetrics(prometheus.NewRegistry()), answers: newLimiter(unreadBytes, 2*httprelay.Window, 100*httprelay.Window)}
 		on := make(chan struct{})
 		results := make(chan error, 10)
 		pause := func(user, verb string) {
@@ -51,7 +51,7 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 			time.Sleep(2 * stalledAfter)
 		}
 		pause("eve", "get")
-		for range hop.Window / watchWindow {
+		for range httprelay.Window / watchWindow {
 			pause("eve", "watch")
 		}
 		pause("jane", "get")
@@ -64,7 +64,7 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 			t.Errorf("the answer that is too much ends with %v", err)
 		}
 		close(on)
-		for range 2 + hop.Window/watchWindow {
+		for range 2 + httprelay.Window/watchWindow {
 			if err := <-results; err != nil {
 				t.Errorf("an answer is cut off that was read in the end: %v", err)
 			}
@@ -86,8 +86,8 @@ func TestUploadsOfAUser(t *testing.T) {
 	}{
 		"no body":  {},
 		"small":    {body: "abc", length: 3, want: 3},
-		"large":    {body: "abc", length: 5 << 30, want: hop.Window},
-		"unknown":  {body: "abc", length: -1, want: hop.Window},
+		"large":    {body: "abc", length: 5 << 30, want: httprelay.Window},
+		"unknown":  {body: "abc", length: -1, want: httprelay.Window},
 		"upgrades": {body: "abc", length: -1, upgrade: "websocket"},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(tc.body))
@@ -102,13 +102,13 @@ func TestUploadsOfAUser(t *testing.T) {
 			t.Errorf("%s: counts as %d bytes, want %d", name, got, tc.want)
 		}
 	}
-	l := newLimiter(unreadBytes, 2*hop.Window, 3*hop.Window)
+	l := newLimiter(unreadBytes, 2*httprelay.Window, 3*httprelay.Window)
 	var problem *problem
 	for i, tc := range []struct {
 		user string
 		ok   bool
 	}{{"eve", true}, {"eve", true}, {"eve", false}, {"jane", true}, {"joe", false}} {
-		if _, err := l.acquire(tc.user, "cluster1", hop.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &problem) {
+		if _, err := l.acquire(tc.user, "cluster1", httprelay.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &problem) {
 			t.Errorf("upload %d of %s: %v", i, tc.user, err)
 		}
 	}

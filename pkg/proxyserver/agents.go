@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -78,7 +78,7 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 		s.source = handshakes.SourceOf(p.Addr)
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
-	s.announced = len(incoming.Get(controlsession.CarriersHeader)) > 0
+	s.announced = len(incoming.Get(agentapi.CarriersHeader)) > 0
 	s.greet = sync.OnceFunc(func() { close(s.greeted) })
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
@@ -121,7 +121,7 @@ func (s *agentStream) tell(what client.PacketType, n int) {
 	case <-s.ctx.Done():
 		return
 	}
-	_ = s.SendMsg(controlsession.Packet(what, n))
+	_ = s.SendMsg(agentapi.ControlPacket(what, n))
 }
 
 func (s *agentStream) RecvMsg(m any) error {
@@ -228,7 +228,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 		s.logger.Info("Agent rejected", "cluster", wrapped.cluster, "reason", reason, "error", err.Error(), "peer", peerAddress(stream.Context()))
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	if err := stream.SetHeader(metadata.Pairs(controlsession.CarriersHeader, "1")); err != nil {
+	if err := stream.SetHeader(metadata.Pairs(agentapi.CarriersHeader, "1")); err != nil {
 		return err
 	}
 	leave, err := s.carriers.join(wrapped, s.carrierHosts(wrapped))
@@ -276,7 +276,7 @@ func (s *Server) admitAgent(stream *agentStream) (reason string, err error) {
 		return endedCluster, err
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
-	s.conns.belongs(peerConnOf(stream.Context()), strings.Join(incoming.Get(controlsession.ProcessHeader), ""))
+	s.conns.belongs(peerConnOf(stream.Context()), strings.Join(incoming.Get(agentapi.ProcessHeader), ""))
 	ids, identifiers := incoming.Get(header.AgentID), incoming.Get(header.AgentIdentifiers)
 	if len(ids) != 1 || len(ids[0]) == 0 || len(ids[0]) > maxAgentID {
 		return "metadata", fmt.Errorf("one agent ID of 1 to %d bytes is needed", maxAgentID)

@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 )
 
 // carrierAgents are the agents that dial carriers. An agent joins with its
@@ -94,7 +94,7 @@ func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
 		for _, source := range agent.sources() {
 			a.expect(source, n)
 		}
-		agent.tell(controlsession.MoreCarriers, n)
+		agent.tell(agentapi.MoreCarriers, n)
 	}
 	agent.pool = carrier.NewPool(config)
 	agent.alive = &liveness{ping: agent.pool.Ping}
@@ -144,7 +144,7 @@ func (a *carrierAgents) drain(wait time.Duration) {
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
 		if agent.hasCarriers() {
-			agent.tell(controlsession.Draining, notice)
+			agent.tell(agentapi.Draining, notice)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
 	if first {
 		agent.pool.Start()
 		if draining {
-			agent.tell(controlsession.Draining, notice)
+			agent.tell(agentapi.Draining, notice)
 		}
 	}
 	return err

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -41,7 +41,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 		return
 	}
 	s.conns.carries(conn, c)
-	s.conns.belongs(conn, controlsession.ProcessOf(hello.Features))
+	s.conns.belongs(conn, agentapi.ProcessOf(hello.Features))
 	key.agentID = hello.Session
 	if err := s.carriers.add(key, c); err != nil {
 		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())

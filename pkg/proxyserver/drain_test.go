@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
@@ -77,7 +77,7 @@ type toldStream struct {
 
 func (s *toldStream) SendMsg(m any) error {
 	_ = s.sentPackets.SendMsg(m)
-	if s.sent[len(s.sent)-1].Type == controlsession.Draining {
+	if s.sent[len(s.sent)-1].Type == agentapi.Draining {
 		s.told.Add(1)
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
@@ -194,7 +194,7 @@ func (h *testHub) connectAgentTLS(t *testing.T, spec agentSpec, config *tls.Conf
 	t.Cleanup(cancel)
 	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, spec.id, header.AgentIdentifiers, spec.identifiers)
 	if spec.process != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, controlsession.ProcessHeader, spec.process)
+		ctx = metadata.AppendToOutgoingContext(ctx, agentapi.ProcessHeader, spec.process)
 	}
 	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
 	if err != nil {
@@ -248,7 +248,7 @@ func (a *fakeAgent) serve(manual bool) {
 				a.accept(packet.GetDialRequest().Random, next)
 				next++
 			}
-		case controlsession.ServerCount:
+		case agentapi.ServerCount:
 			a.seen <- packet
 		case client.PacketType_DATA:
 			data := packet.GetData()

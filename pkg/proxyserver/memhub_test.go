@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
@@ -183,7 +183,7 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := agent.NewAgentServiceClient(conn).Connect(metadata.AppendToOutgoingContext(ctx, header.AgentID, id, controlsession.CarriersHeader, "1",
+	stream, err := agent.NewAgentServiceClient(conn).Connect(metadata.AppendToOutgoingContext(ctx, header.AgentID, id, agentapi.CarriersHeader, "1",
 		header.AgentIdentifiers, identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace))))
 	if err != nil {
 		t.Fatal(err)
@@ -205,8 +205,8 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 			if err != nil {
 				return
 			}
-			if packet.Type == controlsession.MoreCarriers {
-				pool.Request(controlsession.Number(packet))
+			if packet.Type == agentapi.MoreCarriers {
+				pool.Request(agentapi.ControlNumber(packet))
 			}
 		}
 	}()

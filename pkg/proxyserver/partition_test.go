@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
@@ -95,7 +95,7 @@ func TestPartitionedAgentLeavesRouting(t *testing.T) {
 		config := source.ClientConfig("127.0.0.1")
 		stream, cut, closeAgent := partitionableAgent(t, listener, config)
 		defer closeAgent()
-		if received, err := stream.Header(); err != nil || len(received.Get(controlsession.CarriersHeader)) == 0 {
+		if received, err := stream.Header(); err != nil || len(received.Get(agentapi.CarriersHeader)) == 0 {
 			t.Fatalf("header %v, %v; want one that announces carriers", received, err)
 		}
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 const (
@@ -182,7 +183,7 @@ func (p *peers) newPeer(address, host string) *peerServer {
 			if made.self() {
 				return peerSelf
 			}
-			return min(carrier.FullJitter(failures), peerPatience)
+			return min(dial.FullJitter(failures), peerPatience)
 		},
 		Dial: func(ctx context.Context) (*carrier.Carrier, error) { return p.reach(ctx, made) },
 	})

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
@@ -96,7 +96,7 @@ func (h *testHub) agentCarrier(t *testing.T, id string, config *tls.Config, secr
 			_ = c.Close()
 		}
 	})
-	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName, controlsession.ProcessFeature(secret)}},
+	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(secret)}},
 		carrier.Config{Role: carrier.Acceptor, Handler: echo})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // countPoll is how often the file of --server-count-file is read.
@@ -87,7 +87,7 @@ func (a *carrierAgents) tellCount(n int) {
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
 		if agent.hasCarriers() {
-			agent.tell(controlsession.ServerCount, n)
+			agent.tell(agentapi.ServerCount, n)
 		}
 	}
 }

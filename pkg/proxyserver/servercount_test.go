@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/controlsession"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 func TestServerCountChanges(t *testing.T) {
@@ -34,7 +34,7 @@ func TestServerCountChanges(t *testing.T) {
 	}
 	write("3\n")
 	packet := <-old.seen
-	if packet.Type != controlsession.ServerCount || packet.GetData().GetConnectID() != 3 {
+	if packet.Type != agentapi.ServerCount || packet.GetData().GetConnectID() != 3 {
 		t.Errorf("the agent got %v, want the new number", packet)
 	}
 	if got := counted(h.mustConnect(t, agentSpec{cluster: "cluster1", id: "new"})); got != "3" {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/staledial"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // tuning finds a proxy server that is gone without a word within 30 s, whether
@@ -37,7 +37,7 @@ type carrierTransport struct {
 	server string
 	config func() *tls.Config
 	tcp    carrier.TCP
-	dialer staledial.Dialer
+	dialer dial.StaleDialer
 	pool   *carrier.Pool
 	// reach makes a carrier, and older makes the transport for a proxy server that
 	// does not speak them.
@@ -102,7 +102,7 @@ func (t *carrierTransport) backoff(failures int) time.Duration {
 	if t.old && failures > surelyOld {
 		return carriersAgain
 	}
-	return min(carrier.FullJitter(failures), 3*time.Second)
+	return min(dial.FullJitter(failures), 3*time.Second)
 }
 
 // lookAgain is called when konnectivity's transport connects, perhaps to a proxy

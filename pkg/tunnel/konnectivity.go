@@ -19,7 +19,7 @@ import (
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client/metrics"
 
-	"open-cluster-management.io/cluster-proxy/pkg/staledial"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // konnectivityTransport is the transport over konnectivity's ProxyService: one
@@ -37,7 +37,7 @@ func newKonnectivity(server string, tlsConfig func() *tls.Config, connecting fun
 	t := &konnectivityTransport{server: server}
 	// The peer's liveness is TCP's business here: konnectivity's server ends
 	// connections whose gRPC pings come more often than every five minutes.
-	dialer := &staledial.Dialer{}
+	dialer := &dial.StaleDialer{}
 	creds := insecure.NewCredentials()
 	if tlsConfig != nil {
 		creds = reloading{config: tlsConfig}

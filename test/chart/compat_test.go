@@ -11,8 +11,8 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 	corev1 "k8s.io/api/core/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 )
 
 // The commands in OCM's documentation find the pods on the hub by a label. A
@@ -36,8 +36,8 @@ func TestExposedServicesWithNumbers(t *testing.T) {
 	if !strings.Contains(configMap.Data["services"], `port: "8000"`) {
 		t.Errorf("the ConfigMap has a number:\n%s", configMap.Data["services"])
 	}
-	got, err := exposedservices.Parse(configMap.Data)
-	want := exposedservices.List{{Namespace: "a", Service: "b", Port: "8000"}, {Namespace: "a", Service: "c", Port: "web", Protocol: "http"},
+	got, err := agentapi.ParseExposedServices(configMap.Data)
+	want := agentapi.ExposedServices{{Namespace: "a", Service: "b", Port: "8000"}, {Namespace: "a", Service: "c", Port: "web", Protocol: "http"},
 		{Namespace: "a", Service: "d", Clusters: []string{"c1"}, ClusterSets: []string{"prod"}, ForwardAuthorization: true, Anonymous: true}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

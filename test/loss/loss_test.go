@@ -27,7 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/pkitest"
 )
@@ -217,7 +217,7 @@ func serve(t *testing.T, listener net.Listener, config *tls.Config) {
 			}
 		}
 	})}
-	if err := hop.ConfigureServer(server, 1000); err != nil {
+	if err := httprelay.ConfigureServer(server, 1000); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
@@ -233,7 +233,7 @@ type figures struct {
 	rate     float64       // MB/s of each user's downloads
 }
 
-func measure(t *testing.T, clients []*hop.Shared, path string) figures {
+func measure(t *testing.T, clients []*httprelay.Shared, path string) figures {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), warm+measured)
 	defer cancel()
@@ -300,9 +300,9 @@ const (
 )
 
 func table(t *testing.T, p place, congestion string, text io.Writer) {
-	clients := func(n, spread int) (all []*hop.Shared) {
+	clients := func(n, spread int) (all []*httprelay.Shared) {
 		for range n {
-			all = append(all, &hop.Shared{Dial: p.dial, Spread: spread, Streams: 250, IdleTimeout: time.Minute})
+			all = append(all, &httprelay.Shared{Dial: p.dial, Spread: spread, Streams: 250, IdleTimeout: time.Minute})
 		}
 		return all
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 const (
@@ -61,7 +61,7 @@ func TestLongRoundTrip(t *testing.T) {
 	if rates[carrierRow] < plainShare*rates[plainRow] {
 		t.Errorf("a carrier moves %.1f MB/s, a plain connection %.1f", rates[carrierRow], rates[plainRow])
 	}
-	if want := windowShare * hop.Window / far.roundTrip.Seconds() / 1e6; rates[streamRow] < want {
+	if want := windowShare * httprelay.Window / far.roundTrip.Seconds() / 1e6; rates[streamRow] < want {
 		t.Errorf("a stream moves %.1f MB/s, want %.1f", rates[streamRow], want)
 	}
 	if err := os.WriteFile(longOut, text.Bytes(), 0o644); err != nil {
@@ -86,7 +86,7 @@ func rate(t *testing.T, p place, protocol string) float64 {
 			DialTLSContext:    func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) },
 		}
 		if protocol == "h2" {
-			shared := &hop.Shared{Dial: p.dial, Spread: 1, Streams: 250, IdleTimeout: time.Minute}
+			shared := &httprelay.Shared{Dial: p.dial, Spread: 1, Streams: 250, IdleTimeout: time.Minute}
 			defer shared.Retire()
 			client = shared
 		}

@@ -86,7 +86,8 @@ var standardOnly = map[string][]string{
 	"pkg/carrier":           {"golang.org/x/sys", "google.golang.org/protobuf"},
 	"pkg/proxyapi/route":    {"google.golang.org/protobuf"},
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
-	"pkg/exposedservices":   {"sigs.k8s.io/yaml"},
+	"pkg/agentapi":          {"sigs.k8s.io/yaml", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client"},
+	"pkg/dial":              nil,
 	"pkg/identity":          nil,
 }
 

@@ -11,20 +11,20 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // exposed remembers the last good list of exposed Services.
 type exposed struct {
 	mu   sync.Mutex
-	last *exposedservices.List
+	last *agentapi.ExposedServices
 	said string // the error that was logged last
 }
 
 // exposedServices is the list that agents get. No ConfigMap is an empty list.
 // One that does not parse leaves the last good one in force: the one in memory,
 // or, after a restart, the one in the manifests, which an error leaves alone.
-func (a *Addon) exposedServices(ctx context.Context) (exposedservices.List, error) {
+func (a *Addon) exposedServices(ctx context.Context) (agentapi.ExposedServices, error) {
 	if a.ExposedServices.Name == "" {
 		return nil, nil
 	}
@@ -32,7 +32,7 @@ func (a *Addon) exposedServices(ctx context.Context) (exposedservices.List, erro
 	if err := a.Reader.Get(ctx, a.ExposedServices, &stored); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading ConfigMap %q with the exposed Services: %w", a.ExposedServices, err)
 	}
-	list, err := exposedservices.Parse(stored.Data)
+	list, err := agentapi.ParseExposedServices(stored.Data)
 	a.exposed.mu.Lock()
 	defer a.exposed.mu.Unlock()
 	if err == nil {
@@ -59,7 +59,7 @@ func (a *Addon) exposeServices(ctx context.Context, v *values, cluster *clusterv
 	if err != nil {
 		return err
 	}
-	v.ExposedServices = list.For(cluster.Name, cluster.Labels[clusterv1beta2.ClusterSetLabel]).Data()[exposedservices.Key]
+	v.ExposedServices = list.For(cluster.Name, cluster.Labels[clusterv1beta2.ClusterSetLabel]).Data()[agentapi.ExposedServicesKey]
 	v.AdditionalServiceCA = additionalCA
 	if additionalCA != "" {
 		v.Args = append(v.Args, "--additional-service-ca=/additional-service-ca/service-ca.crt")

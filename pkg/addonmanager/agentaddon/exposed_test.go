@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // TestExposedServices follows the hub's ConfigMap through its life.
@@ -18,7 +18,7 @@ func TestExposedServices(t *testing.T) {
 	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "list", Namespace: "hub"}}
 	c := fake.NewClientBuilder().Build()
 	addon := &Addon{Reader: c, ExposedServices: client.ObjectKeyFromObject(stored)}
-	check := func(when string, want exposedservices.List) {
+	check := func(when string, want agentapi.ExposedServices) {
 		t.Helper()
 		got, err := addon.exposedServices(t.Context())
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -30,7 +30,7 @@ func TestExposedServices(t *testing.T) {
 	if err := c.Create(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
-	both := exposedservices.List{{Namespace: "a", Service: "c", Port: "web"}, {Namespace: "a", Service: "b"}}
+	both := agentapi.ExposedServices{{Namespace: "a", Service: "c", Port: "web"}, {Namespace: "a", Service: "b"}}
 	check("two keys", both)
 	stored.Data["more"] = "- {namespace: a, servce: c}"
 	if err := c.Update(t.Context(), stored); err != nil {

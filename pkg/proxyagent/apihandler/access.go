@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 )
 
@@ -59,7 +59,7 @@ func (a Access) filter(next http.Handler) http.Handler {
 			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request does not say in one way who it is from")
 			return
 		}
-		if agentheaders.Has(r.Header, agentheaders.ForService) {
+		if agentapi.Has(r.Header, agentapi.ForService) {
 			next.ServeHTTP(w, r) // whose Service decides about his rights
 			return
 		}
@@ -109,7 +109,7 @@ func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
 	if err != nil {
 		return policy, err
 	}
-	if agentheaders.Has(r.Header, agentheaders.ForService) {
+	if agentapi.Has(r.Header, agentapi.ForService) {
 		return policy, policy.CheckService()
 	}
 	return policy, policy.Check(r)
@@ -120,7 +120,7 @@ func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
 // for itself; and so does one that comes with Impersonate headers, which need a
 // right that only the kube-apiserver knows of.
 func (a Access) stranger(r *http.Request) user.Info {
-	if a.OIDC == nil || agentheaders.Has(r.Header, agentheaders.Impersonate) {
+	if a.OIDC == nil || agentapi.Has(r.Header, agentapi.Impersonate) {
 		return nil
 	}
 	response, ok, err := a.OIDC.AuthenticateRequest(r)
@@ -135,7 +135,7 @@ func (a Access) stranger(r *http.Request) user.Info {
 
 func hasWebSocketToken(header http.Header) bool {
 	for _, line := range header["Sec-Websocket-Protocol"] {
-		if strings.Contains(line, agentheaders.WebSocketToken) {
+		if strings.Contains(line, agentapi.WebSocketToken) {
 			return true
 		}
 	}

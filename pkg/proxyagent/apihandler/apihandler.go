@@ -17,10 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/earlyanswer"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -46,13 +45,13 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
-		Handler:           earlyanswer.Handler(onlyProxyAPI(access.filter(byTarget(services.handler(), handler)))),
+		Handler:           httprelay.HandleEarlyResponses(onlyProxyAPI(access.filter(byTarget(services.handler(), handler)))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    agentheaders.MaxBytes,
+		MaxHeaderBytes:    httprelay.MaxHeaderBytes,
 	}
-	if err := hop.ConfigureServer(server, maxStreams); err != nil {
+	if err := httprelay.ConfigureServer(server, maxStreams); err != nil {
 		return nil, fmt.Errorf("preparing to serve HTTP/2: %w", err)
 	}
 	return server, nil
@@ -61,7 +60,7 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 // onlyProxyAPI lets nobody in but holders of the proxy API's role.
 func onlyProxyAPI(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hop.GrowStack()
+		httprelay.GrowStack()
 		role, err := pki.PeerRole(*r.TLS)
 		if err != nil || role != identity.RoleProxyAPI {
 			requestsDenied.Inc()
@@ -86,7 +85,7 @@ func listedIdentity(header http.Header) string {
 	for _, list := range header.Values("Connection") {
 		for name := range strings.SplitSeq(list, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if agentheaders.BeginsAny(name, claims) || agentheaders.Begins(name, agentheaders.ForService) {
+			if agentapi.BeginsAny(name, claims) || agentapi.Begins(name, agentapi.ForService) {
 				return name
 			}
 		}
@@ -104,29 +103,29 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 		return nil, err
 	}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target); earlyanswer.Rewrite(r) },
-		Transport:     hop.NoInformational(way),
+		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target); httprelay.RewriteEarlyResponses(r) },
+		Transport:     httprelay.NoInformational(way),
 		FlushInterval: -1,
-		BufferPool:    hop.Buffers{},
+		BufferPool:    httprelay.Buffers{},
 		ErrorHandler:  writeError,
 		ModifyResponse: func(resp *http.Response) error {
 			if err := checkStatus(resp); err != nil {
 				return err
 			}
 			if isRead(resp.Request) {
-				hop.Gather(resp)
+				httprelay.Gather(resp)
 			}
 			connect.Upgraded(resp)
 			return nil
 		},
 	}
-	return forUpgrades(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(hop.EndTogether(w), r) })), nil
+	return forUpgrades(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(httprelay.EndTogether(w), r) })), nil
 }
 
 // forUpgrades ends both connections of an upgrade as cut off if one is.
 func forUpgrades(proxy http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if agentheaders.IsUpgrade(r.Header) {
+		if httprelay.IsUpgrade(r.Header) {
 			w, r = connect.Upgrade(w, r)
 		}
 		proxy.ServeHTTP(w, r)
@@ -135,7 +134,7 @@ func forUpgrades(proxy http.Handler) http.Handler {
 
 // checkStatus refuses an answer that would make a connection somebody else's.
 func checkStatus(resp *http.Response) error {
-	if !agentheaders.WasAskedFor(resp) {
+	if !httprelay.WasAskedFor(resp) {
 		return fmt.Errorf("it answered with status %d, which nobody asked for", resp.StatusCode)
 	}
 	return nil
@@ -150,9 +149,9 @@ func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	// ReverseProxy drops what it cannot parse of a query; the kube-apiserver
 	// should see it and refuse it.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
-	agentheaders.Delete(r.Out.Header, agentheaders.Vouched)
+	agentapi.Delete(r.Out.Header, agentapi.Vouched)
 	if _, ok := impersonationOf(r.In.Context()); ok {
-		agentheaders.Delete(r.Out.Header, claims)
+		agentapi.Delete(r.Out.Header, claims)
 	}
 	forwarded := r.In.Header["X-Forwarded-For"]
 	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -26,8 +26,8 @@ func TestServiceConnectionIsCutOff(t *testing.T) {
 			}
 			defer service.Close()
 			c := &cluster{names: map[string][]string{"db.default.svc": {"10.96.0.10"}}, backend: service.Addr().String()}
-			list := exposedservices.List{{Namespace: "default", Service: "db", Protocol: "tcp"}}
-			proxy := Services{Exposed: func() exposedservices.List { return list }, Resolver: c, Roots: pki.NewSource(pki.Files{})}.handler()
+			list := agentapi.ExposedServices{{Namespace: "default", Service: "db", Protocol: "tcp"}}
+			proxy := Services{Exposed: func() agentapi.ExposedServices { return list }, Resolver: c, Roots: pki.NewSource(pki.Files{})}.handler()
 			proxy.dialer.connect = c.connect
 			front := httptest.NewUnstartedServer(proxy)
 			front.Listener = connect.Listener{Listener: front.Listener}
@@ -76,7 +76,7 @@ func TestServiceConnectionIsCutOff(t *testing.T) {
 // TestUpgradeOfAServiceIsCutOff does the same after an upgrade.
 func TestUpgradeOfAServiceIsCutOff(t *testing.T) {
 	backends := make(chan net.Conn, 1)
-	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, exposedservices.List{{Namespace: "default", Service: "web"}}, func(w http.ResponseWriter, _ *http.Request) {
+	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, agentapi.ExposedServices{{Namespace: "default", Service: "web"}}, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -19,27 +19,27 @@ import (
 const hubPrefix = identity.HubUserPrefix
 
 const (
-	headerUser  = agentheaders.Asserted + "User"
-	headerUID   = agentheaders.Asserted + "Uid"
-	headerGroup = agentheaders.Asserted + "Group"
-	prefixExtra = agentheaders.Asserted + "Extra-"
+	headerUser  = agentapi.Asserted + "User"
+	headerUID   = agentapi.Asserted + "Uid"
+	headerGroup = agentapi.Asserted + "Group"
+	prefixExtra = agentapi.Asserted + "Extra-"
 )
 
 // claims are headers that say who a request is from, by the beginnings of their
 // names. With an asserted identity none of them may reach the kube-apiserver.
-var claims = []string{"Authorization", "Proxy-Authorization", agentheaders.Impersonate, agentheaders.Asserted}
+var claims = []string{"Authorization", "Proxy-Authorization", agentapi.Impersonate, agentapi.Asserted}
 
 // hubUser is the user whom the proxy API vouches for, in Kubernetes' headers for
 // front proxies; nil if it vouches for nobody. Every header must have its plain
 // spelling and make sense, or the request is refused: two readers must not
 // understand it in two ways.
 func hubUser(header http.Header) (user.Info, error) {
-	if !agentheaders.Has(header, agentheaders.Asserted) {
+	if !agentapi.Has(header, agentapi.Asserted) {
 		return nil, nil
 	}
 	u := &user.DefaultInfo{Extra: map[string][]string{}}
 	for name, values := range header {
-		if !agentheaders.Begins(name, agentheaders.Asserted) {
+		if !agentapi.Begins(name, agentapi.Asserted) {
 			continue
 		}
 		key, isExtra := strings.CutPrefix(name, prefixExtra)
@@ -62,7 +62,7 @@ func hubUser(header http.Header) (user.Info, error) {
 		}
 	}
 	if u.Name == "" {
-		return nil, fmt.Errorf("there are %s headers, but none of them names a user", agentheaders.Asserted)
+		return nil, fmt.Errorf("there are %s headers, but none of them names a user", agentapi.Asserted)
 	}
 	return u, nil
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
@@ -167,7 +167,7 @@ var claimed = http.Header{
 func identityHeaders(header http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range header {
-		if slices.ContainsFunc(claims, func(prefix string) bool { return agentheaders.Begins(name, prefix) }) {
+		if slices.ContainsFunc(claims, func(prefix string) bool { return agentapi.Begins(name, prefix) }) {
 			out[name] = values
 		}
 	}

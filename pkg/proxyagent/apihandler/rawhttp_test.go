@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/rawhttp"
@@ -119,7 +119,7 @@ func TestSmuggledRequests(t *testing.T) {
 // TestSmuggledRequestsToServices has HTTP/1.1 on both sides.
 func TestSmuggledRequestsToServices(t *testing.T) {
 	seen := &arrivals{}
-	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, exposedservices.List{{Namespace: "default", Service: "web"}}, seen.ServeHTTP)
+	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, agentapi.ExposedServices{{Namespace: "default", Service: "web"}}, seen.ServeHTTP)
 	var head strings.Builder
 	if err := wants("http", "default", "web", "80").Write(&head); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
@@ -75,7 +75,7 @@ func (d *serviceDialer) resolve(ctx context.Context, host string) ([]netip.Addr,
 // port is the number of the port that a request asks for: by number, by name, or
 // the Service's only one. The names are asked for in the cluster's DNS, where
 // every Service has them, so that the agent needs no right to read Services.
-func (d *serviceDialer) port(ctx context.Context, s exposedservices.Service) (string, error) {
+func (d *serviceDialer) port(ctx context.Context, s agentapi.Service) (string, error) {
 	if _, err := strconv.Atoi(s.Port); err == nil {
 		return s.Port, nil
 	}

@@ -14,10 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -25,7 +24,7 @@ import (
 // are listed, and to no others. It is a part of the handler.
 type Services struct {
 	// Exposed is the list of this moment.
-	Exposed func() exposedservices.List
+	Exposed func() agentapi.ExposedServices
 	// Resolver resolves Services; nil means the pod's own resolver.
 	Resolver Resolver
 	// Roots holds the CAs that Services' certificates are verified with.
@@ -34,7 +33,7 @@ type Services struct {
 
 // serviceProxy is Services in use.
 type serviceProxy struct {
-	exposed func() exposedservices.List
+	exposed func() agentapi.ExposedServices
 	dialer  *serviceDialer
 	roots   *pki.Source
 	proxy   http.Handler
@@ -45,7 +44,7 @@ type serviceProxy struct {
 // must not make a request for a Service into one for the kube-apiserver.
 func byTarget(services, kubeAPIServer http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if agentheaders.Has(r.Header, agentheaders.ForService) {
+		if agentapi.Has(r.Header, agentapi.ForService) {
 			services.ServeHTTP(w, r)
 			return
 		}
@@ -58,7 +57,7 @@ func (s Services) handler() *serviceProxy {
 		resolver: s.Resolver, connect: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 	}}
 	if s.Exposed == nil {
-		p.exposed = func() exposedservices.List { return nil }
+		p.exposed = func() agentapi.ExposedServices { return nil }
 	}
 	if s.Resolver == nil {
 		p.dialer.resolver = net.DefaultResolver
@@ -70,7 +69,7 @@ func (s Services) handler() *serviceProxy {
 		MaxIdleConns:           100,
 		IdleConnTimeout:        90 * time.Second,
 		ExpectContinueTimeout:  time.Second,
-		MaxResponseHeaderBytes: agentheaders.MaxBytes,
+		MaxResponseHeaderBytes: httprelay.MaxHeaderBytes,
 		Protocols:              new(http.Protocols),
 	}
 	// One protocol for everything, upgrades included, as in upstream.
@@ -79,7 +78,7 @@ func (s Services) handler() *serviceProxy {
 	upgrades.DisableKeepAlives = true // see prepare
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       rewriteForService,
-		Transport:     hop.NoInformational(serviceTransports{transport, upgrades}),
+		Transport:     httprelay.NoInformational(serviceTransports{transport, upgrades}),
 		FlushInterval: -1,
 		ModifyResponse: func(resp *http.Response) error {
 			connect.Upgraded(resp)
@@ -96,7 +95,7 @@ type serviceTransports struct{ requests, upgrades http.RoundTripper }
 
 // RoundTrip is part of http.RoundTripper.
 func (t serviceTransports) RoundTrip(r *http.Request) (*http.Response, error) {
-	if agentheaders.IsUpgrade(r.Header) {
+	if httprelay.IsUpgrade(r.Header) {
 		return t.upgrades.RoundTrip(r)
 	}
 	return t.requests.RoundTrip(r)
@@ -125,7 +124,7 @@ func (p *serviceProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit decides whether a request goes to the Service that it names.
 func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
-	wanted, err := agentheaders.Service(r.Header)
+	wanted, err := agentapi.ServiceOf(r.Header)
 	if err != nil {
 		return serviceTarget{}, &badRequest{err.Error()}
 	}
@@ -136,7 +135,7 @@ func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
 	if !terms.Exposed {
 		return serviceTarget{}, &notExposed{wanted}
 	}
-	login := r.Header.Get(agentheaders.ServiceAuthorization)
+	login := r.Header.Get(agentapi.ServiceAuthorization)
 	if err := checkLogin(login, terms); err != nil {
 		return serviceTarget{}, err
 	}
@@ -150,7 +149,7 @@ func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
 // checkLogin reports whether a Service may get a login. Those by which a server
 // takes a connection for its user, and not a request, are for no Service:
 // connections are shared.
-func checkLogin(login string, terms exposedservices.Terms) error {
+func checkLogin(login string, terms agentapi.ServiceTerms) error {
 	if login == "" {
 		return nil
 	}
@@ -166,7 +165,7 @@ func checkLogin(login string, terms exposedservices.Terms) error {
 	return nil
 }
 
-func hostOf(s exposedservices.Service) string { return s.Service + "." + s.Namespace + ".svc" }
+func hostOf(s agentapi.Service) string { return s.Service + "." + s.Namespace + ".svc" }
 
 // rewriteForService makes the request that the Service sees. Nothing that says
 // who the user is on the hub goes there: a Service could claim to be him. With
@@ -178,11 +177,11 @@ func rewriteForService(r *httputil.ProxyRequest) {
 		return // without a host the request fails
 	}
 	header := r.Out.Header
-	if agentheaders.Has(header, agentheaders.Asserted) {
-		agentheaders.Delete(header, claims)
+	if agentapi.Has(header, agentapi.Asserted) {
+		agentapi.Delete(header, claims)
 	}
-	agentheaders.Delete(header, agentheaders.Vouched)
-	agentheaders.Delete(header, []string{agentheaders.Asserted, agentheaders.ForService})
+	agentapi.Delete(header, agentapi.Vouched)
+	agentapi.Delete(header, []string{agentapi.Asserted, agentapi.ForService})
 	if target.authorization != "" {
 		header.Set("Authorization", target.authorization)
 	}
@@ -220,7 +219,7 @@ type badRequest struct{ reason string }
 func (b *badRequest) Error() string { return b.reason }
 
 // notExposed is the error of a Service that is not listed.
-type notExposed struct{ wanted exposedservices.Service }
+type notExposed struct{ wanted agentapi.Service }
 
 func (n *notExposed) Error() string {
 	return fmt.Sprintf("the agent does not expose the %v: list it in the value exposedServices of the hub's chart", n.wanted)

@@ -15,8 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -72,12 +71,12 @@ func (c *cluster) connect(ctx context.Context, network, address string) (net.Con
 }
 
 // startServices serves list in front of a Service that says what it sees.
-func startServices(t *testing.T, c *cluster, list exposedservices.List, service http.HandlerFunc) *httptest.Server {
+func startServices(t *testing.T, c *cluster, list agentapi.ExposedServices, service http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	backend := httptest.NewServer(service)
 	t.Cleanup(backend.Close)
 	c.backend = backend.Listener.Addr().String()
-	proxy := Services{Exposed: func() exposedservices.List { return list }, Resolver: c, Roots: pki.NewSource(pki.Files{})}.handler()
+	proxy := Services{Exposed: func() agentapi.ExposedServices { return list }, Resolver: c, Roots: pki.NewSource(pki.Files{})}.handler()
 	proxy.dialer.connect = c.connect
 	kubeAPIServer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "kube-apiserver") })
 	front := httptest.NewServer(byTarget(proxy, kubeAPIServer))
@@ -106,7 +105,7 @@ func askService(t *testing.T, front *httptest.Server, path string, header http.H
 
 func wants(proto, namespace, service, port string) http.Header {
 	header := http.Header{}
-	agentheaders.SetService(header, exposedservices.Service{Protocol: proto, Namespace: namespace, Service: service, Port: port})
+	agentapi.SetService(header, agentapi.Service{Protocol: proto, Namespace: namespace, Service: service, Port: port})
 	return header
 }
 
@@ -115,7 +114,7 @@ func TestServices(t *testing.T) {
 		names: map[string][]string{"web.default.svc": {"10.96.0.10"}, "two.default.svc": {"10.96.0.11"}},
 		ports: map[string][]uint16{"_http._tcp.web.default.svc": {8080}, "web.default.svc": {8080}, "two.default.svc": {1, 2}},
 	}
-	front := startServices(t, c, exposedservices.List{{Namespace: "default", Service: "web"}, {Namespace: "default", Service: "two"}},
+	front := startServices(t, c, agentapi.ExposedServices{{Namespace: "default", Service: "web"}, {Namespace: "default", Service: "two"}},
 		func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s %s", r.Host, r.RequestURI) })
 	for _, test := range []struct {
 		service, port string
@@ -147,9 +146,9 @@ func TestServicesDenied(t *testing.T) {
 		"metadata.default.svc": {"169.254.169.254"}, "local.default.svc": {"127.0.0.1"}, "six.default.svc": {"::1"},
 		"mapped.default.svc": {"::ffff:127.0.0.1"}, "mixed.default.svc": {"10.96.0.10", "127.0.0.1"}, "hidden.default.svc": {"10.96.0.12"},
 	}}
-	var list exposedservices.List
+	var list agentapi.ExposedServices
 	for _, name := range []string{"metadata", "local", "six", "mapped", "mixed"} {
-		list = append(list, exposedservices.Entry{Namespace: "default", Service: name})
+		list = append(list, agentapi.ExposedService{Namespace: "default", Service: name})
 	}
 	front := startServices(t, c, list, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	for _, test := range []struct {
@@ -190,7 +189,7 @@ func TestServicesDenied(t *testing.T) {
 func TestServiceNameThatChanges(t *testing.T) {
 	c := &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}
 	c.after = func() { c.names["web.default.svc"] = []string{"127.0.0.1"} }
-	front := startServices(t, c, exposedservices.List{{Namespace: "default", Service: "web"}}, func(w http.ResponseWriter, _ *http.Request) {
+	front := startServices(t, c, agentapi.ExposedServices{{Namespace: "default", Service: "web"}}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close") // the next request has to dial again
 	})
 	if code, body := askService(t, front, "/", wants("http", "default", "web", "80")); code != 200 {
@@ -208,7 +207,7 @@ func TestServiceNameThatChanges(t *testing.T) {
 // login, whatever the hub says, and no other credential to arrive with it.
 func TestLoginsOfServices(t *testing.T) {
 	seen := make(chan string, 1)
-	front := startServices(t, &cluster{names: map[string][]string{"grafana.default.svc": {"10.96.0.10"}, "web.default.svc": {"10.96.0.11"}}}, exposedservices.List{
+	front := startServices(t, &cluster{names: map[string][]string{"grafana.default.svc": {"10.96.0.10"}, "web.default.svc": {"10.96.0.11"}}}, agentapi.ExposedServices{
 		{Namespace: "default", Service: "grafana", ForwardAuthorization: true}, {Namespace: "default", Service: "web"},
 		// An agent's list is about its own cluster: it gets no entries of this form.
 		{Namespace: "default", Service: "web", ForwardAuthorization: true, Clusters: []string{"cluster1"}},
@@ -259,7 +258,7 @@ func TestLoginsOfServices(t *testing.T) {
 // TestUnaskedAnswersOfServices has a Service answer as TestUnaskedAnswers a
 // kube-apiserver.
 func TestUnaskedAnswersOfServices(t *testing.T) {
-	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, exposedservices.List{{Namespace: "default", Service: "web"}}, odd(t))
+	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, agentapi.ExposedServices{{Namespace: "default", Service: "web"}}, odd(t))
 	for _, code := range []string{"000", "099", "101"} {
 		if got, body := askService(t, front, "/?code="+code, wants("http", "default", "web", "80")); got != http.StatusBadGateway {
 			t.Errorf("answered with %s: %d %q, want 502", code, got, body)
@@ -272,7 +271,7 @@ func TestUnaskedAnswersOfServices(t *testing.T) {
 func TestServiceSeesNoIdentity(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}},
-		exposedservices.List{{Namespace: "default", Service: "web"}}, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header })
+		agentapi.ExposedServices{{Namespace: "default", Service: "web"}}, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header })
 	header := wants("http", "default", "web", "80")
 	header.Set("Authorization", "Bearer x")
 	header.Set("X-Forwarded-For", "192.0.2.1")

@@ -15,10 +15,9 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/hop"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 const (
@@ -46,7 +45,7 @@ type transports struct {
 // shares HTTP/2 connections.
 type way struct {
 	shared, separate http.RoundTripper
-	kept             *hop.Kept
+	kept             *httprelay.ReadPool
 	reads            http.RoundTripper // kept, with the credential
 }
 
@@ -71,7 +70,7 @@ func newTransports(cfg *rest.Config, target *url.URL) (*transports, error) {
 
 func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	if w.shared, err = transportFor(cfg, func(t *http.Transport) {
-		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: hop.Window, SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: httprelay.Window, SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	}); err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	}); err != nil {
 		return err
 	}
-	w.kept = &hop.Kept{Most: maxKept, IdleTimeout: keptIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialKept(ctx, upgrades, target) }}
+	w.kept = &httprelay.ReadPool{Most: maxKept, IdleTimeout: keptIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialKept(ctx, upgrades, target) }}
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target}); proxy != nil || err != nil || target.Scheme != "https" {
 		w.kept.Most = 0 // client-go knows how to get there
 	}
@@ -116,7 +115,7 @@ func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTri
 	inner := wrapped
 	for {
 		if t, ok := inner.(*http.Transport); ok {
-			t.MaxResponseHeaderBytes = agentheaders.MaxBytes
+			t.MaxResponseHeaderBytes = httprelay.MaxHeaderBytes
 			change(t)
 			return wrapped, nil
 		}
@@ -174,9 +173,9 @@ func dialKept(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn,
 }
 
 // isRead reports whether a request is one of those for which the proxy API keeps
-// HTTP/1.1 connections (package hop). They go on as they came: that is cheaper
+// HTTP/1.1 connections (package httprelay). They go on as they came: that is cheaper
 // for the kube-apiserver as well.
-func isRead(r *http.Request) bool { return r.ProtoMajor == 1 && hop.Fits(r) }
+func isRead(r *http.Request) bool { return r.ProtoMajor == 1 && httprelay.Fits(r) }
 
 // RoundTrip lends the agent's credential to requests of users whom it
 // impersonates, and to no others.
@@ -190,7 +189,7 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	switch {
-	case agentheaders.IsUpgrade(r.Header):
+	case httprelay.IsUpgrade(r.Header):
 		return as(w.separate).RoundTrip(r)
 	case isRead(r):
 		return w.kept.Or(as(w.reads).RoundTrip, as(w.shared).RoundTrip, r)

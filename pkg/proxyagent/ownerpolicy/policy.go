@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentheaders"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // ConfigMap and Key are where the owner writes the policy.
@@ -99,7 +99,7 @@ func (p Policy) Check(r *http.Request) error {
 
 // streams reports whether a request leaves the Kubernetes API.
 func streams(r *http.Request, info *request.RequestInfo) bool {
-	return agentheaders.IsUpgrade(r.Header) || r.Method == http.MethodConnect || info.Verb == "proxy" ||
+	return httprelay.IsUpgrade(r.Header) || r.Method == http.MethodConnect || info.Verb == "proxy" ||
 		slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, info.Subresource)
 }
 

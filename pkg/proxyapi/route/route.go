@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -18,7 +18,7 @@ type Target struct {
 	Cluster string
 	// Service is what on the cluster is meant. The zero value means the
 	// kube-apiserver.
-	Service exposedservices.Service
+	Service agentapi.Service
 	// Path is the escaped path that the cluster's kube-apiserver or the Service
 	// gets to see. It starts with a slash.
 	Path string
@@ -27,7 +27,7 @@ type Target struct {
 }
 
 // ForService reports whether a Service is meant.
-func (t Target) ForService() bool { return t.Service != exposedservices.Service{} }
+func (t Target) ForService() bool { return t.Service != agentapi.Service{} }
 
 // Error says why a request target is refused, and with which HTTP status.
 type Error struct {

@@ -4,7 +4,7 @@ import (
 	"net"
 	"strings"
 
-	"open-cluster-management.io/cluster-proxy/pkg/exposedservices"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -33,7 +33,7 @@ func (t *Target) cutService() error {
 	if len(parts) != 5 || parts[1] != "services" || parts[3] != "proxy-service" {
 		return nil
 	}
-	s := exposedservices.Service{Protocol: "https", Namespace: parts[0], Service: parts[2]}
+	s := agentapi.Service{Protocol: "https", Namespace: parts[0], Service: parts[2]}
 	if fields := strings.Split(parts[2], ":"); len(fields) == 2 {
 		s.Service, s.Port = fields[0], fields[1]
 	} else if len(fields) == 3 {
@@ -65,7 +65,7 @@ func ParseAuthority(authority string) (Target, error) {
 		if err := identity.ValidateCluster(parts[3]); err != nil {
 			return Target{}, notFound("the target of CONNECT must be <service>.<namespace>.svc.<cluster>:<port>: %v", err)
 		}
-		t := Target{Cluster: parts[3], Path: "/", Service: exposedservices.Service{Protocol: "tcp", Namespace: parts[1], Service: parts[0], Port: port}}
+		t := Target{Cluster: parts[3], Path: "/", Service: agentapi.Service{Protocol: "tcp", Namespace: parts[1], Service: parts[0], Port: port}}
 		if port == "" {
 			return Target{}, badRequest("the target of CONNECT must have a port")
 		}

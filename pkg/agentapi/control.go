@@ -1,0 +1,53 @@
+package agentapi
+
+import (
+	"strings"
+
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+)
+
+// CarriersHeader in the metadata of a stream is how both sides say that they
+// speak carriers.
+const CarriersHeader = "cluster-proxy-carriers"
+
+// The types of packets, all from a proxy server to an agent.
+const (
+	// MoreCarriers asks for as many carriers.
+	MoreCarriers = client.PacketType(64)
+	// Draining says that the server is about to stop: the agent should have a
+	// stream to another one instead. The number is for how many seconds the server
+	// waits for that; an older server says 0 and waits 5. An agent that has another
+	// server answers with konnectivity's DRAIN.
+	Draining = client.PacketType(65)
+	// ServerCount says how many proxy servers there are now. The same number again
+	// says that one which was missing has come.
+	ServerCount = client.PacketType(66)
+)
+
+// ControlPacket makes one of these packets.
+func ControlPacket(kind client.PacketType, number int) *client.Packet {
+	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(number)}}}
+}
+
+// ControlNumber is that of a packet; 0 if it has none.
+func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
+
+// ProcessHeader in the metadata of an agent's stream, and the feature with that name
+// in the HELLO of its carriers, is a secret that each agent process makes when it
+// starts. It tells a proxy server which connections are of one process: when one of
+// them shows a renewed certificate, it counts for all of them. A name could not do
+// that, because whoever stole the old certificate may know it.
+const ProcessHeader = "cluster-proxy-process"
+
+// ProcessFeature returns the feature that holds a process's secret.
+func ProcessFeature(secret string) string { return ProcessHeader + "=" + secret }
+
+// ProcessOf returns the secret that features hold; empty if there is none.
+func ProcessOf(features []string) string {
+	for _, feature := range features {
+		if secret, ok := strings.CutPrefix(feature, ProcessHeader+"="); ok {
+			return secret
+		}
+	}
+	return ""
+}

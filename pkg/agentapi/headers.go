@@ -1,0 +1,124 @@
+package agentapi
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// Beginnings of headers.
+const (
+	// Asserted say who a request is from, on the word of the proxy API.
+	Asserted = "X-Remote-"
+	// ForService name a Service.
+	ForService = "Cluster-Proxy-"
+	// Impersonate say whom a request wants to be taken for.
+	Impersonate = "Impersonate-"
+)
+
+// Vouched are the headers in which a proxy speaks about addresses of others. Only
+// the hop before may.
+var Vouched = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}
+
+// Leaving is in an agent's answer over HTTP/2 if the next request
+// should take another connection.
+const Leaving = "Cluster-Proxy-Leaving"
+
+// WebSocketToken begins the WebSocket protocol by which browsers send a token, see
+// k8s.io/apiserver's package websocket.
+const WebSocketToken = "base64url.bearer.authorization.k8s.io."
+
+const (
+	protocol  = ForService + "Proto"
+	namespace = ForService + "Namespace"
+	service   = ForService + "Service"
+	port      = ForService + "Port"
+)
+
+// ServiceAuthorization is what a Service gets to see as Authorization, where its
+// entry in the list says so.
+const ServiceAuthorization = ForService + "Authorization"
+
+// Begins reports whether a header's name begins with prefix.
+func Begins(name, prefix string) bool {
+	if len(name) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		if fold(name[i]) != fold(prefix[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func fold(c byte) byte {
+	switch {
+	case c == '_':
+		return '-'
+	case 'A' <= c && c <= 'Z':
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// BeginsAny reports whether a header's name begins with one of prefixes.
+func BeginsAny(name string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if Begins(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Has reports whether there is a header whose name begins with prefix.
+func Has(header http.Header, prefix string) bool {
+	for name := range header {
+		if Begins(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Delete deletes the headers whose names begin with one of prefixes.
+func Delete(header http.Header, prefixes []string) {
+	for name := range header {
+		if BeginsAny(name, prefixes) {
+			delete(header, name)
+		}
+	}
+}
+
+// SetService names a Service. The zero value is none.
+func SetService(header http.Header, s Service) {
+	if s == (Service{}) {
+		return
+	}
+	header.Set(protocol, s.Protocol)
+	header.Set(namespace, s.Namespace)
+	header.Set(service, s.Service)
+	header.Set(port, s.Port)
+}
+
+// Service is the Service that headers name. Each header must be there once, in
+// its plain spelling: two readers must not understand it in two ways.
+func ServiceOf(header http.Header) (Service, error) {
+	for name, values := range header {
+		switch {
+		case !Begins(name, ForService):
+		case len(values) != 1:
+			return Service{}, fmt.Errorf("header %s is there %d times", name, len(values))
+		case name != protocol && name != namespace && name != service && name != port && name != ServiceAuthorization:
+			return Service{}, fmt.Errorf("header %q is not one of those that name a Service", name)
+		}
+	}
+	s := Service{Namespace: header.Get(namespace), Service: header.Get(service), Port: header.Get(port), Protocol: header.Get(protocol)}
+	if err := s.Check(); err != nil {
+		return s, err
+	}
+	if s.Protocol == "" {
+		return s, fmt.Errorf("the request for Service %s/%s names no protocol", s.Namespace, s.Service)
+	}
+	return s, nil
+}

@@ -1,0 +1,13 @@
+// Package dial holds what every process needs to dial, and to go on dialing.
+//
+// StaleDialer dials hosts by name, and goes on doing so while DNS does not answer:
+// the address that a name led to last is better than none, as RFC 8767 (serve-stale)
+// has it for resolvers. Thus a cluster that has lost its DNS keeps its tunnels. It
+// never decides whom to trust: the peer shows a certificate for the name.
+//
+// Jitter and FullJitter are the backoff between attempts: exponential, with full
+// jitter, so that a thousand agents that lost a server together do not come back
+// together.
+//
+// Files: stale.go has the dialer, backoff.go the delays.
+package dial

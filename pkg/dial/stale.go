@@ -1,0 +1,55 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// patience is how long a dial may take by name when there is an address to fall
+// back to: a DNS server that is gone does not refuse, it is silent.
+const patience = 3 * time.Second
+
+// StaleDialer is a net.Dialer that remembers. Its methods are safe for concurrent
+// use; it must not be copied.
+type StaleDialer struct {
+	net.Dialer
+
+	mu   sync.Mutex
+	last map[string]string // the IP address and port, by what was asked for
+}
+
+// DialContext dials a TCP address, host:port. A name that does not exist is an
+// answer, and leads nowhere. The error is that of the dial by name if neither way
+// leads anywhere.
+func (d *StaleDialer) DialContext(ctx context.Context, address string) (net.Conn, error) {
+	d.mu.Lock()
+	last := d.last[address]
+	d.mu.Unlock()
+	first, cancel := ctx, func() {}
+	if last != "" {
+		first, cancel = context.WithTimeout(ctx, patience)
+	}
+	conn, err := d.Dialer.DialContext(first, "tcp", address)
+	cancel()
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.last == nil {
+			d.last = map[string]string{}
+		}
+		d.last[address] = conn.RemoteAddr().String()
+		return conn, nil
+	}
+	var unresolved *net.DNSError
+	if last == "" || ctx.Err() != nil || !errors.As(err, &unresolved) || unresolved.IsNotFound {
+		return nil, err
+	}
+	conn, lastErr := d.Dialer.DialContext(ctx, "tcp", last)
+	if lastErr != nil {
+		return nil, err
+	}
+	return conn, nil
+}

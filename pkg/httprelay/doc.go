@@ -1,0 +1,75 @@
+// Package httprelay makes a relayed HTTP request cheap, and right: the proxy API and
+// the agent's handler are two reverse proxies in a row, and what one of them costs is
+// paid twice.
+// Measured with processes of their own (test/bench/api-profile.md), most of it is
+// goroutines and processes that wake each other, not encryption. So:
+//
+//   - ReadPool is a few HTTP/1.1 connections for reads, each used by one request at a
+//     time, by the goroutine that wants the answer. HTTP/2 hands a request from
+//     goroutine to goroutine four times, sends header, body and end as records of
+//     their own, and encodes headers against a table that every request changes.
+//   - Gather passes a document on in one piece, and not as it came. What pauses for
+//     50 ms is no document, whatever its type says, and goes on as it comes.
+//   - EndTogether leaves out the flush after a body's last byte, so that the end
+//     of an answer travels with it.
+//   - NoInformational keeps informational answers (1xx) from clients.
+//   - HandleEarlyResponses relays a response that comes before the request's body
+//     was read.
+//   - GrowStack is for the goroutine that HTTP/2 makes for each request.
+//
+// # What requests share
+//
+// Shared is a few HTTP/2 connections for everything else. Three things keep one
+// request from slowing another:
+//
+//   - A body that is not read holds its own window and no more: the window of a
+//     connection, on servers and clients, is larger than those of all its streams
+//     together (ConfigureServer, Shared.Streams). With net/http's defaults, 1 MiB
+//     for a stream and 1 MiB for its connection, one upload that a backend does not
+//     read stops every other upload on the connection.
+//   - A request that would have to share a connection has one more made for the
+//     next, up to Spread; the third on a connection waits for it, for half a second,
+//     and so does one beside a large answer, for three seconds. A lost packet delays
+//     what is on its connection, all of that together is one flow for the network,
+//     with one flow's rate (test/bench/loss.txt has the figures), and on a slow link
+//     a small answer waits behind a large one for longer than a dial takes. So those
+//     that begin together have a dial each, requests prefer connections without a
+//     large answer, and frames are of 16 KiB.
+//   - Retired connections end with their last request.
+//
+// A window is 1 MiB: a stream moves 20 MB/s at a round trip of 50 ms in either
+// direction (net/http: 20 MB/s up, for all streams of a connection together, and 80
+// down). Larger ones are memory that a peer may fill: a stream's unread part is in
+// this process. Reads on kept connections have TCP's window and are not bound to it.
+//
+// # Silence
+//
+// A peer that dies without a word acknowledges nothing, and TCP waits for a quarter
+// of an hour. Pings end an HTTP/2 connection 25 s after the last frame, and with it
+// the requests under way. New requests do not wait for that: when nothing comes for
+// half a second after something was sent, a ping with a second's time says whether
+// the connection is alive (silence.go), and until something comes of it no request
+// takes it. What only reads is then sent again. A write cannot be, so on a
+// connection that was quiet for three seconds it waits for the answer to a ping
+// first: one round trip. A slow answer costs nothing but the pings, since those are
+// answered.
+//
+// ReadPool connections have no ping. A read of which nothing comes for a second is sent
+// by HTTP/2 as well, and the first answer counts; where answers are only slow, that
+// is done once in ten seconds for each place, so it does not double the work of a
+// server that is slow because it has much. Nothing is failed by it.
+//
+// # Upgrades
+//
+// The hub grants the right to an upgrade, the managed cluster's owner may cap it,
+// and both ends choose connections by it. If one of them read a request in a way of
+// its own, it could be an ordinary one for whoever decides, and a stream for whoever
+// serves it. So IsUpgrade is the widest reading that there is, and nobody has
+// another; and no answer changes the protocol unless WasAskedFor says so, which is
+// the narrowest.
+//
+// # Sizes
+//
+// Headers of an answer, informational ones included, are MaxHeaderBytes at most, on
+// every connection of this package.
+package httprelay

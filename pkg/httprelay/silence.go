@@ -1,0 +1,197 @@
+package httprelay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// silence is how long nothing may come on an HTTP/2 connection after something
+	// was sent, before it is asked whether it is alive.
+	silence = 500 * time.Millisecond
+	// probeTimeout is how long it may take to answer that.
+	probeTimeout = time.Second
+	// trust is how long after something came a connection is taken for alive, by
+	// requests that cannot be sent again.
+	trust = 3 * time.Second
+)
+
+// errSilent says that nothing comes on a connection, not even the answer to a ping.
+var errSilent = errors.New("the connection is silent: whatever is on the way died without a word")
+
+// wire notes when something comes.
+type wire struct {
+	net.Conn
+	made time.Time
+	// heard is when something came last, asked when the first thing was sent since
+	// then (0: nothing was), and doubted when the connection was taken for dead,
+	// all since made.
+	heard, asked, doubted atomic.Int64
+}
+
+func newWire(conn net.Conn) *wire { return &wire{Conn: conn, made: time.Now()} }
+
+func (w *wire) now() int64 { return int64(time.Since(w.made)) + 1 }
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 {
+		w.heard.Store(w.now())
+		w.asked.Store(0)
+	}
+	return n, err
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	w.asked.CompareAndSwap(0, w.now())
+	return w.Conn.Write(p)
+}
+
+// silent reports whether nothing came for long enough after something was sent.
+func (w *wire) silent() bool {
+	asked := w.asked.Load()
+	return asked > 0 && time.Duration(w.now()-asked) >= silence
+}
+
+// old reports whether the last that came says nothing about now.
+func (w *wire) old() bool { return time.Duration(w.now()-w.heard.Load()) > trust }
+
+// suspect reports whether the connection was found dead, and nothing came since.
+func (w *wire) suspect() bool {
+	doubted := w.doubted.Load()
+	return doubted > 0 && w.heard.Load() < doubted
+}
+
+// probe is a ping for all that want to know.
+type probe struct {
+	done chan struct{}
+	err  error // after done
+}
+
+// alive pings a connection. The peer's answer is what counts, or anything else
+// that comes of it.
+func (s *Shared) alive(c *sharedConn) *probe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.probing != nil {
+		return c.probing
+	}
+	p := &probe{done: make(chan struct{})}
+	c.probing = p
+	go func() {
+		defer close(p.done)
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		defer cancel()
+		began := c.wire.now()
+		p.err = c.Ping(ctx)
+		if c.wire.heard.Load() >= began {
+			p.err = nil
+		}
+		if p.err != nil {
+			c.wire.doubted.Store(c.wire.now())
+		}
+		s.mu.Lock()
+		c.probing = nil
+		s.mu.Unlock()
+	}()
+	return p
+}
+
+// proven reports whether a connection is alive. It asks it only if nothing came
+// for a while.
+func (s *Shared) proven(ctx context.Context, c *sharedConn) bool {
+	if !c.wire.old() {
+		return true
+	}
+	p := s.alive(c)
+	select {
+	case <-p.done:
+		return p.err == nil
+	case <-ctx.Done():
+		return true // the request fails by itself
+	}
+}
+
+// pick is a request's part of a connection.
+type pick struct {
+	shared *Shared
+	// giveUp ends the request when its connection is silent; nil if it may not be
+	// sent again.
+	giveUp context.CancelCauseFunc
+
+	mu    sync.Mutex
+	conn  *sharedConn
+	bytes int         // of the body, as long as that is not large
+	bulky bool        // conn knows that it is
+	timer *time.Timer // nil once there is an answer
+}
+
+// watch looks at the request's connection until there is an answer.
+func (p *pick) watch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(silence, p.check)
+}
+
+func (p *pick) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer.Stop()
+	p.timer = nil
+}
+
+func (p *pick) took(c *sharedConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conn, p.bytes, p.bulky = c, 0, false
+}
+
+// moved notes that n bytes of the answer's body have come.
+func (p *pick) moved(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bulky || p.conn == nil {
+		return
+	}
+	if p.bytes += n; p.bytes > large {
+		p.bulky = true
+		p.shared.crowds(p.conn)
+	}
+}
+
+// release may be called more than once.
+func (p *pick) release() {
+	p.mu.Lock()
+	c, bulky := p.conn, p.bulky
+	p.conn = nil
+	p.mu.Unlock()
+	if c == nil {
+		return
+	}
+	p.shared.release(c, bulky)
+}
+
+func (p *pick) check() {
+	p.mu.Lock()
+	c := p.conn
+	p.mu.Unlock()
+	dead := false
+	if c != nil && c.wire.silent() {
+		probe := p.shared.alive(c)
+		<-probe.done
+		dead = probe.err != nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.timer == nil:
+	case dead && p.conn == c && p.giveUp != nil:
+		p.giveUp(errSilent)
+	default:
+		p.timer.Reset(silence)
+	}
+}

@@ -1,0 +1,37 @@
+package httprelay
+
+import (
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// IsUpgrade reports whether a request with these headers could be taken for one
+// that wants another protocol on its connection, by anybody on its way: it has an
+// Upgrade header, or speaks of upgrades in Connection. Some servers want both,
+// k8s.io/apimachinery's httpstream takes the letters in Connection for enough.
+// Whoever grants the right to streams, or denies it, asks this.
+func IsUpgrade(header http.Header) bool {
+	if len(header["Upgrade"]) > 0 {
+		return true
+	}
+	for _, line := range header["Connection"] {
+		if strings.Contains(strings.ToLower(line), "upgrade") {
+			return true
+		}
+	}
+	return false
+}
+
+// WasAskedFor reports whether the status of an answer is one that its request,
+// as it was sent, may have. It is for ReverseProxy, which panics over what is no
+// status, and gives the client's connection away with a 101 as long as request
+// and answer name the same protocol, or both none.
+func WasAskedFor(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return resp.StatusCode >= http.StatusOK && resp.StatusCode <= 999
+	}
+	sent := resp.Request.Header
+	return sent.Get("Upgrade") != "" && httpguts.HeaderValuesContainsToken(sent["Connection"], "Upgrade")
+}
