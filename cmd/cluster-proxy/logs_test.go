@@ -22,8 +22,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // mainEnv makes this program cluster-proxy.

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

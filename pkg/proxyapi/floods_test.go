@@ -20,7 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // resets sends up to n requests on one connection and takes each back at once. It

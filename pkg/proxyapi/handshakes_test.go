@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // TestHandshakesAreBounded counts the handshakes that the port works on at a time

@@ -15,8 +15,8 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/idlestreams"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/idlestreams"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // inMemory is a door without a network, and the agent of cluster1 behind it.

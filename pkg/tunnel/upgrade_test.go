@@ -15,7 +15,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // TestDialerTakesAnUpgradeUp has konnectivity's proxy server replaced by one that

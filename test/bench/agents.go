@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
-	"open-cluster-management.io/cluster-proxy/test/scrape"
+	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 // crowd are agents in one process, so that what a process costs by itself is

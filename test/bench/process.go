@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/test/program"
+	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 // process is a relaying process whose CPU time and memory are counted.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // system is a proxy server and an agent as processes.

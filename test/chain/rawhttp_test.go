@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"open-cluster-management.io/cluster-proxy/test/rawhttp"
+	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
 // arrivals is a kube-apiserver that remembers the requests that came to it whole,

@@ -15,7 +15,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // tap stands where a proxy server does, with a proxy server's certificate, before

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/cluster-proxy/test/scrape"
+	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 // TestClientsThatGoAway opens watches and commands that do not end, and goes away

@@ -35,8 +35,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/lab"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
-	"open-cluster-management.io/cluster-proxy/test/program"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 // installed is what the scenarios know of the system they run against.

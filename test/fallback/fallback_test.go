@@ -23,8 +23,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // patience is long, since a machine may be busy with other tests.

@@ -19,7 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
-	"open-cluster-management.io/cluster-proxy/test/program"
+	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 // programEnv makes this program one of those below.

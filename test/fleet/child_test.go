@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // childEnv makes this program a process that holds agents and their target: a

@@ -23,9 +23,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
-	"open-cluster-management.io/cluster-proxy/test/ports"
-	"open-cluster-management.io/cluster-proxy/test/scrape"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 func TestMain(m *testing.M) {

@@ -12,9 +12,9 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/ports"
-	"open-cluster-management.io/cluster-proxy/test/program"
-	"open-cluster-management.io/cluster-proxy/test/scrape"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/program"
+	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 // process is the addon's binary as an accomplice, or as the one under attack

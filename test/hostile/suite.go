@@ -16,7 +16,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/lab"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // patience is how long anything may take on a busy machine.

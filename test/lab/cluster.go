@@ -16,7 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/lab/certs"
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // Cluster is one cluster of a lab: etcd, kube-apiserver, controller manager,

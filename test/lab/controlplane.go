@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // ControlPlane is a hub of etcd and kube-apiserver only, for tests of what a

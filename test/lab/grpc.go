@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/test/lab/certs"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 const hubName = "hub"

@@ -5,7 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"open-cluster-management.io/cluster-proxy/test/scrape"
+	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 // PodMetric adds up a metric over the addon's pods of a cluster that a selector

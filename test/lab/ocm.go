@@ -16,8 +16,8 @@ import (
 	clusterclient "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
-	"open-cluster-management.io/cluster-proxy/test/ports"
-	testprogram "open-cluster-management.io/cluster-proxy/test/program"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	testprogram "open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // podSelector finds the addon's own pods.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	testprogram "open-cluster-management.io/cluster-proxy/test/program"
+	testprogram "open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 // program is what the lab runs: a binary, its arguments and where its output

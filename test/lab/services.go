@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"sync"
 
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // serviceTable gives ports of Services local listeners, which spread

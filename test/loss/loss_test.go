@@ -29,7 +29,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 const (

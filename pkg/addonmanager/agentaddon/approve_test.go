@@ -27,7 +27,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // units are the organizational units of the day.

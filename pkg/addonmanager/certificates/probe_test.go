@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 // A proof is remembered, by test; whoever did not answer is missing.

@@ -11,8 +11,8 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/idlestreams"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/idlestreams"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 func TestIdleStreams(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/rawhttp"
+	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
 // arrivals remembers the requests that came whole.

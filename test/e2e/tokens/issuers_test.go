@@ -25,8 +25,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // signer signs tokens as one key.

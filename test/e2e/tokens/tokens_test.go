@@ -32,8 +32,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
 	"open-cluster-management.io/cluster-proxy/test/lab"
-	"open-cluster-management.io/cluster-proxy/test/pkitest"
-	"open-cluster-management.io/cluster-proxy/test/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 const (
