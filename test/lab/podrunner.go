@@ -49,7 +49,9 @@ type runningPod struct {
 }
 
 func newPodRunner(c *Cluster, binary string, services *serviceTable) (*podRunner, error) {
-	client, err := c.clientset()
+	config := c.RESTConfig()
+	config.Timeout = 10 * time.Second // one answer that does not come delays all pods of the cluster
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -25,24 +26,31 @@ func (r *podRunner) refresh(ctx context.Context, running *runningPod) error {
 	return r.writeVolumes(ctx, running)
 }
 
+// writeVolumes brings each volume up to date by itself: one that cannot be read
+// keeps no other from it.
 func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error {
+	var errs []error
 	for _, volume := range running.pod.Spec.Volumes {
-		dir := filepath.Join(running.dir, "volumes", volume.Name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		files, err := r.volumeFiles(ctx, running, volume)
-		if err != nil {
-			return fmt.Errorf("volume %q: %w", volume.Name, err)
-		}
-		if volume.EmptyDir != nil {
-			continue // what is in there is the container's
-		}
-		if err := syncFiles(dir, files); err != nil {
-			return fmt.Errorf("volume %q: %w", volume.Name, err)
+		if err := r.writeVolume(ctx, running, volume); err != nil {
+			errs = append(errs, fmt.Errorf("volume %q: %w", volume.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+func (r *podRunner) writeVolume(ctx context.Context, running *runningPod, volume corev1.Volume) error {
+	dir := filepath.Join(running.dir, "volumes", volume.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if volume.EmptyDir != nil {
+		return nil // what is in there is the container's
+	}
+	files, err := r.volumeFiles(ctx, running, volume)
+	if err != nil {
+		return err
+	}
+	return syncFiles(dir, files)
 }
 
 func (r *podRunner) volumeFiles(ctx context.Context, running *runningPod, volume corev1.Volume) (map[string][]byte, error) {
@@ -50,8 +58,6 @@ func (r *podRunner) volumeFiles(ctx context.Context, running *runningPod, volume
 	switch {
 	case volume.Projected != nil:
 		return r.projectedFiles(ctx, running, volume.Projected.Sources)
-	case volume.EmptyDir != nil:
-		return nil, nil
 	case volume.Secret != nil:
 		secret, err := r.client.CoreV1().Secrets(namespace).Get(ctx, volume.Secret.SecretName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) && volume.Secret.Optional != nil && *volume.Secret.Optional {
