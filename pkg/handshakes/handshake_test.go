@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -53,18 +54,7 @@ func (h *held) began() []netip.Addr {
 }
 
 // eventually waits for what another goroutine does.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(time.Minute); !done(); {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s: it does not come", what)
-		}
-	}
-}
+var eventually = wait.Poll{Every: time.Millisecond, For: time.Minute}.Until
 
 // TestFloodBesideOthers sends many ClientHellos from one address and then one from
 // another. The port must work on a few of them at a time, and the other one must be

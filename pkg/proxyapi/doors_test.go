@@ -26,6 +26,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 func TestHostDoor(t *testing.T) {
@@ -132,15 +133,7 @@ func TestServices(t *testing.T) {
 // strangers may.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Second / time.Duration(sourceLimit.perSecond))
-	defer tick.Stop()
-	for limit := time.After(20 * time.Second); !done(); {
-		select {
-		case <-limit:
-			t.Fatal("it does not come")
-		case <-tick.C:
-		}
-	}
+	wait.Poll{Every: 2 * time.Second / time.Duration(sourceLimit.perSecond), For: 20 * time.Second}.Until(t, "it comes", done)
 }
 
 func TestConnect(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clienthello"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -74,54 +75,6 @@ func TestHandshakesAreBounded(t *testing.T) {
 	}
 }
 
-// flood sends 2,000 ClientHellos a second from one address until ctx ends, and
-// keeps the last 1,000 connections open. It counts them in sent.
-func flood(ctx context.Context, address string, hello []byte, sent *atomic.Int64) {
-	var kept []net.Conn
-	defer func() {
-		for _, conn := range kept {
-			_ = conn.Close()
-		}
-	}()
-	const each = 20
-	tick := time.NewTicker(each * time.Second / 2000)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		for range each {
-			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 9, 9)}}).Dial("tcp", address)
-			if err != nil {
-				continue
-			}
-			_, _ = conn.Write(hello)
-			sent.Add(1)
-			if kept = append(kept, conn); len(kept) > 1000 {
-				_ = kept[0].Close()
-				kept = slices.Delete(kept, 0, 1)
-			}
-		}
-	}
-}
-
-// firstFlight returns what a client with config says first.
-func firstFlight(t *testing.T, config *tls.Config) []byte {
-	t.Helper()
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	go func() { _ = tls.Client(near, config).Handshake() }()
-	hello := make([]byte, 16<<10)
-	n, err := far.Read(hello)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hello[:n]
-}
-
 // TestFloodBesideUsers sends ClientHellos beside users whose requests come on
 // connections of their own. Each must be served; how fast is logged.
 func TestFloodBesideUsers(t *testing.T) {
@@ -146,8 +99,8 @@ func TestFloodBesideUsers(t *testing.T) {
 	defer stop()
 	var sent atomic.Int64
 	var flooding sync.WaitGroup
-	hello := firstFlight(t, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1"))
-	flooding.Go(func() { flood(ctx, w.url[len("https://"):], hello, &sent) })
+	hello := clienthello.First(t, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1"))
+	flooding.Go(func() { clienthello.Flood(ctx, w.url[len("https://"):], hello, &sent) })
 	eventually(t, func() bool { return sent.Load() > 500 })
 	beside := measure()
 	stop()

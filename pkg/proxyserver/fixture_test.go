@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 const testTimeout = 20 * time.Second
@@ -133,19 +134,7 @@ func scrapePort(t *testing.T, port net.Addr, path string) (int, string) {
 }
 
 // eventually waits for a condition that another goroutine makes true.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(testTimeout)
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
-}
+var eventually = wait.Poll{Every: 5 * time.Millisecond, For: testTimeout}.Until
 
 // fakeAgent speaks konnectivity's agent protocol. It accepts every dial and
 // answers each packet with its name and the packet's data.

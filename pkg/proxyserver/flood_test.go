@@ -12,59 +12,12 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clienthello"
 )
-
-// clientHello returns what a client with config says first.
-func clientHello(t *testing.T, config *tls.Config) []byte {
-	t.Helper()
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	go func() { _ = tls.Client(near, config).Handshake() }()
-	hello := make([]byte, 16<<10)
-	n, err := far.Read(hello)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hello[:n]
-}
 
 // from dials address from one of loopback's addresses.
 func from(ip net.IP) *net.Dialer {
 	return &net.Dialer{Timeout: testTimeout, LocalAddr: &net.TCPAddr{IP: ip}}
-}
-
-// flood sends 2,000 ClientHellos a second to address until ctx ends, and keeps
-// the last 1,000 connections open. It counts them in sent.
-func flood(ctx context.Context, address string, hello []byte, sent *atomic.Int64) {
-	var held []net.Conn
-	defer func() {
-		for _, conn := range held {
-			_ = conn.Close()
-		}
-	}()
-	const each = 20
-	tick := time.NewTicker(each * time.Second / 2000)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		for range each {
-			conn, err := from(net.IPv4(127, 9, 9, 9)).Dial("tcp", address)
-			if err != nil {
-				continue
-			}
-			_, _ = conn.Write(hello)
-			sent.Add(1)
-			if held = append(held, conn); len(held) > 1000 {
-				_ = held[0].Close()
-				held = slices.Delete(held, 0, 1)
-			}
-		}
-	}
 }
 
 // TestFloodBesideAgents sends ClientHellos to the agents' port beside agents that
@@ -76,13 +29,13 @@ func TestFloodBesideAgents(t *testing.T) {
 	address := h.Addrs().Agent.String()
 	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("cluster1"))
 	config.NextProtos = []string{carrier.ALPN}
-	hello := clientHello(t, config)
+	hello := clienthello.First(t, config)
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var wg sync.WaitGroup
 	var sent atomic.Int64
-	wg.Go(func() { flood(ctx, address, hello, &sent) })
+	wg.Go(func() { clienthello.Flood(ctx, address, hello, &sent) })
 	var dials []time.Duration
 	dialer := h.dialer(t)
 	wg.Go(func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // system is a proxy server and an agent as processes.
@@ -157,14 +158,7 @@ func waitReady(url string, processes []*process) error {
 	return nil
 }
 
-// until asks until there is no error, and gives the last one after limit.
+// until asks until there is no error, and returns the last one after limit.
 func until(limit time.Duration, ask func() error) error {
-	deadline := time.Now().Add(limit)
-	for {
-		err := ask()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	return wait.Poll{Every: 50 * time.Millisecond, For: limit}.Try(context.Background(), ask)
 }

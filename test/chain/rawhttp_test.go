@@ -3,11 +3,9 @@ package chain
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,72 +14,36 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
-// arrivals is a kube-apiserver that remembers the requests that came to it whole,
-// by their URIs.
-type arrivals struct {
-	mu  sync.Mutex
-	all map[string][]*arrival
-}
-
-type arrival struct {
-	method, body    string
-	header, trailer http.Header
-}
-
-func (a *arrivals) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all[r.RequestURI] = append(a.all[r.RequestURI], &arrival{r.Method, string(body), r.Header, r.Trailer})
-}
-
-// take returns what has arrived since the last take.
-func (a *arrivals) take() map[string][]*arrival {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := a.all
-	a.all = map[string][]*arrival{}
-	return all
-}
-
 // talk sends raw bytes to the proxy API, and reads until that ends the connection
 // or has nothing to say any more.
 func (w *world) talk(raw string) {
 	conn, _ := w.dial()
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-	_, _ = io.WriteString(conn, raw+"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	_, _ = io.Copy(io.Discard, conn)
+	_ = rawhttp.Talk(conn, raw+"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 }
 
 // TestSmuggledRequests hides requests from the proxy API, and from whatever comes
 // after it: nobody may take them for the user's, whose connection they come on.
 func TestSmuggledRequests(t *testing.T) {
-	seen := &arrivals{all: map[string][]*arrival{}}
+	seen := &rawhttp.Recorder{}
 	w := start(t, seen, options{})
-	seen.take()
+	seen.Take()
 	whole := 0
 	for name, raw := range rawhttp.Smuggling("/"+cluster+"/first", "/"+cluster+"/"+rawhttp.Smuggled, "Authorization: Bearer "+token+"\r\n") {
 		w.talk(raw)
 		left := rawhttp.Parse(raw)
-		for uri, requests := range seen.take() {
-			if strings.HasPrefix(uri, "/"+rawhttp.Smuggled) {
+		for _, r := range seen.Take() {
+			whole++
+			if strings.HasPrefix(r.URI, "/"+rawhttp.Smuggled) {
 				t.Errorf("%q: the hidden request arrived", name)
 			}
-			for _, r := range requests {
-				whole++
-				i := slices.Index(left, rawhttp.Request{URI: "/" + cluster + uri, Body: r.body})
-				if i < 0 {
-					t.Errorf("%q: the cluster got %s with the body %q, which nobody has sent", name, uri, r.body)
-					continue
-				}
-				left = slices.Delete(left, i, i+1)
-				if user := r.header.Get("Impersonate-User"); user != hubUser || len(r.header["X-Smuggled"]) > 0 {
-					t.Errorf("%q: %s arrived of %q, with %v", name, uri, user, r.header)
-				}
+			i := slices.Index(left, rawhttp.Request{URI: "/" + cluster + r.URI, Body: r.Body})
+			if i < 0 {
+				t.Errorf("%q: the cluster got %s with the body %q, which nobody has sent", name, r.URI, r.Body)
+				continue
+			}
+			left = slices.Delete(left, i, i+1)
+			if user := r.Header.Get("Impersonate-User"); user != hubUser || len(r.Header["X-Smuggled"]) > 0 {
+				t.Errorf("%q: %s arrived of %q, want %q; its header is %v", name, r.URI, user, hubUser, r.Header)
 			}
 		}
 	}
@@ -103,9 +65,9 @@ var claimed = map[string]string{
 // no HTTP/2 client would send. The cluster must take him for himself, or get
 // nothing.
 func TestClaimsOverHTTP2(t *testing.T) {
-	seen := &arrivals{all: map[string][]*arrival{}}
+	seen := &rawhttp.Recorder{}
 	w := start(t, seen, options{})
-	seen.take()
+	seen.Take()
 	config := w.user.ClientConfig("127.0.0.1")
 	config.NextProtos = []string{"h2"}
 	ask := func(what string, fields, trailer rawhttp.Fields) int {
@@ -125,7 +87,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 	if code := ask("no claim", head, nil); code != http.StatusOK {
 		t.Fatalf("without a claim: %d", code)
 	}
-	honest := seen.take()["/claims"][0]
+	honest := seen.Take()[0]
 	codes := map[int]int{}
 	for name, value := range claimed {
 		for how, fields := range rawhttp.Claims(head, name, value) {
@@ -135,14 +97,14 @@ func TestClaimsOverHTTP2(t *testing.T) {
 			if !slices.Contains([]int{0, 200, 400, 401, 403, 431}, code) {
 				t.Errorf("%s: answered %d", what, code)
 			}
-			for uri, requests := range seen.take() {
-				for _, r := range requests {
-					if uri != "/claims" || r.method != honest.method || r.body != honest.body || len(requests) != 1 || code != http.StatusOK {
-						t.Errorf("%s: %d requests %s %s arrived, with body %q; the answer was %d", what, len(requests), r.method, uri, r.body, code)
-					}
-					if diff := cmp.Diff(identityOf(honest), identityOf(r)); diff != "" {
-						t.Errorf("%s (-himself +taken for):\n%s", what, diff)
-					}
+			arrived := seen.Take()
+			for _, r := range arrived {
+				if r.URI != "/claims" || r.Method != honest.Method || r.Body != honest.Body || len(arrived) != 1 || code != http.StatusOK {
+					t.Errorf("%s: %d requests arrived, one of them %s %s with body %q, and the answer was %d; want one %s /claims with %q, and 200",
+						what, len(arrived), r.Method, r.URI, r.Body, code, honest.Method, honest.Body)
+				}
+				if diff := cmp.Diff(identityOf(honest), identityOf(r)); diff != "" {
+					t.Errorf("%s (-themselves +taken for):\n%s", what, diff)
 				}
 			}
 		}
@@ -155,9 +117,9 @@ func TestClaimsOverHTTP2(t *testing.T) {
 
 // identityOf is everything in a request that some server could take for who it is
 // from.
-func identityOf(r *arrival) map[string][]string {
+func identityOf(r rawhttp.Arrival) map[string][]string {
 	identity := map[string][]string{}
-	for where, header := range map[string]http.Header{"": r.header, "trailer ": r.trailer} {
+	for where, header := range map[string]http.Header{"": r.Header, "trailer ": r.Trailer} {
 		for name, values := range header {
 			plain := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 			for _, prefix := range []string{"impersonate-", "x-remote-", "authorization", "proxy-authorization", "cluster-proxy-", "x-forwarded-", "forwarded", "x-smuggled"} {

@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // token is the hub user's.
@@ -114,19 +115,8 @@ func (w *world) waitForCluster() {
 	})
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
-}
+// eventually waits for what another process does.
+var eventually = wait.Poll{Every: 50 * time.Millisecond, For: patience}.Until
 
 // client speaks HTTP/1.1 or HTTP/2 to the proxy API.
 func (w *world) client(major int) *http.Client {

@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -228,19 +229,8 @@ func (h *hub) dialer(address string) *tunnel.Dialer {
 	return d
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
-}
+// eventually waits for what other goroutines do.
+var eventually = wait.Poll{Every: 10 * time.Millisecond, For: patience}.Until
 
 // metric is the sum of a server's metric over all labels that contain with.
 func (s *server) metric(t *testing.T, name, with string) float64 {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // component is a process of the hub and where its traces are.
@@ -117,24 +119,15 @@ func (n *notice) await(t *testing.T, what string, ready func() error) {
 	if n != nil {
 		ended = n.ended
 	}
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ready()
-		if err == nil {
-			return
-		}
-		select {
-		case <-limit.C:
-			t.Errorf("waiting for %s: %v", what, err)
-			return
-		case <-ended:
-			t.Errorf("waiting for %s of a process that has ended: %v", what, err)
-			return
-		case <-tick.C:
-		}
+	err := wait.Poll{Every: 200 * time.Millisecond, For: patience, Ended: ended}.Try(context.Background(), ready)
+	if err == nil {
+		return
+	}
+	select {
+	case <-ended:
+		t.Errorf("waiting for %s of a process that has ended: %v", what, err)
+	default:
+		t.Errorf("waiting for %s: %v", what, err)
 	}
 }
 

@@ -125,24 +125,24 @@ func testPod(ctx context.Context, t *testing.T, l *Lab, cluster string) {
 		t.Fatal(err)
 	}
 	log := filepath.Join(l.LogDir(), cluster+"-pods.log")
-	wait(ctx, t, func(context.Context) error { return contains(log, `secrets "`+probe+`" not found`) })
+	await(ctx, t, func(context.Context) error { return contains(log, `secrets "`+probe+`" not found`) })
 	secret := &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"answer": "first"}}
 	if _, err := cs.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(ctx, t, func(ctx context.Context) error { return answers(ctx, l, cluster, "first") })
+	await(ctx, t, func(ctx context.Context) error { return answers(ctx, l, cluster, "first") })
 	secret.StringData["answer"] = "second"
 	if _, err := cs.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(ctx, t, func(ctx context.Context) error { return answers(ctx, l, cluster, "second") })
+	await(ctx, t, func(ctx context.Context) error { return answers(ctx, l, cluster, "second") })
 	if err := cs.CoreV1().Pods("default").Delete(ctx, probe, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(ctx, t, func(context.Context) error { return contains(log, "stopping pod default/"+probe) })
+	await(ctx, t, func(context.Context) error { return contains(log, "stopping pod default/"+probe) })
 }
 
-func wait(ctx context.Context, t *testing.T, ready func(context.Context) error) {
+func await(ctx context.Context, t *testing.T, ready func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	testprogram "open-cluster-management.io/cluster-proxy/test/testkit/program"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // program is what the lab runs: a binary, its arguments and where its output
@@ -138,18 +140,12 @@ func (g *group) stop() {
 	g.wg.Wait()
 }
 
-// poll calls ready until it gives no error, and gives its last error when ctx
+// poll calls ready until it returns no error, and returns its last error when ctx
 // is done.
 func poll(ctx context.Context, ready func(context.Context) error) error {
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(100 * time.Millisecond):
-		}
+	err := wait.Poll{Every: 100 * time.Millisecond}.Try(ctx, func() error { return ready(ctx) })
+	if err != nil {
+		err = errors.Join(ctx.Err(), err)
 	}
+	return err
 }

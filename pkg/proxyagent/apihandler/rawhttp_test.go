@@ -2,15 +2,12 @@ package apihandler
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,58 +17,18 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
-// arrivals remembers the requests that came whole.
-type arrivals struct {
-	mu  sync.Mutex
-	all []arrival
-}
-
-type arrival struct {
-	rawhttp.Request
-	header, trailer http.Header
-}
-
-func (a *arrivals) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all = append(a.all, arrival{rawhttp.Request{URI: r.RequestURI, Body: string(body)}, r.Header, r.Trailer})
-}
-
-// take returns what has arrived since the last take.
-func (a *arrivals) take() []arrival {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := a.all
-	a.all = nil
-	return all
-}
-
-// talk sends raw bytes, and reads until that ends the connection or has nothing
-// to say any more.
-func talk(t *testing.T, conn net.Conn, raw string) {
-	t.Helper()
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.WriteString(conn, raw+"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	_, _ = io.Copy(io.Discard, conn)
-}
-
 // checkSmuggling sends the corpus, of which each request for /first has the header
 // lines of head. What arrives must have been sent like that, and the hidden one
 // must have nothing of the other's, which isFirst knows by its header.
-func checkSmuggling(t *testing.T, seen *arrivals, dial func() net.Conn, head string, isFirst func(http.Header) bool) {
+func checkSmuggling(t *testing.T, seen *rawhttp.Recorder, dial func() net.Conn, head string, isFirst func(http.Header) bool) {
 	t.Helper()
 	whole := 0
 	for name, raw := range rawhttp.Smuggling("/first", "/"+rawhttp.Smuggled, head) {
-		talk(t, dial(), raw)
+		if err := rawhttp.Talk(dial(), raw+"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
 		left := append(rawhttp.Parse(raw), rawhttp.Request{URI: "/last"})
-		for _, r := range seen.take() {
+		for _, r := range seen.Take() {
 			whole++
 			i := slices.Index(left, r.Request)
 			if i < 0 {
@@ -79,8 +36,8 @@ func checkSmuggling(t *testing.T, seen *arrivals, dial func() net.Conn, head str
 				continue
 			}
 			left = slices.Delete(left, i, i+1)
-			if first := strings.HasPrefix(r.URI, "/first"); first != isFirst(r.header) || first && len(r.header["X-Smuggled"]) > 0 {
-				t.Errorf("%q: %s arrived with %v", name, r.URI, r.header)
+			if first := strings.HasPrefix(r.URI, "/first"); first != isFirst(r.Header) || first && len(r.Header["X-Smuggled"]) > 0 {
+				t.Errorf("%q: %s arrived with %v", name, r.URI, r.Header)
 			}
 		}
 	}
@@ -103,7 +60,7 @@ func (f *fixture) dialRaw(t *testing.T, protocol string) net.Conn {
 }
 
 func TestSmuggledRequests(t *testing.T) {
-	seen := &arrivals{}
+	seen := &rawhttp.Recorder{}
 	f := start(t, seen.ServeHTTP)
 	config := f.tls(t, f.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true})
 	config.NextProtos = []string{"http/1.1"}
@@ -118,7 +75,7 @@ func TestSmuggledRequests(t *testing.T) {
 
 // TestSmuggledRequestsToServices has HTTP/1.1 on both sides.
 func TestSmuggledRequestsToServices(t *testing.T) {
-	seen := &arrivals{}
+	seen := &rawhttp.Recorder{}
 	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}}, agentapi.ExposedServices{{Namespace: "default", Service: "web"}}, seen.ServeHTTP)
 	var head strings.Builder
 	if err := wants("http", "default", "web", "80").Write(&head); err != nil {
@@ -139,7 +96,7 @@ func dialFront(t *testing.T, front *httptest.Server) net.Conn {
 // TestClaimsOverHTTP2 adds claims to a request of jane's, as a proxy API might pass
 // on that had missed them. The kube-apiserver must see jane, or nothing.
 func TestClaimsOverHTTP2(t *testing.T) {
-	seen := &arrivals{}
+	seen := &rawhttp.Recorder{}
 	f := start(t, seen.ServeHTTP)
 	head := rawhttp.Fields{":method", "POST", ":scheme", "https", ":authority", "x", ":path", "/claims", "x-remote-user", "jane", "x-remote-group", "devs"}
 	ask := func(fields, trailer rawhttp.Fields) int {
@@ -154,7 +111,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 	if code := ask(head, nil); code != http.StatusOK {
 		t.Fatalf("without a claim: %d", code)
 	}
-	honest := seen.take()[0]
+	honest := seen.Take()[0]
 	codes := map[int]int{}
 	for name, value := range map[string]string{
 		"Impersonate-User": "admin", "Impersonate-Group": "system:masters", "Impersonate-Extra-Reason": "because",
@@ -166,7 +123,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 			}
 			code := ask(fields[0], fields[1])
 			codes[code]++
-			for _, r := range seen.take() {
+			for _, r := range seen.Take() {
 				if diff := cmp.Diff(identityOf(honest), identityOf(r)); diff != "" || r.Request != honest.Request {
 					t.Errorf("%s %s: %d, %+v (-himself +taken for):\n%s", name, how, code, r.Request, diff)
 				}
@@ -181,9 +138,9 @@ func TestClaimsOverHTTP2(t *testing.T) {
 
 // identityOf is everything in a request that some server could take for who it is
 // from.
-func identityOf(r arrival) map[string][]string {
+func identityOf(r rawhttp.Arrival) map[string][]string {
 	found := map[string][]string{}
-	for where, header := range map[string]http.Header{"": r.header, "trailer ": r.trailer} {
+	for where, header := range map[string]http.Header{"": r.Header, "trailer ": r.Trailer} {
 		for name, values := range header {
 			plain := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 			if len(values) > 0 && slices.ContainsFunc([]string{"impersonate-", "x-remote-", "authorization", "cluster-proxy-"}, func(prefix string) bool { return strings.HasPrefix(plain, prefix) }) {

@@ -34,6 +34,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 const (
@@ -78,24 +79,10 @@ func start(t *testing.T) *scene {
 	return s
 }
 
-// eventually polls until f has no error.
+// eventually waits until f has no error.
 func (s *scene) eventually(what string, f func() error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			s.t.Fatalf("waiting for %s: %v", what, err)
-		case <-tick.C:
-		}
-	}
+	wait.Poll{Every: 100 * time.Millisecond, For: patience}.Success(s.t, what, f)
 }
 
 // makeCluster makes a ManagedCluster with the addon.

@@ -3,12 +3,15 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -62,22 +65,15 @@ func (p *Program) Ended() <-chan struct{} { return p.ended }
 // long, and at once when the program ends.
 func (p *Program) Await(t testing.TB, what string, ready func() error) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	for {
-		err := ready()
-		if err == nil {
-			return
-		}
-		select {
-		case <-p.ended:
-			t.Fatalf("waiting for %s: %s has ended: %v; before: %v", what, p.name, p.err, err)
-		case <-limit.C:
-			t.Fatalf("waiting for %s: %v", what, err)
-		case <-tick.C:
-		}
+	err := wait.Poll{Every: 50 * time.Millisecond, For: patience, Ended: p.ended}.Try(context.Background(), ready)
+	if err == nil {
+		return
+	}
+	select {
+	case <-p.ended:
+		t.Fatalf("waiting for %s: %s has ended: %v; before: %v", what, p.name, p.err, err)
+	default:
+		t.Fatalf("waiting for %s: %v", what, err)
 	}
 }
 
