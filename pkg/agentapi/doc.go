@@ -16,6 +16,12 @@
 // agent of ours say there that both speak carriers, and send packets of types that
 // konnectivity does not have. Those go only to agents that have said so.
 //
+// # Refusals
+//
+// Konnectivity's protocol says why a dial failed in words only. The codes of
+// carriers are derived from them in one table, for the proxy server and for
+// clients.
+//
 // # Exposed Services
 //
 // The list says which Services on managed clusters may be reached through the hub.
@@ -39,5 +45,6 @@
 // so too.
 //
 // Files: headers.go has the headers, control.go the control session's packets,
-// exposed.go the list of exposed Services.
+// exposed.go the list of exposed Services, refusals.go what konnectivity's error
+// texts mean.
 package agentapi

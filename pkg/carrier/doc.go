@@ -2,7 +2,7 @@
 // (TLS over TCP in production, anything that is a net.Conn in tests) that
 // carries one tunnelled connection at a time and is used again for the next.
 // spec.md is the protocol; this is the design of its implementation. The
-// package knows nothing of Kubernetes, TLS or gRPC.
+// package knows nothing of Kubernetes or gRPC.
 //
 // # Who reads, who writes
 //

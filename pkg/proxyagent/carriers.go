@@ -2,7 +2,6 @@ package proxyagent
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -20,10 +19,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
-
-// errNoCarriers is what an upstream proxy server's handshake amounts to: the
-// connections of konnectivity's streams have to do, and do.
-var errNoCarriers = errors.New("the proxy server does not speak carriers")
 
 // carriers make carriers to the proxy servers and open the connections that are
 // asked for on them. Which server gets how many is decided in servers.go.
@@ -43,7 +38,8 @@ type carriers struct {
 
 // dial makes one carrier. Behind a load balancer it leads to any of the proxy
 // servers, and PeerName says to which; one that does not know this agent yet
-// closes it.
+// closes it. A server of konnectivity's has none (carrier.ErrNoCarriers): the
+// connections of konnectivity's streams serve instead.
 func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
 	defer cancel()
@@ -53,17 +49,12 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 	}
 	config := c.source.ClientConfig(c.serverName)
 	config.NextProtos = []string{carrier.ALPN, "h2"}
-	conn := tls.Client(raw, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
+	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
+	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
+	if err != nil {
 		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))
 	}
-	if conn.ConnectionState().NegotiatedProtocol != carrier.ALPN {
-		_ = conn.Close()
-		return nil, errNoCarriers
-	}
-	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
-	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
+	return made, nil
 }
 
 // serveOpen dials what the destination policy makes of a request, and carries

@@ -3,7 +3,6 @@ package proxyserver
 import (
 	"context"
 	"net"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,6 +11,7 @@ import (
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
@@ -54,21 +54,11 @@ func (c *innerClient) dial(ctx context.Context, address string) (net.Conn, error
 		}
 	}
 	cancel()
-	text := err.Error()
-	code := carrier.Unreachable
-	switch {
-	case ctx.Err() != nil:
-		code = carrier.TimedOut
-	case strings.Contains(text, noAgent):
-		code = carrier.NoAgent
-	case strings.Contains(text, "denied"):
-		code = carrier.Denied
-	case strings.Contains(text, "connection refused"):
-		code = carrier.Refused
-	case strings.Contains(text, "timeout"):
+	code := agentapi.RefusalCode(err.Error())
+	if ctx.Err() != nil {
 		code = carrier.TimedOut
 	}
-	return nil, &carrier.Error{Code: code, Message: text}
+	return nil, &carrier.Error{Code: code, Message: err.Error()}
 }
 
 // innerConn makes of konnectivity's connection what Relay needs.

@@ -2,7 +2,6 @@ package proxyserver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -96,13 +95,12 @@ func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*car
 		return nil, err
 	}
 	raw = carrier.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
-	conn := tls.Client(raw, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
+	hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
+	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener, Relays: true})
+	if err != nil {
 		return nil, fmt.Errorf("dialing peer %q: %w", address, err)
 	}
-	hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
-	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Relays: true})
+	return made, nil
 }
 
 // run keeps carriers to all peers until ctx is done.

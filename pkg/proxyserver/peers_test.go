@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -219,6 +220,38 @@ func TestPeersNeedTheRole(t *testing.T) {
 			_ = c.Close()
 			t.Errorf("%s became a peer", name)
 		}
+	}
+}
+
+// A server at a peer's address that does not select carriers by ALPN is no peer,
+// though its certificate is good.
+func TestPeersSpeakCarriers(t *testing.T) {
+	h := startHub(t)
+	source := pkitest.NewSource(t, h.hubCA, servingLeaf, h.hubCA)
+	for name, protocols := range map[string][]string{"no ALPN": nil, "HTTP/2": {"h2"}} {
+		t.Run(name, func(t *testing.T) {
+			config := source.ServerConfig(tls.RequireAndVerifyClientCert)
+			config.NextProtos = protocols
+			listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				if conn, err := listener.Accept(); err == nil {
+					_, _ = io.Copy(io.Discard, conn)
+					_ = conn.Close()
+				}
+			}()
+			c, err := h.dialPeer(t.Context(), listener.Addr().String(), "127.0.0.1")
+			if err == nil {
+				_ = c.Close()
+				t.Fatal("dialPeer made a carrier, want an error")
+			}
+			if protocols == nil && !errors.Is(err, carrier.ErrNoCarriers) {
+				t.Errorf("dialPeer = %v, want %v", err, carrier.ErrNoCarriers)
+			}
+		})
 	}
 }
 

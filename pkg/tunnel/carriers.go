@@ -26,9 +26,6 @@ const carriersAgain = 30 * time.Second
 // maxConnections is about what one address can have to another.
 const maxConnections = 60000
 
-// errNoCarriers says that the proxy server is konnectivity's own.
-var errNoCarriers = errors.New("the proxy server does not speak carriers")
-
 // carrierTransport opens connections on carriers, which are kept ready. While the
 // proxy server turns out not to speak them, it hands over to konnectivity's
 // protocol. The pool goes on trying meanwhile, so that no dial waits for the
@@ -78,7 +75,7 @@ func (t *carrierTransport) dialCarrier(ctx context.Context) (*carrier.Carrier, e
 	if context.Cause(ctx) != nil {
 		return made, err // it was given up, and says nothing of the proxy server
 	}
-	t.lastErr, t.old = err, errors.Is(err, errNoCarriers)
+	t.lastErr, t.old = err, errors.Is(err, carrier.ErrNoCarriers)
 	if t.old && t.fallback == nil {
 		other, otherErr := t.older()
 		if otherErr != nil {
@@ -130,18 +127,9 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		return nil, err
 	}
 	raw = t.tcp.Tune(raw)
-	conn := tls.Client(raw, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	if conn.ConnectionState().NegotiatedProtocol != carrier.ALPN {
-		_ = conn.Close()
-		return nil, errNoCarriers
-	}
 	// By its name the pool knows which carriers lead to a server that is silent.
 	hello := carrier.Hello{Features: []string{carrier.FeatureName}}
-	return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener})
+	return carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener})
 }
 
 func (t *carrierTransport) dial(ctx context.Context, address string) (net.Conn, error) {

@@ -128,7 +128,7 @@ func TestDialsReturnToCarriers(t *testing.T) {
 				via.older = func() (transport, error) { return older, nil }
 				via.reach = func(ctx context.Context) (*carrier.Carrier, error) {
 					if attempts.Add(1); !upgraded.Load() {
-						return nil, errNoCarriers
+						return nil, carrier.ErrNoCarriers
 					}
 					return server.reach(ctx)
 				}
@@ -167,7 +167,7 @@ func TestMixedServersSpeakCarriers(t *testing.T) {
 		via.older = func() (transport, error) { return older, nil }
 		via.reach = func(ctx context.Context) (*carrier.Carrier, error) {
 			if attempts.Add(1)%2 == 1 {
-				return nil, errNoCarriers
+				return nil, carrier.ErrNoCarriers
 			}
 			return server.reach(ctx)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 )
 
 // Code is the kind of an Error.
@@ -102,34 +101,4 @@ func fail(code Code, address, message string, cause error) *Error {
 		cluster = address
 	}
 	return &Error{Code: code, Cluster: cluster, Address: address, Message: message, Err: cause}
-}
-
-// refusals maps parts of the messages in which konnectivity's server and
-// agent, and our own, say why a dial failed. The first match counts: an agent
-// repeats the address in its message, so the most specific come first.
-var refusals = []struct {
-	part string
-	code Code
-}{
-	{"no agent available", NoAgent}, // konnectivity, pkg/server/backend_manager.go
-	{"no such cluster", NoSuchCluster},
-	{"denied", Denied},
-	{"not allowed", Denied},
-	{"overloaded", Overloaded},
-	{"draining", Draining},
-	{"i/o timeout", TimedOut}, // package net
-	{"timed out", TimedOut},
-	{"deadline exceeded", TimedOut},
-	{"connection refused", Unreachable},
-}
-
-// refusalCode is the code of a dial that the other end refused with message.
-func refusalCode(message string) Code {
-	message = strings.ToLower(message)
-	for _, r := range refusals {
-		if strings.Contains(message, r.part) {
-			return r.code
-		}
-	}
-	return Unreachable
 }

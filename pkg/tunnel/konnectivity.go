@@ -19,6 +19,7 @@ import (
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client/metrics"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
@@ -90,7 +91,7 @@ func (t *konnectivityTransport) dialError(ctx context.Context, address string, e
 	_, reason := konnectivity.GetDialFailureReason(err)
 	switch reason {
 	case metrics.DialFailureEndpoint:
-		return fail(refusalCode(err.Error()), address, err.Error(), nil)
+		return fail(codeOf(agentapi.RefusalCode(err.Error())), address, err.Error(), nil)
 	case metrics.DialFailureContext:
 		return fail(TimedOut, address, "no answer from the cluster's agent in time", context.Cause(ctx))
 	case metrics.DialFailureTimeout:
