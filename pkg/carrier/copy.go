@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // Write is part of net.Conn. Each 64 KiB go out as one frame in one write of
@@ -171,7 +173,7 @@ func Relay(cn *Conn, target net.Conn) error {
 	} else if down != nil && !isTimeout(down) {
 		err = down
 	}
-	if tcp := tcpOf(target); tcp != nil && !delivered {
+	if tcp := dial.TCPConnOf(target); tcp != nil && !delivered {
 		// Before TLS says that this is a clean end.
 		_ = tcp.SetLinger(0)
 		_ = tcp.Close()

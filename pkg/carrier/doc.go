@@ -47,16 +47,8 @@
 //     cannot be put into the middle of a frame.
 //   - Abort, a violation of the protocol, a broken transport: *Error, and the
 //     carrier is closed, with RESET where a frame boundary allows it.
-//   - A reader that pauses is waited for without limit, whatever is still in
-//     which buffer. Only a peer that acknowledges nothing of what it was sent is
-//     given up, after TCP.UserTimeout. TCP_USER_TIMEOUT cannot tell the two apart
-//     and stays off; a transport looks at the kernel's TCP_INFO instead, ten times
-//     in that time, while it has sent what is not acknowledged. An idle one has
-//     neither a goroutine nor a timer. Packets from the peer that acknowledge
-//     nothing new do not count, unless its window is shut and they answer a probe.
-//     Linux 6.15 and later probe often enough for a verdict in time; before, a
-//     peer that dies behind a window that was shut for minutes is found after four
-//     probes, which may be minutes apart.
+//   - A reader that pauses is waited for without limit. Only a peer that
+//     acknowledges nothing of what it was sent is given up (dial.TCP).
 //   - What reads nothing because its other side is stuck looks at its transport
 //     every 10 s, and ends when that was reset or given up. A transport that has
 //     only ended may hold the last bytes of an upload, and is kept.
@@ -78,12 +70,6 @@
 // ReadFrom waits until a TCP connection can be read from (Linux), and borrows one
 // then. A connection that carries nothing, however much it has carried, holds
 // none.
-//
-// What waits in the kernel to be sent goes before all that comes later: a small
-// answer beside large ones, which take turns above the kernel only. So a TCP
-// connection takes no more bytes ahead than it sends in 100 ms, 16 KiB at least and
-// 128 KiB at most (Linux); what is sent and not acknowledged does not count. On a
-// fast link fewer would cost throughput, and on a slow one 128 KiB are seconds.
 //
 // Write deadlines: a frame of which a part was written counts as written, and
 // the rest is sent before anything else. crypto/tls cannot write again after a

@@ -3,6 +3,8 @@ package carrier
 import (
 	"net"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // telling says whether fail sends a RESET before it closes the transport.
@@ -71,7 +73,7 @@ func (c *Carrier) shutdown(err *Error, tell telling) {
 			}
 		case <-patience.C:
 			// The peer does not read: only TCP's reset reaches it.
-			if tcp := tcpOf(c.nc); tcp != nil {
+			if tcp := dial.TCPConnOf(c.nc); tcp != nil {
 				_ = tcp.SetLinger(0)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 const (
@@ -149,7 +151,7 @@ func (h *hedged) mind(c *Carrier) (stop func()) {
 // either, or, once for each Open, there is nothing to ping it on.
 func (h *hedged) watch(c *Carrier, began time.Time, over <-chan struct{}) {
 	for {
-		lost := isUnacknowledged(c.nc)
+		lost := dial.IsUnacknowledged(c.nc)
 		suspect := lost || !h.pool.heardSince(c.peer, began)
 		var other *Carrier
 		began = time.Now()

@@ -2,45 +2,16 @@ package carrier
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
-
-func TestTuneReachesTheSocket(t *testing.T) {
-	a, b := tcp(t)
-	defer a.Close()
-	defer b.Close()
-	TCP{KeepAlive: 7 * time.Second, UserTimeout: 21 * time.Second}.Tune(a)
-	raw, err := a.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := map[string]struct{ level, option, want int }{
-		"SO_KEEPALIVE":     {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-		"TCP_KEEPIDLE":     {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 7},
-		"TCP_KEEPINTVL":    {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 4},
-		"TCP_KEEPCNT":      {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
-		"TCP_USER_TIMEOUT": {syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 0},
-	}
-	_ = raw.Control(func(fd uintptr) {
-		for name, o := range options {
-			if got, err := syscall.GetsockoptInt(int(fd), o.level, o.option); err != nil || got != o.want {
-				t.Errorf("%s = %d, %v; want %d", name, got, err, o.want)
-			}
-		}
-	})
-	TCP{}.Tune(&net.UnixConn{}) // must not mind
-}
 
 // impatient is short, and as long as the kernel lets probes be apart.
 const impatient = time.Second
@@ -49,7 +20,7 @@ const impatient = time.Second
 func tuned(make transport) transport {
 	return func(t testing.TB) (net.Conn, net.Conn) {
 		a, b := make(t)
-		return TCP{UserTimeout: impatient}.Tune(a), TCP{UserTimeout: impatient}.Tune(b)
+		return dial.TCP{UserTimeout: impatient}.Tune(a), dial.TCP{UserTimeout: impatient}.Tune(b)
 	}
 }
 
@@ -151,42 +122,6 @@ func throughChain(make transport) transport {
 	}
 }
 
-// TestSilentPeerIsGivenUp drops the packets of a peer, so that it acknowledges
-// nothing and resets nothing.
-func TestSilentPeerIsGivenUp(t *testing.T) {
-	for name, fill := range map[string]int{"data in flight": 0, "behind a shut window": 16 << 20} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			near, far := tuned(tcp)(t)
-			defer near.Close()
-			defer far.Close()
-			wrote := make(chan error, 1)
-			go func() {
-				_, err := near.Write(make([]byte, fill))
-				wrote <- err
-			}()
-			wait(t, 2*impatient) // the window is shut
-			carriertest.Swallow(t, far)
-			began := time.Now()
-			if fill == 0 {
-				<-wrote
-				_, err := near.Write([]byte("x"))
-				wrote <- err
-			}
-			_, err := near.Read(make([]byte, 1))
-			if !errors.Is(err, syscall.ETIMEDOUT) {
-				t.Errorf("reading: %v, want %v", err, syscall.ETIMEDOUT)
-			}
-			if took := time.Since(began); took < impatient {
-				t.Errorf("given up after %s, want %s", took, impatient)
-			}
-			if err := <-wrote; fill > 0 && !errors.Is(err, syscall.ETIMEDOUT) {
-				t.Errorf("writing: %v, want %v", err, syscall.ETIMEDOUT)
-			}
-		})
-	}
-}
-
 // TestSilentTransportCutsCarriersOff is about those who wait on either side of a
 // relay whose other leg has gone silent.
 func TestSilentTransportCutsCarriersOff(t *testing.T) {
@@ -204,132 +139,5 @@ func TestSilentTransportCutsCarriersOff(t *testing.T) {
 			}
 			<-legs[1].Done()
 		})
-	}
-}
-
-// TestOneWaySilenceIsSilence has a peer that goes on sending, while nothing
-// reaches it.
-func TestOneWaySilenceIsSilence(t *testing.T) {
-	t.Parallel()
-	near, far := tcp(t)
-	near = TCP{UserTimeout: impatient}.Tune(near)
-	defer near.Close()
-	defer far.Close()
-	carriertest.Swallow(t, far)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		tick := time.NewTicker(impatient / 20)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			_, _ = far.Write([]byte("x"))
-			<-tick.C
-		}
-	}()
-	if _, err := near.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, near); !errors.Is(err, syscall.ETIMEDOUT) {
-		t.Errorf("reading: %v, want %v", err, syscall.ETIMEDOUT)
-	}
-}
-
-// TestPartitionOfSecondsHeals loses all packets of a connection, both ways, for
-// five seconds.
-func TestPartitionOfSecondsHeals(t *testing.T) {
-	t.Parallel()
-	const partition = 5 * time.Second
-	near, far := tcp(t)
-	near = TCP{UserTimeout: 10 * time.Second}.Tune(near)
-	far = TCP{UserTimeout: 10 * time.Second}.Tune(far)
-	defer near.Close()
-	defer far.Close()
-	healNear, healFar := carriertest.Swallow(t, near), carriertest.Swallow(t, far)
-	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
-	for _, conn := range []net.Conn{near, far} {
-		if _, err := conn.Write(data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wait(t, partition)
-	healNear()
-	healFar()
-	for _, conn := range []net.Conn{near, far} {
-		if n, err := io.CopyN(&match{want: data}, conn, int64(len(data))); err != nil {
-			t.Errorf("%d of %d bytes arrived after a partition of %s: %v", n, len(data), partition, err)
-		}
-	}
-}
-
-// TestNobodyLooksAtAnIdleTransport counts what thousands of idle sockets cost.
-func TestNobodyLooksAtAnIdleTransport(t *testing.T) {
-	t.Parallel()
-	near, far := tuned(tcp)(t)
-	defer near.Close()
-	defer far.Close()
-	w := near.(*watchedConn)
-	watching := func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.watching
-	}
-	for range 2 {
-		if watching() {
-			t.Error("it is looked at before anything was sent")
-		}
-		if _, err := near.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if !watching() {
-			t.Error("it is not looked at after something was sent")
-		}
-		for watching() {
-			wait(t, impatient/looks)
-		}
-	}
-}
-
-func TestSilence(t *testing.T) {
-	const s = 1000 // in the kernel's milliseconds
-	type look struct {
-		after time.Duration
-		info  unix.TCPInfo
-	}
-	for name, tc := range map[string]struct {
-		looks []look
-		want  time.Duration
-	}{
-		"nothing was ever acknowledged": {[]look{
-			{3 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 3600 * s, Last_data_sent: s}}}, 3 * time.Second},
-		"silent since the last acknowledgement": {[]look{
-			{3 * time.Second, unix.TCPInfo{Unacked: 2, Snd_wnd: 9, Last_ack_recv: 2 * s, Bytes_acked: 5}},
-			{9 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 8 * s, Bytes_acked: 5}}}, 8 * time.Second},
-		"acknowledges more and more": {[]look{
-			{3 * time.Second, unix.TCPInfo{Unacked: 2, Snd_wnd: 9, Last_ack_recv: 0, Bytes_acked: 5}},
-			{9 * time.Second, unix.TCPInfo{Unacked: 2, Snd_wnd: 9, Last_ack_recv: s, Bytes_acked: 6}}}, time.Second},
-		"sends, but acknowledges nothing new": {[]look{
-			{3 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 3 * s}},
-			{9 * time.Second, unix.TCPInfo{Unacked: 1, Snd_wnd: 9, Last_ack_recv: 0, Last_data_sent: s}}}, 9 * time.Second},
-		"shut its window, and was not asked": {[]look{
-			{30 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 30 * s}}}, 0},
-		"shut its window, and does not answer": {[]look{
-			{30 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 30 * s}},
-			{40 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 40 * s, Probes: 2}}}, 10 * time.Second},
-		"shut its window, and answers": {[]look{
-			{30 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 30 * s, Probes: 1}},
-			{40 * time.Second, unix.TCPInfo{Notsent_bytes: 9, Last_ack_recv: 2 * s, Probes: 1}}}, 2 * time.Second},
-		"shut its window behind data, and answers": {[]look{
-			{60 * time.Second, unix.TCPInfo{Unacked: 1, Last_ack_recv: 50 * s, Last_data_sent: 50 * s}}}, 0},
-		"shut its window behind data, and does not answer": {[]look{
-			{60 * time.Second, unix.TCPInfo{Unacked: 1, Last_ack_recv: 50 * s, Last_data_sent: s}}}, 50 * time.Second},
-	} {
-		began := time.Now()
-		peer, got := silence{since: began}, time.Duration(0)
-		for _, l := range tc.looks {
-			got = peer.measure(&l.info, began.Add(l.after))
-		}
-		if got != tc.want {
-			t.Errorf("a peer that %s is silent for %s, want %s", name, got, tc.want)
-		}
 	}
 }

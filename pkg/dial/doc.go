@@ -9,5 +9,10 @@
 // jitter, so that a thousand agents that lost a server together do not come back
 // together.
 //
-// Files: stale.go has the dialer, backoff.go the delays.
+// TCP tunes connections, so that a peer that is gone is noticed in time and little
+// waits in the kernel to be sent. Its comment has the reasons.
+//
+// Files: stale.go has the dialer, backoff.go the delays, tcp.go the settings of
+// TCP, usertimeout_linux.go gives up peers that acknowledge nothing, unsent_linux.go
+// bounds what waits in the kernel.
 package dial

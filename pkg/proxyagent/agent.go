@@ -153,7 +153,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	carriers := &carriers{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
 		serverName: k.ProxyServerHost, session: k.AgentID, process: rand.Text(), source: a.source, decide: decide, handler: handler,
-		tcp:              carrier.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
+		tcp:              dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 	}
 	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))

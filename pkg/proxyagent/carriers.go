@@ -30,7 +30,7 @@ type carriers struct {
 	source           *pki.Source
 	decide           decision
 	handler          *handover // nil if there is none
-	tcp              carrier.TCP
+	tcp              dial.TCP
 	dialer           dial.StaleDialer
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -59,7 +60,7 @@ func newMuxListener(listener net.Listener, source *pki.Source, protocol string, 
 // serve accepts until the listener is closed.
 func (m *muxListener) serve() {
 	handshakes.Accept(m.Listener, m.logger, func(conn net.Conn) {
-		m.handshake(carrier.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
+		m.handshake(dial.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
 	})
 }
 

@@ -94,7 +94,7 @@ func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*car
 	if err != nil {
 		return nil, err
 	}
-	raw = carrier.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
+	raw = dial.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
 	hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
 	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener, Relays: true})
 	if err != nil {

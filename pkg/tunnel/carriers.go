@@ -17,7 +17,7 @@ import (
 
 // tuning finds a proxy server that is gone without a word within 30 s, whether
 // anything is under way to it or not.
-var tuning = carrier.TCP{KeepAlive: 15 * time.Second, UserTimeout: 25 * time.Second}
+var tuning = dial.TCP{KeepAlive: 15 * time.Second, UserTimeout: 25 * time.Second}
 
 // carriersAgain is after what time a proxy server that did not speak carriers is
 // tried again.
@@ -33,7 +33,7 @@ const maxConnections = 60000
 type carrierTransport struct {
 	server string
 	config func() *tls.Config
-	tcp    carrier.TCP
+	tcp    dial.TCP
 	dialer dial.StaleDialer
 	pool   *carrier.Pool
 	// reach makes a carrier, and older makes the transport for a proxy server that

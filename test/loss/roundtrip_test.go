@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
@@ -35,7 +35,7 @@ const (
 // of ours.
 func TestLongRoundTrip(t *testing.T) {
 	far := link{roundTrip: 80 * time.Millisecond}
-	carriers := func(conn net.Conn) net.Conn { return carrier.TCP{}.Tune(conn) }
+	carriers := func(conn net.Conn) net.Conn { return dial.TCP{}.Tune(conn) }
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "Downloads of %d MiB at a round trip of %s, no packet lost, cubic; median of %d, each on a connection of its own.\n\n", long>>20, far.roundTrip, rounds)
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)

@@ -83,11 +83,11 @@ var never = map[string][]string{
 // standardOnly lists packages that import the standard library, these modules,
 // and packages of ours that are in the list too.
 var standardOnly = map[string][]string{
-	"pkg/carrier":           {"golang.org/x/sys", "google.golang.org/protobuf"},
+	"pkg/carrier":           {"google.golang.org/protobuf"},
 	"pkg/proxyapi/route":    {"google.golang.org/protobuf"},
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
 	"pkg/agentapi":          {"sigs.k8s.io/yaml", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client"},
-	"pkg/dial":              nil,
+	"pkg/dial":              {"golang.org/x/sys"},
 	"pkg/identity":          nil,
 }
 

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
@@ -103,7 +103,9 @@ func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTri
 		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err == nil {
-				carrier.TCP{}.Tune(conn)
+				// The connection itself serves: what Tune returns has no CloseWrite, which
+				// upgrades over plain HTTP need, and net/http's pings find a peer that is gone.
+				dial.TCP{}.Tune(conn)
 			}
 			return conn, err
 		}
@@ -163,7 +165,7 @@ func dialKept(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	raw = carrier.TCP{}.Tune(raw)
+	raw = dial.TCP{}.Tune(raw)
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()

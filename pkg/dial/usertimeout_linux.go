@@ -1,4 +1,4 @@
-package carrier
+package dial
 
 import (
 	"errors"
@@ -167,9 +167,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// isBroken reports whether the connection was reset or given up. That one is
-// known before anything is read from it.
-func isBroken(tcp *net.TCPConn) bool {
+// IsBroken reports whether the connection was reset or given up, which is known
+// before anything is read from it. It is false where the kernel does not tell.
+func IsBroken(tcp *net.TCPConn) bool {
 	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return false
@@ -178,9 +178,10 @@ func isBroken(tcp *net.TCPConn) bool {
 	return errors.Is(err, net.ErrClosed) || err == nil && info.State == tcpClose
 }
 
-// isUnacknowledged reports whether something that was sent is not acknowledged.
-func isUnacknowledged(nc net.Conn) bool {
-	tcp := tcpOf(nc)
+// IsUnacknowledged reports whether the peer has not acknowledged something that
+// was sent on the TCP connection below nc.
+func IsUnacknowledged(nc net.Conn) bool {
+	tcp := TCPConnOf(nc)
 	if tcp == nil {
 		return false
 	}

@@ -4,7 +4,8 @@ package carrier
 
 import "io"
 
-// lazyReader gives what reads once into a borrowed buffer; see tcp_linux.go.
+// lazyReader returns a function that reads once into a pooled buffer; see
+// lazyreader_linux.go.
 func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
 	return func() (*[MaxFrame]byte, int, error) { return readBehindHeader(r) }
 }

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// lazyReader gives what reads once into a borrowed buffer. A TCP connection is
-// read from when the kernel says that there is something, so that one that is
-// silent holds no buffer.
+// lazyReader returns a function that reads once into a pooled buffer. It takes the
+// buffer when the kernel says that there is something to read from a TCP connection,
+// so that a silent one holds none.
 func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
 	tcp, ok := r.(*net.TCPConn)
 	var raw syscall.RawConn
