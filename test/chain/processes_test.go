@@ -2,79 +2,20 @@ package chain
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"k8s.io/component-base/cli"
-	"k8s.io/klog/v2"
-
-	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+	"open-cluster-management.io/cluster-proxy/test/testkit/components"
 )
 
-// programEnv makes this program one of programs.
-const programEnv = "CLUSTER_PROXY_CHAIN_PROGRAM"
-
-var programs = map[string]func() *cobra.Command{
-	"proxy-server": func() *cobra.Command {
-		o := proxyserver.NewOptions()
-		return command(o.AddFlags, func(ctx context.Context) error {
-			made, err := proxyserver.New(o)
-			if err != nil {
-				return err
-			}
-			return made.Run(ctx)
-		})
-	},
-	"proxy-agent": func() *cobra.Command {
-		o := proxyagent.NewOptions()
-		return command(o.AddFlags, func(ctx context.Context) error {
-			made, err := proxyagent.New(o)
-			if err != nil {
-				return err
-			}
-			return made.Run(ctx)
-		})
-	},
-	"proxy-api": func() *cobra.Command {
-		o := proxyapi.NewOptions()
-		return command(o.AddFlags, func(ctx context.Context) error {
-			if err := o.Validate(); err != nil {
-				return err
-			}
-			return proxyapi.New(o).Run(ctx)
-		})
-	},
-}
-
-func command(flags func(*pflag.FlagSet), run func(context.Context) error) *cobra.Command {
-	// As cmd/cluster-proxy has it.
-	quiet := func(*cobra.Command, []string) { klog.EnableContextualLogging(true) }
-	c := &cobra.Command{SilenceUsage: true, PersistentPreRun: quiet, RunE: func(c *cobra.Command, _ []string) error {
-		ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM)
-		defer stop()
-		return run(ctx)
-	}}
-	flags(c.Flags())
-	return c
-}
-
 func TestMain(m *testing.M) {
-	if name := os.Getenv(programEnv); name != "" {
-		os.Exit(cli.Run(programs[name]()))
-	}
-	os.Exit(m.Run())
+	components.Main(m, map[string]components.Program{
+		"proxy-server": components.ProxyServer, "proxy-agent": components.ProxyAgent, "proxy-api": components.ProxyAPI,
+	})
 }
 
 // process is one that runs until the test ends, or is killed.
@@ -91,8 +32,7 @@ type process struct {
 
 func startProcess(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: name, command: exec.Command(os.Args[0], args...), ended: make(chan struct{}), written: make(chan struct{}, 1)}
-	p.command.Env = append(os.Environ(), programEnv+"="+name)
+	p := &process{t: t, name: name, command: components.Command(name, args...), ended: make(chan struct{}), written: make(chan struct{}, 1)}
 	p.command.Stdout, p.command.Stderr = p, p
 	if err := p.command.Start(); err != nil {
 		t.Fatal(err)
