@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/agentaddon"
@@ -113,6 +114,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	reconciler.Live = mgr.GetAPIReader()
 	peers, serverName := o.peers()
 	reconciler.Arrivals = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: peers, ServerName: serverName}
+	reconciler.Metrics = proxyconfig.NewMetrics(metrics.Registry)
 	reconciler.Events = mgr.GetEventRecorder(identity.AddonManager)
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding the controller of configurations: %w", err)
@@ -158,6 +160,7 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Rea
 		NetworkPolicy:      o.AgentNetworkPolicy,
 		Ignored:            (&notices{addons: addons, events: mgr.GetEventRecorder(identity.AddonManager)}).tell,
 		Hub:                hub,
+		Metrics:            agentaddon.NewMetrics(metrics.Registry),
 	}
 	built, err := addon.Build()
 	if err != nil {

@@ -48,10 +48,6 @@ type Gate struct {
 	closed            bool
 }
 
-// Process returns the gate of a process whose metrics are in the default registry:
-// agents' and proxy servers', which may be one process in tests.
-var Process = sync.OnceValue(func() *Gate { return New(prometheus.DefaultRegisterer) })
-
 // New makes a gate for GOMEMLIMIT, and registers its metrics.
 func New(registry prometheus.Registerer) *Gate {
 	g := &Gate{

@@ -13,7 +13,7 @@ import (
 
 // startAccess starts what the handler asks about identities.
 func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apihandler.Access {
-	owner := ownerpolicy.NewFolder(a.options.OwnerPolicy)
+	owner := ownerpolicy.NewFolder(a.options.OwnerPolicy, a.registry)
 	owner.Load()
 	group.Go(func() error { return owner.Run(serving) })
 	access := apihandler.Access{Owner: owner.Policy, NoHubUsers: !a.options.EnableImpersonation, OnHub: a.options.OnHub}

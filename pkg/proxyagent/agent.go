@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -24,6 +25,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
@@ -31,9 +33,12 @@ import (
 
 // Agent is one agent process.
 type Agent struct {
-	options *Options
-	source  *pki.Source
-	health  *health.Server
+	options  *Options
+	source   *pki.Source
+	registry *prometheus.Registry
+	metrics  *agentMetrics
+	memory   *memlimit.Gate
+	health   *health.Server
 
 	handshakes   handshakes
 	turnover     *turnover
@@ -46,11 +51,18 @@ func New(o *Options) (*Agent, error) {
 		return nil, err
 	}
 	k := o.Konnectivity
+	registry := prometheus.NewRegistry()
+	metrics := newAgentMetrics(registry)
 	a := &Agent{
 		options:  o,
-		turnover: newTurnover(),
-		source:   pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
-		health:   health.New(health.Options{Address: net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort))}),
+		registry: registry, metrics: metrics, memory: memlimit.New(registry),
+		handshakes: handshakes{failures: metrics.handshakeFailures},
+		turnover:   newTurnover(),
+		source:     pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
+		health: health.New(health.Options{
+			Address:  net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort)),
+			Gatherer: prometheus.Gatherers{prometheus.DefaultGatherer, registry},
+		}),
 	}
 	a.source.Changed = func() {
 		if servers := a.turnover.servers.Load(); servers != nil {
@@ -155,6 +167,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		serverName: k.ProxyServerHost, session: k.AgentID, process: rand.Text(), source: a.source, decide: decide, handler: handler,
 		tcp:              dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
+		memory: a.memory, denied: a.metrics.dialsDenied,
 	}
 	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	context.AfterFunc(serving, servers.close)
@@ -186,7 +199,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 	if err != nil {
 		return nil, nil, err
 	}
-	services, running, err := o.services(cluster)
+	services, running, err := a.services(cluster)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +207,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		group.Go(func() error { return run(serving) })
 	}
 	access := a.startAccess(serving, group)
-	server, err := apihandler.NewServer(cluster, a.source, services, access)
+	server, err := apihandler.NewServer(cluster, a.source, services, access, a.registry)
 	if err != nil {
 		return nil, nil, err
 	}

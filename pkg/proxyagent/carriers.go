@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpproxy"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
@@ -17,6 +18,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -34,6 +36,8 @@ type carriers struct {
 	dialer           dial.StaleDialer
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
+	memory           *memlimit.Gate
+	denied           *prometheus.CounterVec
 }
 
 // dial makes one carrier. Behind a load balancer it leads to any of the proxy
@@ -60,13 +64,13 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 // serveOpen dials what the destination policy makes of a request, and carries
 // bytes until both sides have ended.
 func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
-	if err := memory.Err(); err != nil {
+	if err := c.memory.Err(); err != nil {
 		_ = request.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
 		return
 	}
 	address, err := c.decide(request.Network, request.Address)
 	if err != nil {
-		noteDenied(ctx, request.Network, request.Address, err)
+		c.noteDenied(ctx, request.Network, request.Address, err)
 		_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: err.Error()})
 		return
 	}

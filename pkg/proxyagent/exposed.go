@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -28,6 +29,7 @@ const exposedInterval = 3 * time.Second
 // ConfigMap. It is empty until read has succeeded.
 type exposedList struct {
 	dir     string
+	invalid prometheus.Gauge
 	current atomic.Pointer[agentapi.ExposedServices]
 }
 
@@ -58,7 +60,7 @@ func (e *exposedList) run(ctx context.Context) error {
 		if fmt.Sprint(e.get()) != before {
 			logger.Info("Read the list of exposed Services", "services", len(e.get()))
 		}
-		exposedListInvalid.Set(oneIf(err != nil))
+		e.invalid.Set(oneIf(err != nil))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -102,7 +104,8 @@ func oneIf(b bool) float64 {
 
 // services are the Services that the handler forwards to, and what has to run
 // for that.
-func (o *Options) services(cluster *rest.Config) (_ apihandler.Services, run []func(context.Context) error, err error) {
+func (a *Agent) services(cluster *rest.Config) (_ apihandler.Services, run []func(context.Context) error, err error) {
+	o := a.options
 	services := apihandler.Services{Roots: pki.NewSource(pki.Files{
 		CA: cluster.CAFile, CAData: cluster.CAData, MoreCA: o.AdditionalServiceCA, TLSProfile: o.TLSProfile,
 	})}
@@ -111,7 +114,7 @@ func (o *Options) services(cluster *rest.Config) (_ apihandler.Services, run []f
 	}
 	run = append(run, services.Roots.Run)
 	if o.ExposedServices != "" {
-		list := &exposedList{dir: o.ExposedServices}
+		list := &exposedList{dir: o.ExposedServices, invalid: a.metrics.exposedServicesInvalid}
 		services.Exposed = list.get
 		run = append(run, list.run)
 	}

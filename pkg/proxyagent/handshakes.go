@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -18,6 +19,8 @@ const sayAgain = 30 * time.Second
 // log, the readiness probe and a metric. konnectivity's agent only says that it
 // could not connect.
 type handshakes struct {
+	failures *prometheus.CounterVec
+
 	mu     sync.Mutex
 	last   error // nil after one that succeeded
 	reason string
@@ -26,7 +29,7 @@ type handshakes struct {
 
 func (h *handshakes) failed(err error) {
 	reason := pki.HandshakeReason(err)
-	handshakeFailures.WithLabelValues(reason).Inc()
+	h.failures.WithLabelValues(reason).Inc()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = pki.Explain(err)

@@ -132,20 +132,20 @@ func (s *policyStream) decide(dial *client.DialRequest) (allowed bool, err error
 		dial.Address = target
 		return true, nil
 	}
-	noteDenied(s.Context(), dial.Protocol, dial.Address, err)
+	s.servers.carriers.noteDenied(s.Context(), dial.Protocol, dial.Address, err)
 	return false, s.SendMsg(&client.Packet{
 		Type:    client.PacketType_DIAL_RSP,
 		Payload: &client.Packet_DialResponse{DialResponse: &client.DialResponse{Random: dial.Random, Error: err.Error()}},
 	})
 }
 
-func noteDenied(ctx context.Context, network, address string, err error) {
+func (c *carriers) noteDenied(ctx context.Context, network, address string, err error) {
 	reason := "unknown"
 	var denied *policy.Denied
 	if errors.As(err, &denied) {
 		reason = denied.Reason
 	}
-	dialsDenied.WithLabelValues(reason).Inc()
+	c.denied.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Info("Denied a dial", "network", network, "address", address, "reason", reason)
 }
 

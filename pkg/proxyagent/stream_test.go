@@ -5,6 +5,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
@@ -64,7 +65,7 @@ func TestPolicyStream(t *testing.T) {
 		return nil, ctx.Err()
 	}})
 	defer pool.Close()
-	servers := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
+	servers := newServers(&carriers{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, carrier.PoolConfig{}, dial.FullJitter)
 	servers.links["server1"] = &link{streams: 1, pool: pool}
 	stream := &policyStream{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 

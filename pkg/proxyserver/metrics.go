@@ -9,7 +9,7 @@ import (
 
 // serverMetrics are ours; konnectivity's are in Prometheus's default registry.
 type serverMetrics struct {
-	registry        *prometheus.Registry
+	registry        prometheus.Registerer
 	agentsRejected  *prometheus.CounterVec
 	clientsRejected *prometheus.CounterVec
 	sameName        prometheus.Counter
@@ -24,9 +24,9 @@ type serverMetrics struct {
 	clustersSynced prometheus.Gauge
 }
 
-func newServerMetrics() *serverMetrics {
+func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	m := &serverMetrics{
-		registry: prometheus.NewRegistry(),
+		registry: registry,
 		agentsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_agent_identity_rejected_total",
 			Help: "Agent streams refused because of who the agent is or claims to be.",
@@ -120,8 +120,4 @@ func (m *serverMetrics) watchCarriers(side string, stats func() carrier.Stats) {
 			ConstLabels: prometheus.Labels{"side": side, "state": state},
 		}, func() float64 { return float64(count(stats())) }))
 	}
-}
-
-func (m *serverMetrics) gatherer() prometheus.Gatherer {
-	return prometheus.Gatherers{prometheus.DefaultGatherer, m.registry}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -61,9 +62,11 @@ func New(o *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	registry := prometheus.NewRegistry()
 	s := &Server{
 		options: *o,
-		metrics: newServerMetrics(),
+		metrics: newServerMetrics(registry),
+		memory:  memlimit.New(registry),
 		started: make(chan struct{}),
 		servers: &serverCount{file: o.ServerCountFile},
 		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
@@ -75,7 +78,6 @@ func New(o *Options) (*Server, error) {
 	s.carriers.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
-	s.memory = memlimit.Process()
 	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
 	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.carriers)
@@ -92,7 +94,7 @@ func New(o *Options) (*Server, error) {
 	}
 	s.health = health.New(health.Options{
 		Address:  address(o.HealthBindAddress, o.HealthPort),
-		Gatherer: s.metrics.gatherer(),
+		Gatherer: prometheus.Gatherers{prometheus.DefaultGatherer, registry},
 	})
 	s.health.AddReadyCheck("certificates", s.checkCertificates)
 	if o.AgentIdentity == IdentityCertificate {

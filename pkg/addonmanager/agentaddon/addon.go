@@ -47,6 +47,8 @@ type Addon struct {
 
 	// Hub reads the hub's own ClusterRoles.
 	Hub client.Reader
+	// Metrics may be nil.
+	Metrics *Metrics
 
 	exposed exposed
 }

@@ -36,11 +36,11 @@ func (a *Addon) exposedServices(ctx context.Context) (agentapi.ExposedServices, 
 	a.exposed.mu.Lock()
 	defer a.exposed.mu.Unlock()
 	if err == nil {
-		exposedServicesInvalid.Set(0)
+		a.Metrics.setExposedServicesInvalid(0)
 		a.exposed.last, a.exposed.said = &list, ""
 		return list, nil
 	}
-	exposedServicesInvalid.Set(1)
+	a.Metrics.setExposedServicesInvalid(1)
 	err = fmt.Errorf("ConfigMap %q: %w", a.ExposedServices, err)
 	if a.exposed.said != err.Error() {
 		klog.FromContext(ctx).Error(err, "Keeping the list of exposed Services in force, the changed one cannot be read")

@@ -1,18 +1,37 @@
 package agentaddon
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
-var requestsRefused = prometheus.NewCounter(prometheus.CounterOpts{
-	Name: "cluster_proxy_manager_csr_refused_total",
-	Help: "Certificate signing requests of agents that were looked at and not approved.",
-})
+// Metrics are those of an Addon. Nil counts nothing.
+type Metrics struct {
+	requestsRefused        prometheus.Counter
+	exposedServicesInvalid prometheus.Gauge
+}
 
-var exposedServicesInvalid = prometheus.NewGauge(prometheus.GaugeOpts{
-	Name: "cluster_proxy_manager_exposed_services_invalid",
-	Help: "1 while the ConfigMap of exposed Services cannot be read and an older list is in force.",
-})
+// NewMetrics registers the metrics of an Addon.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		requestsRefused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_manager_csr_refused_total",
+			Help: "Certificate signing requests of agents that were looked at and not approved.",
+		}),
+		exposedServicesInvalid: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_manager_exposed_services_invalid",
+			Help: "1 while the ConfigMap of exposed Services cannot be read and an older list is in force.",
+		}),
+	}
+	registry.MustRegister(m.requestsRefused, m.exposedServicesInvalid)
+	return m
+}
 
-func init() { metrics.Registry.MustRegister(requestsRefused, exposedServicesInvalid) }
+func (m *Metrics) refuseRequest() {
+	if m != nil {
+		m.requestsRefused.Inc()
+	}
+}
+
+func (m *Metrics) setExposedServicesInvalid(value float64) {
+	if m != nil {
+		m.exposedServicesInvalid.Set(value)
+	}
+}

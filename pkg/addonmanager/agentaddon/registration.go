@@ -30,7 +30,7 @@ func (a *Addon) registration() *agent.RegistrationOption {
 				err = a.checkPortForward(addon)
 			}
 			if err != nil {
-				requestsRefused.Inc()
+				a.Metrics.refuseRequest()
 				klog.Background().Info("Refused a certificate signing request", "csr", csr.Name, "cluster", cluster.Name, "requester", csr.Spec.Username, "reason", err.Error())
 			}
 			return err == nil

@@ -1,23 +1,57 @@
 package proxyconfig
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 )
 
-var (
-	certificateExpiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cluster_proxy_manager_certificate_expiry_timestamp_seconds",
-		Help: "When a certificate on the hub ends, in Unix time, by the name of its Secret, and when the CAs do.",
-	}, []string{"certificate"})
-	rotationPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cluster_proxy_manager_ca_rotation_phase",
-		Help: "1 for the phase that the rotation of a CA is in, 0 for the others.",
-	}, []string{"ca", "phase"})
-	waitingClusters = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cluster_proxy_manager_ca_rotation_waiting_clusters",
-		Help: "Clusters that have not moved to the new CA and keep the old one from being dropped.",
-	}, []string{"ca"})
-)
+// Metrics are those of a Reconciler. Nil shows nothing.
+type Metrics struct {
+	certificateExpiry *prometheus.GaugeVec
+	rotationPhase     *prometheus.GaugeVec
+	waitingClusters   *prometheus.GaugeVec
+}
 
-func init() { metrics.Registry.MustRegister(certificateExpiry, rotationPhase, waitingClusters) }
+// NewMetrics registers the metrics of a Reconciler.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		certificateExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_proxy_manager_certificate_expiry_timestamp_seconds",
+			Help: "When a certificate on the hub ends, in Unix time, by the name of its Secret, and when the CAs do.",
+		}, []string{"certificate"}),
+		rotationPhase: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_proxy_manager_ca_rotation_phase",
+			Help: "1 for the phase that the rotation of a CA is in, 0 for the others.",
+		}, []string{"ca", "phase"}),
+		waitingClusters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_proxy_manager_ca_rotation_waiting_clusters",
+			Help: "Clusters that have not moved to the new CA and keep the old one from being dropped.",
+		}, []string{"ca"}),
+	}
+	registry.MustRegister(m.certificateExpiry, m.rotationPhase, m.waitingClusters)
+	return m
+}
+
+func (m *Metrics) setExpiry(certificate string, expiry time.Time) {
+	if m != nil {
+		m.certificateExpiry.WithLabelValues(certificate).Set(float64(expiry.Unix()))
+	}
+}
+
+func (m *Metrics) setRotation(ca certificates.CA, rotation certificates.Rotation) {
+	m.setExpiry(string(ca), rotation.Expiry)
+	if m == nil {
+		return
+	}
+	m.waitingClusters.WithLabelValues(string(ca)).Set(float64(len(rotation.Waiting)))
+	for _, phase := range certificates.Phases {
+		value := 0.0
+		if phase == rotation.Phase {
+			value = 1
+		}
+		m.rotationPhase.WithLabelValues(string(ca), string(phase)).Set(value)
+	}
+}

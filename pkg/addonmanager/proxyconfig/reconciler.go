@@ -63,6 +63,8 @@ type Reconciler struct {
 	Clusters func(ctx context.Context) ([]Cluster, error)
 	// Events tells of rotations; nil means nobody.
 	Events events.EventRecorder
+	// Metrics may be nil.
+	Metrics *Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }

@@ -64,7 +64,7 @@ func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certif
 		set(v1alpha1.ConditionTypeSignerReady, true, "Ready", "both CAs are there")
 	}
 	for name, expiry := range issued.Expiry {
-		certificateExpiry.WithLabelValues(name).Set(float64(expiry.Unix()))
+		r.Metrics.setExpiry(name, expiry)
 	}
 	for kind, ca := range map[string]certificates.CA{v1alpha1.ConditionTypeHubCARotating: certificates.HubCA, v1alpha1.ConditionTypeAgentCARotating: certificates.AgentCA} {
 		rotation, ok := issued.Rotations[ca]
@@ -72,15 +72,7 @@ func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certif
 			continue
 		}
 		set(kind, rotation.Phase != certificates.Stable, string(rotation.Phase), rotation.Message())
-		certificateExpiry.WithLabelValues(string(ca)).Set(float64(rotation.Expiry.Unix()))
-		waitingClusters.WithLabelValues(string(ca)).Set(float64(len(rotation.Waiting)))
-		for _, phase := range certificates.Phases {
-			value := 0.0
-			if phase == rotation.Phase {
-				value = 1
-			}
-			rotationPhase.WithLabelValues(string(ca), string(phase)).Set(value)
-		}
+		r.Metrics.setRotation(ca, rotation)
 		if rotation.Moved {
 			// Events of one reason are counted and not written again.
 			reason := strings.TrimSuffix(kind, "Rotating") + string(rotation.Phase)

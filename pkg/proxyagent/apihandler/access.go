@@ -32,6 +32,8 @@ type Access struct {
 	// NoHubUsers refuses the hub's users: the cluster's own credentials and OIDC
 	// are left.
 	NoHubUsers bool
+
+	metrics *metrics
 }
 
 // errNoHubUsers tells a user of the hub why he is refused.
@@ -50,12 +52,12 @@ func (a Access) filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		policy, err := a.policyFor(r)
 		if err != nil {
-			forbid(w, r, "owner", err)
+			a.forbid(w, r, "owner", err)
 			return
 		}
 		u, err := hubUser(r.Header)
 		if err != nil || u != nil && hasWebSocketToken(r.Header) {
-			identitiesDenied.WithLabelValues("malformed").Inc()
+			a.metrics.denyIdentity("malformed")
 			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request does not say in one way who it is from")
 			return
 		}
@@ -64,12 +66,12 @@ func (a Access) filter(next http.Handler) http.Handler {
 			return
 		}
 		if u != nil && a.NoHubUsers {
-			forbid(w, r, "hub-user", errNoHubUsers)
+			a.forbid(w, r, "hub-user", errNoHubUsers)
 			return
 		}
 		config, ok, err := a.whom(r, u, policy)
 		if err != nil {
-			forbid(w, r, "reserved", err)
+			a.forbid(w, r, "reserved", err)
 			return
 		}
 		if ok {
@@ -142,8 +144,8 @@ func hasWebSocketToken(header http.Header) bool {
 	return false
 }
 
-func forbid(w http.ResponseWriter, r *http.Request, reason string, err error) {
-	identitiesDenied.WithLabelValues(reason).Inc()
+func (a Access) forbid(w http.ResponseWriter, r *http.Request, reason string, err error) {
+	a.metrics.denyIdentity(reason)
 	klog.FromContext(r.Context()).Info("Refused a request", "reason", reason, "err", err.Error())
 	writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -36,16 +37,19 @@ const (
 
 // NewServer makes the server of the handler; the caller listens with the server's TLS
 // configuration. cfg says where the kube-apiserver is and which CA it has; the
-// credential in it is used for impersonation and for nothing else.
-func NewServer(cfg *rest.Config, source *pki.Source, services Services, access Access) (*http.Server, error) {
+// credential in it is used for impersonation and for nothing else. The metrics go to
+// registry.
+func NewServer(cfg *rest.Config, source *pki.Source, services Services, access Access, registry prometheus.Registerer) (*http.Server, error) {
 	handler, err := newHandler(cfg)
 	if err != nil {
 		return nil, err
 	}
+	services.metrics = newMetrics(registry)
+	access.metrics = services.metrics
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
-		Handler:           httprelay.HandleEarlyResponses(onlyProxyAPI(access.filter(byTarget(services.handler(), handler)))),
+		Handler:           httprelay.HandleEarlyResponses(onlyProxyAPI(services.metrics, access.filter(byTarget(services.handler(), handler)))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
@@ -58,12 +62,12 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 }
 
 // onlyProxyAPI lets nobody in but holders of the proxy API's role.
-func onlyProxyAPI(next http.Handler) http.Handler {
+func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httprelay.GrowStack()
 		role, err := pki.PeerRole(*r.TLS)
 		if err != nil || role != identity.RoleProxyAPI {
-			requestsDenied.Inc()
+			m.denyRequest()
 			klog.FromContext(r.Context()).Info("Refused a request of somebody who is not the proxy API", "role", role)
 			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden,
 				fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -44,7 +45,7 @@ func startFor(t *testing.T, cfg *rest.Config, access Access) *fixture {
 	t.Helper()
 	f := &fixture{hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	source := pkitest.NewSource(t, f.agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true}, f.hubCA)
-	server, err := NewServer(cfg, source, Services{}, access)
+	server, err := NewServer(cfg, source, Services{}, access, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -29,7 +30,7 @@ func TestIdleStreams(t *testing.T) {
 		serve(&http.Server{Handler: idlestreams.Server(t), TLSConfig: config}, network.Listen("kubernetes:443"))
 		host := identity.HandlerHost("cluster1")
 		source := pkitest.NewSource(t, agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{host}, Server: true}, hubCA)
-		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{})
+		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

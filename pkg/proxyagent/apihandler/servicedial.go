@@ -112,7 +112,7 @@ func (d *serviceDialer) port(ctx context.Context, s agentapi.Service) (string, e
 func (p *serviceProxy) connect(w http.ResponseWriter, r *http.Request, address string) {
 	target, err := p.dialer.dial(r.Context(), "tcp", address)
 	if err != nil {
-		writeServiceError(w, r, err)
+		p.writeError(w, r, err)
 		return
 	}
 	defer target.Close()
@@ -121,7 +121,7 @@ func (p *serviceProxy) connect(w http.ResponseWriter, r *http.Request, address s
 		return // the client is gone
 	}
 	if err != nil {
-		writeServiceError(w, r, err)
+		p.writeError(w, r, err)
 		return
 	}
 	defer conn.Close()

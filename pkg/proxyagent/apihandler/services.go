@@ -29,6 +29,8 @@ type Services struct {
 	Resolver Resolver
 	// Roots holds the CAs that Services' certificates are verified with.
 	Roots *pki.Source
+
+	metrics *metrics
 }
 
 // serviceProxy is Services in use.
@@ -37,6 +39,7 @@ type serviceProxy struct {
 	dialer  *serviceDialer
 	roots   *pki.Source
 	proxy   http.Handler
+	metrics *metrics
 }
 
 // byTarget sends requests that name a Service to services, and all others to
@@ -53,7 +56,7 @@ func byTarget(services, kubeAPIServer http.Handler) http.Handler {
 }
 
 func (s Services) handler() *serviceProxy {
-	p := &serviceProxy{exposed: s.Exposed, roots: s.Roots, dialer: &serviceDialer{
+	p := &serviceProxy{exposed: s.Exposed, roots: s.Roots, metrics: s.metrics, dialer: &serviceDialer{
 		resolver: s.Resolver, connect: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 	}}
 	if s.Exposed == nil {
@@ -84,7 +87,7 @@ func (s Services) handler() *serviceProxy {
 			connect.Upgraded(resp)
 			return checkStatus(resp)
 		},
-		ErrorHandler: writeServiceError,
+		ErrorHandler: p.writeError,
 	}
 	p.proxy = forUpgrades(proxy)
 	return p
@@ -112,7 +115,7 @@ type serviceTarget struct {
 func (p *serviceProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	target, err := p.admit(r)
 	if err != nil {
-		writeServiceError(w, r, err)
+		p.writeError(w, r, err)
 		return
 	}
 	if target.scheme == "tcp" {
@@ -225,8 +228,8 @@ func (n *notExposed) Error() string {
 	return fmt.Sprintf("the agent does not expose the %v: list it in the value exposedServices of the hub's chart", n.wanted)
 }
 
-// writeServiceError answers a request that did not reach a Service.
-func writeServiceError(w http.ResponseWriter, r *http.Request, err error) {
+// writeError answers a request that did not reach a Service.
+func (p *serviceProxy) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client is gone; nobody reads an answer
 	}
@@ -236,11 +239,11 @@ func writeServiceError(w http.ResponseWriter, r *http.Request, err error) {
 	reason := deniedReason(err)
 	switch {
 	case errors.As(err, &malformed):
-		servicesDenied.WithLabelValues("malformed").Inc()
+		p.metrics.denyService("malformed")
 		logger.Info("Refused a malformed request for a Service", "reason", err.Error())
 		writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 	case reason != "":
-		servicesDenied.WithLabelValues(reason).Inc()
+		p.metrics.denyService(reason)
 		logger.Info("Denied a request for a Service", "reason", reason, "err", err.Error())
 		writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded):

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/klog/v2"
 )
 
@@ -20,16 +19,12 @@ import (
 // project a changed ConfigMap, so this adds nothing that matters.
 const interval = 3 * time.Second
 
-var invalid = promauto.NewGauge(prometheus.GaugeOpts{
-	Name: "cluster_proxy_agent_owner_policy_invalid",
-	Help: "1 while the owner's policy cannot be understood, so that nothing is let through.",
-})
-
 // Folder is a mounted ConfigMap with the owner's policy. It may be used by many
 // goroutines.
 type Folder struct {
 	dir     string
 	current atomic.Pointer[read]
+	invalid prometheus.Gauge
 }
 
 // read is a policy, or why there is none to follow.
@@ -38,9 +33,16 @@ type read struct {
 	err    error
 }
 
-// NewFolder makes one; nothing is read before Load. An empty dir is an owner who
-// says nothing.
-func NewFolder(dir string) *Folder { return &Folder{dir: dir} }
+// NewFolder makes one and registers its metric; nothing is read before Load. An
+// empty dir is an owner without a policy.
+func NewFolder(dir string, registry prometheus.Registerer) *Folder {
+	f := &Folder{dir: dir, invalid: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cluster_proxy_agent_owner_policy_invalid",
+		Help: "1 while the owner's policy cannot be understood, so that nothing is let through.",
+	})}
+	registry.MustRegister(f.invalid)
+	return f
+}
 
 // Policy is the policy of this moment. With an error nothing may pass.
 func (f *Folder) Policy() (Policy, error) {
@@ -78,7 +80,7 @@ func (f *Folder) Run(ctx context.Context) error {
 		policy, err := f.Policy()
 		if now := fmt.Sprint(policy, err); now != said {
 			said = now
-			report(ctx, policy, err)
+			f.report(ctx, policy, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -88,14 +90,14 @@ func (f *Folder) Run(ctx context.Context) error {
 	}
 }
 
-func report(ctx context.Context, policy Policy, err error) {
+func (f *Folder) report(ctx context.Context, policy Policy, err error) {
 	logger := klog.FromContext(ctx)
 	if err != nil {
-		invalid.Set(1)
+		f.invalid.Set(1)
 		logger.Error(err, "Refusing every request")
 		return
 	}
-	invalid.Set(0)
+	f.invalid.Set(0)
 	logger.Info("Read the owner's policy", "readOnly", policy.ReadOnly, "noStreams", policy.NoStreams, "noSecrets", policy.NoSecrets,
 		"allowedReservedNames", policy.AllowedReservedNames)
 }

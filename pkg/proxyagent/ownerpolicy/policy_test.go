@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestCheck(t *testing.T) {
@@ -111,7 +113,7 @@ func TestServices(t *testing.T) {
 func TestFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "policy")
-		folder := NewFolder(dir)
+		folder := NewFolder(dir, prometheus.NewRegistry())
 		if _, err := folder.Policy(); err == nil {
 			t.Error("a policy that was not read yet lets something pass")
 		}
@@ -152,7 +154,7 @@ func TestFolder(t *testing.T) {
 }
 
 func TestOwnerWhoSaysNothing(t *testing.T) {
-	folder := NewFolder("")
+	folder := NewFolder("", prometheus.NewRegistry())
 	folder.Load()
 	if policy, err := folder.Policy(); err != nil || policy.Caps() {
 		t.Errorf("%+v, %v; want no caps", policy, err)
