@@ -1,7 +1,64 @@
-// Package hubaccess knows what the hub says about managed clusters: which ones may
-// be served, and whose agent a certificate belongs to. The proxy API and the proxy
-// servers use it, each with a service account that may list and watch
-// ManagedClusters and ManagedClusterAddOns.
+// Package hubaccess asks the hub who calls, what they may do, and which managed
+// clusters there are. It knows the hub's Kubernetes API and nothing of how requests
+// are relayed or of tunnels. The proxy API uses all of it. The proxy servers use
+// Clusters alone, with a service account that may list and watch ManagedClusters and
+// ManagedClusterAddOns.
+//
+// # Who calls
+//
+// Authenticator finds the user of a request by client certificate, by the hub's front
+// proxy, or by TokenReview. A caller whom the hub does not know may still be a user of
+// a managed cluster, whose credential is then sent there; so the words "the hub does
+// not know this token" are as important as "this is the token of jane". Only a
+// TokenReview that says "invalid bearer token" and nothing else, or adds only that no
+// key of the hub made the signature, means that (tokenreview.go). All other answers
+// are errors, and an error is never cached.
+//
+// # How often unverified credentials may be tried
+//
+// A credential is unverified until the hub or a cluster accepted it once. Requests
+// with unverified credentials are rate limited, so that a flood of bad tokens costs
+// neither the hub nor users with good ones: from each source (an IPv4 address, an
+// IPv6 /64), from each network (/16, /40), and from all together, which also bounds a
+// flood that cycles through addresses. JWTs of an issuer and key of which the hub knew
+// a token before have limits of their own: a flood of other tokens takes nothing from
+// a token that is new and good, even from the same address (clients behind one NAT).
+// A flood of tokens that copy issuer and key does, until the good one was accepted
+// once; so does any flood to new tokens that are no JWTs, or a cluster's. The hub is
+// asked about at most 32 unverified credentials at a time, and sources take turns.
+// Refusals above the limits are delayed a little, because an immediate refusal invites
+// the next request.
+//
+// # What they may do
+//
+// Authorizer asks the hub by SubjectAccessReview and believes an answer for 5 s. It
+// also answers which clusters a user may reach at all: one question for all clusters,
+// and if that is denied, one for each, once at a time for each user.
+//
+// # While the hub cannot be asked
+//
+// It cannot have changed its mind. Outage remembers what it answered: the user of a
+// token, that it does not know a token, and that a user may do something to a cluster
+// (the whole question, with groups and verb). If the hub's kube-apiserver cannot be
+// asked, the same question has the same answer for the grace (--hub-outage-grace, 10
+// minutes) after it was last answered (and the 5 s for which answers are cached in any
+// case), and never beyond the expiry in a JWT. "Cannot be asked" is a connection that
+// fails, a time-out, and 5xx or 429 as answer; a refusal is an answer, and deletes what
+// is remembered. An authentication webhook of the hub that does not answer is not an
+// outage either: the hub was asked.
+//
+// One failed question makes no outage: a probe must fail too, in which no client has a
+// part (Outage.look). Otherwise a user who lost a right could keep it by tokens that
+// the hub fails on. From then on no question that has a past answer waits for the hub,
+// and the hub is probed every second. What is remembered has 32 MiB at most. Each
+// replica remembers what it was asked itself, and one that starts in an outage
+// remembers nothing. The log, an annotation of audit events and metrics (hub_outage,
+// hub_outage_answers_total) show it.
+//
+// The list of clusters stays valid as it was read last. Before the first answer
+// Clusters.Synced returns an error, and the caller decides: the proxy API refuses
+// requests, a proxy server admits agents by their certificate alone and looks at them
+// again after the answer.
 //
 // # Which clusters are served
 //
@@ -29,14 +86,17 @@
 // registration agents see the changed subject and ask for certificates by
 // themselves; agents are refused until that is done, which takes seconds.
 //
-// # While the hub does not answer
-//
-// What was read last stays valid. Before the first answer Synced returns an error,
-// and the caller decides: the proxy API refuses requests, a proxy server admits
-// agents by their certificate alone and looks at them again after the answer.
-//
 // # Files
 //
-//	clusters.go  the watch and what it keeps of each object
-//	admit.go     which clusters and agents are served
+//	authenticator.go  who sends a request
+//	tokenreview.go    what the hub's answer about a token means
+//	ratelimit.go      how often unverified credentials may be tried
+//	queue.go          whose credential the hub is asked about next
+//	authorizer.go     what a user may do
+//	reachable.go      which clusters a user may reach
+//	outage.go         past answers stand while the hub cannot be asked
+//	pastanswers.go    past answers, in a bounded number of bytes
+//	clusters.go       the watch of clusters and what it keeps of each object
+//	admit.go          which clusters and agents are served
+//	errors.go         the error of a request that is refused
 package hubaccess

@@ -39,7 +39,7 @@ func TestNoCredentialIs401(t *testing.T) {
 // cluster knows, and then one that a cluster has accepted.
 func TestUnknownTokensDoNotTellClustersApart(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane")
+	w.api.User("hub-token", "jane")
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer of-cluster1" {
 			rw.Header().Set("Www-Authenticate", "Bearer")

@@ -104,9 +104,9 @@ func TestRefusalsAreAudited(t *testing.T) {
 // TestConnectIsAudited has an event say who connected with what.
 func TestConnectIsAudited(t *testing.T) {
 	w, events := audited(t)
-	w.api.user("hub-token", "jane")
-	w.api.user("viewer", "vera")
-	w.api.allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "vera get clusters/proxy cluster1")
+	w.api.User("hub-token", "jane")
+	w.api.User("viewer", "vera")
+	w.api.Allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "vera get clusters/proxy cluster1")
 	managed := httptest.NewServer(http.NotFoundHandler())
 	defer managed.Close()
 	w.hub.Forward("cluster1:443", managed.Listener.Addr().String())
@@ -134,9 +134,9 @@ func TestConnectIsAudited(t *testing.T) {
 // user, and must not exec as that user.
 func TestConstrainedImpersonationOfStreams(t *testing.T) {
 	w := start(t)
-	w.api.user("reader", "reader")
-	w.api.user("operator", "operator")
-	w.api.allow("alice * clusters/proxy cluster1", "alice create clusters/stream cluster1",
+	w.api.User("reader", "reader")
+	w.api.User("operator", "operator")
+	w.api.Allow("alice * clusters/proxy cluster1", "alice create clusters/stream cluster1",
 		"reader impersonate:user-info users alice", "reader impersonate-on:user-info:get clusters/proxy cluster1",
 		"operator impersonate:user-info users alice", "operator impersonate-on:user-info:get clusters/proxy cluster1", "operator impersonate-on:user-info:create clusters/stream cluster1")
 	seen := make(chan *http.Request, 1)

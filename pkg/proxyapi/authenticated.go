@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -25,7 +26,7 @@ type failureKey struct{}
 func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
-		u, credential, err := h.callers.authenticate(r)
+		u, credential, err := h.authenticator.Authenticate(r)
 		c.credential = credential
 		switch {
 		case err != nil:
@@ -59,29 +60,24 @@ func (h *handler) unauthenticated(w http.ResponseWriter, r *http.Request) {
 }
 
 // noCredential is the answer to a caller who must show a credential.
-var noCredential = &problem{http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate"}
+var noCredential = refusal(http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate")
 
 // notAccepted is the answer to a caller whom the hub does not know, about a
 // cluster that has not accepted the credential: it is the same whether the
 // cluster refused it, cannot be reached, or does not exist.
-var notAccepted = &problem{http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected"}
-
-// clusterError is a problem that tells something about a cluster.
-type clusterError struct{ problem }
-
-func (e *clusterError) Unwrap() error { return &e.problem }
+var notAccepted = refusal(http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected")
 
 // hidden returns notAccepted in place of errors that would tell a caller, whom
 // neither the hub nor the cluster has vouched for, about clusters. Anonymous
 // requests are allowed to tell clusters apart if they are allowed at all, but not if
 // they are for one Service only.
 func (h *handler) hidden(c *call, err error) error {
-	var known *problem
+	var refused *hubaccess.RefusedError
 	var malformed *route.Error
-	if !c.passThrough || c.credential == "" && h.allowAnonymous || c.credential != "" && h.callers.strangers.goodAt(c.credential, c.target.Cluster) {
+	if !c.passThrough || c.credential == "" && h.allowAnonymous || c.credential != "" && h.authenticator.WasAcceptedBy(c.target.Cluster, c.credential) {
 		return err
 	}
-	if about := new(clusterError); !errors.As(err, &about) && (errors.As(err, &known) || errors.As(err, &malformed)) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &refused) || errors.As(err, &malformed) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if c.credential == "" {

@@ -2,49 +2,23 @@ package proxyapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	authorizerunion "k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// decisionTTL is how long the hub's decisions are believed.
-//
-// What was taken away is gone after at most this time, and for open streams after
-// this and --revalidate-streams together: within ten seconds.
-const decisionTTL = 5 * time.Second
-
-// newAuthorizer asks the hub, by SubjectAccessReview, and believes an answer for
-// ttl. As on every API server, system:masters may do everything.
-func newAuthorizer(hub kubernetes.Interface, ttl time.Duration, outage *outage) (authorizer.Authorizer, error) {
-	hubs, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: hub.AuthorizationV1(),
-		AllowCacheTTL:             ttl,
-		DenyCacheTTL:              ttl,
-		WebhookRetryBackoff:       &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3},
-	}.New()
-	if err != nil {
-		return nil, fmt.Errorf("preparing authorization by the hub: %w", err)
-	}
-	return authorizerunion.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), outage.permissions(hubs)), nil
-}
-
 const (
-	annotationPrefix = "clusterproxy.open-cluster-management.io/"
+	annotationPrefix = hubaccess.AnnotationPrefix
 	decisionKey      = "authorization.k8s.io/decision"
 	reasonKey        = "authorization.k8s.io/reason"
 )
@@ -104,19 +78,13 @@ func (h *handler) allowed(w http.ResponseWriter, r *http.Request, a authorizer.A
 	}
 	if err != nil {
 		audit.AddAuditAnnotation(r.Context(), reasonKey, "internal error")
-		h.refuse(w, r, &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"})
+		h.refuse(w, r, refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"))
 		return reason, false
 	}
 	h.metrics.denied.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
 	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole cluster-proxy-user on the hub"), codecs)
 	return reason, false
-}
-
-// mayReach reports whether a user may send requests to a cluster's API at all.
-func (h *handler) mayReach(ctx context.Context, u user.Info, cluster string) bool {
-	decision, _, err := h.authorizer.Authorize(ctx, proxyAttributes(u, cluster))
-	return decision == authorizer.DecisionAllow && err == nil
 }
 
 // assertable refuses names that could turn into others on their way: HTTP drops
@@ -128,11 +96,11 @@ func assertable(u user.Info) error {
 	}
 	for _, name := range names {
 		if strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return &problem{http.StatusForbidden, "the user's name, groups or extra have blanks at an end or control characters, and cannot be told to a cluster: use another user"}
+			return refusal(http.StatusForbidden, "the user's name, groups or extra have blanks at an end or control characters, and cannot be told to a cluster: use another user")
 		}
 	}
 	if u.GetName() == "" {
-		return &problem{http.StatusForbidden, "the hub gives the user no name, so a cluster cannot be told who it is: use another user"}
+		return refusal(http.StatusForbidden, "the hub gives the user no name, so a cluster cannot be told who it is: use another user")
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (h *handler) newCall(r *http.Request) (*call, error) {
 	if route.Own(r.RequestURI) {
 		info, err := requestInfo.NewRequestInfo(r)
 		if err != nil {
-			return &call{}, &problem{http.StatusBadRequest, err.Error()}
+			return &call{}, refusal(http.StatusBadRequest, err.Error())
 		}
 		return &call{info: info}, nil
 	}
@@ -118,7 +118,7 @@ func forwarded(r *http.Request, target route.Target, err error) (*call, error) {
 	raw, _, _ := strings.Cut(r.RequestURI, "?")
 	c.prefix = strings.TrimSuffix(raw, target.Path)
 	if c.inner, err = innerInfo(r, target); err != nil {
-		return c, &problem{http.StatusBadRequest, err.Error()}
+		return c, refusal(http.StatusBadRequest, err.Error())
 	}
 	c.leaves = httprelay.IsUpgrade(r.Header) || target.ForService() || slices.Contains(streaming, c.inner.Subresource) || c.inner.Verb == "proxy"
 	c.long = c.leaves || c.inner.Verb == "watch" || c.inner.Subresource == "log"

@@ -76,7 +76,7 @@ func (h *handler) connect(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
 	if err != nil {
-		h.refuse(w, r, &problem{http.StatusInternalServerError, err.Error()})
+		h.refuse(w, r, refusal(http.StatusInternalServerError, err.Error()))
 		return
 	}
 	defer here.Close()
@@ -115,10 +115,10 @@ func (h *handler) dialService(r *http.Request, c *call) (io.ReadWriteCloser, err
 
 // refusedByAgent is what the agent said, if it said anything.
 func refusedByAgent(err error) error {
-	var refusal *connect.Refusal
+	var refused *connect.Refusal
 	var status metav1.Status
-	if errors.As(err, &refusal) && json.Unmarshal(refusal.Body, &status) == nil && status.Message != "" {
-		return &problem{refusal.Code, status.Message}
+	if errors.As(err, &refused) && json.Unmarshal(refused.Body, &status) == nil && status.Message != "" {
+		return refusal(refused.Code, status.Message)
 	}
 	return err
 }

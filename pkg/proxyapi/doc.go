@@ -30,7 +30,7 @@
 //  1. route takes the request target apart, byte for byte, or refuses it. What
 //     is refused so early is in the audit log too, without a user.
 //     RequestInfo reads what is left as the managed kube-apiserver will.
-//  2. callers finds the user by client certificate, the hub's front proxy, or
+//  2. hubaccess finds the user by client certificate, the hub's front proxy, or
 //     TokenReview. A token that the hub says it does not know is left to the
 //     managed cluster: the request goes on unchanged, without a user. Without a
 //     credential the answer is 401, unless --allow-anonymous, or the Service that
@@ -65,8 +65,8 @@
 //   - A credential of the hub never leaves it. With a user, Authorization,
 //     Impersonate-* and WebSocket tokens are deleted. Without one, a token goes
 //     on only if the hub's TokenReview says "invalid bearer token" and nothing
-//     else, or adds only that no key of the hub made the signature (review.go
-//     has the list). A kube-apiserver says these words of every token that is not
+//     else, or adds only that no key of the hub made the signature (tokenreview.go
+//     of package hubaccess has the list). A kube-apiserver says these words of every token that is not
 //     good, so any other company means that the token may be good in a moment:
 //     an authentication webhook or an OIDC issuer does not answer, or the
 //     kube-apiserver has just started. The answer is 503 then, or 401 for a
@@ -135,39 +135,8 @@
 // was known within 15 s: one that broke on a kept connection goes by HTTP/2, one
 // that broke there has a new connection, once.
 //
-// Credentials that nobody has vouched for are let through at a low rate
-// (strangers), so that a flood of bad tokens costs neither the hub nor those
-// whose token was good before: from each source (an IPv4 address, an IPv6 /64),
-// from each network (/16, /40), and from all together, which also bounds those
-// who cycle through addresses. JWTs of an issuer and key of which the hub knew a
-// token before have limits of their own, so a flood of other tokens takes
-// nothing from a token that is new and good, even from the same address (clients
-// behind one NAT). A flood of tokens that copy issuer and key does, until they
-// were good once; so does any flood to new tokens that are no JWTs, or a
-// cluster's. The hub is asked about at most 32 such credentials at a time, and
-// sources take turns. Refusals above the limits are held back a little: refusing
-// at once invites the next request.
-//
-// # While the hub cannot be asked
-//
-// It cannot have changed its mind. What it answered is remembered: the user of a
-// token, that it does not know a token, and that a user may do something to a
-// cluster (the whole question, with groups and verb). If the hub's kube-apiserver cannot be asked,
-// the same question has the same answer for --hub-outage-grace after it was last
-// answered (10 minutes, and the 5 s for which answers are cached in any case),
-// and never beyond the expiry in a JWT. "Cannot be asked" is a connection that
-// fails, a time-out, and 5xx or 429 as answer; a refusal is an answer, and one
-// deletes what is remembered. An authentication webhook of the hub that does not
-// answer is not an outage either: the hub was asked.
-//
-// One failed question makes no outage: a second one must fail, which nobody who
-// sends requests has a part in (outage.look). Otherwise somebody who lost a
-// right could keep it by tokens that the hub fails on. From then on nobody
-// waits for the hub whose question has a past answer; the hub is asked every
-// second whether it is back. What is remembered has 32 MiB at most. Each replica
-// remembers what it was asked itself, and one that starts in an outage remembers
-// nothing. The log, an annotation of audit events and metrics (hub_outage,
-// hub_outage_answers_total) tell of it.
+// Requests with unverified credentials are rate limited, and the hub's past answers
+// stand while it cannot be asked, for --hub-outage-grace: see package hubaccess.
 //
 // # What is taken away
 //

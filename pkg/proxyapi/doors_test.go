@@ -26,13 +26,14 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 func TestHostDoor(t *testing.T) {
 	w := start(t, func(o *Options) { o.Domain = "clusters.example.org" })
-	w.api.user("managed", "jane")
-	w.api.allow("jane * clusters/proxy *")
+	w.api.User("managed", "jane")
+	w.api.Allow("jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	client := w.client()
@@ -85,9 +86,9 @@ func TestHostDoor(t *testing.T) {
 
 func TestServices(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane")
-	w.api.allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
-	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: web, port: http}, {namespace: ns, service: any}]", "b": "[{namespace: ns, service: plain, port: '80', protocol: http}]"})
+	w.api.User("hub-token", "jane")
+	w.api.Allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
+	w.api.SetExposed(map[string]string{"a": "[{namespace: ns, service: web, port: http}, {namespace: ns, service: any}]", "b": "[{namespace: ns, service: plain, port: '80', protocol: http}]"})
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	client := w.client()
@@ -130,17 +131,17 @@ func TestServices(t *testing.T) {
 }
 
 // eventually waits for something that comes by itself. It asks less often than
-// strangers may.
+// callers with unverified credentials may.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	wait.Poll{Every: 2 * time.Second / time.Duration(sourceLimit.perSecond), For: 20 * time.Second}.Until(t, "it comes", done)
+	wait.Poll{Every: 2 * time.Second / hubaccess.SourceRate, For: 20 * time.Second}.Until(t, "it comes", done)
 }
 
 func TestConnect(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane")
-	w.api.user("viewer", "vera")
-	w.api.allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "vera get clusters/proxy cluster1", "devs * clusters/proxy *", "devs create clusters/stream *")
+	w.api.User("hub-token", "jane")
+	w.api.User("viewer", "vera")
+	w.api.Allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "vera get clusters/proxy cluster1", "devs * clusters/proxy *", "devs create clusters/stream *")
 	managed := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(rw, r.Header.Get("Authorization"), r.Header.Get("Proxy-Authorization"), r.Header.Get("X-Remote-User"))
 	}))
@@ -195,10 +196,10 @@ func TestConnect(t *testing.T) {
 // with the end of each direction on its own, and the agent's reasons against one.
 func TestConnectService(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane")
-	w.api.user("no-streams", "nora")
-	w.api.allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "nora create clusters/proxy cluster1")
-	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: db, protocol: tcp}, {namespace: ns, service: web, protocol: http}]"})
+	w.api.User("hub-token", "jane")
+	w.api.User("no-streams", "nora")
+	w.api.Allow("jane create clusters/proxy cluster1", "jane create clusters/stream cluster1", "nora create clusters/proxy cluster1")
+	w.api.SetExposed(map[string]string{"a": "[{namespace: ns, service: db, protocol: tcp}, {namespace: ns, service: web, protocol: http}]"})
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		s, err := agentapi.ServiceOf(r.Header)
 		if r.Method != http.MethodConnect || err != nil || r.Header.Get("X-Remote-User") != "jane" || r.Header.Get("Audit-Id") == "" || r.Header.Get("Authorization")+r.Header.Get("Proxy-Authorization") != "" {
@@ -264,7 +265,7 @@ func basic(user, password string) string {
 
 func TestRedirectsStay(t *testing.T) {
 	w := start(t)
-	w.api.setExposed(map[string]string{"a": "[{namespace: ns, service: s}]"})
+	w.api.SetExposed(map[string]string{"a": "[{namespace: ns, service: s}]"})
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Location", r.Header.Get("Redirect-To"))
 		rw.WriteHeader(http.StatusTemporaryRedirect)
@@ -343,9 +344,9 @@ func TestOnePlaceToGo(t *testing.T) {
 func TestLimits(t *testing.T) {
 	w := start(t, func(o *Options) { o.RequestsPerUser, o.StreamsPerUser, o.RequestsPerCluster = 1, 1, 2 })
 	for _, name := range []string{"jane", "bob", "eve"} {
-		w.api.user(name, name)
+		w.api.User(name, name)
 	}
-	w.api.allow("* * clusters/proxy cluster1")
+	w.api.Allow("* * clusters/proxy cluster1")
 	arrived, release := make(chan struct{}), make(chan struct{})
 	w.agent("cluster1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" || r.URL.Query().Has("watch") {
@@ -421,9 +422,9 @@ func TestAuditLog(t *testing.T) {
 	w := start(t, func(o *Options) {
 		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.BatchOptions.Mode = policy, log, "blocking"
 	})
-	w.api.user("hub-token", "system:serviceaccount:a:b", "devs")
-	w.api.user("viewer", "vera")
-	w.api.allow("system:serviceaccount:a:b list clusters/proxy cluster1")
+	w.api.User("hub-token", "system:serviceaccount:a:b", "devs")
+	w.api.User("viewer", "vera")
+	w.api.Allow("system:serviceaccount:a:b list clusters/proxy cluster1")
 	w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
 	client := w.client()
 	for token, id := range map[string]string{"hub-token": "allowed", "viewer": "denied", "of-a-cluster": "passed"} {

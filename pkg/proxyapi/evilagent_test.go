@@ -192,9 +192,9 @@ func TestEvilAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t)
-			w.api.user("jane", "jane")
-			w.api.user("eve", "eve")
-			w.api.allow("* * clusters/proxy *", "* create clusters/stream *")
+			w.api.User("jane", "jane")
+			w.api.User("eve", "eve")
+			w.api.Allow("* * clusters/proxy *", "* create clusters/stream *")
 			w.agent("cluster2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster2")
 			w.evilAgent("cluster1", tc.h2, tc.h1)
 			client := w.client("http/1.1")
@@ -250,8 +250,8 @@ func (w *world) meet(client *http.Client, upgrade, ok bool) error {
 // what it takes for a read again then, and an exec by WebSocket is a GET.
 func TestRefusedExecsAreNotRepeated(t *testing.T) {
 	w := start(t)
-	w.api.user("jane", "jane")
-	w.api.allow("* * clusters/proxy *", "* create clusters/stream *")
+	w.api.User("jane", "jane")
+	w.api.Allow("* * clusters/proxy *", "* create clusters/stream *")
 	var execs atomic.Int32
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if execs.Add(1) == 1 {

@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -64,7 +65,7 @@ type world struct {
 	dir            string
 	hubCA, agentCA *pki.CA
 	hub            *tunneltest.Hub
-	api            *fakeHubAPI
+	api            *hubapi.Hub
 	// cas are those of the hub's users and of its front proxy.
 	cas     map[string]*pki.CA
 	server  *Server
@@ -117,8 +118,8 @@ func start(t testing.TB, change ...func(*Options)) *world {
 			t.Fatal(err)
 		}
 	}
-	w.api = startHubAPI(t, w)
-	parts, err := w.server.newParts(w.api.client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
+	w.api = hubapi.Start(t, w.newCA("users"), w.newCA("front-proxy"))
+	parts, err := w.server.newParts(w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,6 +157,13 @@ func (w *world) client(protocols ...string) *http.Client {
 	transport.Protocols.SetHTTP2(len(protocols) == 0)
 	w.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
+}
+
+// newCA makes a CA of the hub, and the files of it.
+func (w *world) newCA(name string) []byte {
+	w.t.Helper()
+	w.cas[name] = pkitest.NewCA(w.t, name)
+	return w.cas[name].CertPEM()
 }
 
 func (w *world) handlerAddress(cluster string) string {

@@ -52,9 +52,9 @@ func resets(conn io.Writer, authority, path, token string, n int) (sent int, err
 func TestRapidReset(t *testing.T) {
 	const connections, each, good = 4, 1000, 50
 	w := start(t)
-	w.api.user("eve", "eve")
-	w.api.user("jane", "jane")
-	w.api.allow("* * clusters/proxy cluster1")
+	w.api.User("eve", "eve")
+	w.api.User("jane", "jane")
+	w.api.Allow("* * clusters/proxy cluster1")
 	var waiting atomic.Int64
 	flooded := make(chan struct{})
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -113,18 +113,18 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 	switch {
 	case !c.passThrough || isService:
 	case resp.StatusCode == http.StatusUnauthorized:
-		h.callers.strangers.forget(c.credential, c.target.Cluster)
+		h.authenticator.RefusedBy(c.target.Cluster, c.credential)
 		h.metrics.denied.WithLabelValues("managed-cluster").Inc()
 		if c.credential != "" {
 			drainSmall(resp)
 			return notAccepted
 		}
 	case resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests:
-		h.callers.strangers.trust(c.credential, c.target.Cluster)
+		h.authenticator.AcceptedBy(c.target.Cluster, c.credential)
 	}
 	if !httprelay.WasAskedFor(resp) {
 		// What the client sends next would be somebody else's.
-		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which nobody asked for", c.target.Cluster, resp.StatusCode)}
+		return refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which nobody asked for", c.target.Cluster, resp.StatusCode))
 	}
 	if err := checkRedirect(resp, c, isService); err != nil {
 		return err
@@ -158,7 +158,7 @@ func checkRedirect(resp *http.Response, c *call, isService bool) error {
 	}
 	if len(locations) > 1 {
 		// Clients disagree about which of several they follow.
-		return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with %d Location headers, of which none is followed", c.target.Cluster, len(locations))}
+		return refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with %d Location headers, of which none is followed", c.target.Cluster, len(locations)))
 	}
 	base := &url.URL{Path: c.target.Decoded(), RawPath: c.target.Path}
 	to, err := base.Parse(locations[0])
@@ -172,7 +172,7 @@ func checkRedirect(resp *http.Response, c *call, isService bool) error {
 	if err == nil && isService && (to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != "" && !sameHost(to.Host, c.host) {
 		return nil // a Service may send browsers elsewhere, for example to log in
 	}
-	return &problem{http.StatusBadGateway, fmt.Sprintf("cluster %q answered with a redirect to another place, which is not followed", c.target.Cluster)}
+	return refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with a redirect to another place, which is not followed", c.target.Cluster))
 }
 
 // sameHost compares hosts without their ports: another spelling of the port is
@@ -189,7 +189,7 @@ func sameHost(a, b string) bool {
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := callOf(r.Context())
 	if c.target.Cluster == "" || r.URL.Host == "" {
-		return nil, &problem{http.StatusBadRequest, "the request has no target"}
+		return nil, refusal(http.StatusBadRequest, "the request has no target")
 	}
 	a := p.agent(c.target.Cluster)
 	if httprelay.IsUpgrade(r.Header) {

@@ -27,7 +27,7 @@ func decode[T any](t *testing.T, body string) T {
 
 func TestDiscoveryAndOpenAPI(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane", "devs")
+	w.api.User("hub-token", "jane", "devs")
 	client, header := w.client(), http.Header{"Authorization": {"Bearer hub-token"}}
 	_, body := get(t, client, w.url+groupPath, header)
 	verbs := map[string]string{}
@@ -64,10 +64,10 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 
 func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 	w := start(t)
-	w.api.user("one", "jane")
-	w.api.user("all", "root")
-	w.api.user("none", "bob")
-	w.api.allow("* list clusters *", "* get clusters *", "jane get clusters/proxy cluster1", "root get clusters/proxy *")
+	w.api.User("one", "jane")
+	w.api.User("all", "root")
+	w.api.User("none", "bob")
+	w.api.Allow("* list clusters *", "* get clusters *", "jane get clusters/proxy cluster1", "root get clusters/proxy *")
 	client := w.client()
 	for token, want := range map[string]string{"one": "cluster1", "all": "away,cluster1,cluster2", "none": ""} {
 		header := http.Header{"Authorization": {"Bearer " + token}}
@@ -108,8 +108,8 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 
 func TestAggregatedDoor(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane")
-	w.api.allow("jane list clusters/proxy cluster1", "jane get clusters/proxy cluster1", "jane create clusters/proxy cluster1")
+	w.api.User("hub-token", "jane")
+	w.api.Allow("jane list clusters/proxy cluster1", "jane get clusters/proxy cluster1", "jane create clusters/proxy cluster1")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	client, header := w.client(), http.Header{"Authorization": {"Bearer hub-token"}}
@@ -150,8 +150,8 @@ func TestAggregatedDoor(t *testing.T) {
 
 func TestWhoAmI(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane", "devs")
-	w.api.allow("jane get clusters/identity *", "jane get clusters/proxy cluster1", "jane get clusters/proxy cluster2")
+	w.api.User("hub-token", "jane", "devs")
+	w.api.Allow("jane get clusters/identity *", "jane get clusters/proxy cluster1", "jane get clusters/proxy cluster2")
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Method != http.MethodPost || r.RequestURI != reviewPath || !strings.Contains(string(body), "SelfSubjectReview") {

@@ -14,13 +14,13 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 )
 
@@ -46,12 +46,11 @@ type handler struct {
 	pool     *pool
 	metrics  *metrics
 	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
-	domain     string
-	callers    *callers
-	authorizer authorizer.Authorizer
-	lists      *reachable
-	services   services
-	latencies  *latencies
+	domain        string
+	authenticator *hubaccess.Authenticator
+	authorizer    *hubaccess.Authorizer
+	services      services
+	latencies     *latencies
 	// requests and streams are limits of those with a natural end, and without.
 	requests, streams *limiter
 	// uploads and answers are limits of the bytes of bodies that are not read.
@@ -137,7 +136,7 @@ func (h *handler) admit(c *call, r *http.Request) error {
 		return err
 	}
 	if err := h.clusters.Synced(); err != nil {
-		return &problem{http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)}
+		return refusal(http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err))
 	}
 	if target.ForService() {
 		if err := h.admitToService(c, r); err != nil {
@@ -192,7 +191,7 @@ func checkSize(r *http.Request) error {
 	if size <= maxHeaderBytes {
 		return nil
 	}
-	return &problem{http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request's URL and headers have %d bytes, more than the %d that are allowed: send less, such as a shorter selector", size, maxHeaderBytes)}
+	return refusal(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request's URL and headers have %d bytes, more than the %d that are allowed: send less, such as a shorter selector", size, maxHeaderBytes))
 }
 
 // hopHeaders are what a Connection header may name.
@@ -204,7 +203,7 @@ func checkConnection(header http.Header) error {
 		for token := range strings.SplitSeq(line, ",") {
 			token = strings.ToLower(strings.TrimSpace(token))
 			if token != "" && !httpguts.HeaderValuesContainsToken(hopHeaders, token) {
-				return &problem{http.StatusBadRequest, "the Connection header names a header that is not about the connection: leave that out"}
+				return refusal(http.StatusBadRequest, "the Connection header names a header that is not about the connection: leave that out")
 			}
 		}
 	}

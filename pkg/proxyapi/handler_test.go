@@ -134,8 +134,8 @@ func TestClustersAreNeverMixed(t *testing.T) {
 
 func TestErrorsAreStatuses(t *testing.T) {
 	w := start(t)
-	w.api.user("managed", "jane")
-	w.api.allow("jane * clusters/proxy *")
+	w.api.User("managed", "jane")
+	w.api.Allow("jane * clusters/proxy *")
 	w.agent("cluster2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the agent of cluster1 answered for cluster2")
 	}), "cluster1") // the hostile one: a genuine certificate of another cluster
@@ -179,8 +179,8 @@ func TestLargeHeaderIs431(t *testing.T) {
 	for i := range 500 {
 		groups = append(groups, fmt.Sprintf("cn=group-%03d,ou=groups,%s", i, strings.Repeat("dc=example,", 8)))
 	}
-	w.api.user("hub-token", "jane", groups...)
-	w.api.allow("jane * clusters/proxy *")
+	w.api.User("hub-token", "jane", groups...)
+	w.api.Allow("jane * clusters/proxy *")
 	w.agent("cluster1", http.NotFoundHandler(), "cluster1")
 	const rest = 400 // the other headers
 	for _, protocol := range []string{"http/1.1", "h2"} {

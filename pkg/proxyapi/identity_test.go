@@ -1,7 +1,6 @@
 package proxyapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,13 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
@@ -50,8 +49,8 @@ var asJane = map[string][]string{
 
 func TestUsersOfTheHubAreAsserted(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane", "devs")
-	w.api.allow("jane * clusters/proxy cluster1")
+	w.api.User("hub-token", "jane", "devs")
+	w.api.Allow("jane * clusters/proxy cluster1")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	client := w.client()
@@ -84,9 +83,9 @@ func TestUsersOfTheHubAreAsserted(t *testing.T) {
 // TestRights asks for things that roles do not cover.
 func TestRights(t *testing.T) {
 	w := start(t)
-	w.api.user("viewer", "vera", "viewers")
-	w.api.user("user", "jane", "devs")
-	w.api.allow("viewers get clusters/proxy *", "viewers list clusters/proxy *", "viewers watch clusters/proxy *",
+	w.api.User("viewer", "vera", "viewers")
+	w.api.User("user", "jane", "devs")
+	w.api.Allow("viewers get clusters/proxy *", "viewers list clusters/proxy *", "viewers watch clusters/proxy *",
 		"jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
@@ -162,10 +161,10 @@ func TestTokensOfTheHubStay(t *testing.T) {
 	w := start(t)
 	seen := make(chan *http.Request, 10)
 	w.agent("cluster1", recording(seen), "cluster1")
-	w.api.errors["expired"] = "[invalid bearer token, service account token has expired]"
-	w.api.errors["for-vault"] = `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["hub"]]`
-	w.api.errors["undecided"] = "[invalid bearer token, Post \"https://webhook\": context deadline exceeded]"
-	w.api.errors["expired-oidc"] = "[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-01-01 00:00:00 +0000 UTC)]"
+	w.api.Errors["expired"] = "[invalid bearer token, service account token has expired]"
+	w.api.Errors["for-vault"] = `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["hub"]]`
+	w.api.Errors["undecided"] = "[invalid bearer token, Post \"https://webhook\": context deadline exceeded]"
+	w.api.Errors["expired-oidc"] = "[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-01-01 00:00:00 +0000 UTC)]"
 	client := w.client()
 	for token, want := range map[string]int{"expired": 401, "for-vault": 401, "expired-oidc": 401, "undecided": 503, "abcdef.0123456789abcdef": 401, "unknown": 200} {
 		if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer " + token}}); resp.StatusCode != want {
@@ -173,10 +172,10 @@ func TestTokensOfTheHubStay(t *testing.T) {
 		}
 	}
 	// What is not decided is asked again, and what was not known is not cached.
-	w.api.mu.Lock()
-	delete(w.api.errors, "undecided")
-	w.api.mu.Unlock()
-	w.api.user("undecided", "jane")
+	w.api.Lock()
+	delete(w.api.Errors, "undecided")
+	w.api.Unlock()
+	w.api.User("undecided", "jane")
 	if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer undecided"}}); resp.StatusCode != 403 {
 		t.Errorf("once the webhook answers: %d %s, want 403", resp.StatusCode, body)
 	}
@@ -189,9 +188,9 @@ func TestTokensOfTheHubStay(t *testing.T) {
 			t.Errorf("%q: %d %s, want 401", odd, resp.StatusCode, body)
 		}
 	}
-	w.api.mu.Lock()
-	w.api.down = true
-	w.api.mu.Unlock()
+	w.api.Lock()
+	w.api.Down = true
+	w.api.Unlock()
 	if resp, _ := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer new"}}); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("with the hub down: %d", resp.StatusCode)
 	}
@@ -213,16 +212,16 @@ func TestPassThroughLeavesClaimsToTheCluster(t *testing.T) {
 	if diff := cmp.Diff(want, identityHeaders(<-seen)); diff != "" {
 		t.Errorf("headers at the agent (-want +got):\n%s", diff)
 	}
-	if len(w.api.asked) > 0 {
-		t.Errorf("the hub was asked about the rights of a stranger: %v", w.api.asked)
+	if len(w.api.Asked) > 0 {
+		t.Errorf("the hub was asked about the rights of a stranger: %v", w.api.Asked)
 	}
 }
 
 func TestImpersonationIsCheckedOnTheHub(t *testing.T) {
 	w := start(t)
-	w.api.user("admin", "root", "admins")
-	w.api.user("user", "jane", "devs")
-	w.api.allow("root impersonate users bob", "root impersonate groups ops", "bob * clusters/proxy *", "jane * clusters/proxy *")
+	w.api.User("admin", "root", "admins")
+	w.api.User("user", "jane", "devs")
+	w.api.Allow("root impersonate users bob", "root impersonate groups ops", "bob * clusters/proxy *", "jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	client := w.client()
@@ -252,7 +251,7 @@ func (w *world) withCertificate(ca, user string, groups ...string) *http.Client 
 
 func TestClientCertificates(t *testing.T) {
 	w := start(t)
-	w.api.allow("devs * clusters/proxy *")
+	w.api.Allow("devs * clusters/proxy *")
 	w.cas["strangers"] = pkitest.NewCA(t, "strangers")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
@@ -311,13 +310,13 @@ func (w *world) waitForCAs() {
 
 func TestNamesThatTurnIntoOthersAreNotAsserted(t *testing.T) {
 	w := start(t)
-	w.api.allow("* * clusters/proxy *")
+	w.api.Allow("* * clusters/proxy *")
 	w.agent("cluster1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the agent was told of %q", r.Header)
 	}), "cluster1")
 	client := w.client()
 	for token, names := range map[string][]string{"a": {" admin"}, "b": {"jane", "ops "}, "c": {"jane\r\nX-Remote-Group: ops"}, "d": {"jane", "\tops"}, "e": {""}} {
-		w.api.user(token, names[0], names[1:]...)
+		w.api.User(token, names[0], names[1:]...)
 		if resp, _ := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer " + token}}); resp.StatusCode != 403 && resp.StatusCode != 401 {
 			t.Errorf("%q: %d, want a refusal", names, resp.StatusCode)
 		}
@@ -327,8 +326,8 @@ func TestNamesThatTurnIntoOthersAreNotAsserted(t *testing.T) {
 // TestWebSocketTokens sends a token as browsers do.
 func TestWebSocketTokens(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane", "devs")
-	w.api.allow("jane * clusters/proxy *", "jane create clusters/stream *")
+	w.api.User("hub-token", "jane", "devs")
+	w.api.Allow("jane * clusters/proxy *", "jane create clusters/stream *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	protocol := agentapi.WebSocketToken + "aHViLXRva2Vu"
@@ -351,7 +350,7 @@ func TestWebSocketTokens(t *testing.T) {
 // them: the hub's own must not go on to a cluster.
 func TestTokensThatNobodyAskedAbout(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane", "devs")
+	w.api.User("hub-token", "jane", "devs")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	for name, header := range map[string]http.Header{
@@ -375,8 +374,8 @@ func TestManyGroups(t *testing.T) {
 	for i := range 500 {
 		groups = append(groups, fmt.Sprintf("cn=group-%03d,ou=groups,dc=example,dc=org", i))
 	}
-	w.api.user("hub-token", "jane", groups...)
-	w.api.allow("jane * clusters/proxy *")
+	w.api.User("hub-token", "jane", groups...)
+	w.api.Allow("jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	get(t, w.client(), w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer hub-token"}})
@@ -388,8 +387,8 @@ func TestManyGroups(t *testing.T) {
 // TestFloodOfBadTokens must not reach the hub, nor keep a known token out.
 func TestFloodOfBadTokens(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane", "devs")
-	w.api.allow("jane * clusters/proxy *")
+	w.api.User("hub-token", "jane", "devs")
+	w.api.Allow("jane * clusters/proxy *")
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Remote-User") == "" {
 			rw.WriteHeader(http.StatusUnauthorized)
@@ -419,39 +418,11 @@ func TestFloodOfBadTokens(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	w.api.mu.Lock()
-	defer w.api.mu.Unlock()
+	w.api.Lock()
+	defer w.api.Unlock()
 	// The good token is asked about every ten seconds.
-	most := sourceLimit.burst + int(time.Since(began).Seconds()*float64(sourceLimit.perSecond)*1.1) + 10
-	if codes[401]+codes[429] != flood || w.api.reviews > most {
-		t.Errorf("answers %v, and the hub was asked %d times, want at most %d", codes, w.api.reviews, most)
+	most := hubaccess.SourceBurst + int(time.Since(began).Seconds()*hubaccess.SourceRate*1.1) + 10
+	if codes[401]+codes[429] != flood || w.api.Reviews > most {
+		t.Errorf("answers %v, and the hub was asked %d times, want at most %d", codes, w.api.Reviews, most)
 	}
-}
-
-func TestRefusalsAreHeldBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStrangers()
-		began := time.Now()
-		gone, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if s.holdBack(gone); time.Since(began) != refusalDelay/2 {
-				t.Errorf("a client that went away was held for %v", time.Since(began))
-			}
-		})
-		for range maxHeld - 1 {
-			wg.Go(func() {
-				if s.holdBack(t.Context()); time.Since(began) != refusalDelay {
-					t.Errorf("held for %v", time.Since(began))
-				}
-			})
-		}
-		synctest.Wait()
-		if s.holdBack(t.Context()); time.Since(began) != 0 {
-			t.Errorf("one more was held for %v", time.Since(began))
-		}
-		time.Sleep(refusalDelay / 2)
-		cancel()
-		wg.Wait()
-	})
 }

@@ -37,7 +37,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	}
 	network = idlestreams.Network{}
 	s.pool = newPool(network.Dial, s.inner.ClientConfig, s.metrics)
-	parts, err := s.newParts(fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: configNamespace, Name: configName}, Data: map[string]string{
+	parts, err := s.newParts(fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, Data: map[string]string{
 		"client-ca-file": string(w.hubCA.CertPEM()), "requestheader-client-ca-file": string(w.hubCA.CertPEM()),
 	}}), fakeClusters{"cluster1": {}})
 	if err != nil {
@@ -51,7 +51,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	go func() { _ = server.ServeTLS(agents, "", "") }()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { _ = parts.callers.run(ctx) })
+	running.Go(func() { _ = parts.authenticator.Run(ctx) })
 	doors := network.Listen("door:443")
 	running.Go(func() {
 		h, err := s.newHandler(parts, ctx)

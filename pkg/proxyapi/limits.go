@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
 // Bodies that one user, and one cluster, may have unread in this process, in each
@@ -41,10 +42,10 @@ func (l *limiter) acquire(user, cluster string, n int) (release func(), err erro
 	// Names have no NUL, so the two never meet.
 	u, c := "user\x00"+user, "cluster\x00"+cluster
 	if l.perUser > 0 && l.inFlight[u]+n > l.perUser {
-		return nil, &problem{http.StatusTooManyRequests, fmt.Sprintf("user %q has %d %s open already: end some, or try again", user, l.perUser, l.what)}
+		return nil, refusal(http.StatusTooManyRequests, fmt.Sprintf("user %q has %d %s open already: end some, or try again", user, l.perUser, l.what))
 	}
 	if cluster != "" && l.perCluster > 0 && l.inFlight[c]+n > l.perCluster {
-		return nil, &problem{http.StatusTooManyRequests, fmt.Sprintf("cluster %q has %d %s open already: try again", cluster, l.perCluster, l.what)}
+		return nil, refusal(http.StatusTooManyRequests, fmt.Sprintf("cluster %q has %d %s open already: try again", cluster, l.perCluster, l.what))
 	}
 	l.inFlight[u] += n
 	l.inFlight[c] += n
@@ -65,14 +66,14 @@ func (h *handler) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h.memory.Err(); err != nil {
 			h.metrics.denied.WithLabelValues("memory").Inc()
-			h.refuse(w, r, &problem{http.StatusServiceUnavailable, err.Error()})
+			h.refuse(w, r, refusal(http.StatusServiceUnavailable, err.Error()))
 			return
 		}
 		c := callOf(r.Context())
 		c.holder = userOf(r.Context()).GetName()
 		if c.passThrough {
 			// Everybody is anonymous there: the address tells them apart best.
-			c.holder = addressOf(r)
+			c.holder = hubaccess.ClientAddress(r)
 		}
 		limits := h.requests
 		if c.long {

@@ -14,12 +14,12 @@ const ofServices = "/api/v1/namespaces/ns/services/"
 func loginWorld(t *testing.T) (*world, chan *http.Request) {
 	t.Helper()
 	w := start(t, func(o *Options) { o.AllowAnonymous = false })
-	w.api.user("hub-token", "jane")
-	w.api.user("other-token", "joe")
-	w.api.allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1", "jane * clusters/proxy cluster2", "jane create clusters/stream cluster2")
-	w.api.errors["expired"] = "[invalid bearer token, service account token has expired]"
-	w.api.errors["undecided"] = `[invalid bearer token, Post "https://webhook": context deadline exceeded]`
-	w.api.setExposed(map[string]string{"services": `
+	w.api.User("hub-token", "jane")
+	w.api.User("other-token", "joe")
+	w.api.Allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1", "jane * clusters/proxy cluster2", "jane create clusters/stream cluster2")
+	w.api.Errors["expired"] = "[invalid bearer token, service account token has expired]"
+	w.api.Errors["undecided"] = `[invalid bearer token, Post "https://webhook": context deadline exceeded]`
+	w.api.SetExposed(map[string]string{"services": `
 - {namespace: ns, service: grafana, forwardAuthorization: true}
 - {namespace: ns, service: plain}
 - {namespace: ns, service: of-two, clusters: [cluster2]}

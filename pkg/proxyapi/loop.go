@@ -48,7 +48,7 @@ func (v via) check(header http.Header) error {
 	for _, line := range header["Via"] {
 		for hop := range strings.SplitSeq(line, ",") {
 			if fields := strings.Fields(hop); len(fields) > 1 && fields[1] == string(v) {
-				return &problem{http.StatusLoopDetected, "the request came through this hub's proxy API before: ask the hub for the cluster that is meant"}
+				return refusal(http.StatusLoopDetected, "the request came through this hub's proxy API before: ask the hub for the cluster that is meant")
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
 func TestVia(t *testing.T) {
@@ -41,8 +42,8 @@ func TestVia(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := own.check(http.Header{"Via": test.lines})
-			var refused *problem
-			if got := errors.As(err, &refused) && refused.code == http.StatusLoopDetected; got != test.want {
+			var refused *hubaccess.RefusedError
+			if got := errors.As(err, &refused) && refused.Code == http.StatusLoopDetected; got != test.want {
 				t.Errorf("%v, want it refused as a loop: %v", err, test.want)
 			}
 		})

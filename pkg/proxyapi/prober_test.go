@@ -13,8 +13,8 @@ import (
 // stay in its Service, and to tell its users what is wrong.
 func TestReadyWithoutProxyServer(t *testing.T) {
 	w := start(t, func(o *Options) { o.ProxyServer = "127.0.0.1:1" })
-	w.api.user("hubs", "jane")
-	w.api.allow("jane * clusters/proxy *")
+	w.api.User("hubs", "jane")
+	w.api.Allow("jane * clusters/proxy *")
 	client := w.client("h2")
 	if response, body := get(t, client, w.url+"/readyz", nil); response.StatusCode != http.StatusOK {
 		t.Errorf("/readyz answers %d %s, want 200", response.StatusCode, body)

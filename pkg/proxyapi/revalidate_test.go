@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +19,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
 // openStream is one that a user has open.
@@ -98,11 +101,11 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 	defer silent.Close()
 	w.hub.Forward("cluster1:443", silent.Addr().String())
 	for _, user := range []string{"token-lost", "right-lost", "bystander"} {
-		w.api.user(user, user)
+		w.api.User(user, user)
 	}
-	w.api.allow("token-lost * clusters/proxy cluster1", "token-lost create clusters/stream cluster1",
+	w.api.Allow("token-lost * clusters/proxy cluster1", "token-lost create clusters/stream cluster1",
 		"bystander * clusters/proxy cluster1", "bystander create clusters/stream cluster1")
-	w.api.allow("right-lost * clusters/proxy cluster1", "right-lost create clusters/stream cluster1", "proxied * clusters/proxy cluster1", "proxied create clusters/stream cluster1")
+	w.api.Allow("right-lost * clusters/proxy cluster1", "right-lost create clusters/stream cluster1", "proxied * clusters/proxy cluster1", "proxied create clusters/stream cluster1")
 	plain := w.client().Transport.(*http.Transport).TLSClientConfig
 	front := w.withCertificate("front-proxy", "front-proxy-client").Transport.(*http.Transport).TLSClientConfig
 	lost, others := map[string]*openStream{}, map[string]*openStream{}
@@ -127,10 +130,10 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 		}
 	}
 
-	w.api.set(func(a *fakeHubAPI) {
-		delete(a.users, "token-lost")
-		a.errors["token-lost"] = "[invalid bearer token, service account token has been invalidated]"
-		a.rules = a.rules[:4]
+	w.api.Set(func(h *hubapi.Hub) {
+		delete(h.Users, "token-lost")
+		h.Errors["token-lost"] = "[invalid bearer token, service account token has been invalidated]"
+		h.Rules = h.Rules[:4]
 	})
 	for name, s := range lost {
 		select {
@@ -156,29 +159,36 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 	w := start(t)
 	for name, tc := range map[string]struct {
-		change func(*fakeHubAPI)
+		change func(*hubapi.Hub)
 		want   string
 	}{
-		"nothing changed": {func(*fakeHubAPI) {}, ""},
-		"hub away":        {func(a *fakeHubAPI) { a.down = true }, ""},
-		"right lost":      {func(a *fakeHubAPI) { a.rules = nil }, "forbidden"},
-		"token lost": {func(a *fakeHubAPI) {
-			a.users, a.errors = nil, map[string]string{"jane": "[invalid bearer token, service account token has been invalidated]"}
+		"nothing changed": {func(*hubapi.Hub) {}, ""},
+		"hub away":        {func(h *hubapi.Hub) { h.Down = true }, ""},
+		"right lost":      {func(h *hubapi.Hub) { h.Rules = nil }, "forbidden"},
+		"token lost": {func(h *hubapi.Hub) {
+			h.Users, h.Errors = nil, map[string]string{"jane": "[invalid bearer token, service account token has been invalidated]"}
 		}, "unauthenticated"},
-		"right lost, hub away": {func(a *fakeHubAPI) { a.rules, a.down = nil, true }, ""},
+		"right lost, hub away": {func(h *hubapi.Hub) { h.Rules, h.Down = nil, true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.api.set(func(a *fakeHubAPI) {
-				a.down, a.users, a.errors, a.rules = false, map[string]authenticationv1.UserInfo{"jane": {Username: "jane"}}, nil, []string{"jane * clusters/proxy cluster1"}
+			w.api.Set(func(h *hubapi.Hub) {
+				h.Down, h.Users, h.Errors, h.Rules = false, map[string]authenticationv1.UserInfo{"jane": {Username: "jane"}}, nil, []string{"jane * clusters/proxy cluster1"}
 			})
-			hub := w.api.client(t)
-			outage := newOutage(hub, 0, w.server.metrics)
-			authorizer, err := newAuthorizer(hub, decisionTTL, outage)
+			hub := w.api.Client(t)
+			outage := hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers)
+			authorizer, err := hubaccess.NewAuthorizer(hub, outage)
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := &handler{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, metrics: w.server.metrics,
-				callers: &callers{tokens: newTokens(hub, nil, outage), strangers: newStrangers()}}
+			authenticator, err := hubaccess.NewAuthenticator(hub, nil, outage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			running, stop := context.WithCancel(t.Context())
+			var background sync.WaitGroup
+			background.Go(func() { _ = authenticator.Run(running) })
+			defer func() { stop(); background.Wait() }()
+			h := &handler{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
 			r.Header.Set("Authorization", "Bearer jane")
 			c, err := h.newCall(r)
@@ -189,7 +199,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 			v := h.newRevalidation(time.Hour)
 			var end context.CancelCauseFunc
 			defer v.join(keepAsked(r), c, &end)()
-			w.api.set(tc.change)
+			w.api.Set(tc.change)
 			for _, g := range v.groups {
 				if got := v.withdrawn(t.Context(), g); got != tc.want {
 					t.Errorf("withdrawn as %q, want %q", got, tc.want)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -125,12 +124,11 @@ func (s *Server) Run(ctx context.Context) error {
 
 // parts are what a Server asks the hub with.
 type parts struct {
-	clusters   clusters
-	callers    *callers
-	authorizer authorizer.Authorizer
-	lists      *reachable
-	services   services
-	config     *server.Config
+	clusters      clusters
+	authenticator *hubaccess.Authenticator
+	authorizer    *hubaccess.Authorizer
+	services      services
+	config        *server.Config
 	// background runs as long as requests do.
 	background []func(context.Context) error
 }
@@ -139,19 +137,14 @@ type parts struct {
 func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...func(context.Context) error) (*parts, error) {
 	p := &parts{clusters: c, config: newConfig()}
 	var err error
-	outage := newOutage(hub, s.options.HubOutageGrace, s.metrics)
-	p.background = append(background, outage.run)
-	if p.callers, err = newCallers(hub, s.options.Audiences, outage); err != nil {
+	outage := hubaccess.NewOutage(hub, s.options.HubOutageGrace, s.metrics.outage, s.metrics.pastAnswers)
+	p.background = append(background, outage.Run)
+	if p.authenticator, err = hubaccess.NewAuthenticator(hub, s.options.Audiences, outage); err != nil {
 		return nil, err
 	}
-	if p.authorizer, err = newAuthorizer(hub, decisionTTL, outage); err != nil {
+	if p.authorizer, err = hubaccess.NewAuthorizer(hub, outage); err != nil {
 		return nil, err
 	}
-	uncached, err := newAuthorizer(hub, 0, outage)
-	if err != nil {
-		return nil, err
-	}
-	p.lists = newReachable(uncached)
 	exposed, err := newAllowlist(hub, s.options.Namespace, s.options.ExposedServices)
 	if err != nil {
 		return nil, err
@@ -163,7 +156,7 @@ func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...fu
 	if err := s.options.Tracing.ApplyTo(nil, p.config); err != nil {
 		return nil, fmt.Errorf("preparing traces: %w", err)
 	}
-	p.background = append(background, p.callers.run, exposed.run, p.traces)
+	p.background = append(background, p.authenticator.Run, exposed.run, p.traces)
 	if p.config.AuditBackend != nil {
 		p.background = append(p.background, p.audit)
 	}
@@ -197,7 +190,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	o := s.options
 	s.pool.admission = p.clusters
 	h := &handler{
-		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, callers: p.callers, authorizer: p.authorizer, lists: p.lists,
+		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, authenticator: p.authenticator, authorizer: p.authorizer,
 		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, via: s.via, draining: draining, probes: s.health.Handler(),
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),

@@ -73,9 +73,9 @@ func (z *zeros) Read(p []byte) (int, error) {
 // must not notice, in that cluster nor in another.
 func TestUnreadUpload(t *testing.T) {
 	w := start(t)
-	w.api.user("eve", "eve")
-	w.api.user("jane", "jane")
-	w.api.allow("* * clusters/proxy *")
+	w.api.User("eve", "eve")
+	w.api.User("jane", "jane")
+	w.api.Allow("* * clusters/proxy *")
 	release := make(chan struct{})
 	answer := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Remote-User") == "eve" {
@@ -113,9 +113,9 @@ func TestUnreadUpload(t *testing.T) {
 func TestUnreadAnswers(t *testing.T) {
 	const watches, bound = 120, 100 << 20
 	w := start(t)
-	w.api.user("eve", "eve")
-	w.api.user("jane", "jane")
-	w.api.allow("* * clusters/proxy *")
+	w.api.User("eve", "eve")
+	w.api.User("jane", "jane")
+	w.api.Allow("* * clusters/proxy *")
 	var written atomic.Int64
 	event := bytes.Repeat([]byte("x"), 64<<10)
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

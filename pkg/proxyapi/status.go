@@ -25,13 +25,11 @@ const retryAfter = 1
 // it got an answer. Nobody is sent it.
 const statusClientClosed = 499
 
-// problem is an error that arose before a request was forwarded.
-type problem struct {
-	code    int
-	message string
+// refusal is the error of a request that is refused with an HTTP status, and a message
+// that says what the caller can do.
+func refusal(code int, message string) *hubaccess.RefusedError {
+	return &hubaccess.RefusedError{Code: code, Message: message}
 }
-
-func (p *problem) Error() string { return p.message }
 
 // handshakeError is the failure of TLS between the proxy API and an agent.
 type handshakeError struct{ err error }
@@ -44,7 +42,7 @@ func (e *handshakeError) Unwrap() error { return e.err }
 func statusFor(err error, cluster string, since time.Time) (code int, message string) {
 	var (
 		refused   *route.Error
-		known     *problem
+		known     *hubaccess.RefusedError
 		notServed *hubaccess.NotServedError
 		handshake *handshakeError
 		untrusted *tls.CertificateVerificationError
@@ -53,7 +51,7 @@ func statusFor(err error, cluster string, since time.Time) (code int, message st
 	case errors.As(err, &refused):
 		return refused.Code, refused.Reason
 	case errors.As(err, &known):
-		return known.code, known.message
+		return known.Code, known.Message
 	case errors.As(err, &notServed) && errors.As(err, &handshake):
 		return http.StatusBadGateway, "the agent that answers is not served: " + notServed.Error()
 	case errors.As(err, &notServed):

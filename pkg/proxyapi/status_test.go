@@ -33,7 +33,7 @@ func TestStatusFor(t *testing.T) {
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{io.ErrUnexpectedEOF, http.StatusBadGateway},
 		{&route.Error{Code: http.StatusBadRequest, Reason: "x"}, http.StatusBadRequest},
-		{&problem{http.StatusNotFound, "x"}, http.StatusNotFound},
+		{refusal(http.StatusNotFound, "x"), http.StatusNotFound},
 	} {
 		code, message := statusFor(fmt.Errorf("wrapped: %w", tc.err), "cluster1", time.Time{})
 		if code != tc.want || message == "" {

@@ -40,7 +40,7 @@ func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 	if err := s.h.started(); err != nil {
 		return nil, err
 	}
-	if s.h.clusters.Served(name) != nil || !s.h.mayReach(ctx, userOf(ctx), name) {
+	if s.h.clusters.Served(name) != nil || !s.h.authorizer.MayReach(ctx, userOf(ctx), name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
 	cluster := s.h.describe(name)
@@ -68,7 +68,7 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 		byField = options.FieldSelector
 	}
 	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
-	names, err := s.h.lists.of(ctx, userOf(ctx), s.h.clusters.Names)
+	names, err := s.h.authorizer.Reachable(ctx, userOf(ctx), s.h.clusters.Names)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
 	}
@@ -169,7 +169,7 @@ func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOpt
 		return nil, err
 	}
 	u := userOf(ctx)
-	if s.h.clusters.Served(name) != nil || !s.h.mayReach(ctx, u, name) {
+	if s.h.clusters.Served(name) != nil || !s.h.authorizer.MayReach(ctx, u, name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
 	there, err := s.h.whoAmI(ctx, name, u)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -103,12 +104,12 @@ func TestUploadsOfAUser(t *testing.T) {
 		}
 	}
 	l := newLimiter(unreadBytes, 2*httprelay.Window, 3*httprelay.Window)
-	var problem *problem
+	var refused *hubaccess.RefusedError
 	for i, tc := range []struct {
 		user string
 		ok   bool
 	}{{"eve", true}, {"eve", true}, {"eve", false}, {"jane", true}, {"joe", false}} {
-		if _, err := l.acquire(tc.user, "cluster1", httprelay.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &problem) {
+		if _, err := l.acquire(tc.user, "cluster1", httprelay.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &refused) {
 			t.Errorf("upload %d of %s: %v", i, tc.user, err)
 		}
 	}

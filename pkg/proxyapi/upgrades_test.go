@@ -24,8 +24,8 @@ import (
 // CVE-2022-3172): what comes next is a request of its own, and nobody's.
 func TestAnswersToUpgrades(t *testing.T) {
 	w := start(t)
-	w.api.user("hub-token", "jane")
-	w.api.allow("jane * clusters/proxy *", "jane create clusters/stream *")
+	w.api.User("hub-token", "jane")
+	w.api.Allow("jane * clusters/proxy *", "jane create clusters/stream *")
 	var answer string
 	next := make(chan *http.Request, 10)
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

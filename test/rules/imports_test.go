@@ -80,6 +80,12 @@ var never = map[string][]string{
 	"pkg/tunnel": {"sigs.k8s.io/controller-runtime", "open-cluster-management.io/addon-framework", "github.com/spf13/cobra"},
 }
 
+// apart lists packages of ours that components share, and which others of ours those
+// may import.
+var apart = map[string][]string{
+	"pkg/hubaccess": {"pkg/apis", "pkg/agentapi", "pkg/identity", "pkg/pki"},
+}
+
 // standardOnly lists packages that import the standard library, these modules,
 // and packages of ours that are in the list too.
 var standardOnly = map[string][]string{
@@ -122,6 +128,9 @@ func checkOwn(t *testing.T, p goPackage, imported string) {
 	path, ours := strings.CutPrefix(imported, module)
 	if !ours {
 		return
+	}
+	if allowed, ok := apart[p.path()]; ok && !withinAny(path, allowed) {
+		t.Errorf("%s imports %s; of ours it may import %v only", p.path(), path, allowed)
 	}
 	if within(path, "cmd") {
 		t.Errorf("%s imports %s; nothing imports a command", p.path(), path)

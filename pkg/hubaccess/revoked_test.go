@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -23,11 +24,10 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // deciding asks a hub without a network, as requests do, caches included.
 type deciding struct {
-	t          *testing.T
-	api        *fakeHubAPI
-	callers    *callers
-	authorizer authorizer.Authorizer
-	lists      *reachable
+	t             *testing.T
+	api           *hubapi.Hub
+	authenticator *Authenticator
+	authorizer    *Authorizer
 	// slow is how long the hub takes for an answer.
 	slow time.Duration
 	// asking is how many questions the hub has now, and most how many it had.
@@ -36,7 +36,7 @@ type deciding struct {
 
 func startDeciding(t *testing.T) *deciding {
 	t.Helper()
-	d := &deciding{t: t, api: &fakeHubAPI{users: map[string]authenticationv1.UserInfo{}, errors: map[string]string{}}}
+	d := &deciding{t: t, api: hubapi.New()}
 	hub, err := kubernetes.NewForConfig(&rest.Config{Host: "http://hub", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			if err := r.Context().Err(); err != nil {
@@ -54,30 +54,19 @@ func startDeciding(t *testing.T) *deciding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOutage(hub, 10*time.Minute, newMetrics(prometheus.NewRegistry()))
-	d.callers = &callers{tokens: newTokens(hub, nil, o), strangers: newStrangers()}
-	if d.authorizer, err = newAuthorizer(hub, decisionTTL, o); err != nil {
+	o := NewOutage(hub, 10*time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "outage"}), prometheus.NewCounter(prometheus.CounterOpts{Name: "answers"}))
+	d.authenticator = &Authenticator{tokens: newTokens(hub, nil, o), limiter: newRateLimiter()}
+	if d.authorizer, err = NewAuthorizer(hub, o); err != nil {
 		t.Fatal(err)
 	}
-	uncached, err := newAuthorizer(hub, 0, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.lists = newReachable(uncached)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- o.run(ctx) }()
+	go func() { done <- o.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		<-done
 	})
 	return d
-}
-
-func (d *deciding) set(change func(*fakeHubAPI)) {
-	d.api.mu.Lock()
-	defer d.api.mu.Unlock()
-	change(d.api)
 }
 
 // known is the name of a token's user, or empty.
@@ -87,7 +76,7 @@ func (d *deciding) knownFrom(address, token string) string {
 	r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
 	r.RemoteAddr = net.JoinHostPort(address, "1")
 	r.Header.Set("Authorization", "Bearer "+token)
-	u, _, err := d.callers.authenticate(r)
+	u, _, err := d.authenticator.Authenticate(r)
 	if u == nil || err != nil {
 		return ""
 	}
@@ -104,12 +93,12 @@ func (d *deciding) allowed(name string) bool {
 func TestRevokedWithinTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startDeciding(t)
-		d.api.user("token", "jane")
-		d.api.allow("jane get clusters/proxy cluster1")
+		d.api.User("token", "jane")
+		d.api.Allow("jane get clusters/proxy cluster1")
 		if d.known("token") != "jane" || !d.allowed("jane") {
 			t.Fatal("jane is not let in")
 		}
-		d.set(func(a *fakeHubAPI) { delete(a.users, "token"); a.rules = nil })
+		d.api.Set(func(h *hubapi.Hub) { delete(h.Users, "token"); h.Rules = nil })
 		revoked := time.Now()
 		for d.known("token") != "" || d.allowed("jane") {
 			if time.Since(revoked) > tokenTTL {
@@ -126,13 +115,13 @@ func TestRevokedWithinTenSeconds(t *testing.T) {
 func TestHubGoneForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startDeciding(t)
-		d.api.user("token", "jane")
-		d.api.user("revoked", "bob")
-		d.api.allow("* get clusters/proxy cluster1")
+		d.api.User("token", "jane")
+		d.api.User("revoked", "bob")
+		d.api.Allow("* get clusters/proxy cluster1")
 		if d.known("token") != "jane" || !d.allowed("jane") || d.known("revoked") != "bob" {
 			t.Fatal("jane and bob are not let in")
 		}
-		d.set(func(a *fakeHubAPI) { delete(a.users, "revoked") })
+		d.api.Set(func(h *hubapi.Hub) { delete(h.Users, "revoked") })
 		time.Sleep(tokenTTL + time.Second)
 		if d.known("token") != "jane" || !d.allowed("jane") || d.known("revoked") != "" {
 			t.Fatal("the hub is not asked again")
@@ -141,13 +130,13 @@ func TestHubGoneForTenMinutes(t *testing.T) {
 		foreign := func(token string) bool {
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
 			r.Header.Set("Authorization", "Bearer "+token)
-			u, credential, err := d.callers.authenticate(r)
+			u, credential, err := d.authenticator.Authenticate(r)
 			return u == nil && credential != "" && err == nil
 		}
 		if !foreign("of-a-cluster") {
 			t.Fatal("a token that the hub does not know is not left to the cluster")
 		}
-		d.set(func(a *fakeHubAPI) { a.down = true })
+		d.api.Set(func(h *hubapi.Hub) { h.Down = true })
 		if foreign("another") {
 			t.Error("a token that the hub was not asked about is left to the cluster")
 		}
@@ -167,7 +156,7 @@ func TestHubGoneForTenMinutes(t *testing.T) {
 		if d.known("token") != "" || d.allowed("jane") {
 			t.Error("the grace does not end")
 		}
-		d.set(func(a *fakeHubAPI) { a.down = false })
+		d.api.Set(func(h *hubapi.Hub) { h.Down = false })
 		time.Sleep(2 * time.Second)
 		if d.known("token") != "jane" || !d.allowed("jane") {
 			t.Error("jane is not let in when the hub is back")

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"container/list"
@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// past remembers answers, the latest ones, in a bounded number of bytes.
-type past struct {
+// pastAnswers remembers the latest answers, in a bounded number of bytes.
+type pastAnswers struct {
 	limit int
 
 	mu      sync.Mutex
@@ -27,12 +27,12 @@ type pastAnswer struct {
 	bytes  int
 }
 
-func newPast(limit int) *past {
-	return &past{limit: limit, order: list.New(), answers: map[[sha256.Size]byte]*list.Element{}}
+func newPastAnswers(limit int) *pastAnswers {
+	return &pastAnswers{limit: limit, order: list.New(), answers: map[[sha256.Size]byte]*list.Element{}}
 }
 
 // get returns an answer that is not older than maxAge and has not expired.
-func (p *past) get(key [sha256.Size]byte, maxAge time.Duration) (any, bool) {
+func (p *pastAnswers) get(key [sha256.Size]byte, maxAge time.Duration) (any, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e, ok := p.answers[key]
@@ -47,7 +47,7 @@ func (p *past) get(key [sha256.Size]byte, maxAge time.Duration) (any, bool) {
 	return a.value, true
 }
 
-func (p *past) put(key [sha256.Size]byte, value any, expiry time.Time) {
+func (p *pastAnswers) put(key [sha256.Size]byte, value any, expiry time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e, ok := p.answers[key]; ok {
@@ -61,7 +61,7 @@ func (p *past) put(key [sha256.Size]byte, value any, expiry time.Time) {
 	}
 }
 
-func (p *past) drop(key [sha256.Size]byte) {
+func (p *pastAnswers) drop(key [sha256.Size]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e, ok := p.answers[key]; ok {
@@ -69,7 +69,7 @@ func (p *past) drop(key [sha256.Size]byte) {
 	}
 }
 
-func (p *past) remove(e *list.Element) {
+func (p *pastAnswers) remove(e *list.Element) {
 	a := p.order.Remove(e).(*pastAnswer)
 	delete(p.answers, a.key)
 	p.bytes -= a.bytes

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"
@@ -23,40 +23,41 @@ import (
 )
 
 const (
-	// askPatience is how long a question that has an answer of the past waits
-	// for the hub before the hub itself is looked at; lookTimeout is how long
-	// that takes at most, and lookPause the time between two looks.
-	askPatience = 2 * time.Second
-	lookTimeout = 2 * time.Second
-	lookPause   = time.Second
+	// askTimeout is how long a question that has a past answer waits for the hub
+	// before the hub itself is probed; probeTimeout is how long a probe takes at
+	// most, and probeInterval the time between two probes.
+	askTimeout    = 2 * time.Second
+	probeTimeout  = 2 * time.Second
+	probeInterval = time.Second
 	// maxPast is how many bytes of past answers are kept, and maxForeign how many
 	// of those about tokens that the hub does not know.
 	maxPast    = 32 << 20
 	maxForeign = 4 << 20
 )
 
-// outage lets the hub's answers of the past stand while the hub cannot be asked:
-// it cannot have changed its mind. The same question must have been answered
-// within grace. Neither one failed question nor a slow one is an outage: the hub
-// must fail a question of the outage's own, so that nobody brings one about by
-// what they send.
-type outage struct {
+// Outage lets the hub's past answers stand while the hub cannot be asked: it cannot
+// have changed its mind. The same question must have been answered within the grace.
+// Neither one failed question nor a slow one is an outage: the hub must fail a probe
+// of the Outage's own, so that no client brings one about by what it sends.
+type Outage struct {
 	grace time.Duration
 	probe func(context.Context) error
 	gauge prometheus.Gauge
 	count prometheus.Counter
-	past  *past
+	past  *pastAnswers
 	// foreign are tokens that the hub does not know. They are apart because
 	// anybody can make some.
-	foreign *past
+	foreign *pastAnswers
 	began   chan struct{}
 
 	mu    sync.Mutex
 	since time.Time // zero while the hub answers
 }
 
-func newOutage(hub kubernetes.Interface, grace time.Duration, m *metrics) *outage {
-	return &outage{grace: grace, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), foreign: newPast(maxForeign), began: make(chan struct{}, 1),
+// NewOutage does no I/O. A grace of 0 means that past answers never stand. gauge is 1
+// in an outage, and answers counts the past answers that stood.
+func NewOutage(hub kubernetes.Interface, grace time.Duration, gauge prometheus.Gauge, answers prometheus.Counter) *Outage {
+	return &Outage{grace: grace, gauge: gauge, count: answers, past: newPastAnswers(maxPast), foreign: newPastAnswers(maxForeign), began: make(chan struct{}, 1),
 		probe: func(ctx context.Context) error {
 			_, err := hub.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: user.Anonymous, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/livez", Verb: "get"}}}, metav1.CreateOptions{})
@@ -77,8 +78,8 @@ func unreachable(err error) bool {
 	return status.Status().Code >= 500 || status.Status().Code == 429
 }
 
-// run watches out for the end of outages until ctx is done.
-func (o *outage) run(ctx context.Context) error {
+// Run watches out for the end of outages until ctx is done.
+func (o *Outage) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,15 +90,15 @@ func (o *outage) run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(lookPause):
+			case <-time.After(probeInterval):
 			}
 		}
 	}
 }
 
 // look asks the hub something, and reports whether there is an outage.
-func (o *outage) look(ctx context.Context) bool {
-	limited, cancel := context.WithTimeout(ctx, lookTimeout)
+func (o *Outage) look(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := o.probe(limited)
 	away := err != nil && unreachable(err) && ctx.Err() == nil
@@ -121,7 +122,7 @@ func (o *outage) look(ctx context.Context) bool {
 }
 
 // away is since when there is an outage; zero if there is none.
-func (o *outage) away() time.Time {
+func (o *Outage) away() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.since
@@ -135,14 +136,14 @@ type answer struct {
 }
 
 // recall, remember and forget are for answers that may stand in.
-func (o *outage) recall(key [sha256.Size]byte) (value any, ok bool) {
+func (o *Outage) recall(key [sha256.Size]byte) (value any, ok bool) {
 	if value, ok = o.past.get(key, o.grace); !ok {
 		value, ok = o.foreign.get(key, o.grace)
 	}
 	return value, ok
 }
 
-func (o *outage) remember(key [sha256.Size]byte, value any, expiry time.Time) {
+func (o *Outage) remember(key [sha256.Size]byte, value any, expiry time.Time) {
 	into, other := o.past, o.foreign
 	if response, ok := value.(*authenticator.Response); ok && response == nil {
 		into, other = other, into
@@ -151,14 +152,14 @@ func (o *outage) remember(key [sha256.Size]byte, value any, expiry time.Time) {
 	other.drop(key)
 }
 
-func (o *outage) forget(key [sha256.Size]byte) {
+func (o *Outage) forget(key [sha256.Size]byte) {
 	o.past.drop(key)
 	o.foreign.drop(key)
 }
 
 // decide asks the hub, and remembers a yes until expiry, if that is not zero. If
 // the hub cannot be asked, a yes of the past stands in.
-func (o *outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.Time, ask func(context.Context) answer) answer {
+func (o *Outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.Time, ask func(context.Context) answer) answer {
 	if o.grace <= 0 {
 		return ask(ctx)
 	}
@@ -169,7 +170,7 @@ func (o *outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.
 	var said answer
 	lost := false
 	if known {
-		said, lost = o.askPatiently(ctx, ask)
+		said, lost = o.askOrGiveUp(ctx, ask)
 	} else {
 		said = ask(ctx)
 	}
@@ -187,13 +188,13 @@ func (o *outage) decide(ctx context.Context, key [sha256.Size]byte, expiry time.
 	return said
 }
 
-// askPatiently gives up a question if the hub cannot be asked anything.
-func (o *outage) askPatiently(ctx context.Context, ask func(context.Context) answer) (said answer, lost bool) {
+// askOrGiveUp gives up a question if the hub cannot be asked anything.
+func (o *Outage) askOrGiveUp(ctx context.Context, ask func(context.Context) answer) (said answer, lost bool) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan answer, 1)
 	go func() { done <- ask(asking) }()
-	timer := time.NewTimer(askPatience)
+	timer := time.NewTimer(askTimeout)
 	defer timer.Stop()
 	select {
 	case said = <-done:
@@ -207,17 +208,17 @@ func (o *outage) askPatiently(ctx context.Context, ask func(context.Context) ans
 }
 
 // use lets a yes of the past stand in.
-func (o *outage) use(ctx context.Context, value any) answer {
+func (o *Outage) use(ctx context.Context, value any) answer {
 	o.count.Inc()
 	if since := o.away(); !since.IsZero() {
-		audit.AddAuditAnnotation(ctx, annotationPrefix+"hub-outage", "allowed by what the hub decided before "+since.UTC().Format(time.RFC3339)+", since when it cannot be asked")
+		audit.AddAuditAnnotation(ctx, AnnotationPrefix+"hub-outage", "allowed by what the hub decided before "+since.UTC().Format(time.RFC3339)+", since when it cannot be asked")
 	}
 	return answer{value: value, yes: true}
 }
 
 // tokens lets stand whose token it is, until the token expires, and that the hub
 // does not know a token.
-func (o *outage) tokens(inner authenticator.Token) authenticator.Token {
+func (o *Outage) tokens(inner authenticator.Token) authenticator.Token {
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 		said := o.decide(ctx, sha256.Sum256([]byte("token\x00"+token)), expiryOf(token), func(ctx context.Context) answer {
 			response, ok, err := inner.AuthenticateToken(ctx, token)
@@ -235,7 +236,7 @@ func (o *outage) tokens(inner authenticator.Token) authenticator.Token {
 }
 
 // permissions lets permissions stand.
-func (o *outage) permissions(inner authorizer.Authorizer) authorizer.Authorizer {
+func (o *Outage) permissions(inner authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		said := o.decide(ctx, keyOf(a), time.Time{}, func(ctx context.Context) answer {
 			ctx, cancel := context.WithTimeout(ctx, reviewTimeout)

@@ -1,6 +1,7 @@
-package proxyapi
+package hubaccess
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"sync"
@@ -42,7 +43,7 @@ func TestFloods(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := startDeciding(t)
 				for i := range 5 {
-					d.api.user(jwtOf("https://issuer", "key", fmt.Sprint("user-", i)), fmt.Sprint("user-", i))
+					d.api.User(jwtOf("https://issuer", "key", fmt.Sprint("user-", i)), fmt.Sprint("user-", i))
 				}
 				d.knownFrom("198.51.100.1", jwtOf("https://issuer", "key", "user-0"))
 				var flood sync.WaitGroup
@@ -68,22 +69,22 @@ func TestFloods(t *testing.T) {
 				}
 				flood.Wait()
 				most := tc.most.burst + lasts*int(tc.most.perSecond) + 10
-				if d.api.mu.Lock(); d.api.reviews > most {
-					t.Errorf("the hub was asked %d times, want %d at most", d.api.reviews, most)
+				if d.api.Lock(); d.api.Reviews > most {
+					t.Errorf("the hub was asked %d times, want %d at most", d.api.Reviews, most)
 				}
-				d.api.mu.Unlock()
+				d.api.Unlock()
 			})
 		})
 	}
 }
 
-// TestTurns has a hub that is slow: it is asked few questions at a time, and one
-// who floods it waits behind the others.
+// TestTurns has a hub that is slow: it is asked few questions at a time, and a flood
+// waits behind the others.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startDeciding(t)
 		d.slow = 500 * time.Millisecond
-		d.api.user("good", "jane")
+		d.api.User("good", "jane")
 		var flood sync.WaitGroup
 		for i := range 100 {
 			flood.Go(func() { d.knownFrom("203.0.113.1", fmt.Sprint("bad-", i)) })
@@ -102,27 +103,55 @@ func TestTurns(t *testing.T) {
 
 func TestTurnsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
-		release, err := turns.take(t.Context(), flow{})
+		queue := newFairQueue(1)
+		release, err := queue.acquire(t.Context(), flow{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var waiting sync.WaitGroup
 		for range maxWaitingOfFlow {
 			waiting.Go(func() {
-				if release, err := turns.take(t.Context(), flow{class: "a"}); err == nil {
+				if release, err := queue.acquire(t.Context(), flow{class: "a"}); err == nil {
 					release()
 				}
 			})
 		}
 		synctest.Wait()
-		if _, err := turns.take(t.Context(), flow{class: "a"}); err != errTooManyWait {
+		if _, err := queue.acquire(t.Context(), flow{class: "a"}); err != errTooManyWait {
 			t.Errorf("one more: %v", err)
 		}
 		release()
 		waiting.Wait()
-		if turns.free != 1 || turns.total != 0 || len(turns.waiting) != 0 || len(turns.order) != 0 {
-			t.Errorf("left: %+v", turns)
+		if queue.free != 1 || queue.total != 0 || len(queue.waiting) != 0 || len(queue.order) != 0 {
+			t.Errorf("left: %+v", queue)
 		}
+	})
+}
+
+func TestRefusalsAreHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRateLimiter()
+		began := time.Now()
+		gone, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if l.holdBack(gone); time.Since(began) != refusalDelay/2 {
+				t.Errorf("a client that went away was held for %v", time.Since(began))
+			}
+		})
+		for range maxHeld - 1 {
+			wg.Go(func() {
+				if l.holdBack(t.Context()); time.Since(began) != refusalDelay {
+					t.Errorf("held for %v", time.Since(began))
+				}
+			})
+		}
+		synctest.Wait()
+		if l.holdBack(t.Context()); time.Since(began) != 0 {
+			t.Errorf("one more was held for %v", time.Since(began))
+		}
+		time.Sleep(refusalDelay / 2)
+		cancel()
+		wg.Wait()
 	})
 }

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/lru"
-
-	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
 
 const (
@@ -48,7 +46,7 @@ func newReachable(uncached authorizer.Authorizer) *reachable {
 }
 
 // of returns those of the clusters that u may reach, sorted. The caller must not
-// change what it gets.
+// change it.
 func (r *reachable) of(ctx context.Context, u user.Info, clusters func() []string) ([]string, error) {
 	key := keyOf(proxyAttributes(u, ""))
 	if list, ok := r.lists.Get(key); ok {
@@ -110,13 +108,4 @@ func (r *reachable) may(ctx context.Context, u user.Info, cluster string) (bool,
 	defer func() { <-r.turns }()
 	decision, _, err := r.authorizer.Authorize(ctx, proxyAttributes(u, cluster))
 	return decision == authorizer.DecisionAllow && err == nil, err
-}
-
-// proxyAttributes ask whether a user may send requests to a cluster's API at
-// all; the empty name means every cluster's.
-func proxyAttributes(u user.Info, cluster string) authorizer.Attributes {
-	return authorizer.AttributesRecord{
-		User: u, Verb: "get", ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
-		Resource: v1alpha1.Resource, Subresource: v1alpha1.ProxySubresource, Name: cluster, Path: clustersPath + cluster + "/" + v1alpha1.ProxySubresource,
-	}
 }

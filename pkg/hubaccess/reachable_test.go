@@ -1,18 +1,17 @@
-package proxyapi
+package hubaccess
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
 // TestListsAreOnePieceOfWork has a user with a right to few of many clusters
@@ -22,7 +21,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startDeciding(t)
 		d.slow = 20 * time.Millisecond
-		d.api.allow("jane get clusters/proxy cluster-7", "jane get clusters/proxy cluster-9", "root get clusters/proxy *")
+		d.api.Allow("jane get clusters/proxy cluster-7", "jane get clusters/proxy cluster-9", "root get clusters/proxy *")
 		names := func() (all []string) {
 			for i := range clusters {
 				all = append(all, fmt.Sprint("cluster-", i))
@@ -30,7 +29,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 			return all
 		}
 		list := func(name string) string {
-			got, err := d.lists.of(t.Context(), &user.DefaultInfo{Name: name}, names)
+			got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: name}, names)
 			if err != nil {
 				t.Error(err)
 			}
@@ -47,9 +46,9 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 			}
 			users.Wait()
 		}
-		d.api.mu.Lock()
-		asked := len(d.api.asked)
-		d.api.mu.Unlock()
+		d.api.Lock()
+		asked := len(d.api.Asked)
+		d.api.Unlock()
 		if most := d.most.Load(); asked != clusters+1 || most > parallelDecisions {
 			t.Errorf("the hub was asked %d times for 150 lists, %d at a time; want %d, %d at a time", asked, most, clusters+1, parallelDecisions)
 		}
@@ -62,7 +61,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 			t.Errorf("%d questions at a time for 20 users, want %d at most", most, maxDecisions)
 		}
 		list("jane")
-		d.set(func(a *fakeHubAPI) { a.rules = []string{"jane get clusters/proxy cluster-7"} })
+		d.api.Set(func(h *hubapi.Hub) { h.Rules = []string{"jane get clusters/proxy cluster-7"} })
 		revoked := time.Now()
 		for list("jane") != "cluster-7" {
 			if time.Since(revoked) > listTTL {
@@ -78,50 +77,15 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 func TestListsOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startDeciding(t)
-		d.api.allow("root get clusters/proxy *")
+		d.api.Allow("root get clusters/proxy *")
 		names := func() []string { return []string{"b", "a"} }
-		got, err := d.lists.of(t.Context(), &user.DefaultInfo{Name: "root"}, names)
-		if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" || err != nil || len(d.api.asked) != 1 {
-			t.Errorf("%v, asked %v (-want +got):\n%s", err, d.api.asked, diff)
+		got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "root"}, names)
+		if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" || err != nil || len(d.api.Asked) != 1 {
+			t.Errorf("%v, asked %v (-want +got):\n%s", err, d.api.Asked, diff)
 		}
-		d.set(func(a *fakeHubAPI) { a.down = true })
-		if got, err := d.lists.of(t.Context(), &user.DefaultInfo{Name: "jane"}, names); err == nil {
+		d.api.Set(func(h *hubapi.Hub) { h.Down = true })
+		if got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "jane"}, names); err == nil {
 			t.Errorf("with the hub down: %v", got)
 		}
 	})
-}
-
-// TestOwnRequestsAreLimited has a user ask for the list of clusters more often at
-// a time than allowed.
-func TestOwnRequestsAreLimited(t *testing.T) {
-	w := start(t, func(o *Options) { o.RequestsPerUser = 2 })
-	w.api.user("hub-token", "jane")
-	w.api.allow("jane * clusters *")
-	holding, let := make(chan struct{}, 2), make(chan struct{})
-	var refused atomic.Int32
-	w.api.hold = func(review *authorizationv1.SubjectAccessReview) {
-		if review.Spec.ResourceAttributes != nil && review.Spec.ResourceAttributes.Subresource == "proxy" {
-			select {
-			case holding <- struct{}{}:
-				<-let
-			default:
-			}
-		}
-	}
-	client := w.client()
-	header := http.Header{"Authorization": {"Bearer hub-token"}}
-	var lists sync.WaitGroup
-	for range 2 {
-		lists.Go(func() { get(t, client, w.url+strings.TrimSuffix(clustersPath, "/"), header) })
-	}
-	<-holding
-	eventually(t, func() bool {
-		resp, _ := get(t, client, w.url+groupPath, header)
-		if resp.StatusCode == http.StatusTooManyRequests {
-			refused.Add(1)
-		}
-		return refused.Load() > 0
-	})
-	close(let)
-	lists.Wait()
 }

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// oracle answers questions of an outage's tests.
+// oracle answers questions of an Outage's tests.
 type oracle struct {
 	mu   sync.Mutex
 	down error         // what every question ends with
@@ -75,15 +75,15 @@ func (h *oracle) Authorize(ctx context.Context, a authorizer.Attributes) (author
 	return authorizer.DecisionAllow, "a rule", nil
 }
 
-// lost runs test beside an outage's run.
-func lost(t *testing.T, test func(t *testing.T, hub *oracle, o *outage)) {
+// lost runs test beside an Outage's Run.
+func lost(t *testing.T, test func(t *testing.T, hub *oracle, o *Outage)) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := &oracle{}
-		m := newMetrics(prometheus.NewRegistry())
-		o := &outage{grace: 10 * time.Minute, probe: hub.ask, gauge: m.outage, count: m.pastAnswers, past: newPast(maxPast), foreign: newPast(maxForeign), began: make(chan struct{}, 1)}
+		o := NewOutage(nil, 10*time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "outage"}), prometheus.NewCounter(prometheus.CounterOpts{Name: "answers"}))
+		o.probe = hub.ask
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- o.run(ctx) }()
+		go func() { done <- o.Run(ctx) }()
 		test(t, hub, o)
 		stop()
 		<-done
@@ -111,7 +111,7 @@ var outages = map[string]func(*oracle){
 func TestOutage(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
-			lost(t, func(t *testing.T, hub *oracle, o *outage) {
+			lost(t, func(t *testing.T, hub *oracle, o *Outage) {
 				tokens, permissions := o.tokens(hub), o.permissions(hub)
 				short := jwt(time.Now().Add(5 * time.Minute))
 				known := func(token string) bool {
@@ -136,7 +136,7 @@ func TestOutage(t *testing.T) {
 				if !known("opaque") || !allowed(reading("jane")) {
 					t.Error("what was allowed is not allowed any more")
 				}
-				if took := time.Since(began); took > askPatience+lookTimeout {
+				if took := time.Since(began); took > askTimeout+probeTimeout {
 					t.Errorf("the first question took %v", took)
 				}
 				other := reading("jane")
@@ -174,7 +174,7 @@ func TestOutage(t *testing.T) {
 
 // TestOutageEnds has the hub decide again as soon as it can be asked.
 func TestOutageEnds(t *testing.T) {
-	lost(t, func(t *testing.T, hub *oracle, o *outage) {
+	lost(t, func(t *testing.T, hub *oracle, o *Outage) {
 		permissions, a := o.permissions(hub), reading("jane")
 		if d, _, _ := permissions.Authorize(t.Context(), a); d != authorizer.DecisionAllow {
 			t.Fatal("not allowed")
@@ -184,7 +184,7 @@ func TestOutageEnds(t *testing.T) {
 			t.Error("not allowed in an outage")
 		}
 		hub.set(func(h *oracle) { h.down, h.no = nil, true })
-		time.Sleep(lookPause + time.Second)
+		time.Sleep(probeInterval + time.Second)
 		if d, _, err := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow || err != nil {
 			t.Errorf("allowed after the hub withdrew it, %v", err)
 		}
@@ -212,7 +212,7 @@ func TestNoOutage(t *testing.T) {
 		"a refusal to answer":  {err: apierrors.NewForbidden(schema.GroupResource{}, "x", nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lost(t, func(t *testing.T, hub *oracle, o *outage) {
+			lost(t, func(t *testing.T, hub *oracle, o *Outage) {
 				o.probe = func(context.Context) error { return nil }
 				permissions := o.permissions(hub)
 				if d, _, _ := permissions.Authorize(t.Context(), reading("jane")); d != authorizer.DecisionAllow {
@@ -231,7 +231,7 @@ func TestNoOutage(t *testing.T) {
 }
 
 func TestPastIsBounded(t *testing.T) {
-	p := newPast(100 << 10)
+	p := newPastAnswers(100 << 10)
 	groups := make([]string, 100)
 	for i := range groups {
 		groups[i] = strings.Repeat("g", 50)

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"
@@ -13,25 +13,29 @@ import (
 	"k8s.io/utils/lru"
 )
 
+// SourceRate is how many requests with unverified credentials one source may send in
+// a second, and SourceBurst how many at once.
+const SourceRate, SourceBurst = 20, 100
+
 // A credential is unverified until it was good for something once. These are the
 // limits of requests with such credentials, per second and at once: of a source
 // (an IPv4 address, an IPv6 /64), of a network (/16, /40), and of all.
 var (
-	sourceLimit  = limit{20, 100}
+	sourceLimit  = limit{SourceRate, SourceBurst}
 	networkLimit = limit{40, 200}
 	allLimit     = limit{100, 200}
 )
 
 const (
-	// maxSources, maxCredentials and maxClasses bound what is remembered. Who
-	// cycles through more sources than that meets the limits of networks and of
-	// all.
+	// maxSources, maxCredentials and maxClasses bound what is remembered. A flood
+	// that cycles through more sources than that meets the limits of networks and
+	// of all.
 	maxSources     = 4096
 	maxCredentials = 16384
 	maxClasses     = 64
-	// refusalDelay is how long a refusal is held back, so that those who ask
-	// again as soon as they are refused take little of the processor; maxHeld is
-	// for how many at a time, as each holds memory.
+	// refusalDelay is how long a refusal is held back, so that clients that retry at
+	// once take little of the processor; maxHeld is for how many at a time, as each
+	// holds memory.
 	refusalDelay = 250 * time.Millisecond
 	maxHeld      = 500
 )
@@ -41,19 +45,19 @@ type limit struct {
 	burst     int
 }
 
-// strangers keeps a flood of bad credentials from costing those with good ones:
-// the hub and the clusters are asked about few of them.
+// rateLimiter limits requests with unverified credentials, so that a flood of bad ones
+// does not cost users with good ones: the hub and the clusters are asked about few.
 //
-// The limits are apart for each class of credentials of which the hub knew one:
-// JWTs of one issuer and key. So whoever floods with others, from the same
-// address or from many, takes nothing from a token that is new and good. Somebody
-// who copies issuer and key of good tokens does; those whose tokens were good
-// before are not concerned.
-type strangers struct {
+// Each class of credentials of which the hub knew one has limits of its own; a class is
+// the JWTs of one issuer and key. A flood of other credentials, from the same address or
+// from many, takes nothing from a token that is new and good. A flood of tokens that
+// copy the issuer and key of good ones does, but never from a token that was good
+// before.
+type rateLimiter struct {
 	known  *lru.Cache // by credential
 	places *lru.Cache // by place
 	held   chan struct{}
-	turns  *turns
+	queue  *fairQueue
 
 	mu       sync.Mutex
 	classes  *lru.Cache // those of which the hub knew a credential
@@ -67,48 +71,48 @@ type flow struct {
 	class string
 }
 
-func newStrangers() *strangers {
-	return &strangers{known: lru.New(maxCredentials), places: lru.New(maxCredentials), held: make(chan struct{}, maxHeld), turns: newTurns(maxReviews),
+func newRateLimiter() *rateLimiter {
+	return &rateLimiter{known: lru.New(maxCredentials), places: lru.New(maxCredentials), held: make(chan struct{}, maxHeld), queue: newFairQueue(maxReviews),
 		classes: lru.New(maxClasses), limiters: lru.New(2 * maxSources), all: lru.New(maxClasses + 1)}
 }
 
 // admit reports whether a request from address may go on with a credential,
 // which may be empty, of a class.
-func (s *strangers) admit(credential, class, address string) bool {
-	if s.knows(credential) {
+func (l *rateLimiter) admit(credential, class, address string) bool {
+	if l.knows(credential) {
 		return true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	class = s.proven(class)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	class = l.proven(class)
 	source, network := sourceOf(address)
-	return allow(s.limiters, flow{source, class}, sourceLimit) && allow(s.limiters, flow{network, class}, networkLimit) && allow(s.all, class, allLimit)
+	return allow(l.limiters, flow{source, class}, sourceLimit) && allow(l.limiters, flow{network, class}, networkLimit) && allow(l.all, class, allLimit)
 }
 
 // proven returns a class if the hub knew a credential of it, or else the class of
 // all others.
-func (s *strangers) proven(class string) string {
-	if _, ok := s.classes.Get(class); !ok {
+func (l *rateLimiter) proven(class string) string {
+	if _, ok := l.classes.Get(class); !ok {
 		return ""
 	}
 	return class
 }
 
-func allow(limiters *lru.Cache, key lru.Key, l limit) bool {
+func allow(limiters *lru.Cache, key lru.Key, by limit) bool {
 	limiter, ok := limiters.Get(key)
 	if !ok {
-		limiter = rate.NewLimiter(l.perSecond, l.burst)
+		limiter = rate.NewLimiter(by.perSecond, by.burst)
 		limiters.Add(key, limiter)
 	}
 	return limiter.(*rate.Limiter).Allow()
 }
 
 // knows reports whether a credential was good for something.
-func (s *strangers) knows(credential string) bool {
+func (l *rateLimiter) knows(credential string) bool {
 	if credential == "" {
 		return false
 	}
-	_, ok := s.known.Get(credential)
+	_, ok := l.known.Get(credential)
 	return ok
 }
 
@@ -152,13 +156,13 @@ func decodePart(part string, into any) bool {
 }
 
 // holdBack waits before a request is refused that was not admitted.
-func (s *strangers) holdBack(ctx context.Context) {
+func (l *rateLimiter) holdBack(ctx context.Context) {
 	select {
-	case s.held <- struct{}{}:
+	case l.held <- struct{}{}:
 	default:
 		return
 	}
-	defer func() { <-s.held }()
+	defer func() { <-l.held }()
 	timer := time.NewTimer(refusalDelay)
 	defer timer.Stop()
 	select {
@@ -167,44 +171,44 @@ func (s *strangers) holdBack(ctx context.Context) {
 	}
 }
 
-// turn waits for a turn to ask the hub about a credential.
-func (s *strangers) turn(ctx context.Context, class, address string) (release func(), err error) {
+// wait waits until the hub may be asked about a credential.
+func (l *rateLimiter) wait(ctx context.Context, class, address string) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	source, _ := sourceOf(address)
-	return s.turns.take(ctx, flow{source, s.proven(class)})
+	return l.queue.acquire(ctx, flow{source, l.proven(class)})
 }
 
 // verified remembers a credential that the hub knew, and its class.
-func (s *strangers) verified(credential, class string) {
-	s.trust(credential, "")
+func (l *rateLimiter) verified(credential, class string) {
+	l.trust(credential, "")
 	if class != "" {
-		s.classes.Add(class, struct{}{})
+		l.classes.Add(class, struct{}{})
 	}
 }
 
 // trust remembers a credential that was good for something: on the hub, or at a
 // cluster if one is named.
-func (s *strangers) trust(credential, cluster string) {
+func (l *rateLimiter) trust(credential, cluster string) {
 	if credential == "" {
 		return
 	}
-	s.known.Add(credential, struct{}{})
+	l.known.Add(credential, struct{}{})
 	if cluster != "" {
-		s.places.Add(place{credential, cluster}, struct{}{})
+		l.places.Add(place{credential, cluster}, struct{}{})
 	}
 }
 
 // goodAt reports whether a cluster accepted a credential.
-func (s *strangers) goodAt(credential, cluster string) bool {
-	_, ok := s.places.Get(place{credential, cluster})
+func (l *rateLimiter) goodAt(credential, cluster string) bool {
+	_, ok := l.places.Get(place{credential, cluster})
 	return ok
 }
 
 // forget is for a known credential that a cluster does not accept any more.
-func (s *strangers) forget(credential, cluster string) {
-	s.known.Remove(credential)
-	s.places.Remove(place{credential, cluster})
+func (l *rateLimiter) forget(credential, cluster string) {
+	l.known.Remove(credential)
+	l.places.Remove(place{credential, cluster})
 }
 
 // place is a credential at a cluster.

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package proxyapi
+package hubaccess
 
 import (
 	"context"
@@ -36,18 +36,21 @@ const (
 	configName      = "extension-apiserver-authentication"
 )
 
-// callers finds out who sends a request, by the hub's own means.
-type callers struct {
+// Authenticator finds out who sends a request, by the hub's own means: client
+// certificates, the hub's front proxy, and TokenReview. Its methods are safe for
+// concurrent use.
+type Authenticator struct {
 	// certificates are those of the hub's users and of its front proxy.
 	certificates authenticator.Request
 	tokens       authenticator.Request
-	strangers    *strangers
+	limiter      *rateLimiter
 	// controllers keep the certificates' CAs up to date.
 	controllers []dynamiccertificates.ControllerRunner
 }
 
-// newCallers does no I/O.
-func newCallers(hub kubernetes.Interface, audiences []string, outage *outage) (*callers, error) {
+// NewAuthenticator does no I/O. A token of the hub must be for one of audiences; none
+// means the audience of the hub's kube-apiserver.
+func NewAuthenticator(hub kubernetes.Interface, audiences []string, outage *Outage) (*Authenticator, error) {
 	ca := func(purpose, key string) (*dynamiccertificates.ConfigMapCAController, error) {
 		return dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, configNamespace, configName, key, hub)
 	}
@@ -76,25 +79,25 @@ func newCallers(hub kubernetes.Interface, audiences []string, outage *outage) (*
 	if err != nil {
 		return nil, fmt.Errorf("preparing authentication by certificates: %w", err)
 	}
-	return &callers{
+	return &Authenticator{
 		certificates: certificates,
 		tokens:       newTokens(hub, audiences, outage),
-		strangers:    newStrangers(),
+		limiter:      newRateLimiter(),
 		controllers:  []dynamiccertificates.ControllerRunner{users, proxies, headers},
 	}, nil
 }
 
 // newTokens reads tokens from requests and asks the hub about them.
-func newTokens(hub kubernetes.Interface, audiences []string, outage *outage) authenticator.Request {
+func newTokens(hub kubernetes.Interface, audiences []string, outage *Outage) authenticator.Request {
 	reviewed := outage.tokens(cache.New(&reviewer{hub: hub, audiences: audiences}, false, tokenTTL, tokenTTL))
 	return group.NewAuthenticatedGroupAdder(union.New(bearertoken.New(reviewed), websocket.NewProtocolAuthenticator(reviewed)))
 }
 
-// run keeps up with the hub's CAs until ctx is done. A hub that publishes none
+// Run keeps up with the hub's CAs until ctx is done. A hub that publishes none
 // has no users with certificates.
-func (c *callers) run(ctx context.Context) error {
+func (a *Authenticator) Run(ctx context.Context) error {
 	done := make(chan struct{})
-	for _, controller := range c.controllers {
+	for _, controller := range a.controllers {
 		if err := controller.RunOnce(ctx); err != nil {
 			klog.FromContext(ctx).Info("The hub's CA of client certificates cannot be read yet; until then such certificates are refused", "err", err.Error())
 		}
@@ -103,48 +106,49 @@ func (c *callers) run(ctx context.Context) error {
 			done <- struct{}{}
 		}()
 	}
-	for range c.controllers {
+	for range a.controllers {
 		<-done
 	}
 	return nil
 }
 
-// authenticate finds out who sends a request. A nil user means that the hub does
-// not know him: his credential may be one of the managed cluster's. The error is
-// for statusFor.
-func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
+// Authenticate finds out who sends a request. A nil user means that the hub does not
+// know the caller, whose credential may be one of a managed cluster's. The string
+// names an unverified credential for the methods that take one, without giving it
+// away. The error is a *RefusedError.
+func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error) {
 	if len(r.Header["Authorization"]) > 1 {
-		return nil, "", &problem{http.StatusUnauthorized, "the request has more than one Authorization header: send one"}
+		return nil, "", &RefusedError{http.StatusUnauthorized, "the request has more than one Authorization header: send one"}
 	}
 	if oddBearer(r.Header.Get("Authorization")) {
-		return nil, "", &problem{http.StatusUnauthorized, "the Authorization header must be \"Bearer <token>\", with one space: send it like that"}
+		return nil, "", &RefusedError{http.StatusUnauthorized, "the Authorization header must be \"Bearer <token>\", with one space: send it like that"}
 	}
 	presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 	if presented {
-		if answer, ok, err := c.certificates.AuthenticateRequest(r); ok && err == nil {
+		if answer, ok, err := a.certificates.AuthenticateRequest(r); ok && err == nil {
 			return answer.User, "", nil
 		}
 	}
 	credential := credentialOf(r)
 	if presented && credential == "" {
-		return nil, "", &problem{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
+		return nil, "", &RefusedError{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
 	}
 	class := classOf(bearerOf(r))
-	if !c.strangers.admit(credential, class, addressOf(r)) {
-		c.strangers.holdBack(r.Context())
-		return nil, "", &problem{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
+	if !a.limiter.admit(credential, class, ClientAddress(r)) {
+		a.limiter.holdBack(r.Context())
+		return nil, "", &RefusedError{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
 	}
 	if credential == "" {
 		return nil, "", nil
 	}
 	if authorization := r.Header.Get("Authorization"); authorization != "" && !isBearer(authorization) {
 		// The hub can be asked about bearer tokens only.
-		return nil, "", &problem{http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\""}
+		return nil, "", &RefusedError{http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\""}
 	}
-	answer, ok, err := c.ask(r, credential, class)
+	answer, ok, err := a.ask(r, credential, class)
 	switch {
 	case ok && err == nil:
-		c.strangers.verified(credential, class)
+		a.limiter.verified(credential, class)
 		return answer.User, credential, nil
 	case err == nil || err.Error() == unknownToken:
 		return nil, credential, nil
@@ -152,32 +156,68 @@ func (c *callers) authenticate(r *http.Request) (user.Info, string, error) {
 	return nil, "", undecided(err)
 }
 
+// AcceptedBy remembers that a cluster accepted a credential that the hub does not know:
+// it is not limited any more.
+func (a *Authenticator) AcceptedBy(cluster, credential string) { a.limiter.trust(credential, cluster) }
+
+// RefusedBy forgets what AcceptedBy remembered.
+func (a *Authenticator) RefusedBy(cluster, credential string) { a.limiter.forget(credential, cluster) }
+
+// WasAcceptedBy reports whether a cluster accepted a credential when it was last asked.
+func (a *Authenticator) WasAcceptedBy(cluster, credential string) bool {
+	return a.limiter.goodAt(credential, cluster)
+}
+
 // undecided is what a caller is told of an error of ask. Whatever it is, it does
 // not say that the credential is not the hub's.
 func undecided(err error) error {
 	switch {
 	case errors.Is(err, errTooManyWait), errors.Is(err, context.DeadlineExceeded):
-		return &problem{http.StatusServiceUnavailable, "the hub's kube-apiserver is slow to check tokens: try again"}
+		return &RefusedError{http.StatusServiceUnavailable, "the hub's kube-apiserver is slow to check tokens: try again"}
 	case errors.Is(err, errUnreachable):
-		return &problem{http.StatusServiceUnavailable, errUnreachable.Error() + " about the token: try again"}
+		return &RefusedError{http.StatusServiceUnavailable, errUnreachable.Error() + " about the token: try again"}
 	case errors.Is(err, errNoAnswer):
-		return &problem{http.StatusServiceUnavailable, errNoAnswer.Error() + ": try again"}
+		return &RefusedError{http.StatusServiceUnavailable, errNoAnswer.Error() + ": try again"}
 	case errors.Is(err, errNotForUs):
-		return &problem{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
+		return &RefusedError{http.StatusUnauthorized, errNotForUs.Error() + ": get a new one"}
 	}
-	return &problem{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
+	return &RefusedError{http.StatusUnauthorized, "the credential in the request cannot be read: " + err.Error()}
 }
 
 // ask asks the hub. Requests with unverified credentials take turns.
-func (c *callers) ask(r *http.Request, credential, class string) (*authenticator.Response, bool, error) {
-	if !c.strangers.knows(credential) {
-		release, err := c.strangers.turn(r.Context(), class, addressOf(r))
+func (a *Authenticator) ask(r *http.Request, credential, class string) (*authenticator.Response, bool, error) {
+	if !a.limiter.knows(credential) {
+		release, err := a.limiter.wait(r.Context(), class, ClientAddress(r))
 		if err != nil {
 			return nil, false, err
 		}
 		defer release()
 	}
-	return c.tokens.AuthenticateRequest(r)
+	return a.tokens.AuthenticateRequest(r)
+}
+
+// CheckServiceLogin returns a *RefusedError if login, which a Service is to get as
+// Authorization, may be a credential of the hub. The hub knows bearer tokens only, and
+// is asked about these as about those in Authorization: "does not know" is all that
+// lets one through. It is not asked about other schemes, whose secrets are none of the
+// hub's business.
+func (a *Authenticator) CheckServiceLogin(r *http.Request, login string) error {
+	if !isBearer(login) {
+		return nil
+	}
+	scheme, token, _ := strings.Cut(login, " ")
+	if !strings.EqualFold(scheme, "bearer") || oddBearer(login) {
+		return &RefusedError{http.StatusBadRequest, "the " + agentapi.ServiceAuthorization + " header must be \"Bearer <token>\", with one space, or have another scheme: send it like that"}
+	}
+	asked := (&http.Request{Header: http.Header{"Authorization": {login}}, URL: r.URL, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
+	_, known, err := a.ask(asked, credentialOf(asked), classOf(token))
+	switch {
+	case known && err == nil:
+		return &RefusedError{http.StatusForbidden, "the token in " + agentapi.ServiceAuthorization + " is one of the hub's, which do not leave it: send one of the Service's own"}
+	case err == nil || err.Error() == unknownToken:
+		return nil
+	}
+	return undecided(err)
 }
 
 // bearerOf is a request's bearer token, or empty.
@@ -221,7 +261,8 @@ func credentialOf(r *http.Request) string {
 	return string(sum[:])
 }
 
-func addressOf(r *http.Request) string {
+// ClientAddress is the host of a request's RemoteAddr.
+func ClientAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

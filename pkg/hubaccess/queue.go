@@ -1,0 +1,97 @@
+package hubaccess
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+const (
+	// maxReviews is how many unverified credentials the hub is asked about at a
+	// time.
+	maxReviews = 32
+	// maxWaiting is how many wait for that, of one flow and of all.
+	maxWaitingOfFlow = 100
+	maxWaiting       = 1000
+)
+
+var errTooManyWait = errors.New("too many requests wait for the hub")
+
+// fairQueue bounds how many do something at a time. Flows take turns, however many
+// wait in each.
+type fairQueue struct {
+	mu      sync.Mutex
+	free    int
+	order   []flow // those in which something waits; the first is next
+	waiting map[flow][]chan struct{}
+	total   int
+}
+
+func newFairQueue(n int) *fairQueue { return &fairQueue{free: n, waiting: map[flow][]chan struct{}{}} }
+
+// acquire waits for a turn. The caller calls release once.
+func (q *fairQueue) acquire(ctx context.Context, f flow) (release func(), err error) {
+	q.mu.Lock()
+	if q.free > 0 {
+		q.free--
+		q.mu.Unlock()
+		return q.release, nil
+	}
+	if q.total >= maxWaiting || len(q.waiting[f]) >= maxWaitingOfFlow {
+		q.mu.Unlock()
+		return nil, errTooManyWait
+	}
+	turn := make(chan struct{})
+	if len(q.waiting[f]) == 0 {
+		q.order = append(q.order, f)
+	}
+	q.waiting[f] = append(q.waiting[f], turn)
+	q.total++
+	q.mu.Unlock()
+	select {
+	case <-turn:
+		return q.release, nil
+	case <-ctx.Done():
+	}
+	if !q.leave(f, turn) {
+		q.release() // the turn came at the same time
+	}
+	return nil, ctx.Err()
+}
+
+// leave reports whether turn was still waiting.
+func (q *fairQueue) leave(f flow, turn chan struct{}) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting[f], turn)
+	if i < 0 {
+		return false
+	}
+	q.remove(f, i)
+	return true
+}
+
+// remove removes one that waits, and its flow with the last one.
+func (q *fairQueue) remove(f flow, i int) {
+	q.total--
+	q.waiting[f] = slices.Delete(q.waiting[f], i, i+1)
+	if len(q.waiting[f]) == 0 {
+		delete(q.waiting, f)
+		q.order = slices.DeleteFunc(q.order, func(other flow) bool { return other == f })
+	}
+}
+
+func (q *fairQueue) release() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.order) == 0 {
+		q.free++
+		return
+	}
+	f := q.order[0]
+	q.order = append(q.order[1:], f)
+	turn := q.waiting[f][0]
+	q.remove(f, 0)
+	close(turn)
+}
