@@ -156,7 +156,7 @@ func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...fu
 	if err := s.options.Tracing.ApplyTo(nil, p.config); err != nil {
 		return nil, fmt.Errorf("preparing traces: %w", err)
 	}
-	p.background = append(background, p.authenticator.Run, exposed.run, p.traces)
+	p.background = append(p.background, p.authenticator.Run, exposed.run, p.traces)
 	if p.config.AuditBackend != nil {
 		p.background = append(p.background, p.audit)
 	}
