@@ -6,77 +6,143 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
-const (
-	namespace = "cluster_proxy"
-	subsystem = "api"
-)
-
 // metrics are the numbers of the proxy API. Those with the cluster as a label
 // are few for each, because a hub has thousands, and go with the cluster.
 type metrics struct {
-	requests    *prometheus.CounterVec
-	latency     *prometheus.HistogramVec
-	seconds     *prometheus.CounterVec
-	inFlight    *prometheus.GaugeVec
-	streams     *prometheus.GaugeVec
-	denied      *prometheus.CounterVec
-	withdrawn   *prometheus.CounterVec
-	dials       *prometheus.CounterVec
-	connect     prometheus.Histogram
-	connections prometheus.Gauge
-	clusters    prometheus.Gauge
-	reachable   prometheus.Gauge
-	outage      prometheus.Gauge
-	pastAnswers prometheus.Counter
-	// handshakesDropped are those that made room for others.
-	handshakesDropped *prometheus.CounterVec
+	requestMetrics
+	tunnelMetrics
+	hubMetrics
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "requests_total", Help: "Requests that ended, by cluster (empty for none), verb and HTTP status; 499 means that the client went away; a status that API servers do not answer counts as its class, such as 4xx."}, []string{"cluster", "verb", "code"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "request_duration_seconds", Help: "Time from a request to its response's header.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, []string{"verb"}),
-		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "request_seconds_total", Help: "Sum of the times from a request to its response's header, by cluster, of requests that ended."}, []string{"cluster"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "requests_in_flight", Help: "Requests being served; stream is what has no natural end."}, []string{"kind"}),
-		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "streams", Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb."}, []string{"cluster", "verb"}),
-		denied: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "denied_total", Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read)."}, []string{"reason"}),
-		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "streams_withdrawn_total", Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden."}, []string{"reason"}),
-		dials: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "tunnel_dials_total", Help: "Dials through the tunnel, by result."}, []string{"result"}),
-		connect: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "agent_connect_duration_seconds", Help: "Time of a dial and the TLS handshake with the agent.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}),
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "agent_connections", Help: "Open connections to agents."}),
-		clusters: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "pooled_clusters", Help: "Clusters that have a place in the connection pool."}),
-		reachable: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "proxy_server_reachable", Help: "1 while a proxy server can be reached; it is tried every 10 s."}),
-		outage: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "hub_outage", Help: "1 while the hub's kube-apiserver cannot be asked."}),
-		pastAnswers: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-			Name: "hub_outage_answers_total", Help: "Questions about tokens and permissions that an earlier answer of the hub decided, because it could not be asked."}),
+	return &metrics{newRequestMetrics(registry), newTunnelMetrics(registry), newHubMetrics(registry)}
+}
+
+// requestMetrics are about users' connections and requests.
+type requestMetrics struct {
+	requests          *prometheus.CounterVec
+	latency           *prometheus.HistogramVec
+	seconds           *prometheus.CounterVec
+	inFlight          *prometheus.GaugeVec
+	streams           *prometheus.GaugeVec
+	denied            *prometheus.CounterVec
+	withdrawn         *prometheus.CounterVec
+	handshakesDropped *prometheus.CounterVec // those that made room for others
+}
+
+func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
+	m := requestMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_requests_total",
+			Help: "Requests that ended, by cluster (empty for none), verb and HTTP status; 499 means that the client went away; a status that API servers do not answer counts as its class, such as 4xx.",
+		}, []string{"cluster", "verb", "code"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "cluster_proxy_api_request_duration_seconds",
+			Help:    "Time from a request to its response's header.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"verb"}),
+		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_request_seconds_total",
+			Help: "Sum of the times from a request to its response's header, by cluster, of requests that ended.",
+		}, []string{"cluster"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_requests_in_flight",
+			Help: "Requests being served; stream is what has no natural end.",
+		}, []string{"kind"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_streams",
+			Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb.",
+		}, []string{"cluster", "verb"}),
+		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_denied_total",
+			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read).",
+		}, []string{"reason"}),
+		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_streams_withdrawn_total",
+			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden.",
+		}, []string{"reason"}),
+		handshakesDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_tls_handshakes_dropped_total",
+			Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all.",
+		}, []string{"reason"}),
 	}
-	m.handshakesDropped = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem,
-		Name: "tls_handshakes_dropped_total", Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all."}, []string{"reason"})
 	for _, reason := range []string{"source", "all"} {
 		m.handshakesDropped.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.handshakesDropped, m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.dials, m.connect, m.connections, m.clusters, m.reachable, m.outage, m.pastAnswers)
+	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.handshakesDropped)
+	return m
+}
+
+// tunnelMetrics are about the way to the agents.
+type tunnelMetrics struct {
+	dials            *prometheus.CounterVec
+	connect          prometheus.Histogram
+	connections      prometheus.Gauge
+	clusters         prometheus.Gauge
+	agentTLSFailures *prometheus.CounterVec
+	reachable        prometheus.Gauge
+}
+
+func newTunnelMetrics(registry prometheus.Registerer) tunnelMetrics {
+	m := tunnelMetrics{
+		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_tunnel_dials_total",
+			Help: "Dials through the tunnel, by result.",
+		}, []string{"result"}),
+		connect: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "cluster_proxy_api_agent_connect_duration_seconds",
+			Help:    "Time of a dial and the TLS handshake with the agent.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_agent_connections",
+			Help: "Open connections to agents.",
+		}),
+		clusters: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_pooled_clusters",
+			Help: "Clusters that have a place in the connection pool.",
+		}),
+		agentTLSFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_agent_tls_failures_total",
+			Help: "TLS handshakes with agents that failed, by reason: cluster (the certificate is not of the ManagedCluster that has the name now), clock-skew, unknown-ca, certificate, closed or other.",
+		}, []string{"reason"}),
+		reachable: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_proxy_server_reachable",
+			Help: "1 while a proxy server can be reached; it is tried every 10 s.",
+		}),
+	}
+	registry.MustRegister(m.dials, m.connect, m.connections, m.clusters, m.agentTLSFailures, m.reachable)
+	return m
+}
+
+// hubMetrics are about the hub's kube-apiserver.
+type hubMetrics struct {
+	outage      prometheus.Gauge
+	pastAnswers prometheus.Counter
+}
+
+func newHubMetrics(registry prometheus.Registerer) hubMetrics {
+	m := hubMetrics{
+		outage: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_hub_outage",
+			Help: "1 while the hub's kube-apiserver cannot be asked.",
+		}),
+		pastAnswers: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_hub_outage_answers_total",
+			Help: "Questions about tokens and permissions that an earlier answer of the hub decided, because it could not be asked.",
+		}),
+	}
+	registry.MustRegister(m.outage, m.pastAnswers)
 	return m
 }
 
 // protocolGauge tells which protocol the tunnel speaks. During an upgrade from OCM's
 // cluster-proxy it is konnectivity's for a while, and afterwards never again.
 func protocolGauge(dialer *tunnel.Dialer) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem,
-		Name: "tunnel_speaks_carriers", Help: "1 if the last dial through the tunnel was made on a carrier, 0 if by konnectivity's protocol or not at all."}, func() float64 {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cluster_proxy_api_tunnel_speaks_carriers",
+		Help: "1 if the last dial through the tunnel was made on a carrier, 0 if by konnectivity's protocol or not at all.",
+	}, func() float64 {
 		if dialer.Protocol() == tunnel.Carriers {
 			return 1
 		}
@@ -85,14 +151,14 @@ func protocolGauge(dialer *tunnel.Dialer) prometheus.Collector {
 }
 
 // forget drops what is counted for a cluster that is gone.
-func (m *metrics) forget(cluster string) {
+func (m *requestMetrics) forget(cluster string) {
 	gone := prometheus.Labels{"cluster": cluster}
 	m.requests.DeletePartialMatch(gone)
 	m.seconds.DeletePartialMatch(gone)
 	m.streams.DeletePartialMatch(gone)
 }
 
-func (m *metrics) observeDial(err error) {
+func (m *tunnelMetrics) observeDial(err error) {
 	result := "Connected"
 	if err != nil {
 		if result = string(tunnel.CodeOf(err)); result == "" {

@@ -231,7 +231,7 @@ func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) 
 	secure := tls.Client(connect.BelowTLS(conn), config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // the handshake's error is the one that matters
-		return nil, noteAgentTLS(a.cluster, err)
+		return nil, a.pool.metrics.noteAgentTLS(a.cluster, err)
 	}
 	if err := a.admit(conn, secure.ConnectionState()); err != nil {
 		_ = conn.Close()
@@ -246,17 +246,17 @@ func (a *agent) connect(ctx context.Context, protocol string) (net.Conn, error) 
 func (a *agent) admit(conn *pooledConn, state tls.ConnectionState) error {
 	peer, err := pki.PeerAgent(state)
 	if err != nil {
-		return noteAgentTLS(a.cluster, err)
+		return a.pool.metrics.noteAgentTLS(a.cluster, err)
 	}
 	certificate, err := pki.PeerCertificate(state)
 	if err != nil {
-		return noteAgentTLS(a.cluster, err)
+		return a.pool.metrics.noteAgentTLS(a.cluster, err)
 	}
 	a.mu.Lock()
 	conn.certificate = certificate
 	a.mu.Unlock()
 	if err := a.pool.admission.Admit(peer); err != nil {
-		agentTLSFailures.WithLabelValues("cluster").Inc()
+		a.pool.metrics.agentTLSFailures.WithLabelValues("cluster").Inc()
 		klog.Background().Info("Agent refused", "cluster", a.cluster, "err", err.Error())
 		return &handshakeError{err}
 	}

@@ -62,7 +62,6 @@ type Server struct {
 // New makes a Server from valid options. It does no I/O.
 func New(o *Options) *Server {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(agentTLSFailures)
 	s := &Server{
 		options: *o,
 		serving: pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
