@@ -123,7 +123,7 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 		c.peer = answer.Session
 	}
 	if !stop() {
-		err = fromContext(ctx)
+		err = ContextError(ctx)
 	}
 	if err != nil {
 		_ = nc.Close()
@@ -145,7 +145,7 @@ func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, er
 		_, err = nc.Write(controlFrame(FrameHello, answer.append))
 	}
 	if !stop() {
-		err = fromContext(ctx)
+		err = ContextError(ctx)
 	}
 	if err != nil {
 		_ = nc.Close()
@@ -208,6 +208,9 @@ func (c *Carrier) Observe(o Observer) {
 // and its TLS state.
 func (c *Carrier) Transport() net.Conn { return c.nc }
 
+// Role says which side of the carrier this is.
+func (c *Carrier) Role() Role { return c.cfg.Role }
+
 // PeerName is what the accepting side calls itself, on the side that dialed and
 // asked for it by FeatureName.
 func (c *Carrier) PeerName() string { return c.peer }
@@ -232,6 +235,10 @@ func (c *Carrier) Close() error {
 // Abort closes the carrier and says why to the peer. What it carries is cut off.
 func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
 
+// GiveUp closes the carrier without a word to the peer, which does not answer, and
+// without waiting for the transport. What it carries fails with the reason.
+func (c *Carrier) GiveUp(reason *Error) { c.fail(reason, keepQuiet) }
+
 // Drain makes the carrier refuse what is not open yet. An opener's carrier
 // closes as soon as it is idle; an acceptor's stays to answer with REFUSE.
 func (c *Carrier) Drain() {
@@ -255,13 +262,13 @@ func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 		return nil, violation("cannot send OPEN with %d bytes", len(frame))
 	}
 	if ctx.Err() != nil {
-		return nil, fromContext(ctx)
+		return nil, ContextError(ctx)
 	}
 	reply := make(chan openReply, 1)
 	if err := c.startOpening(reply); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { c.failOpening(reply, fromContext(ctx)) })
+	stop := context.AfterFunc(ctx, func() { c.failOpening(reply, ContextError(ctx)) })
 	defer stop()
 	if err := c.writeControl(frame); err != nil {
 		c.fail(cutOff(err), keepQuiet)

@@ -25,7 +25,7 @@
 // goroutine once the first frame is there and watches again after the FIN; and
 // a watcher that reads OPEN answers it itself, with another one in its place.
 // What is left of a dial in a proxy server is one new goroutine, and every frame
-// is forwarded by who was woken to read it.
+// is forwarded by the goroutine that was woken to read it.
 //
 // Nothing else takes either right: a Close that finds the right to write taken
 // knows that a Write of the connection is blocked. A request that was answered
@@ -78,33 +78,13 @@
 // FutureTimeout and ConcurrentMethods, which write on after such a timeout, run
 // over TCP and net.Pipe only; all others run over TLS as well.
 //
-// # Pools
-//
-// A Pool serves either side: the side that sends OPEN takes idle carriers out
-// of it, the side that dials keeps it filled, and tells by PoolConfig which it
-// is. Only openers close surplus idle carriers, so that closing never races
-// with an OPEN on its way.
-//
-// A carrier reports that it is idle after the fact, and an OPEN of the peer may
-// overtake the report. So the pool asks the carrier for its state, under its own
-// lock, instead of believing the order of reports; whoever changes the state
-// reports that later, and the last report finds what is true. An idle carrier
-// whose last FIN is still being written counts as in use, is not handed out, and
-// holds a drain up.
-//
-// Where one address leads to several peers (PoolConfig.Hedge), a pool tells them
-// apart by PeerName. An OPEN without an answer for a second has its peer pinged on
-// an idle carrier, since a target that is slow to accept does not delay that. A
-// peer that leaves the ping unanswered too, for 750 ms, is gone: its idle carriers
-// are closed, so that it comes back with a handshake only, and the OPEN is sent on
-// another carrier as well. So it is if TCP has no acknowledgement of the first
-// one. Where there is no carrier to ping on, one more OPEN is the ping. The first
-// answer counts, and the others are canceled. Users do not wait for a dial either
-// that takes longer than 500 ms: another one is begun beside it.
-//
-// Dials that fail pause longer and longer. A user that comes meanwhile, or the
-// peer's request for carriers, shortens the pause to that after a first failure.
-//
 // Out of scope: authentication (the transport is authenticated before it
 // becomes a carrier), routing, name resolution and policy.
+//
+// Files: frame.go, control.go and error.go encode what spec.md says. carrier.go has
+// Dialed, Accepted and Open, dial.go the same over TLS, serve.go the answer to an
+// OPEN, watch.go the reader of an idle carrier, fail.go its end. conn.go and close.go
+// are a tunnelled connection, copy.go, scanner.go and splice.go move its bytes,
+// lazyreader_linux.go reads without holding a buffer, guard.go notices transports
+// that broke unread. ping.go is the ping. Package pool keeps carriers ready.
 package carrier

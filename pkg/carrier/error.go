@@ -95,7 +95,8 @@ func violation(format string, args ...any) *Error {
 	return &Error{Code: Protocol, Message: fmt.Sprintf(format, args...)}
 }
 
-func fromContext(ctx context.Context) *Error {
+// ContextError returns the error of an Open whose context has ended.
+func ContextError(ctx context.Context) *Error {
 	e := &Error{Code: Canceled, Message: "the caller gave up", Err: context.Cause(ctx)}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e.Code, e.Message = TimedOut, "no answer in time"

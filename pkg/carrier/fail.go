@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"context"
 	"net"
 	"time"
 
@@ -118,8 +119,9 @@ func (c *Carrier) release(cn *Conn) {
 // written; mu is held.
 func (c *Carrier) rests() bool { return c.state == idle && !c.unsent }
 
-// resting is rests without mu.
-func (c *Carrier) resting() bool {
+// Resting reports whether the carrier is idle, with all that it was given to send
+// written.
+func (c *Carrier) Resting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rests()
@@ -166,4 +168,27 @@ func (c *Carrier) writeControl(frame []byte) error {
 	defer func() { <-c.wsem }()
 	_, err := c.nc.Write(frame)
 	return err
+}
+
+// WaitIdle waits until a drained carrier is closed, or idle with its last bytes
+// written, or until ctx ends.
+func (c *Carrier) WaitIdle(ctx context.Context) error {
+	c.mu.Lock()
+	if c.rests() || c.state == closed {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.unused == nil {
+		c.unused = make(chan struct{})
+	}
+	unused := c.unused
+	c.mu.Unlock()
+	select {
+	case <-unused:
+		return nil
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return ContextError(ctx)
+	}
 }

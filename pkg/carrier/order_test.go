@@ -74,88 +74,6 @@ func (s *slowToReturn) hold() (release func()) {
 	}
 }
 
-// TestPoolKnowsWhichCarriersAreBusy lets the next OPEN overtake the report that
-// the carrier is idle.
-func TestPoolKnowsWhichCarriersAreBusy(t *testing.T) {
-	for name, end := range map[string]func(p *Pending, cn chan<- *Conn){
-		"after REFUSE": func(p *Pending, _ chan<- *Conn) { _ = p.Refuse(&Error{Code: Denied}) },
-		"after FIN": func(p *Pending, cns chan<- *Conn) {
-			cn, err := p.Accept(Endpoints{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			cns <- cn
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x, y := net.Pipe()
-				slow, cns := &slowToReturn{Conn: y}, make(chan *Conn, 1)
-				served := 0
-				hold := make(chan struct{})
-				opener, acceptor := endsOver(t, x, slow, func(_ context.Context, p *Pending) {
-					if served++; served == 1 {
-						end(p, cns)
-						return
-					}
-					<-hold // busy
-				})
-				pool := NewPool(PoolConfig{MinIdle: 1})
-				if err := pool.Add(acceptor); err != nil {
-					t.Fatal(err)
-				}
-				var release func()
-				if name == "after REFUSE" {
-					release = slow.hold()
-					_, _ = opener.Open(t.Context(), request)
-				} else {
-					a, err := opener.Open(t.Context(), request)
-					if err != nil {
-						t.Fatal(err)
-					}
-					_ = a.CloseWrite()
-					b := <-cns
-					_, _ = io.ReadAll(b)
-					release = slow.hold()
-					go func() { _ = b.CloseWrite() }()
-					_, _ = io.ReadAll(a)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				go func() { _, _ = opener.Open(ctx, request) }()
-				synctest.Wait() // it is served, while the end of the last one is not reported yet
-				if s := pool.Stats(); served != 2 || s.InUse != 1 {
-					t.Errorf("%d were served, %+v; want the second one on a carrier in use", served, s)
-				}
-				release()
-				synctest.Wait()
-				if s := pool.Stats(); s.InUse != 1 || s.Idle != 0 {
-					t.Errorf("after the late report %+v, want one in use", s)
-				}
-				cancel()
-				close(hold)
-				synctest.Wait()
-				_ = pool.Close()
-			})
-		})
-	}
-	t.Run("before Add", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			cns := newChan()
-			opener, acceptor := ends(t, pipe, accepting(cns))
-			if _, err := opener.Open(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
-			pool := NewPool(PoolConfig{MinIdle: 1})
-			_ = pool.Add(acceptor)
-			if s := pool.Stats(); s.InUse != 1 || s.Idle != 0 {
-				t.Errorf("%+v, want one in use", s)
-			}
-			_ = pool.Close()
-		})
-	})
-}
-
 // raw is the far end of a carrier that is driven by hand.
 func raw(t *testing.T, cfg Config) (c *Carrier, far net.Conn) {
 	t.Helper()
@@ -180,8 +98,6 @@ func TestDrainWaitsForTheLastFIN(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cns := newChan()
 				c, far := raw(t, Config{Role: role, Handler: accepting(cns)})
-				pool := NewPool(PoolConfig{})
-				_ = pool.Add(c)
 				var cn *Conn
 				if role == Opener {
 					go func() {
@@ -203,7 +119,8 @@ func TestDrainWaitsForTheLastFIN(t *testing.T) {
 				go func() { _ = cn.CloseWrite() }()
 				synctest.Wait()
 				drained := make(chan error, 1)
-				go func() { drained <- pool.Drain(t.Context()) }()
+				c.Drain()
+				go func() { drained <- c.WaitIdle(t.Context()) }()
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				select {
@@ -218,7 +135,7 @@ func TestDrainWaitsForTheLastFIN(t *testing.T) {
 				if err := <-drained; err != nil {
 					t.Error(err)
 				}
-				_ = pool.Close()
+				_ = c.Close()
 				_ = far.Close()
 			})
 		})
@@ -265,35 +182,5 @@ func TestDeadlinesFollowTheMonotonicClock(t *testing.T) {
 	_ = a.SetDeadline(deadline)
 	if _, err := a.Write([]byte("x")); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("writing an hour before the deadline: %v", err)
-	}
-}
-
-// TestPoolHurriesForThoseWhoWait has a long pause end when somebody comes.
-func TestPoolHurriesForThoseWhoWait(t *testing.T) {
-	for name, come := range map[string]func(*Pool){
-		"a user":   func(p *Pool) { go func() { _, _ = p.Open(context.Background(), request) }() },
-		"the peer": func(p *Pool) { p.Request(1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				dials := 0
-				p := NewPool(PoolConfig{
-					MinIdle: 1,
-					Dial:    func(context.Context) (*Carrier, error) { dials++; return nil, errors.New("no route") },
-					Backoff: func(failures int) time.Duration { return time.Duration(failures*failures) * time.Second },
-				})
-				p.Start()
-				time.Sleep(200 * time.Second)
-				synctest.Wait()
-				before := dials
-				come(p)
-				time.Sleep(time.Second)
-				synctest.Wait()
-				if dials != before+1 {
-					t.Errorf("%d dials within a second after %s came, want one", dials-before, name)
-				}
-				_ = p.Close()
-			})
-		})
 	}
 }

@@ -1,9 +1,6 @@
 package carrier
 
-import (
-	"context"
-	"errors"
-)
+import "errors"
 
 // NetworkPing is the network of an OPEN that asks for an answer and nothing
 // else. Every acceptor refuses it: this version at once, older ones because
@@ -12,19 +9,6 @@ const NetworkPing = "ping"
 
 // errPinged is the answer to a ping.
 var errPinged = &Error{Code: Denied, Message: "alive"}
-
-// Ping waits for the peer to answer an OPEN for NetworkPing. It returns nil once
-// the peer answered, whatever the answer says.
-func (p *Pool) Ping(ctx context.Context) error {
-	conn, err := p.Open(ctx, OpenRequest{Network: NetworkPing})
-	if conn != nil {
-		_ = conn.Close()
-	}
-	if Answered(err) {
-		return nil
-	}
-	return err
-}
 
 // Answered reports whether the result of an Open came from the peer: an ACCEPT
 // or a REFUSE. It reports false for codes that this side uses as well, such as

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
@@ -169,7 +169,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 		memory: a.memory, denied: a.metrics.dialsDenied,
 	}
-	servers := newServers(carriers, carrier.PoolConfig{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
+	servers := newServers(carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	context.AfterFunc(serving, servers.close)
 	a.turnover.servers.Store(servers)
 	a.openCarriers = servers.inUse

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
 // herd is a fleet of agents and the proxy servers that they look for behind one
@@ -48,7 +48,7 @@ func newHerd(t *testing.T, agents int, servers ...string) *herd {
 		backoff := func(failures int) time.Duration {
 			return within(min(500*time.Millisecond<<min(failures-1, 10), 30*time.Second))
 		}
-		a := &herdAgent{servers: newServers(nil, carrier.PoolConfig{}, backoff), random: random,
+		a := &herdAgent{servers: newServers(nil, pool.Config{}, backoff), random: random,
 			leave: map[string]func(){}, arrived: map[string]time.Time{}, done: make(chan struct{})}
 		a.search.random = within
 		h.agents = append(h.agents, a)

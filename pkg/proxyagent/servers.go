@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
 // A carrier that is dialed for one proxy server may lead to another one behind
@@ -24,11 +25,11 @@ var errElsewhere = errors.New("the address of the proxy servers keeps leading to
 // of carriers of its own.
 type servers struct {
 	carriers *carriers
-	config   carrier.PoolConfig // of each server's pool
+	config   pool.Config // of each server's pool
 
 	mu      sync.Mutex
-	links   map[string]*link           // by server ID
-	pools   map[*carrier.Pool]struct{} // those of links, and those whose connections go on without
+	links   map[string]*link        // by server ID
+	pools   map[*pool.Pool]struct{} // those of links, and those whose connections go on without
 	search  search
 	changed chan struct{} // closed, and replaced, when search has news
 	count   int           // of servers, as one of them said last; 0 if none did
@@ -39,8 +40,8 @@ type servers struct {
 // that looks for further servers reaches one that it has.
 type link struct {
 	streams  int
-	control  []control     // the streams, and some that have ended
-	pool     *carrier.Pool // nil if the server does not speak carriers
+	control  []control  // the streams, and some that have ended
+	pool     *pool.Pool // nil if the server does not speak carriers
 	draining bool
 	// elsewhere is until when no carrier is dialed, since dials did not lead here.
 	elsewhere time.Time
@@ -54,9 +55,9 @@ type control interface {
 	leave()
 }
 
-func newServers(c *carriers, config carrier.PoolConfig, backoff func(failures int) time.Duration) *servers {
+func newServers(c *carriers, config pool.Config, backoff func(failures int) time.Duration) *servers {
 	config.Backoff = backoff
-	return &servers{carriers: c, config: config, links: map[string]*link{}, pools: map[*carrier.Pool]struct{}{},
+	return &servers{carriers: c, config: config, links: map[string]*link{}, pools: map[*pool.Pool]struct{}{},
 		search: search{backoff: backoff}, changed: make(chan struct{})}
 }
 
@@ -80,7 +81,7 @@ func (s *servers) join(serverID string, speaksCarriers bool, stream control) (le
 }
 
 // newPool starts to dial; mu is held.
-func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *carrier.Pool {
+func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *pool.Pool {
 	config := s.config
 	config.Dial = dial
 	config.Ended = func(c *carrier.Carrier) {
@@ -88,10 +89,10 @@ func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.
 			s.forgotten(serverID)
 		}
 	}
-	pool := carrier.NewPool(config)
-	s.pools[pool] = struct{}{}
-	go pool.Start()
-	return pool
+	made := pool.New(config)
+	s.pools[made] = struct{}{}
+	go made.Start()
+	return made
 }
 
 // leave lets connections go on: a stream that breaks says nothing about
@@ -287,8 +288,8 @@ func (s *servers) inUse() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for pool := range s.pools {
-		n += pool.Stats().InUse
+	for p := range s.pools {
+		n += p.Stats().InUse
 	}
 	return n
 }
@@ -298,13 +299,13 @@ func (s *servers) close() {
 	s.mu.Lock()
 	s.stopped = true
 	s.news(0)
-	pools := make([]*carrier.Pool, 0, len(s.pools))
-	for pool := range s.pools {
-		pools = append(pools, pool)
+	pools := make([]*pool.Pool, 0, len(s.pools))
+	for p := range s.pools {
+		pools = append(pools, p)
 	}
 	s.mu.Unlock()
-	for _, pool := range pools {
-		_ = pool.Close()
+	for _, p := range pools {
+		_ = p.Close()
 	}
 }
 

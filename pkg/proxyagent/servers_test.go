@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
-	s := newServers(nil, carrier.PoolConfig{MinIdle: 1}, dial.FullJitter)
+	s := newServers(nil, pool.Config{MinIdle: 1}, dial.FullJitter)
 	ended := make(chan string, 3)
 	leave := s.join("forgot", false, endStream(func() { ended <- "first" }))
 	defer leave()
@@ -29,7 +30,7 @@ func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
 	}()
 	dialed := false
 	s.mu.Lock()
-	pool := s.newPool("forgot", func(ctx context.Context) (*carrier.Carrier, error) {
+	carriers := s.newPool("forgot", func(ctx context.Context) (*carrier.Carrier, error) {
 		if dialed {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -38,7 +39,7 @@ func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
 		return carrier.Dialed(ctx, here, carrier.Hello{Session: "agent"}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
 	})
 	s.mu.Unlock()
-	defer pool.Close()
+	defer carriers.Close()
 	got := map[string]bool{<-ended: true, <-ended: true}
 	if !got["first"] || !got["second"] {
 		t.Errorf("streams that ended: %v, want both to the server that forgot", got)
@@ -54,8 +55,8 @@ func (endStream) leave() {}
 // After dials that led to other servers only, those are spared until the server
 // itself asks for carriers.
 func TestCarriersThatLeadElsewhere(t *testing.T) {
-	s := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
-	s.links["gone"] = &link{elsewhere: time.Now().Add(time.Hour), pool: carrier.NewPool(carrier.PoolConfig{})}
+	s := newServers(nil, pool.Config{}, dial.FullJitter)
+	s.links["gone"] = &link{elsewhere: time.Now().Add(time.Hour), pool: pool.New(pool.Config{})}
 	defer s.links["gone"].pool.Close()
 	if _, err := s.dial(t.Context(), "gone"); !errors.Is(err, errElsewhere) {
 		t.Errorf("a dial ended with %v, want %v", err, errElsewhere)
@@ -71,7 +72,7 @@ func TestCarriersThatLeadElsewhere(t *testing.T) {
 func TestAgentsLeaveServersThatDrain(t *testing.T) {
 	for _, first := range []string{"the drain", "the other server"} {
 		t.Run(first, func(t *testing.T) {
-			s := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
+			s := newServers(nil, pool.Config{}, dial.FullJitter)
 			left := make(leaveStream, 1)
 			s.join("goes", false, left)
 			if first == "the drain" {

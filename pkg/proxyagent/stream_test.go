@@ -12,6 +12,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
@@ -59,14 +60,14 @@ func TestPolicyStream(t *testing.T) {
 		data,
 	}}
 	dials := make(chan struct{}, 10)
-	pool := carrier.NewPool(carrier.PoolConfig{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+	made := pool.New(pool.Config{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
 		dials <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})
-	defer pool.Close()
-	servers := newServers(&carriers{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, carrier.PoolConfig{}, dial.FullJitter)
-	servers.links["server1"] = &link{streams: 1, pool: pool}
+	defer made.Close()
+	servers := newServers(&carriers{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, pool.Config{}, dial.FullJitter)
+	servers.links["server1"] = &link{streams: 1, pool: made}
 	stream := &policyStream{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 
 	var packet client.Packet

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 func TestTurnover(t *testing.T) {
-	known := newServers(nil, carrier.PoolConfig{}, dial.FullJitter)
+	known := newServers(nil, pool.Config{}, dial.FullJitter)
 	known.links["stays"], known.links["goes"] = &link{}, &link{draining: true}
 	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
 	for name, tc := range map[string]struct {

@@ -13,13 +13,14 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
 // carrierAgents are the agents that dial carriers. An agent joins with its
 // konnectivity stream, which is its control session: what it may be called is
 // decided there, and carriers say only which session they belong to.
 type carrierAgents struct {
-	config carrier.PoolConfig // of each agent's pool
+	config pool.Config // of each agent's pool
 	// sameName is told of an agent that calls itself what one of another cluster
 	// does.
 	sameName func(agent sessionKey, other string)
@@ -45,7 +46,7 @@ type sessionKey struct{ cluster, agentID string }
 func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *carrierAgents {
 	return &carrierAgents{
 		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, names: map[string]string{},
-		config: carrier.PoolConfig{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
+		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string]map[*carrierAgent]struct{}{}, clusters: map[string]*clusterShare{},
 	}
@@ -96,7 +97,7 @@ func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
 		}
 		agent.tell(agentapi.MoreCarriers, n)
 	}
-	agent.pool = carrier.NewPool(config)
+	agent.pool = pool.New(config)
 	agent.alive = &liveness{ping: agent.pool.Ping}
 	agent.alive.ctx, agent.forget = context.WithCancel(context.Background())
 	return agent
@@ -292,7 +293,7 @@ func (a *carrierAgents) count(carriers bool) (n int) {
 }
 
 // stats adds the carriers of all agents up.
-func (a *carrierAgents) stats() (sum carrier.Stats) {
+func (a *carrierAgents) stats() (sum pool.Stats) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {

@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -40,7 +41,7 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 			defer leave()
 		}
 		source := pkitest.NewSource(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
-		clients := carrier.NewPool(carrier.PoolConfig{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+		clients := pool.New(pool.Config{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
 			config := source.ClientConfig("127.0.0.1")
 			config.NextProtos = []string{carrier.ALPN}
 			return carrier.Dialed(ctx, tls.Client(s.clients.dial(nil), config), carrier.Hello{}, carrier.Config{})

@@ -20,6 +20,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -191,14 +192,14 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 	if _, err := stream.Header(); err != nil {
 		t.Fatal(err)
 	}
-	pool := carrier.NewPool(carrier.PoolConfig{MinIdle: n, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+	carriers := pool.New(pool.Config{MinIdle: n, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
 		config := source.ClientConfig("127.0.0.1")
 		config.NextProtos = []string{carrier.ALPN}
 		hello := carrier.Hello{Session: id, Features: []string{carrier.FeatureName}}
 		return carrier.Dialed(ctx, tls.Client(s.agents.dial(a.cut), config), hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(a.serveOpen)})
 	}})
-	pool.Start()
-	a.stop = func() { cancel(); _ = pool.Close(); _ = conn.Close() }
+	carriers.Start()
+	a.stop = func() { cancel(); _ = carriers.Close(); _ = conn.Close() }
 	go func() {
 		for {
 			packet, err := stream.Recv()
@@ -206,7 +207,7 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 				return
 			}
 			if packet.Type == agentapi.MoreCarriers {
-				pool.Request(agentapi.ControlNumber(packet))
+				carriers.Request(agentapi.ControlNumber(packet))
 			}
 		}
 	}()

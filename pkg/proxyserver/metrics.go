@@ -3,7 +3,7 @@ package proxyserver
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -109,10 +109,10 @@ func (m *serverMetrics) watchAgents(a *carrierAgents) {
 }
 
 // watchCarriers shows how many carriers there are on one side of the server.
-func (m *serverMetrics) watchCarriers(side string, stats func() carrier.Stats) {
-	for state, count := range map[string]func(carrier.Stats) int{
-		"idle":   func(s carrier.Stats) int { return s.Idle },
-		"in use": func(s carrier.Stats) int { return s.InUse },
+func (m *serverMetrics) watchCarriers(side string, stats func() pool.Stats) {
+	for state, count := range map[string]func(pool.Stats) int{
+		"idle":   func(s pool.Stats) int { return s.Idle },
+		"in use": func(s pool.Stats) int { return s.InUse },
 	} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "cluster_proxy_server_carriers",

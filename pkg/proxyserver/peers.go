@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
@@ -56,7 +57,7 @@ type peers struct {
 
 type peerServer struct {
 	address, host string
-	pool          *carrier.Pool
+	pool          *pool.Pool
 	alive         *liveness
 	stopPings     context.CancelFunc
 	met           atomic.Bool  // it was reached at least once
@@ -175,7 +176,7 @@ func (p *peers) resolve(ctx context.Context) error {
 
 func (p *peers) newPeer(address, host string) *peerServer {
 	made := &peerServer{address: address, host: host}
-	made.pool = carrier.NewPool(carrier.PoolConfig{
+	made.pool = pool.New(pool.Config{
 		MinIdle: p.limits.IdleCarriers, Max: math.MaxInt32, MaxPending: math.MaxInt32, IdleTime: p.limits.CarrierIdleTime, OnePeer: true,
 		Backoff: func(failures int) time.Duration {
 			if made.self() {
@@ -236,7 +237,7 @@ func (p *peers) close() {
 }
 
 // stats adds the carriers to all peers up.
-func (p *peers) stats() (sum carrier.Stats) {
+func (p *peers) stats() (sum pool.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.known {

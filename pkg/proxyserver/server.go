@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -33,7 +33,7 @@ type Server struct {
 	konnectivity *server.ProxyServer
 	carriers     *carrierAgents
 	// clientCarriers are those that clients dialed, to drain them.
-	clientCarriers *carrier.Pool
+	clientCarriers *pool.Pool
 	conns          *peerConns
 	memory         *memlimit.Gate
 	peers          *peers // nil without any
@@ -78,7 +78,7 @@ func New(o *Options) (*Server, error) {
 	s.carriers.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
-	s.clientCarriers = carrier.NewPool(carrier.PoolConfig{Max: math.MaxInt})
+	s.clientCarriers = pool.New(pool.Config{Max: math.MaxInt})
 	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.carriers)
 	s.metrics.watchCarriers("agents", s.carriers.stats)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
 // carrierAgent is the session of one agent. It lives as long as any of its
@@ -18,7 +19,7 @@ import (
 type carrierAgent struct {
 	key   sessionKey
 	hosts []string
-	pool  *carrier.Pool
+	pool  *pool.Pool
 	alive *liveness
 	share *clusterShare
 	// forget ends what goes on for the session's sake.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
@@ -35,7 +36,7 @@ type carrierTransport struct {
 	config func() *tls.Config
 	tcp    dial.TCP
 	dialer dial.StaleDialer
-	pool   *carrier.Pool
+	pool   *pool.Pool
 	// reach makes a carrier, and older makes the transport for a proxy server that
 	// does not speak them.
 	reach func(context.Context) (*carrier.Carrier, error)
@@ -52,7 +53,7 @@ func newCarriers(server string, config func() *tls.Config) *carrierTransport {
 	t := &carrierTransport{server: server, config: config, tcp: tuning}
 	t.reach = t.handshake
 	t.older = func() (transport, error) { return newKonnectivity(server, config, t.lookAgain) }
-	t.pool = carrier.NewPool(carrier.PoolConfig{
+	t.pool = pool.New(pool.Config{
 		Dial: t.dialCarrier,
 		// These are for all clusters together; what one agent may have is for the
 		// proxy server to say.

@@ -90,6 +90,7 @@ var apart = map[string][]string{
 // and packages of ours that are in the list too.
 var standardOnly = map[string][]string{
 	"pkg/carrier":           {"google.golang.org/protobuf"},
+	"pkg/carrier/pool":      nil,
 	"pkg/proxyapi/route":    {"google.golang.org/protobuf"},
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
 	"pkg/agentapi":          {"sigs.k8s.io/yaml", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client"},

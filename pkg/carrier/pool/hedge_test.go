@@ -1,4 +1,4 @@
-package carrier
+package pool
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 )
 
@@ -20,7 +21,7 @@ type balanced struct {
 
 type fakeServer struct {
 	name   string
-	serve  func(ctx context.Context, p *Pending)
+	serve  func(ctx context.Context, p *carrier.Pending)
 	mu     sync.Mutex
 	silent bool
 	conns  []*carriertest.Mutable
@@ -37,7 +38,7 @@ func (s *fakeServer) goSilent() {
 	s.conns = nil
 }
 
-func (s *fakeServer) dial(ctx context.Context) (*Carrier, error) {
+func (s *fakeServer) dial(ctx context.Context) (*carrier.Carrier, error) {
 	s.mu.Lock()
 	if s.silent {
 		s.mu.Unlock()
@@ -49,14 +50,14 @@ func (s *fakeServer) dial(ctx context.Context) (*Carrier, error) {
 	s.conns = append(s.conns, m)
 	s.mu.Unlock()
 	go func() {
-		_, _, _ = Accepted(context.Background(), b, Config{Role: Acceptor, Name: s.name, Handler: HandlerFunc(func(ctx context.Context, p *Pending) {
+		_, _, _ = carrier.Accepted(context.Background(), b, carrier.Config{Role: carrier.Acceptor, Name: s.name, Handler: carrier.HandlerFunc(func(ctx context.Context, p *carrier.Pending) {
 			s.mu.Lock()
 			s.opens++
 			s.mu.Unlock()
 			s.serve(ctx, p)
 		})})
 	}()
-	return Dialed(ctx, m, Hello{Features: []string{FeatureName}}, Config{})
+	return carrier.Dialed(ctx, m, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{})
 }
 
 func (s *fakeServer) asked() int {
@@ -65,7 +66,7 @@ func (s *fakeServer) asked() int {
 	return s.opens
 }
 
-func (b *balanced) dial(ctx context.Context) (*Carrier, error) {
+func (b *balanced) dial(ctx context.Context) (*carrier.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	b.mu.Lock()
@@ -75,13 +76,13 @@ func (b *balanced) dial(ctx context.Context) (*Carrier, error) {
 	return s.dial(ctx)
 }
 
-func acceptAll(_ context.Context, p *Pending) { _, _ = p.Accept(Endpoints{}) }
+func acceptAll(_ context.Context, p *carrier.Pending) { _, _ = p.Accept(carrier.Endpoints{}) }
 
 func TestHedgePassesSilentServersOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &fakeServer{name: "a", serve: acceptAll}, &fakeServer{name: "b", serve: acceptAll}
 		servers := &balanced{servers: []*fakeServer{a, b}}
-		pool := NewPool(PoolConfig{Dial: servers.dial, Hedge: true, FailAlone: true})
+		pool := New(Config{Dial: servers.dial, Hedge: true, FailAlone: true})
 		defer pool.Close()
 		pool.Start()
 		synctest.Wait()
@@ -137,16 +138,16 @@ func TestHedgePassesSilentServersOver(t *testing.T) {
 func TestHedgeLeavesSlowTargetsAlone(t *testing.T) {
 	for servers, most := range map[int]int{1: 1, 2: 2} {
 		synctest.Test(t, func(t *testing.T) {
-			slow := func(ctx context.Context, p *Pending) {
+			slow := func(ctx context.Context, p *carrier.Pending) {
 				select {
 				case <-time.After(10 * time.Second):
-					_, _ = p.Accept(Endpoints{})
+					_, _ = p.Accept(carrier.Endpoints{})
 				case <-ctx.Done():
 				}
 			}
 			a, b := &fakeServer{name: "a", serve: slow}, &fakeServer{name: "b", serve: slow}
 			address := &balanced{servers: []*fakeServer{a, b}[:servers]}
-			pool := NewPool(PoolConfig{Dial: address.dial, Hedge: true})
+			pool := New(Config{Dial: address.dial, Hedge: true})
 			defer pool.Close()
 			pool.Start()
 			synctest.Wait()
@@ -163,12 +164,12 @@ func TestHedgeLeavesSlowTargetsAlone(t *testing.T) {
 // TestHedgeTellsRefusals has a refusal, which counts, end a dial at once.
 func TestHedgeTellsRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &fakeServer{name: "a", serve: func(_ context.Context, p *Pending) { _ = p.Refuse(&Error{Code: Denied}) }}
+		a := &fakeServer{name: "a", serve: func(_ context.Context, p *carrier.Pending) { _ = p.Refuse(&carrier.Error{Code: carrier.Denied}) }}
 		servers := &balanced{servers: []*fakeServer{a}}
-		pool := NewPool(PoolConfig{Dial: servers.dial, Hedge: true})
+		pool := New(Config{Dial: servers.dial, Hedge: true})
 		defer pool.Close()
-		if _, err := pool.Open(t.Context(), request); CodeOf(err) != Denied || a.asked() != 1 {
-			t.Errorf("error %v after %d dials, want %s after one", err, a.asked(), Denied)
+		if _, err := pool.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Denied || a.asked() != 1 {
+			t.Errorf("error %v after %d dials, want %s after one", err, a.asked(), carrier.Denied)
 		}
 	})
 }

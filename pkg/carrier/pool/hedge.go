@@ -1,4 +1,4 @@
-package carrier
+package pool
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
@@ -29,8 +30,8 @@ type peerState struct {
 }
 
 // hear notes that the peer of c is alive; mu is held.
-func (p *Pool) hear(c *Carrier) {
-	if peer := p.peers[c.peer]; peer != nil {
+func (p *Pool) hear(c *carrier.Carrier) {
+	if peer := p.peers[c.PeerName()]; peer != nil {
 		peer.heard = time.Now()
 	}
 }
@@ -44,10 +45,10 @@ func (p *Pool) heardSince(peer string, then time.Time) bool {
 }
 
 // takeOf takes an idle carrier to a peer, if there is one.
-func (p *Pool) takeOf(peer string) *Carrier {
+func (p *Pool) takeOf(peer string) *carrier.Carrier {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.idle, func(i idleCarrier) bool { return i.c.peer == peer })
+	i := slices.IndexFunc(p.idle, func(i idleCarrier) bool { return i.c.PeerName() == peer })
 	if i < 0 {
 		return nil
 	}
@@ -57,15 +58,15 @@ func (p *Pool) takeOf(peer string) *Carrier {
 }
 
 // ping asks for an answer on an idle carrier, which is closed if there is none.
-func (p *Pool) ping(ctx context.Context, c *Carrier) {
+func (p *Pool) ping(ctx context.Context, c *carrier.Carrier) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := c.Open(ctx, OpenRequest{Network: NetworkPing})
+	_, err := c.Open(ctx, carrier.OpenRequest{Network: carrier.NetworkPing})
 	p.noteAnswer(c, err)
 }
 
-func (p *Pool) noteAnswer(c *Carrier, err error) {
-	if Answered(err) {
+func (p *Pool) noteAnswer(c *carrier.Carrier, err error) {
+	if carrier.Answered(err) {
 		p.mu.Lock()
 		p.hear(c)
 		p.mu.Unlock()
@@ -76,24 +77,28 @@ func (p *Pool) noteAnswer(c *Carrier, err error) {
 // a new carrier, since that has a handshake, or by one that ends its use.
 func (p *Pool) shun(peer string) {
 	p.mu.Lock()
-	var silent []*Carrier
+	var silent []*carrier.Carrier
 	for _, i := range p.idle {
-		if i.c.peer == peer {
+		if i.c.PeerName() == peer {
 			silent = append(silent, i.c)
 		}
 	}
-	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool { return i.c.peer == peer })
+	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool { return i.c.PeerName() == peer })
 	p.mu.Unlock()
 	for _, c := range silent {
-		c.fail(errSilent, keepQuiet)
+		c.GiveUp(errSilent)
 	}
 }
 
-var errSilent = &Error{Code: Unreachable, Message: "the peer does not answer"}
+var errSilent = &carrier.Error{Code: carrier.Unreachable, Message: "the peer does not answer"}
 
 // openHedged opens a connection on one carrier, and on another one as well when
 // the first one's peer does not answer, and so on. The first answer counts.
-func (p *Pool) openHedged(ctx context.Context, r OpenRequest) (*Conn, error) {
+//
+// The proxy server's hedge is another algorithm: it tries agents and peers in turn,
+// each once, and goes on after a refusal. Here all attempts are alike, and only
+// silence begins another one.
+func (p *Pool) openHedged(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, error) {
 	h := &hedged{pool: p, request: r, over: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	defer h.cancel()
@@ -104,7 +109,7 @@ func (p *Pool) openHedged(ctx context.Context, r OpenRequest) (*Conn, error) {
 
 type hedged struct {
 	pool    *Pool
-	request OpenRequest
+	request carrier.OpenRequest
 	ctx     context.Context
 	cancel  context.CancelFunc
 	over    chan struct{} // closed when conn and err are final
@@ -113,7 +118,7 @@ type hedged struct {
 	open     int // attempts without a result
 	finished bool
 	guessed  bool
-	conn     *Conn
+	conn     *carrier.Conn
 	err      error
 }
 
@@ -127,9 +132,9 @@ func (h *hedged) try() {
 	h.open--
 	switch {
 	case h.finished && err == nil:
-		conn.Abort(&Error{Code: Canceled, Message: "another carrier was faster"})
+		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "another carrier was faster"})
 	case h.finished:
-	case err == nil || Answered(err) || h.open == 0:
+	case err == nil || carrier.Answered(err) || h.open == 0:
 		h.finished, h.conn, h.err = true, conn, err
 		h.cancel()
 		close(h.over)
@@ -137,7 +142,7 @@ func (h *hedged) try() {
 }
 
 // mind watches over an OPEN that is sent on c now, until stop is called.
-func (h *hedged) mind(c *Carrier) (stop func()) {
+func (h *hedged) mind(c *carrier.Carrier) (stop func()) {
 	began, over := time.Now(), make(chan struct{})
 	timer := time.AfterFunc(pingAfter, func() { h.watch(c, began, over) })
 	return func() {
@@ -149,16 +154,16 @@ func (h *hedged) mind(c *Carrier) (stop func()) {
 // watch asks another carrier as soon as the OPEN that was sent on c seems to have
 // no answer: its packet was not acknowledged, the peer does not answer a ping
 // either, or, once for each Open, there is nothing to ping it on.
-func (h *hedged) watch(c *Carrier, began time.Time, over <-chan struct{}) {
+func (h *hedged) watch(c *carrier.Carrier, began time.Time, over <-chan struct{}) {
 	for {
-		lost := dial.IsUnacknowledged(c.nc)
-		suspect := lost || !h.pool.heardSince(c.peer, began)
-		var other *Carrier
+		lost := dial.IsUnacknowledged(c.Transport())
+		suspect := lost || !h.pool.heardSince(c.PeerName(), began)
+		var other *carrier.Carrier
 		began = time.Now()
 		pause := pingAfter
 		if suspect {
 			pause = pingTimeout
-			if other = h.pool.takeOf(c.peer); other != nil {
+			if other = h.pool.takeOf(c.PeerName()); other != nil {
 				go h.pool.ping(context.WithoutCancel(h.ctx), other)
 			}
 		}
@@ -169,9 +174,9 @@ func (h *hedged) watch(c *Carrier, began time.Time, over <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		silent := suspect && !h.pool.heardSince(c.peer, began)
+		silent := suspect && !h.pool.heardSince(c.PeerName(), began)
 		if silent && (other != nil || lost) {
-			h.pool.shun(c.peer)
+			h.pool.shun(c.PeerName())
 		}
 		if silent && (other != nil || h.guess()) || lost {
 			h.try()
@@ -190,10 +195,10 @@ func (h *hedged) guess() bool {
 	return first
 }
 
-var errStuck = &Error{Code: TimedOut, Message: "dialing the peer takes too long"}
+var errStuck = &carrier.Error{Code: carrier.TimedOut, Message: "dialing the peer takes too long"}
 
-// mindDial has those who wait not wait for a dial that takes long. It lasts until
-// stop is called.
+// mindDial begins another dial beside one that takes long, for the Opens that wait.
+// It lasts until stop is called.
 func (p *Pool) mindDial(cancel context.CancelCauseFunc) (stop func()) {
 	slow := &stuckDial{cancel: cancel}
 	timer := time.AfterFunc(stuckAfter, func() {

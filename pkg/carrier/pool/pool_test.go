@@ -1,4 +1,4 @@
-package carrier
+package pool
 
 import (
 	"context"
@@ -9,43 +9,50 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
 // poolOverPipes is an opener's pool that dials carriers to a peer that accepts
 // every OPEN.
-func poolOverPipes(cfg PoolConfig) (p *Pool, peers func() []*Carrier, accepted chan *Conn) {
-	accepted = make(chan *Conn, 100)
+func poolOverPipes(cfg Config) (p *Pool, peers func() []*carrier.Carrier, accepted chan *carrier.Conn) {
+	return poolOver(cfg, func(far net.Conn) net.Conn { return far })
+}
+
+// poolOver is poolOverPipes with the peers' ends of the pipes wrapped.
+func poolOver(cfg Config, wrap func(far net.Conn) net.Conn) (p *Pool, peers func() []*carrier.Carrier, accepted chan *carrier.Conn) {
+	accepted = make(chan *carrier.Conn, 100)
 	var mu sync.Mutex
-	var far []*Carrier
-	cfg.Dial = func(ctx context.Context) (*Carrier, error) {
+	var far []*carrier.Carrier
+	cfg.Dial = func(ctx context.Context) (*carrier.Carrier, error) {
 		a, b := net.Pipe()
 		go func() {
-			c, _, err := Accepted(ctx, b, Config{Role: Acceptor, Handler: accepting(accepted)})
+			c, _, err := carrier.Accepted(ctx, wrap(b), carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
 			if err == nil {
 				mu.Lock()
 				far = append(far, c)
 				mu.Unlock()
 			}
 		}()
-		return Dialed(ctx, a, Hello{}, Config{})
+		return carrier.Dialed(ctx, a, carrier.Hello{}, carrier.Config{})
 	}
-	p = NewPool(cfg)
-	return p, func() []*Carrier {
+	p = New(cfg)
+	return p, func() []*carrier.Carrier {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]*Carrier(nil), far...)
+		return append([]*carrier.Carrier(nil), far...)
 	}, accepted
 }
 
 func TestPoolGrowsAndShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, accepted := poolOverPipes(PoolConfig{})
+		p, _, accepted := poolOverPipes(Config{})
 		p.Start()
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 2 {
 			t.Errorf("at first %+v", s)
 		}
-		var near []*Conn
+		var near []*carrier.Conn
 		for range 10 {
 			cn, err := p.Open(t.Context(), request)
 			if err != nil {
@@ -76,7 +83,7 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 
 func TestPoolNeverHandsOutTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, peers, _ := poolOverPipes(PoolConfig{})
+		p, peers, _ := poolOverPipes(Config{})
 		p.Start()
 		synctest.Wait()
 		for _, c := range peers() {
@@ -91,23 +98,23 @@ func TestPoolNeverHandsOutTheDead(t *testing.T) {
 
 func TestPoolLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := poolOverPipes(PoolConfig{Max: 3})
+		p, _, _ := poolOverPipes(Config{Max: 3})
 		p.Start()
 		for range 3 {
 			if _, err := p.Open(t.Context(), request); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := p.Open(t.Context(), request); CodeOf(err) != Overloaded {
+		if _, err := p.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Overloaded {
 			t.Errorf("error %v", err)
 		}
 		_ = p.Close()
 
-		p = NewPool(PoolConfig{MaxPending: 1})
+		p = New(Config{MaxPending: 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = p.Open(ctx, request) }()
 		synctest.Wait()
-		if _, err := p.Open(t.Context(), request); CodeOf(err) != Overloaded {
+		if _, err := p.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Overloaded {
 			t.Errorf("error %v", err)
 		}
 		cancel()
@@ -118,10 +125,10 @@ func TestPoolLimits(t *testing.T) {
 func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		p := NewPool(PoolConfig{More: func(n int) { asked += n }})
+		p := New(Config{More: func(n int) { asked += n }})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := p.Open(ctx, request); CodeOf(err) != TimedOut {
+		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
 			t.Errorf("error %v", err)
 		}
 		if asked != 1 {
@@ -136,10 +143,10 @@ func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
 func TestPoolAsksAgainForWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		p := NewPool(PoolConfig{More: func(n int) { asked += n }, AskAgain: 5 * time.Second})
+		p := New(Config{More: func(n int) { asked += n }, AskAgain: 5 * time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
-		if _, err := p.Open(ctx, request); CodeOf(err) != TimedOut {
+		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
 			t.Errorf("error %v", err)
 		}
 		if asked != 3 {
@@ -152,8 +159,8 @@ func TestPoolAsksAgainForWhoWaits(t *testing.T) {
 func TestPoolDialsAgainAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		p := NewPool(PoolConfig{
-			Dial:    func(context.Context) (*Carrier, error) { dials++; return nil, errors.New("no route") },
+		p := New(Config{
+			Dial:    func(context.Context) (*carrier.Carrier, error) { dials++; return nil, errors.New("no route") },
 			MinIdle: 1,
 			Backoff: func(int) time.Duration { return time.Second },
 		})
@@ -171,7 +178,7 @@ func TestPoolDialsAgainAfterFailures(t *testing.T) {
 // for one is not to pay for that.
 func TestPoolPausesAfterCarriersWereCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, peers, _ := poolOverPipes(PoolConfig{Backoff: func(int) time.Duration { return time.Second }})
+		p, peers, _ := poolOverPipes(Config{Backoff: func(int) time.Duration { return time.Second }})
 		p.Start()
 		synctest.Wait()
 		cut := func() {
@@ -209,8 +216,8 @@ func TestPoolPausesAfterCarriersWereCut(t *testing.T) {
 func TestPoolFailsWhoWaitsWithoutAnyCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noRoute := errors.New("no route")
-		p := NewPool(PoolConfig{
-			Dial:      func(context.Context) (*Carrier, error) { time.Sleep(time.Second); return nil, noRoute },
+		p := New(Config{
+			Dial:      func(context.Context) (*carrier.Carrier, error) { time.Sleep(time.Second); return nil, noRoute },
 			FailAlone: true,
 		})
 		began := time.Now()
@@ -221,16 +228,18 @@ func TestPoolFailsWhoWaitsWithoutAnyCarrier(t *testing.T) {
 
 		// A carrier that is in use may come back.
 		var dials atomic.Int32
-		first, accepted := (*Carrier)(nil), make(chan *Conn, 1)
-		p = NewPool(PoolConfig{
-			Dial: func(ctx context.Context) (*Carrier, error) {
+		first, accepted := (*carrier.Carrier)(nil), make(chan *carrier.Conn, 1)
+		p = New(Config{
+			Dial: func(ctx context.Context) (*carrier.Carrier, error) {
 				if dials.Add(1) > 1 {
 					return nil, noRoute
 				}
 				a, b := net.Pipe()
-				go func() { _, _, _ = Accepted(ctx, b, Config{Role: Acceptor, Handler: accepting(accepted)}) }()
+				go func() {
+					_, _, _ = carrier.Accepted(ctx, b, carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
+				}()
 				var err error
-				first, err = Dialed(ctx, a, Hello{}, Config{})
+				first, err = carrier.Dialed(ctx, a, carrier.Hello{}, carrier.Config{})
 				return first, err
 			},
 			MinIdle: 1, FailAlone: true, Backoff: func(int) time.Duration { return time.Second },
@@ -253,7 +262,7 @@ func TestPoolFailsWhoWaitsWithoutAnyCarrier(t *testing.T) {
 
 func TestPoolDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, accepted := poolOverPipes(PoolConfig{})
+		p, _, accepted := poolOverPipes(Config{})
 		cn, err := p.Open(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
@@ -261,7 +270,7 @@ func TestPoolDrain(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- p.Drain(t.Context()) }()
 		synctest.Wait()
-		if _, err := p.Open(t.Context(), request); CodeOf(err) != Draining {
+		if _, err := p.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Draining {
 			t.Errorf("error %v", err)
 		}
 		select {

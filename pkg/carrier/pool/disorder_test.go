@@ -1,4 +1,4 @@
-package carrier
+package pool
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
 // TestAnyOrderWithoutRest lets both sides of carriers in pools do what they like,
@@ -38,7 +40,7 @@ func TestAnyOrderWithoutRest(t *testing.T) {
 
 // hurried is one end of a connection: what it sent, what it got, how it ended.
 type hurried struct {
-	cn        *Conn
+	cn        *carrier.Conn
 	actions   []int
 	sent, got []byte
 	fin       bool // sent
@@ -49,19 +51,19 @@ type hurried struct {
 func hurry(t *testing.T, make transport, seed uint64) (uses int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	accepted := newChan()
-	opener, acceptor := ends(t, make, func(_ context.Context, p *Pending) {
+	opener, acceptor := ends(t, make, func(_ context.Context, p *carrier.Pending) {
 		if p.Address == "refused" {
-			_ = p.Refuse(&Error{Code: Denied})
+			_ = p.Refuse(&carrier.Error{Code: carrier.Denied})
 			return
 		}
-		cn, err := p.Accept(Endpoints{})
+		cn, err := p.Accept(carrier.Endpoints{})
 		if err != nil {
 			close(accepted)
 			return
 		}
 		accepted <- cn
 	})
-	pools := [2]*Pool{NewPool(PoolConfig{MinIdle: 1}), NewPool(PoolConfig{MinIdle: 1})}
+	pools := [2]*Pool{New(Config{MinIdle: 1}), New(Config{MinIdle: 1})}
 	_ = pools[0].Add(opener)
 	_ = pools[1].Add(acceptor)
 	defer pools[0].Close()
@@ -69,7 +71,7 @@ func hurry(t *testing.T, make transport, seed uint64) (uses int) {
 	for uses < 8 && opener.Err() == nil {
 		uses++
 		if random.IntN(4) == 0 {
-			if _, err := pools[0].Open(t.Context(), OpenRequest{Network: "tcp", Address: "refused"}); CodeOf(err) != Denied {
+			if _, err := pools[0].Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "refused"}); carrier.CodeOf(err) != carrier.Denied {
 				t.Errorf("seed %d: a refusal came as %v", seed, err)
 			}
 			continue
@@ -92,7 +94,7 @@ func hurry(t *testing.T, make transport, seed uint64) (uses int) {
 		}
 		running.Wait()
 		checkHurried(t, seed, sides)
-		if !settle(opener, acceptor) {
+		if !settle(pools, opener, acceptor) {
 			return uses
 		}
 		for i, p := range pools {
@@ -112,7 +114,7 @@ func (s *hurried) act(label string) {
 		}
 		switch {
 		case action == 0:
-			s.cn.Abort(&Error{Code: CutOff, Message: "test"})
+			s.cn.Abort(&carrier.Error{Code: carrier.CutOff, Message: "test"})
 			return
 		case action == 1:
 			_ = s.cn.Carrier().Close()
@@ -149,7 +151,7 @@ func checkHurried(t *testing.T, seed uint64, sides [2]*hurried) {
 			t.Errorf("seed %d: side %d got %d bytes that side %d did not send", seed, i, len(s.got), 1-i)
 		case s.err == io.EOF && (!whole || !peer.fin):
 			t.Errorf("seed %d: side %d saw a clean end after %d of %d bytes", seed, i, len(s.got), len(peer.sent))
-		case s.err != io.EOF && !errors.Is(s.err, net.ErrClosed) && CodeOf(s.err) == 0:
+		case s.err != io.EOF && !errors.Is(s.err, net.ErrClosed) && carrier.CodeOf(s.err) == 0:
 			t.Errorf("seed %d: side %d: untyped error %v", seed, i, s.err)
 		}
 		_ = s.cn.Close()
@@ -157,8 +159,8 @@ func checkHurried(t *testing.T, seed uint64, sides [2]*hurried) {
 }
 
 // settle waits until both rest, and what they did is told, or one is closed.
-func settle(carriers ...*Carrier) (well bool) {
-	for _, c := range carriers {
+func settle(pools [2]*Pool, carriers ...*carrier.Carrier) (well bool) {
+	for i, c := range carriers {
 		for {
 			if c.Err() != nil {
 				for _, c := range carriers {
@@ -166,8 +168,7 @@ func settle(carriers ...*Carrier) (well bool) {
 				}
 				return false
 			}
-			observer := c.observer.(*Pool)
-			if s := observer.Stats(); c.resting() && s.InUse == 0 {
+			if s := pools[i].Stats(); c.Resting() && s.InUse == 0 {
 				break
 			}
 			runtime.Gosched()

@@ -1,4 +1,4 @@
-package carrier
+package pool
 
 import (
 	"context"
@@ -6,51 +6,52 @@ import (
 	"sync"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
-// PoolConfig configures a Pool. Zero values mean the defaults.
-type PoolConfig struct {
+// Config configures a Pool. Zero values mean the defaults.
+type Config struct {
 	MinIdle    int           // idle carriers kept ready; default 2
 	Max        int           // most carriers; default 4,096
 	MaxPending int           // most Opens without an answer; default 1,024
 	IdleTime   time.Duration // an opener closes what was idle longer and is above MinIdle; default 1 min
 	AskAgain   time.Duration // when More is believed lost; default 5 s
 
-	// Dial makes a carrier, on the side that dials them. Attempts after a
-	// failed one are Backoff(number of failures in a row) apart, or Backoff(1) if
-	// somebody comes meanwhile who waits for a carrier. A carrier that
-	// was cut counts as a failure where nobody waits for one: it rarely is the
-	// only one, and a peer that died takes those of all others with it.
-	Dial    func(ctx context.Context) (*Carrier, error)
+	// Dial makes a carrier, on the side that dials them. Retries are
+	// Backoff(number of failures in a row) apart, or Backoff(1) once an Open
+	// waits for a carrier. A carrier that was cut off counts as a failure unless
+	// an Open waits: it is rarely the only one, and a peer that died takes those of
+	// all its clients with it.
+	Dial    func(ctx context.Context) (*carrier.Carrier, error)
 	Backoff func(failures int) time.Duration
-	// OnePeer says that all carriers lead to the same peer, which never changes
-	// its mind about draining; else Dial is a way around one that drains.
+	// OnePeer says that all carriers lead to the same peer, which goes on
+	// draining once it has begun; else Dial may lead to another peer.
 	OnePeer bool
-	// FailAlone says that whoever waits gets the error of a Dial that failed
-	// while there was no carrier, nor another Dial; else he waits for better times.
+	// FailAlone fails waiting Opens with the error of a Dial if there is no carrier
+	// and no other Dial; else they wait for the next Dial.
 	FailAlone bool
-	// Hedge has Open ask through another carrier as well when a peer does not
+	// Hedge makes Open ask through another carrier as well if a peer does not
 	// answer. Peers are told apart by PeerName.
 	Hedge bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
-	// Ended is told of carriers that have ended, perhaps twice; it must not block.
-	Ended func(c *Carrier)
+	// Ended is called for a carrier that has ended, perhaps twice; it must not block.
+	Ended func(c *carrier.Carrier)
 }
 
 // Pool keeps the carriers to one peer. On the side that sends OPEN it hands
 // out idle ones; on the side that dials it keeps enough of them established.
 // A side that does both, as our client library does, uses one Pool for both.
 type Pool struct {
-	cfg    PoolConfig
+	cfg    Config
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
 	idle     []idleCarrier // the one used last is at the end and is used next
-	all      map[*Carrier]bool
+	all      map[*carrier.Carrier]bool
 	peers    map[string]*peerState // of all, by name
 	waiters  []chan supply
 	pending  int
@@ -67,17 +68,17 @@ type Pool struct {
 
 // supply is what a waiter gets.
 type supply struct {
-	c   *Carrier
+	c   *carrier.Carrier
 	err error
 }
 
 type idleCarrier struct {
-	c     *Carrier
+	c     *carrier.Carrier
 	since time.Time
 }
 
-// NewPool makes an empty pool. Start makes it dial.
-func NewPool(cfg PoolConfig) *Pool {
+// New makes an empty pool. Start makes it dial.
+func New(cfg Config) *Pool {
 	set := func(v *int, d int) {
 		if *v == 0 {
 			*v = d
@@ -95,7 +96,7 @@ func NewPool(cfg PoolConfig) *Pool {
 	if cfg.Backoff == nil {
 		cfg.Backoff = dial.FullJitter
 	}
-	p := &Pool{cfg: cfg, all: map[*Carrier]bool{}, peers: map[string]*peerState{}, hurry: make(chan struct{}, 1)}
+	p := &Pool{cfg: cfg, all: map[*carrier.Carrier]bool{}, peers: map[string]*peerState{}, hurry: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -115,7 +116,7 @@ func (p *Pool) Stats() Stats {
 
 // Add takes over an idle carrier. It refuses, and closes the carrier, when the
 // pool is full, drained or closed.
-func (p *Pool) Add(c *Carrier) error {
+func (p *Pool) Add(c *carrier.Carrier) error {
 	p.mu.Lock()
 	var err error
 	switch {
@@ -126,10 +127,10 @@ func (p *Pool) Add(c *Carrier) error {
 	}
 	if err == nil {
 		p.all[c] = true
-		if p.peers[c.peer] == nil {
-			p.peers[c.peer] = &peerState{}
+		if p.peers[c.PeerName()] == nil {
+			p.peers[c.PeerName()] = &peerState{}
 		}
-		p.peers[c.peer].carriers++
+		p.peers[c.PeerName()].carriers++
 		p.hear(c)
 		p.asked = max(p.asked-1, 0)
 		c.Observe(p)
@@ -149,38 +150,39 @@ func (p *Pool) Add(c *Carrier) error {
 }
 
 var (
-	errFull    = &Error{Code: Overloaded, Message: "too many carriers in use"}
-	errPending = &Error{Code: Overloaded, Message: "too many pending dials"}
+	errDraining = &carrier.Error{Code: carrier.Draining, Message: "the carrier is drained"}
+	errFull     = &carrier.Error{Code: carrier.Overloaded, Message: "too many carriers in use"}
+	errPending  = &carrier.Error{Code: carrier.Overloaded, Message: "too many pending dials"}
 )
 
 // CarrierIdle is part of Observer.
-func (p *Pool) CarrierIdle(c *Carrier) {
+func (p *Pool) CarrierIdle(c *carrier.Carrier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.file(c)
 }
 
-// file gives an idle carrier to who waits, or keeps it; mu is held.
-func (p *Pool) file(c *Carrier) {
+// file hands an idle carrier to the first waiter, or keeps it; mu is held.
+func (p *Pool) file(c *carrier.Carrier) {
 	// An acceptor's carrier may have got an OPEN since it was idle. Whoever changes
 	// its state reports that afterwards, so the last one finds what is true.
-	if !p.all[c] || !c.resting() || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
+	if !p.all[c] || !c.Resting() || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
 		return
 	}
-	if len(p.waiters) > 0 && c.cfg.Role == Opener {
+	if len(p.waiters) > 0 && c.Role() == carrier.Opener {
 		w := p.waiters[0]
 		p.waiters = p.waiters[1:]
 		w <- supply{c: c}
 		return
 	}
 	p.idle = append(p.idle, idleCarrier{c, time.Now()})
-	if p.shrink == nil && len(p.idle) > p.cfg.MinIdle && c.cfg.Role == Opener && !p.draining {
+	if p.shrink == nil && len(p.idle) > p.cfg.MinIdle && c.Role() == carrier.Opener && !p.draining {
 		p.shrink = time.AfterFunc(p.cfg.IdleTime, p.closeSurplus)
 	}
 }
 
 // CarrierBusy is part of Observer.
-func (p *Pool) CarrierBusy(c *Carrier) {
+func (p *Pool) CarrierBusy(c *carrier.Carrier) {
 	p.mu.Lock()
 	p.dropIdle(c)
 	p.mu.Unlock()
@@ -188,12 +190,12 @@ func (p *Pool) CarrierBusy(c *Carrier) {
 }
 
 // CarrierClosed is part of Observer.
-func (p *Pool) CarrierClosed(c *Carrier) {
+func (p *Pool) CarrierClosed(c *carrier.Carrier) {
 	p.mu.Lock()
 	if p.all[c] {
 		delete(p.all, c)
-		if peer := p.peers[c.peer]; peer.carriers == 1 {
-			delete(p.peers, c.peer)
+		if peer := p.peers[c.PeerName()]; peer.carriers == 1 {
+			delete(p.peers, c.PeerName())
 		} else {
 			peer.carriers--
 		}
@@ -203,14 +205,14 @@ func (p *Pool) CarrierClosed(c *Carrier) {
 	if p.cfg.Ended != nil {
 		p.cfg.Ended(c)
 	}
-	if CodeOf(c.Err()) == CutOff {
+	if carrier.CodeOf(c.Err()) == carrier.CutOff {
 		p.refillAfter(1)
 	} else {
 		p.refill()
 	}
 }
 
-func (p *Pool) dropIdle(c *Carrier) {
+func (p *Pool) dropIdle(c *carrier.Carrier) {
 	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool { return i.c == c })
 }
 
@@ -218,7 +220,7 @@ func (p *Pool) dropIdle(c *Carrier) {
 // again while there are more than MinIdle.
 func (p *Pool) closeSurplus() {
 	p.mu.Lock()
-	var old []*Carrier
+	var old []*carrier.Carrier
 	for len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[len(old)].since) >= p.cfg.IdleTime {
 		old = append(old, p.idle[len(old)].c)
 	}
@@ -236,7 +238,7 @@ func (p *Pool) closeSurplus() {
 // Open opens a connection on an idle carrier, and waits for one as long as ctx
 // allows if there is none. A carrier that turns out to be dead before it gave
 // an answer is replaced by another one.
-func (p *Pool) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
+func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, error) {
 	p.mu.Lock()
 	if p.pending >= p.cfg.MaxPending {
 		p.mu.Unlock()
@@ -252,12 +254,12 @@ func (p *Pool) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	if p.cfg.Hedge {
 		return p.openHedged(ctx, r)
 	}
-	return p.openOn(ctx, r, func(*Carrier) func() { return func() {} })
+	return p.openOn(ctx, r, func(*carrier.Carrier) func() { return func() {} })
 }
 
-// openOn is Open in one attempt. Each OPEN is sent between mind and what that
-// returns.
-func (p *Pool) openOn(ctx context.Context, r OpenRequest, mind func(*Carrier) (stop func())) (*Conn, error) {
+// openOn is one attempt of Open. It calls mind before it sends an OPEN and the
+// function that mind returns after the answer.
+func (p *Pool) openOn(ctx context.Context, r carrier.OpenRequest, mind func(*carrier.Carrier) (stop func())) (*carrier.Conn, error) {
 	for attempt := 1; ; attempt++ {
 		c, err := p.take(ctx)
 		if err != nil {
@@ -267,13 +269,13 @@ func (p *Pool) openOn(ctx context.Context, r OpenRequest, mind func(*Carrier) (s
 		cn, err := c.Open(ctx, r)
 		stop()
 		p.noteAnswer(c, err)
-		if CodeOf(err) == Draining && !p.cfg.OnePeer && attempt < maxDraining {
+		if carrier.CodeOf(err) == carrier.Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.
 			_ = c.Close()
 			continue
 		}
-		if err == nil || attempt >= maxAttempts || ctx.Err() != nil || c.Err() == nil || CodeOf(err) == Protocol {
+		if err == nil || attempt >= maxAttempts || ctx.Err() != nil || c.Err() == nil || carrier.CodeOf(err) == carrier.Protocol {
 			return cn, err
 		}
 	}
@@ -285,7 +287,7 @@ const (
 	maxDraining = 32
 )
 
-func (p *Pool) take(ctx context.Context) (*Carrier, error) {
+func (p *Pool) take(ctx context.Context) (*carrier.Carrier, error) {
 	p.mu.Lock()
 	switch n := len(p.idle); {
 	case p.draining:
@@ -293,7 +295,7 @@ func (p *Pool) take(ctx context.Context) (*Carrier, error) {
 		return nil, errDraining
 	case ctx.Err() != nil:
 		p.mu.Unlock()
-		return nil, fromContext(ctx)
+		return nil, carrier.ContextError(ctx)
 	case n > 0:
 		c := p.idle[n-1].c
 		p.idle = p.idle[:n-1]
@@ -312,9 +314,9 @@ func (p *Pool) take(ctx context.Context) (*Carrier, error) {
 	return p.await(ctx, w)
 }
 
-// await waits for a supply. The peer is asked again where it was asked in vain:
-// whoever waits may be the last event for a while.
-func (p *Pool) await(ctx context.Context, w chan supply) (*Carrier, error) {
+// await waits for a supply. It asks the peer again from time to time: nothing else
+// may happen for a while.
+func (p *Pool) await(ctx context.Context, w chan supply) (*carrier.Carrier, error) {
 	again := time.NewTimer(p.cfg.AskAgain)
 	defer again.Stop()
 	for {
@@ -330,12 +332,12 @@ func (p *Pool) await(ctx context.Context, w chan supply) (*Carrier, error) {
 	}
 }
 
-// giveUp takes a waiter out of the queue; what it was given goes back.
+// giveUp takes a waiter out of the queue and returns what it was handed.
 func (p *Pool) giveUp(ctx context.Context, w chan supply) error {
 	p.mu.Lock()
 	p.waiters = slices.DeleteFunc(p.waiters, func(o chan supply) bool { return o == w })
-	err := fromContext(ctx)
-	if p.lastErr != nil && err.Code == TimedOut {
+	err := carrier.ContextError(ctx)
+	if p.lastErr != nil && err.Code == carrier.TimedOut {
 		err.Message = "no carrier: " + p.lastErr.Error()
 	}
 	p.mu.Unlock()

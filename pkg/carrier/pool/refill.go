@@ -1,16 +1,18 @@
-package carrier
+package pool
 
 import (
 	"context"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// refill dials what lacks to MinIdle idle carriers and one for each waiter, or
-// asks for those of the waiters.
+// refill tops the pool up to MinIdle idle carriers plus one per waiter. The side that
+// does not dial asks the peer for the waiters' share.
 func (p *Pool) refill() { p.refillAfter(0) }
 
-// refillAfter is refill after that many failures more than Dial's, which count
-// where nobody waits.
+// refillAfter is refill with failures added to the backoff, unless an Open is
+// waiting.
 func (p *Pool) refillAfter(failures int) {
 	p.mu.Lock()
 	short := p.cfg.MinIdle + len(p.waiters) - len(p.idle)
@@ -78,7 +80,7 @@ func (p *Pool) dial(delay time.Duration) {
 	p.dialing--
 	var failed []chan supply
 	switch {
-	case err == errStuck: // it gave way, and says nothing of the next one
+	case err == errStuck: // it was given up for a newer dial, and says nothing about that one
 	case err != nil:
 		p.lastErr = err
 		p.failures++
@@ -97,7 +99,7 @@ func (p *Pool) dial(delay time.Duration) {
 	}
 }
 
-func (p *Pool) dialAfter(delay time.Duration) (*Carrier, error) {
+func (p *Pool) dialAfter(delay time.Duration) (*carrier.Carrier, error) {
 	if delay > 0 {
 		if err := p.pause(delay); err != nil {
 			return nil, err
@@ -117,8 +119,8 @@ func (p *Pool) dialAfter(delay time.Duration) (*Carrier, error) {
 	return c, err
 }
 
-// wake shortens the pause of a dial because somebody waits for it, or the next
-// pause, if no dial pauses now; mu is held.
+// wake shortens the current pause between dials, or else the next one, because an
+// Open waits; mu is held.
 func (p *Pool) wake() {
 	select {
 	case p.hurry <- struct{}{}:
@@ -126,9 +128,8 @@ func (p *Pool) wake() {
 	}
 }
 
-// pause waits before a dial, and if somebody comes who waits for that, not longer
-// than after a first failure. It is shortened once: those who come after each
-// other would lengthen it.
+// pause waits before a dial. wake shortens it to the pause after a first failure, once
+// only: one Open after the other would prolong it.
 func (p *Pool) pause(delay time.Duration) error {
 	end := time.Now().Add(delay)
 	timer := time.NewTimer(delay)
@@ -144,78 +145,5 @@ func (p *Pool) pause(delay time.Duration) error {
 			hurry = nil
 			timer.Reset(min(time.Until(end), p.cfg.Backoff(1)))
 		}
-	}
-}
-
-// Drain refuses new Opens, and waits until nothing is in use or ctx ends.
-// Idle carriers of an opener are closed; an acceptor's answer OPEN with
-// REFUSE, and live until Close.
-func (p *Pool) Drain(ctx context.Context) error {
-	p.mu.Lock()
-	p.draining = true
-	waiters := p.waiters
-	p.waiters = nil
-	all := make([]*Carrier, 0, len(p.all))
-	for c := range p.all {
-		all = append(all, c)
-	}
-	if p.shrink != nil {
-		p.shrink.Stop()
-		p.shrink = nil
-	}
-	p.mu.Unlock()
-	for _, w := range waiters {
-		w <- supply{err: errDraining}
-	}
-	for _, c := range all {
-		c.Drain()
-	}
-	p.cancel()
-	for _, c := range all {
-		if err := c.waitIdle(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Close closes every carrier and waits for the dials under way.
-func (p *Pool) Close() error {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = p.Drain(now)
-	p.mu.Lock()
-	all := make([]*Carrier, 0, len(p.all))
-	for c := range p.all {
-		all = append(all, c)
-	}
-	p.mu.Unlock()
-	for _, c := range all {
-		_ = c.Close()
-	}
-	p.wg.Wait()
-	return nil
-}
-
-// waitIdle waits until a drained carrier is closed, or idle with its last bytes
-// written.
-func (c *Carrier) waitIdle(ctx context.Context) error {
-	c.mu.Lock()
-	if c.rests() || c.state == closed {
-		c.mu.Unlock()
-		return nil
-	}
-	if c.unused == nil {
-		c.unused = make(chan struct{})
-	}
-	unused := c.unused
-	c.mu.Unlock()
-	select {
-	case <-unused:
-		return nil
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return fromContext(ctx)
 	}
 }

@@ -1,0 +1,35 @@
+// Package pool keeps the carriers to one peer ready. It uses package carrier as
+// everybody does, and like it knows nothing of Kubernetes or gRPC.
+//
+// A Pool serves either side: the side that sends OPEN takes idle carriers out of it,
+// the side that dials keeps it filled, and Config says which it is. Only openers
+// close surplus idle carriers, so that closing never races with an OPEN on its way.
+//
+// A carrier reports that it is idle after the fact, and an OPEN of the peer may
+// overtake the report. So the pool asks the carrier for its state, under its own
+// lock, instead of believing the order of reports; whatever changes the state reports
+// that later, and the last report finds what is true. An idle carrier whose last FIN
+// is still being written counts as in use, is not handed out, and delays a drain.
+//
+// # Silent peers
+//
+// Where one address leads to several peers (Config.Hedge), a pool tells them apart by
+// PeerName. If an OPEN has no answer for a second, the pool pings its peer on an idle
+// carrier, since a target that is slow to accept does not delay that. A peer that
+// leaves the ping unanswered too, for 750 ms, is gone: its idle carriers are closed,
+// so that it comes back with a handshake only, and the OPEN is sent on another
+// carrier as well. The same happens if TCP has no acknowledgement of the first one.
+// If there is no carrier to ping on, one more OPEN is the ping. The first answer
+// counts, and the others are canceled. A dial that takes longer than 500 ms does not
+// hold up those that wait for a carrier either: another dial begins beside it.
+//
+// # Retries
+//
+// The pause between failed dials grows with each failure (exponential backoff with
+// jitter). An Open that comes meanwhile, or the peer's request for carriers, shortens
+// the pause to that after a first failure.
+//
+// Files: pool.go has the configuration, the carriers and Open, refill.go the dials,
+// hedge.go silent peers and dials that take long, ping.go Ping, drain.go Drain and
+// Close.
+package pool

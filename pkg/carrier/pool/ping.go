@@ -1,0 +1,20 @@
+package pool
+
+import (
+	"context"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+// Ping waits for the peer to answer an OPEN for carrier.NetworkPing. It returns nil once
+// the peer answered, whatever the answer says.
+func (p *Pool) Ping(ctx context.Context) error {
+	conn, err := p.Open(ctx, carrier.OpenRequest{Network: carrier.NetworkPing})
+	if conn != nil {
+		_ = conn.Close()
+	}
+	if carrier.Answered(err) {
+		return nil
+	}
+	return err
+}
