@@ -100,7 +100,8 @@ func BuildAssets(ctx context.Context, ocm Release, out io.Writer) (Assets, error
 }
 
 // buildModules builds those that are not yet in their folder of the cache, which
-// no other version of them shares.
+// no other version of them shares. Of several processes one builds, and the others
+// wait for it.
 func buildModules(ctx context.Context, kind string, modules []module, long string, out io.Writer) (dir string, err error) {
 	source, err := sourceDir()
 	if err != nil {
@@ -118,6 +119,11 @@ func buildModules(ctx context.Context, kind string, modules []module, long strin
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
+	unlock, err := lockFolder(dir)
+	if err != nil {
+		return "", fmt.Errorf("waiting for another process that builds: %w", err)
+	}
+	defer unlock()
 	began := time.Now()
 	for i, m := range modules {
 		target := filepath.Join(dir, m.name)
