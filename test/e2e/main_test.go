@@ -232,8 +232,9 @@ func (s *installed) chartValues() []string {
 		values = append(values, exposedServices()...)
 		return append(values, "replicas=2", "networkPolicies.enabled=true")
 	}
-	// The lab's pods read Secrets twice a second, and processes once.
-	return append(values, "secretPropagationSeconds=4")
+	// The lab's pods read Secrets twice a second, and processes once; on a machine
+	// that is busy with other tests both take longer.
+	return append(values, "secretPropagationSeconds=10")
 }
 
 // restrictNamespace makes the addon's namespace on the hub, where pods must meet

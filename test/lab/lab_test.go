@@ -44,6 +44,10 @@ func TestLab(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts whole clusters")
 	}
+	// With cold caches, how long the build takes is the machine's affair.
+	if _, err := BuildAssets(t.Context(), "", t.Output()); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if deadline, ok := t.Deadline(); ok {

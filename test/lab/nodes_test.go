@@ -18,6 +18,13 @@ func TestLabWithNodes(t *testing.T) {
 	if os.Getenv("E2E_NODES") == "" {
 		t.Skip("starts machines as root: make e2e")
 	}
+	// With cold caches, how long the build takes is the machine's affair.
+	if _, err := BuildAssets(t.Context(), "", t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := buildNodeAssets(t.Context(), t.Output()); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	dir := filepath.Join(t.TempDir(), "lab")
