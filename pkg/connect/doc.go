@@ -1,5 +1,5 @@
 // Package connect is about HTTP requests that become connections. Of method
-// CONNECT it has both ends: Accept answers a request and gives the connection
+// CONNECT it has both ends: Accept answers a request and returns the connection
 // that follows, Ask sends one, and Join copies between two connections. Upgrade
 // does for httputil.ReverseProxy, which does the copying there, what Join does
 // when something breaks.
@@ -14,7 +14,7 @@
 //   - An aborted TCP connection is reset. TLS ends without close_notify, since the
 //     reset comes from the socket below.
 //   - TLS that ends without close_notify was cut off. crypto/tls says io.EOF of
-//     it; so who takes TLS connections that may be joined takes them BelowTLS. A
+//     it; TLS connections that may be joined are therefore made BelowTLS. A
 //     client that closes its socket without a word counts as one that died.
 //   - HTTP/2 has no half-close that a handler can send: a stream ends with its
 //     handler. When the target ends, the client is told by the end of the stream,
@@ -25,4 +25,8 @@
 // turned off) take a reset for one.
 //
 // Ask reads at most httprelay.MaxHeaderBytes of an answer's headers.
+//
+// Files: connect.go has Accept and Ask, join.go Join, Abort and BelowTLS, upgrade.go
+// upgrades, queue.go a net.Listener for connections that come from within the
+// process.
 package connect

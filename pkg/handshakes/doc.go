@@ -25,4 +25,7 @@
 // handshake is one with a certificate that is accepted. On the proxy API's port,
 // where they need not, a flood can become known, by the work of whole handshakes;
 // then sources that take turns are what is left.
+//
+// Files: handshake.go makes a handshake, lobby.go knows the connections that wait,
+// turns.go says which is next, listener.go accepts.
 package handshakes

@@ -3,10 +3,11 @@ package handshakes
 import (
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
 // shortestPause and longestPause bound the time between two accepts that fail.
@@ -40,18 +41,17 @@ func Accept(listener net.Listener, logger klog.Logger, serve func(net.Conn)) {
 	}
 }
 
-// Listener gives the connections of another one when their handshake is complete.
+// Listener returns the connections of another one when their handshake is complete.
+// Accept returns a *tls.Conn.
 type Listener struct {
-	net.Listener
+	*connect.Queue
+	inner net.Listener
 	port  *Port
-	ready chan net.Conn
-	done  chan struct{}
-	once  sync.Once
 }
 
 // NewListener starts to accept. The port is closed with the listener.
 func NewListener(listener net.Listener, port *Port, logger klog.Logger) *Listener {
-	l := &Listener{Listener: listener, port: port, ready: make(chan net.Conn), done: make(chan struct{})}
+	l := &Listener{Queue: connect.NewQueue(listener.Addr()), inner: listener, port: port}
 	go Accept(listener, logger, l.serve)
 	return l
 }
@@ -61,26 +61,15 @@ func (l *Listener) serve(raw net.Conn) {
 	if err != nil {
 		return // port scans, mostly, and connections that were cut
 	}
-	select {
-	case l.ready <- conn:
-	case <-l.done:
+	if !l.Hand(conn) {
 		_ = conn.Close()
-	}
-}
-
-// Accept returns a *tls.Conn.
-func (l *Listener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.ready:
-		return conn, nil
-	case <-l.done:
-		return nil, net.ErrClosed
 	}
 }
 
 // Close takes no new connections, and ends those whose handshake is not complete.
 func (l *Listener) Close() error {
-	err := l.Listener.Close()
-	l.once.Do(func() { close(l.done); l.port.Close() })
+	err := l.inner.Close()
+	_ = l.Queue.Close()
+	l.port.Close()
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,17 @@ func (s *agentStream) SendMsg(m any) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
 	return s.ServerStream.SendMsg(m)
+}
+
+// SendHeader replaces the number of servers by the one of now: konnectivity's server
+// knows only the one that it started with.
+func (s *agentStream) SendHeader(md metadata.MD) error {
+	if s.servers != nil && len(md.Get(header.ServerCount)) > 0 {
+		md = md.Copy()
+		md.Set(header.ServerCount, strconv.Itoa(s.servers.get()))
+	}
+	defer s.greet()
+	return s.ServerStream.SendHeader(md)
 }
 
 // tell sends one of our own packets; whether it arrives shows elsewhere. Before
@@ -231,7 +243,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	if err := stream.SetHeader(metadata.Pairs(agentapi.CarriersHeader, "1")); err != nil {
 		return err
 	}
-	leave, err := s.carriers.join(wrapped, s.carrierHosts(wrapped))
+	leave, err := s.registry.join(wrapped, s.agentHosts(wrapped))
 	if err != nil {
 		s.sayLimit.Do(func() {
 			s.logger.Info("Agent refused", "cluster", wrapped.cluster, "error", err.Error(), "peer", peerAddress(stream.Context()))

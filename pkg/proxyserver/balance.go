@@ -10,11 +10,6 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 )
 
-// settled is the age from which a second stream of one agent is taken for its
-// reconnection. Until then it may be the probe by which an agent looks for
-// further servers, and closes at once when it finds that it knows this one.
-const settled = 5 * time.Second
-
 // balancedManager is konnectivity's destHost manager, except that it shares
 // the load among the agents of a cluster, where the original always takes the
 // one that came first.

@@ -55,7 +55,7 @@ func (s *Server) beginConnection(who caller, target string) (ended func(sent, re
 		return func(int64, int64) {}
 	}
 	began := time.Now()
-	cluster := s.carriers.clusterOf(target)
+	cluster := s.registry.clusterOf(target)
 	return func(sent, received int64) {
 		logger.Info("Connection ended", "role", string(who.role), "peer", who.peer, "cluster", cluster, "target", target,
 			"sent", sent, "received", received, "duration", time.Since(began).Round(time.Millisecond).String())
@@ -63,7 +63,7 @@ func (s *Server) beginConnection(who caller, target string) (ended func(sent, re
 }
 
 // clusterOf is the cluster that an address leads to, or empty if only peers know.
-func (a *carrierAgents) clusterOf(address string) string {
+func (a *agentRegistry) clusterOf(address string) string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for agent := range a.candidates(address) {

@@ -43,7 +43,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	s.conns.carries(conn, c)
 	s.conns.belongs(conn, agentapi.ProcessOf(hello.Features))
 	key.agentID = hello.Session
-	if err := s.carriers.add(key, c); err != nil {
+	if err := s.registry.add(key, c); err != nil {
 		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
 	}
 }
@@ -84,7 +84,7 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 	if err := s.memory.Err(); err != nil {
 		return nil, &carrier.Error{Code: carrier.Overloaded, Message: err.Error()}
 	}
-	if !s.carriers.speaksFor(request.Address) && s.carriers.knows(request.Address) {
+	if !s.registry.speaksFor(request.Address) && s.registry.knows(request.Address) {
 		return nil, errUseStream
 	}
 	began := time.Now()
@@ -104,27 +104,27 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 type route struct {
 	server  *Server
 	request carrier.OpenRequest
-	tried   []*carrierAgent
+	tried   []*agentSession
 	asked   bool          // the peers were
 	via     atomic.Uint64 // hops of the connection, or of the last refusal
 }
 
 // next is what hedge tries next.
 func (r *route) next() attempt {
-	if agent := r.server.carriers.choose(r.request.Address, r.tried, answering); agent != nil {
+	if agent := r.server.registry.choose(r.request.Address, r.tried, answering); agent != nil {
 		return r.through(agent)
 	}
 	if r.server.peers != nil && r.request.Hops == 0 && !r.asked {
 		r.asked = true
 		return r.throughPeers
 	}
-	if agent := r.server.carriers.choose(r.request.Address, r.tried, suspects); agent != nil {
+	if agent := r.server.registry.choose(r.request.Address, r.tried, suspects); agent != nil {
 		return r.through(agent)
 	}
 	return nil
 }
 
-func (r *route) through(agent *carrierAgent) attempt {
+func (r *route) through(agent *agentSession) attempt {
 	r.tried = append(r.tried, agent)
 	return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
 		conn, err := agent.open(ctx, r.request, silent)
@@ -174,7 +174,7 @@ func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {
 
 // overCarriers reports whether open serves an address, if anybody does.
 func (s *Server) overCarriers(address string) bool {
-	return s.carriers.speaksFor(address) || (s.peers != nil && !s.carriers.knows(address))
+	return s.registry.speaksFor(address) || (s.peers != nil && !s.registry.knows(address))
 }
 
 // serveOpen answers a client's request for a connection. Frames go from one

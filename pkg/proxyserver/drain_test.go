@@ -34,7 +34,7 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 			stream := newAgentStream(&toldStream{sentPackets: sentPackets{ctx: t.Context()}, told: &told})
 			stream.announced, stream.cluster, stream.agentID = true, fmt.Sprint("many-", i), "agent"
 			stream.greet()
-			leave, err := s.carriers.join(stream, nil)
+			leave, err := s.registry.join(stream, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,9 +63,9 @@ func TestFlappingAgents(t *testing.T) {
 	slices.Sort(dials)
 	t.Logf("beside %d agents that came and went, %d dials: p50 %s, p99 %s", came.Load(), len(dials), dials[len(dials)/2], dials[len(dials)*99/100])
 	eventually(t, "nothing is left of the agents", func() bool {
-		h.carriers.mu.RLock()
-		defer h.carriers.mu.RUnlock()
-		return len(h.carriers.sessions) == 1 && len(h.carriers.clusters) == 1 && len(h.carriers.names) == 1 && h.backends() == 1
+		h.registry.mu.RLock()
+		defer h.registry.mu.RUnlock()
+		return len(h.registry.sessions) == 1 && len(h.registry.clusters) == 1 && len(h.registry.names) == 1 && h.backends() == 1
 	})
 }
 

@@ -94,7 +94,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 }
 
 // watchAgents shows how many agents are connected.
-func (m *serverMetrics) watchAgents(a *carrierAgents) {
+func (m *serverMetrics) watchAgents(a *agentRegistry) {
 	for _, carriers := range []bool{true, false} {
 		speaks := "streams"
 		if carriers {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -27,18 +27,16 @@ import (
 // peer that stays silent, or is far away, keeps nobody waiting. Package handshakes
 // says which handshake comes next, and how many there may be.
 type muxListener struct {
-	net.Listener
-	source   *pki.Source
-	agents   bool // it is the agents' port
-	conns    *peerConns
-	carriers func(*tls.Conn)
-	limits   *Limits
-	metrics  *serverMetrics
-	logger   klog.Logger
-	others   chan net.Conn // what is no carrier, for Accept
-	shaking  *handshakes.Port
-	done     chan struct{}
-	once     sync.Once
+	*connect.Queue // of what is no carrier
+	inner          net.Listener
+	source         *pki.Source
+	agents         bool // it is the agents' port
+	conns          *peerConns
+	carriers       func(*tls.Conn)
+	limits         *Limits
+	metrics        *serverMetrics
+	logger         klog.Logger
+	shaking        *handshakes.Port
 
 	sayFailure rate.Sometimes
 }
@@ -49,17 +47,16 @@ func newMuxListener(listener net.Listener, source *pki.Source, protocol string, 
 	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
-		Listener: listener, source: source, agents: source == s.agentSource, conns: s.conns, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
+		Queue: connect.NewQueue(listener.Addr()), inner: listener, source: source, agents: source == s.agentSource, conns: s.conns, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
 		shaking: handshakes.New(handshakes.Options{Config: config, Limit: s.options.MaxHandshakes, Rest: rest, Timeout: s.options.HandshakeTimeout,
 			Dropped: func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }}),
-		others: make(chan net.Conn), done: make(chan struct{}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
 
 // serve accepts until the listener is closed.
 func (m *muxListener) serve() {
-	handshakes.Accept(m.Listener, m.logger, func(conn net.Conn) {
+	handshakes.Accept(m.inner, m.logger, func(conn net.Conn) {
 		m.handshake(dial.TCP{KeepAlive: m.limits.TCPKeepAlive, UserTimeout: m.limits.TCPUserTimeout}.Tune(conn))
 	})
 }
@@ -80,9 +77,7 @@ func (m *muxListener) handshake(raw net.Conn) {
 		m.carriers(conn)
 		return
 	}
-	select {
-	case m.others <- conn:
-	case <-m.done:
+	if !m.Hand(conn) {
 		_ = conn.Close()
 	}
 }
@@ -112,20 +107,11 @@ func (m *muxListener) explain(err error) error {
 	return err
 }
 
-// Accept gives the next connection that is not a carrier, its handshake made.
-func (m *muxListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-m.others:
-		return conn, nil
-	case <-m.done:
-		return nil, net.ErrClosed
-	}
-}
-
 // Close takes no new connections.
 func (m *muxListener) Close() error {
-	err := m.Listener.Close()
-	m.once.Do(func() { close(m.done); m.shaking.Close() })
+	err := m.inner.Close()
+	_ = m.Queue.Close()
+	m.shaking.Close()
 	return err
 }
 

@@ -100,12 +100,12 @@ func TestPartitionedAgentLeavesRouting(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(10 * time.Minute)
-		if !s.carriers.knows("cluster1:443") {
+		if !s.registry.knows("cluster1:443") {
 			t.Fatal("a healthy agent left routing")
 		}
 		close(cut)
 		began := time.Now()
-		for s.carriers.knows("cluster1:443") && time.Since(began) < time.Hour {
+		for s.registry.knows("cluster1:443") && time.Since(began) < time.Hour {
 			time.Sleep(time.Second)
 		}
 		if gone := time.Since(began); gone > 45*time.Second {

@@ -76,7 +76,7 @@ func (s *Server) newPeers() *peers {
 	}
 	return &peers{
 		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
-		arrived: func() { s.carriers.tellCount(s.servers.get()) },
+		arrived: func() { s.registry.tellCount(s.servers.get()) },
 		dial:    s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
 	}

@@ -136,7 +136,7 @@ func (s *Server) newFrontend(p *ports) frontend {
 
 func (s *Server) newAgentServer(p *ports) *grpc.Server {
 	mux := s.mux(p, p.agent, s.agentSource, "h2", agentRest, s.takeAgentCarrier)
-	p.agent, s.carriers.expect = mux, mux.shaking.Expect
+	p.agent, s.registry.expect = mux, mux.shaking.Expect
 	options := append(serverOptions(s.options.KeepaliveTime, maxAgentStreams),
 		grpc.ChainStreamInterceptor(s.interceptAgent), grpc.Creds(handshaken{}),
 		// An agent's stream is mostly silent, and there are thousands; TLS has a

@@ -73,10 +73,10 @@ func (h *testHub) oldAgent(t *testing.T, id, cluster, uid string, life time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := h.carriers.stats()
+	before := h.registry.stats()
 	old := &oldAgent{fakeAgent: a, carrier: h.agentCarrier(t, id, config, secret)}
 	eventually(t, "the carrier is there", func() bool {
-		now := h.carriers.stats()
+		now := h.registry.stats()
 		return now.Idle+now.InUse > before.Idle+before.InUse
 	})
 	return old
@@ -212,7 +212,7 @@ func TestAgentsOfADroppedCA(t *testing.T) {
 	// A certificate that is newer by the clock of certificates, which has seconds.
 	renewed := h.issue(t, next, agentCertificate("cluster1", "uid1", time.Hour), time.Now().Add(2*time.Second))
 	fresh := h.agentCarrier(t, "agent", renewed, "secret")
-	eventually(t, "the new carrier is there", func() bool { return h.carriers.stats().Idle+h.carriers.stats().InUse == 3 })
+	eventually(t, "the new carrier is there", func() bool { return h.registry.stats().Idle+h.registry.stats().InUse == 3 })
 	h.trust(t, next)
 	thief.ended(t, stolen)
 	exchange(t, inUse, "ping", "ping")

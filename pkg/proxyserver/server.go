@@ -31,7 +31,7 @@ type Server struct {
 	servers *serverCount
 
 	konnectivity *server.ProxyServer
-	carriers     *carrierAgents
+	registry     *agentRegistry
 	// clientCarriers are those that clients dialed, to drain them.
 	clientCarriers *pool.Pool
 	conns          *peerConns
@@ -74,14 +74,14 @@ func New(o *Options) (*Server, error) {
 		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
 	}
 	s.servers.n.Store(int64(o.ServerCount))
-	s.carriers = newCarrierAgents(o.Limits, s.noteSameName)
-	s.carriers.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
+	s.registry = newAgentRegistry(o.Limits, s.noteSameName)
+	s.registry.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
 	s.clientCarriers = pool.New(pool.Config{Max: math.MaxInt})
 	s.peers = s.newPeers()
-	s.metrics.watchAgents(s.carriers)
-	s.metrics.watchCarriers("agents", s.carriers.stats)
+	s.metrics.watchAgents(s.registry)
+	s.metrics.watchCarriers("agents", s.registry.stats)
 	s.metrics.watchCarriers("clients", s.clientCarriers.Stats)
 	if s.peers != nil {
 		s.metrics.watchCarriers("peers", s.peers.stats)
@@ -183,7 +183,7 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 		group.Go(func() error { return s.peers.run(life) })
 	}
 	if s.options.ServerCountFile != "" {
-		group.Go(func() error { return s.servers.run(life, s.carriers.tellCount) })
+		group.Go(func() error { return s.servers.run(life, s.registry.tellCount) })
 	}
 	group.Go(clients.serve)
 	group.Go(s.inner.serve)
@@ -212,14 +212,14 @@ const longestMove = time.Minute
 // sign that their server goes.
 func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 	s.health.Drain()
-	s.carriers.drain(min(timeout, longestMove))
+	s.registry.drain(min(timeout, longestMove))
 	s.logger.Info("Draining", "timeout", timeout)
 	if timeout > 0 {
 		time.Sleep(s.options.MinDrainDuration)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if stayed := waitForMoves(ctx, s.carriers.staying); stayed > 0 && timeout > 0 {
+	if stayed := waitForMoves(ctx, s.registry.staying); stayed > 0 && timeout > 0 {
 		s.logger.Info("Agents have not found another proxy server", "agents", stayed)
 	}
 	_ = ports.agent.Close()
@@ -257,7 +257,7 @@ func (s *Server) endIdleStreams(ctx context.Context) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		s.carriers.endIdleStreams()
+		s.registry.endIdleStreams()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -9,11 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/metadata"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
-
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // countPoll is how often the file of --server-count-file is read.
@@ -65,29 +61,6 @@ func (c *serverCount) run(ctx context.Context, changed func(n int)) error {
 		if other {
 			logger.Info("There is another number of proxy servers", "servers", c.get())
 			changed(c.get())
-		}
-	}
-}
-
-// SendHeader says how many servers there are now. Konnectivity's server knows
-// only the number that it started with.
-func (s *agentStream) SendHeader(md metadata.MD) error {
-	if s.servers != nil && len(md.Get(header.ServerCount)) > 0 {
-		md = md.Copy()
-		md.Set(header.ServerCount, strconv.Itoa(s.servers.get()))
-	}
-	defer s.greet()
-	return s.ServerStream.SendHeader(md)
-}
-
-// tellCount tells the agents that speak carriers how many proxy servers there
-// are. Konnectivity's agents hear it with their next stream.
-func (a *carrierAgents) tellCount(n int) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
-		if agent.hasCarriers() {
-			agent.tell(agentapi.ServerCount, n)
 		}
 	}
 }

@@ -13,10 +13,15 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
-// carrierAgent is the session of one agent. It lives as long as any of its
+// settled is the age from which a second stream of one agent is taken for its
+// reconnection. Until then it may be the probe by which an agent looks for
+// further servers, and closes at once when it finds that it knows this one.
+const settled = 5 * time.Second
+
+// agentSession is the session of one agent. It lives as long as any of its
 // streams: an agent that looks for further servers, or comes back before its
 // old stream was found dead, has two for a while.
-type carrierAgent struct {
+type agentSession struct {
 	key   sessionKey
 	hosts []string
 	pool  *pool.Pool
@@ -31,7 +36,7 @@ type carrierAgent struct {
 }
 
 // sources are where the agent's streams come from, and its carriers most likely.
-func (agent *carrierAgent) sources() (all []netip.Prefix) {
+func (agent *agentSession) sources() (all []netip.Prefix) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	for _, stream := range agent.streams {
@@ -43,7 +48,7 @@ func (agent *carrierAgent) sources() (all []netip.Prefix) {
 }
 
 // tell sends a packet by the agent's newest settled stream, or else its oldest.
-func (agent *carrierAgent) tell(what client.PacketType, n int) {
+func (agent *agentSession) tell(what client.PacketType, n int) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	var chosen *agentStream
@@ -59,7 +64,7 @@ func (agent *carrierAgent) tell(what client.PacketType, n int) {
 
 // hasCarriers is true also for a new agent that announces carriers: dials wait
 // for the first one then. Should none come, it is served like konnectivity's.
-func (agent *carrierAgent) hasCarriers() bool {
+func (agent *agentSession) hasCarriers() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
@@ -68,7 +73,7 @@ func (agent *carrierAgent) hasCarriers() bool {
 }
 
 // open is an attempt.
-func (agent *carrierAgent) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
+func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
 	if !agent.share.begin() {
 		return nil, errTooManyDials
 	}
@@ -82,12 +87,12 @@ func (agent *carrierAgent) open(ctx context.Context, request carrier.OpenRequest
 	return conn, err
 }
 
-func (agent *carrierAgent) used() int {
+func (agent *agentSession) used() int {
 	stats := agent.pool.Stats()
 	return stats.InUse + stats.Pending
 }
 
-func (agent *carrierAgent) draining() bool {
+func (agent *agentSession) draining() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	return slices.ContainsFunc(agent.streams, func(s *agentStream) bool { return s.draining.Load() })

@@ -30,7 +30,7 @@ const (
 type clusterShare struct {
 	maxDials int64
 	dials    atomic.Int64               // that no agent has answered
-	agents   map[*carrierAgent]struct{} // under carrierAgents.mu
+	agents   map[*agentSession]struct{} // under agentRegistry.mu
 }
 
 var errTooManyDials = &carrier.Error{Code: carrier.Overloaded, Message: "too many pending dials of this cluster"}
@@ -47,10 +47,10 @@ func (s *clusterShare) begin() bool {
 func (s *clusterShare) end() { s.dials.Add(-1) }
 
 // shareOf is the share of a new agent of a cluster; mu is held.
-func (a *carrierAgents) shareOf(cluster string) *clusterShare {
+func (a *agentRegistry) shareOf(cluster string) *clusterShare {
 	share := a.clusters[cluster]
 	if share == nil {
-		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*carrierAgent]struct{}{}}
+		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*agentSession]struct{}{}}
 		if cluster != "" {
 			a.clusters[cluster] = share
 		}
@@ -59,7 +59,7 @@ func (a *carrierAgents) shareOf(cluster string) *clusterShare {
 }
 
 // checkSessions reports whether a cluster may have one more agent; mu is held.
-func (a *carrierAgents) checkSessions(cluster string) error {
+func (a *agentRegistry) checkSessions(cluster string) error {
 	if share := a.clusters[cluster]; share != nil && len(share.agents) >= maxSessions {
 		a.refused("sessions")
 		return fmt.Errorf("cluster %q has %d agents already, the most that one may have; stop some, or wait a minute for those that are gone", cluster, maxSessions)
@@ -68,7 +68,7 @@ func (a *carrierAgents) checkSessions(cluster string) error {
 }
 
 // checkCarriers reports whether an agent may have one more carrier.
-func (a *carrierAgents) checkCarriers(agent *carrierAgent) error {
+func (a *agentRegistry) checkCarriers(agent *agentSession) error {
 	if stats := agent.pool.Stats(); stats.Pending == 0 && stats.Idle >= maxIdle {
 		a.refused("idle carriers")
 		return &carrier.Error{Code: carrier.Overloaded, Message: "too many idle carriers"}

@@ -131,7 +131,7 @@ func TestPendingDialsOfACluster(t *testing.T) {
 	if !share.begin() {
 		t.Error("no dial may begin after one has ended")
 	}
-	a := newCarrierAgents(newLimits(), func(sessionKey, string) {})
+	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
 	for cluster, want := range map[string]bool{"proven": true, "": false} {
 		first, second := a.shareOf(cluster), a.shareOf(cluster)
 		if same := first == second; same != want {

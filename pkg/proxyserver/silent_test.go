@@ -12,10 +12,10 @@ import (
 )
 
 // session is the agent's session on s.
-func (s *memServer) session(id string) *carrierAgent {
-	s.carriers.mu.RLock()
-	defer s.carriers.mu.RUnlock()
-	return s.carriers.sessions[sessionKey{"cluster1", id}]
+func (s *memServer) session(id string) *agentSession {
+	s.registry.mu.RLock()
+	defer s.registry.mu.RUnlock()
+	return s.registry.sessions[sessionKey{"cluster1", id}]
 }
 
 // occupy opens a connection through one agent, so that another one is the least

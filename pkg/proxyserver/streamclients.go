@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,7 +44,7 @@ func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.Str
 	return handler(srv, &clientStream{ServerStream: &replayedStream{ServerStream: stream, first: first}})
 }
 
-// replayedStream gives a packet that was read from it already once more.
+// replayedStream replays the first packet, which was read from it already.
 type replayedStream struct {
 	grpc.ServerStream
 	first *client.Packet
@@ -210,62 +209,4 @@ func (w *dataWriter) Write(p []byte) (int, error) {
 func dialResponse(random, connection int64, text string) *client.Packet {
 	return &client.Packet{Type: client.PacketType_DIAL_RSP, Payload: &client.Packet_DialResponse{
 		DialResponse: &client.DialResponse{Random: random, ConnectID: connection, Error: text}}}
-}
-
-// connectOverCarriers serves HTTP CONNECT for agents with carriers, and leaves
-// the rest to next.
-func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.memory.Err(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		if r.Method != http.MethodConnect || !s.overCarriers(r.Host) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		metrics.Metrics.HTTPConnectionInc()
-		defer metrics.Metrics.HTTPConnectionDec()
-		ctx, cancel := context.WithTimeout(r.Context(), s.options.DialTimeout)
-		conn, err := s.open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host})
-		cancel()
-		if err != nil {
-			writeConnectError(w, err)
-			return
-		}
-		defer conn.Close()
-		caller := caller{peer: r.RemoteAddr}
-		if r.TLS != nil {
-			caller = caller.with(*r.TLS)
-		}
-		// Relay does not count.
-		defer s.beginConnection(caller, r.Host)(-1, -1)
-		w.WriteHeader(http.StatusOK)
-		raw, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			conn.Abort(err)
-			return
-		}
-		if n := buffered.Reader.Buffered(); n > 0 {
-			early, _ := buffered.Reader.Peek(n)
-			if _, err := conn.Write(early); err != nil {
-				_ = raw.Close()
-				return
-			}
-		}
-		_ = carrier.Relay(conn, raw)
-	})
-}
-
-func writeConnectError(w http.ResponseWriter, err error) {
-	code := http.StatusBadGateway
-	switch carrier.CodeOf(err) {
-	case 0, carrier.NoAgent, carrier.NoSuchCluster, carrier.Overloaded, carrier.Draining:
-		code = http.StatusServiceUnavailable
-	case carrier.TimedOut:
-		code = http.StatusGatewayTimeout
-	case carrier.Denied:
-		code = http.StatusForbidden
-	}
-	http.Error(w, errorText(err), code)
 }

@@ -16,24 +16,24 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
-// carrierAgents are the agents that dial carriers. An agent joins with its
-// konnectivity stream, which is its control session: what it may be called is
-// decided there, and carriers say only which session they belong to.
-type carrierAgents struct {
+// agentRegistry knows the agents that are connected, those that dial carriers and
+// konnectivity's own. An agent joins with its konnectivity stream, which is its
+// control session: the stream decides which hosts lead to the agent, and carriers
+// say only which session they belong to.
+type agentRegistry struct {
 	config pool.Config // of each agent's pool
-	// sameName is told of an agent that calls itself what one of another cluster
-	// does.
+	// sameName is called when the agents of two clusters use one ID.
 	sameName func(agent sessionKey, other string)
-	// expect is told from where carriers will come that users wait for.
+	// expect is called with the source of carriers that users wait for.
 	expect func(source netip.Prefix, n int)
-	// refused is told of the limit that something of a cluster was refused for.
+	// refused is called with the limit that a cluster has reached.
 	refused func(limit string)
 
 	mu       sync.RWMutex
-	sessions map[sessionKey]*carrierAgent
+	sessions map[sessionKey]*agentSession
 	// names are the clusters of agent IDs: of several, the first one.
 	names    map[string]string
-	hosts    map[string]map[*carrierAgent]struct{}
+	hosts    map[string]map[*agentSession]struct{}
 	clusters map[string]*clusterShare // not of agents whose cluster is not proven
 	draining bool                     // this server is
 	notice   int                      // for how many seconds it waits for its agents then
@@ -43,19 +43,19 @@ type carrierAgents struct {
 // itself. Both are compared, so an agent can only add to its own session.
 type sessionKey struct{ cluster, agentID string }
 
-func newCarrierAgents(l Limits, sameName func(agent sessionKey, other string)) *carrierAgents {
-	return &carrierAgents{
+func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
+	return &agentRegistry{
 		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
-		sessions: map[sessionKey]*carrierAgent{}, hosts: map[string]map[*carrierAgent]struct{}{}, clusters: map[string]*clusterShare{},
+		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
 	}
 }
 
 // join adds an agent by its stream, unless its cluster has too many. The function
 // it returns takes the stream away; with the last one the agent is out of routing,
 // and what is open on its carriers goes on.
-func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func(), err error) {
+func (a *agentRegistry) join(stream *agentStream, hosts []string) (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := sessionKey{stream.cluster, stream.agentID}
@@ -73,7 +73,7 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func(),
 		}
 		for _, host := range hosts {
 			if a.hosts[host] == nil {
-				a.hosts[host] = map[*carrierAgent]struct{}{}
+				a.hosts[host] = map[*agentSession]struct{}{}
 			}
 			a.hosts[host][agent] = struct{}{}
 		}
@@ -87,8 +87,8 @@ func (a *carrierAgents) join(stream *agentStream, hosts []string) (leave func(),
 	return func() { a.leave(agent, stream) }, nil
 }
 
-func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
-	agent := &carrierAgent{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
+func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
+	agent := &agentSession{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
 	agent.share.agents[agent] = struct{}{}
 	config := a.config
 	config.More = func(n int) {
@@ -103,7 +103,7 @@ func (a *carrierAgents) newAgent(key sessionKey, hosts []string) *carrierAgent {
 	return agent
 }
 
-func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
+func (a *agentRegistry) leave(agent *agentSession, stream *agentStream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent.mu.Lock()
@@ -136,7 +136,7 @@ func (a *carrierAgents) leave(agent *carrierAgent, stream *agentStream) {
 
 // drain tells every agent that speaks carriers that this server is about to
 // stop, and how long it waits for them, and will tell those that come later.
-func (a *carrierAgents) drain(wait time.Duration) {
+func (a *agentRegistry) drain(wait time.Duration) {
 	notice := int(wait / time.Second)
 	a.mu.Lock()
 	a.draining, a.notice = true, notice
@@ -150,9 +150,21 @@ func (a *carrierAgents) drain(wait time.Duration) {
 	}
 }
 
+// tellCount tells the agents that speak carriers how many proxy servers there
+// are. Konnectivity's agents hear it with their next stream.
+func (a *agentRegistry) tellCount(n int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		if agent.hasCarriers() {
+			agent.tell(agentapi.ServerCount, n)
+		}
+	}
+}
+
 // staying counts the agents with carriers that have not said that they have
 // another server.
-func (a *carrierAgents) staying() (n int) {
+func (a *agentRegistry) staying() (n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
@@ -165,7 +177,7 @@ func (a *carrierAgents) staying() (n int) {
 
 // endIdleStreams ends the streams of konnectivity's agents that carry nothing:
 // such an agent cannot be told to look for another server in any other way.
-func (a *carrierAgents) endIdleStreams() {
+func (a *agentRegistry) endIdleStreams() {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
@@ -183,7 +195,7 @@ func (a *carrierAgents) endIdleStreams() {
 }
 
 // add takes over a carrier of a session.
-func (a *carrierAgents) add(key sessionKey, c *carrier.Carrier) error {
+func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 	a.mu.RLock()
 	agent, draining, notice, other := a.sessions[key], a.draining, a.notice, a.names[key.agentID]
 	a.mu.RUnlock()
@@ -227,19 +239,19 @@ func servedElsewhere(err error) bool {
 }
 
 // speaksFor reports whether an agent with carriers serves an address.
-func (a *carrierAgents) speaksFor(address string) bool {
+func (a *agentRegistry) speaksFor(address string) bool {
 	return a.choose(address, nil, suspects) != nil
 }
 
 // knows reports whether any agent serves an address.
-func (a *carrierAgents) knows(address string) bool {
+func (a *agentRegistry) knows(address string) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return len(a.candidates(address)) > 0
 }
 
 // candidates are the agents of an address; mu is held.
-func (a *carrierAgents) candidates(address string) map[*carrierAgent]struct{} {
+func (a *agentRegistry) candidates(address string) map[*agentSession]struct{} {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil
@@ -259,10 +271,10 @@ const (
 )
 
 // choose returns the least used agent of an address, or nil.
-func (a *carrierAgents) choose(address string, but []*carrierAgent, enough trust) *carrierAgent {
+func (a *agentRegistry) choose(address string, but []*agentSession, enough trust) *agentSession {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	var best *carrierAgent
+	var best *agentSession
 	var least int
 	for agent := range a.candidates(address) {
 		if !agent.hasCarriers() || slices.Contains(but, agent) || (enough == answering && agent.alive.isSuspect()) {
@@ -281,7 +293,7 @@ func (a *carrierAgents) choose(address string, but []*carrierAgent, enough trust
 }
 
 // count is how many agents do, or do not, dial carriers.
-func (a *carrierAgents) count(carriers bool) (n int) {
+func (a *agentRegistry) count(carriers bool) (n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
@@ -293,7 +305,7 @@ func (a *carrierAgents) count(carriers bool) (n int) {
 }
 
 // stats adds the carriers of all agents up.
-func (a *carrierAgents) stats() (sum pool.Stats) {
+func (a *agentRegistry) stats() (sum pool.Stats) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
@@ -307,9 +319,9 @@ func (a *carrierAgents) stats() (sum pool.Stats) {
 // whose strategy is not the destination host.
 const anyHost = "*"
 
-// carrierHosts are the hosts that lead to an agent. In certificate mode they
+// agentHosts are the hosts that lead to an agent. In certificate mode they
 // have been checked against its certificate.
-func (s *Server) carrierHosts(stream *agentStream) []string {
+func (s *Server) agentHosts(stream *agentStream) []string {
 	if s.options.AgentIdentity == IdentityDeclared && s.options.strategies() != "destHost" {
 		return []string{anyHost}
 	}
