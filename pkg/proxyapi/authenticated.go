@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
@@ -42,7 +43,7 @@ func (h *handler) authenticated(next, failed http.Handler) http.Handler {
 			if !wsstream.IsWebSocketRequest(r) {
 				// The hub was not asked about a token in there: its
 				// authenticator reads WebSocket requests only.
-				deleteWebSocketTokens(r.Header)
+				agentclient.DeleteWebSocketTokens(r.Header)
 			}
 			audit.AddAuditAnnotation(r.Context(), annotationPrefix+"user", "whom the managed cluster knows")
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), anonymous)))

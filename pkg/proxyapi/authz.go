@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -49,7 +50,7 @@ func (h *handler) authorized(next http.Handler) http.Handler {
 		audit.AddAuditAnnotations(r.Context(), decisionKey, "allow", reasonKey, reason)
 		u := attributes.GetUser()
 		if c.inner != nil {
-			if err := assertable(u); err != nil {
+			if err := agentclient.CheckUser(u); err != nil {
 				h.metrics.denied.WithLabelValues("user").Inc()
 				h.refuse(w, r, err)
 				return
@@ -85,24 +86,6 @@ func (h *handler) allowed(w http.ResponseWriter, r *http.Request, a authorizer.A
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
 	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole cluster-proxy-user on the hub"), codecs)
 	return reason, false
-}
-
-// assertable refuses names that could turn into others on their way: HTTP drops
-// blanks around a value, and ends it at a line's end.
-func assertable(u user.Info) error {
-	names := append([]string{u.GetName(), u.GetUID()}, u.GetGroups()...)
-	for key, values := range u.GetExtra() {
-		names = append(append(names, key), values...)
-	}
-	for _, name := range names {
-		if strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return refusal(http.StatusForbidden, "the user's name, groups or extra have blanks at an end or control characters, and cannot be told to a cluster: use another user")
-		}
-	}
-	if u.GetName() == "" {
-		return refusal(http.StatusForbidden, "the hub gives the user no name, so a cluster cannot be told who it is: use another user")
-	}
-	return nil
 }
 
 // userOf is who sends a request, after impersonation.

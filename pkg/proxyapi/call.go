@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -58,6 +59,23 @@ type call struct {
 	login string
 	// user is whom the agent is told of; nil until it was decided that it may.
 	user user.Info
+}
+
+// to is where the request goes.
+func (c *call) to() agentclient.Target {
+	to := agentclient.Target{Cluster: c.target.Cluster, Service: c.target.Service}
+	switch {
+	case c.inner != nil && c.inner.Verb == "watch":
+		to.Kind = agentclient.Watch
+	case c.long:
+		to.Kind = agentclient.Stream
+	}
+	return to
+}
+
+// identity is as whom the request goes there.
+func (c *call) identity() agentclient.Identity {
+	return agentclient.Identity{User: c.user, PassThrough: c.passThrough, ServiceAuthorization: c.login}
 }
 
 type callKey struct{}

@@ -3,18 +3,14 @@ package proxyapi
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -85,40 +81,12 @@ func (h *handler) connect(w http.ResponseWriter, r *http.Request) {
 	_ = connect.Join(here, there) // both ends know
 }
 
-func (h *handler) dialAPIServer(r *http.Request, c *call) (io.ReadWriteCloser, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
-	defer cancel()
-	return h.pool.connectAPIServer(ctx, c.target.Cluster)
+func (h *handler) dialAPIServer(r *http.Request, c *call) (net.Conn, error) {
+	return h.agents.DialAPIServer(r.Context(), c.target.Cluster)
 }
 
-// dialService has the agent connect to a Service, which it decides about too.
-func (h *handler) dialService(r *http.Request, c *call) (io.ReadWriteCloser, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
-	defer cancel()
-	conn, err := h.pool.agent(c.target.Cluster).connect(ctx, "http/1.1")
-	if err != nil {
-		return nil, err
-	}
-	host := net.JoinHostPort(identity.HandlerHost(c.target.Cluster), identity.HandlerPort)
-	ask := &http.Request{Header: http.Header{}}
-	if err := vouch(c, r, ask); err != nil {
-		_ = conn.Close() // nothing was sent
-		return nil, err
-	}
-	there, err := connect.Ask(ctx, conn, host, ask.Header)
-	if err != nil {
-		_ = conn.Close() // the error says more
-		return nil, refusedByAgent(err)
-	}
-	return there, nil
-}
-
-// refusedByAgent is what the agent said, if it said anything.
-func refusedByAgent(err error) error {
-	var refused *connect.Refusal
-	var status metav1.Status
-	if errors.As(err, &refused) && json.Unmarshal(refused.Body, &status) == nil && status.Message != "" {
-		return refusal(refused.Code, status.Message)
-	}
-	return err
+func (h *handler) dialService(r *http.Request, c *call) (net.Conn, error) {
+	ask := &http.Request{Header: http.Header{}, RemoteAddr: r.RemoteAddr}
+	correlate(r, ask.Header)
+	return h.agents.DialService(r.Context(), ask, c.to(), c.identity())
 }

@@ -41,12 +41,8 @@
 //     request's verb, and for create on clusters/stream if the request leaves the
 //     Kubernetes API: upgrades, exec, attach, port-forward, proxy, Services.
 //  5. Limits by user and by cluster, and whether there is such a cluster.
-//  6. rewrite deletes every header by which somebody vouches or claims, and then
-//     sets the user's. One ReverseProxy sends it through the pool: per cluster,
-//     up to spread HTTP/2 connections for requests and as many as needed for
-//     watches, HTTP/1.1 for upgrades, one connection each, and up to maxKept
-//     HTTP/1.1 connections for reads (package httprelay says why). A read that finds none
-//     of these free goes by HTTP/2, and so does everything in the first moment.
+//  6. One ReverseProxy sends it through package agentclient, which deletes every
+//     header that could say who it is from, and then sets the user's.
 //
 // # Who authenticates whom, and why that holds
 //
@@ -60,8 +56,8 @@
 //     it. A Connection header may not name end-to-end headers, or it could take
 //     one of them away on the next hop. Names with blanks at an end or control
 //     characters are refused: HTTP would make others of them.
-//   - A request has a user, or was passed through; with neither, rewrite takes
-//     its destination away. There is no third state to fall into.
+//   - A request has a user, or was passed through; with neither, agentclient does not
+//     send it. There is no third state to fall into.
 //   - A credential of the hub never leaves it. With a user, Authorization,
 //     Impersonate-* and WebSocket tokens are deleted. Without one, a token goes
 //     on only if the hub's TokenReview says "invalid bearer token" and nothing
@@ -106,10 +102,6 @@
 //   - A client is trusted with nothing: every request is decided anew, and what
 //     the hub decided is believed for 10 s, or while the hub cannot be asked.
 //
-// The pooled connections are used by all users: what a user may do is decided
-// per request, by what is in it. An HTTP/1.1 connection is used again only after
-// an answer that was read to its end, when nothing came after it.
-//
 // # What fails how
 //
 // Every error is a metav1.Status that says what to do; statusFor is the one
@@ -125,16 +117,6 @@
 // takes, answers with which a cluster's own kube-apiserver refuses to serve
 // anybody (5xx), and Services, which authenticate for themselves.
 //
-// An agent that drains, or that knows the proxy server on the way to, says so in
-// its answers (pool.go), so that no request is on a connection that is cut at
-// the end of a drain but those that last that long.
-//
-// A pooled connection that is found dead before a request was sent on it is
-// replaced without an error. A request that was sent is not repeated, but for a
-// read (GET and HEAD, no watch, no stream) of whose answer nothing came, if that
-// was known within 15 s: one that broke on a kept connection goes by HTTP/2, one
-// that broke there has a new connection, once.
-//
 // Requests with unverified credentials are rate limited, and the hub's past answers
 // stand while it cannot be asked, for --hub-outage-grace: see package hubaccess.
 //
@@ -147,9 +129,7 @@
 //     connection needs a cluster that is served, and an agent whose certificate was
 //     issued for the ManagedCluster that has the name now.
 //   - An agent's certificate that a handshake would not accept any more gets no new
-//     requests (recheck.go). Requests that are on its connections go on for as long
-//     as the proxy server lets the agent's carriers, which decides the same and
-//     knows whether the agent has renewed its certificate.
+//     requests (agentclient.Client.Recheck).
 //   - A user's right, token or certificate: new requests are refused after at most
 //     decisionTTL. Streams that are open (watches, logs, exec, attach, port-forward,
 //     upgrades, CONNECT) are looked at again every --revalidate-streams, by the

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
@@ -109,7 +110,7 @@ func TestRapidReset(t *testing.T) {
 	eventually(t, func() bool { // all was taken back there too
 		return waiting.Load() == 0
 	})
-	if n := w.server.pool.connections("cluster1"); n > spread+maxKept+1 {
+	if n := w.server.agents.Connections("cluster1"); n > agentclient.SharedConns+agentclient.ReadConns+1 {
 		t.Errorf("there are %d connections to the cluster, want no more than for any other load", n)
 	}
 	if resp, body := get(t, client, w.url+"/cluster1/version", jane); resp.StatusCode != http.StatusOK {

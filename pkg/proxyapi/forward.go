@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -16,19 +15,17 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"k8s.io/apiserver/pkg/apis/audit"
 	apiaudit "k8s.io/apiserver/pkg/audit"
-	"k8s.io/client-go/transport"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 func (h *handler) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r); h.via.add(r); httprelay.RewriteEarlyResponses(r) },
+		Rewrite:        h.rewrite,
 		ModifyResponse: h.modifyResponse,
-		Transport:      httprelay.NoInformational(h.pool),
+		Transport:      httprelay.NoInformational(agents{h.agents}),
 		FlushInterval:  -1,
 		ErrorHandler:   h.refuse,
 		BufferPool:     httprelay.Buffers{},
@@ -36,71 +33,31 @@ func (h *handler) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// assertions are headers that only the proxy API sends to agents.
-var assertions = []string{agentapi.Asserted, agentapi.ForService}
-
-// claimed are headers that say who a request is from. They go no further than
-// the hub if the hub knows it.
-var claimed = []string{"Authorization", agentapi.Impersonate}
-
-// rewrite makes the request that the agent gets.
-func rewrite(r *httputil.ProxyRequest) {
-	c := callOf(r.In.Context())
-	r.Out.URL.Scheme = "https"
-	r.Out.URL.Host = net.JoinHostPort(identity.HandlerHost(c.target.Cluster), identity.HandlerPort)
-	r.Out.Host = r.Out.URL.Host
-	if err := errors.Join(c.target.Apply(r.Out.URL), vouch(c, r.In, r.Out)); err != nil {
-		// A host that the pool does not know fails it.
-		r.Out.URL.Host = ""
-	}
+// rewrite adds to the request that the agent gets what ties it to this one, for audit
+// logs and traces. Who it is from is set when it is sent.
+func (h *handler) rewrite(r *httputil.ProxyRequest) {
+	correlate(r.In, r.Out.Header)
+	h.via.add(r)
+	httprelay.RewriteEarlyResponses(r)
 }
 
-// vouch says to the agent who a request is from: first everything is deleted
-// that says so, then it is set. With an error nobody decided about the request,
-// and it must not be sent.
-func vouch(c *call, in, out *http.Request) error {
-	header := out.Header
-	agentapi.Delete(header, agentapi.Vouched)
-	agentapi.Delete(header, assertions)
-	switch {
-	case c.user != nil:
-		agentapi.Delete(header, claimed)
-		deleteWebSocketTokens(header)
-		transport.SetAuthProxyHeaders(out, c.user.GetName(), c.user.GetUID(), c.user.GetGroups(), c.user.GetExtra())
-	case !c.passThrough:
-		return errors.New("nobody decided about the request")
-	}
-	agentapi.SetService(header, c.target.Service)
-	if c.login != "" {
-		header.Set(agentapi.ServiceAuthorization, c.login)
-	}
-	if id := apiaudit.GetAuditIDTruncated(in.Context()); id != "" {
+// correlate gives header the IDs of a request's audit event and trace.
+func correlate(r *http.Request, header http.Header) {
+	if id := apiaudit.GetAuditIDTruncated(r.Context()); id != "" {
 		header.Set(audit.HeaderAuditID, id)
 	}
-	propagation.TraceContext{}.Inject(in.Context(), propagation.HeaderCarrier(header))
-	if host, _, err := net.SplitHostPort(in.RemoteAddr); err == nil {
-		header.Set("X-Forwarded-For", host)
-	}
-	return nil
+	propagation.TraceContext{}.Inject(r.Context(), propagation.HeaderCarrier(header))
 }
 
-// deleteWebSocketTokens keeps the WebSocket protocols that are no tokens.
-func deleteWebSocketTokens(header http.Header) {
-	lines := header["Sec-Websocket-Protocol"]
-	if len(lines) == 0 {
-		return
+// agents sends requests to the cluster, and as the user, of the call in their context.
+type agents struct{ client *agentclient.Client }
+
+func (a agents) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := callOf(r.Context())
+	if err := c.target.Apply(r.URL); err != nil {
+		return nil, err
 	}
-	var kept []string
-	for _, line := range lines {
-		for protocol := range strings.SplitSeq(line, ",") {
-			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, agentapi.WebSocketToken) {
-				kept = append(kept, protocol)
-			}
-		}
-	}
-	if header.Del("Sec-Websocket-Protocol"); len(kept) > 0 {
-		header.Set("Sec-Websocket-Protocol", strings.Join(kept, ", "))
-	}
+	return a.client.RoundTrip(r, c.to(), c.identity())
 }
 
 func (h *handler) modifyResponse(resp *http.Response) error {
@@ -183,23 +140,4 @@ func sameHost(a, b string) bool {
 		return strings.TrimSuffix(u.Hostname(), ".")
 	}
 	return strings.EqualFold(name(a), name(b))
-}
-
-// RoundTrip sends a request to the agent of the cluster in its context.
-func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
-	c := callOf(r.Context())
-	if c.target.Cluster == "" || r.URL.Host == "" {
-		return nil, refusal(http.StatusBadRequest, "the request has no target")
-	}
-	a := p.agent(c.target.Cluster)
-	if httprelay.IsUpgrade(r.Header) {
-		return a.upgrades.RoundTrip(r)
-	}
-	switch {
-	case c.inner != nil && c.inner.Verb == "watch":
-		return a.watch(r)
-	case c.long || !httprelay.Fits(r):
-		return a.roundTrip(r)
-	}
-	return a.read(r)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 )
 
 // FuzzRequestInfo forwards what a client sends, reads it again as the managed
@@ -88,7 +89,10 @@ func FuzzHeaders(f *testing.F) {
 		c.user = &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"devs"}}
 		in = in.WithContext(context.WithValue(in.Context(), callKey{}, c))
 		r := &httputil.ProxyRequest{In: in, Out: in.Clone(in.Context())}
-		rewrite(r)
+		(&handler{}).rewrite(r)
+		if err := agentclient.SetHeaders(r.Out, c.to(), c.identity()); err != nil {
+			t.Fatal(err)
+		}
 		want := map[string][]string{"X-Remote-User": {"jane"}, "X-Remote-Uid": {"1"}, "X-Remote-Group": {"devs"}}
 		got := identityHeaders(r.Out)
 		for _, line := range got["Sec-Websocket-Protocol"] {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
@@ -26,7 +27,7 @@ import (
 
 // clusters is what the hub knows about managed clusters, for requests.
 type clusters interface {
-	admission
+	agentclient.Admission
 	// Synced is an error until the hub's answer is complete.
 	Synced() error
 	// AwaySince is when the addon of that cluster stopped being available; zero if
@@ -43,7 +44,7 @@ type clusters interface {
 // handler serves every door: see the package comment for the way of a request.
 type handler struct {
 	clusters clusters
-	pool     *pool
+	agents   *agentclient.Client
 	metrics  *metrics
 	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
 	domain        string
@@ -240,7 +241,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	cluster := c.target.Cluster
 	err = h.hidden(c, err)
 	code, message := statusFor(err, cluster, h.clusters.AwaySince(cluster))
-	if code == statusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
+	if code == agentclient.StatusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:
 		// the request must not look as if it had been answered.
 		panic(http.ErrAbortHandler)

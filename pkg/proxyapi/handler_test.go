@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
@@ -94,7 +95,7 @@ func TestRequestsShareConnections(t *testing.T) {
 		resp.Body.Close()
 	}
 	for _, method := range []string{http.MethodDelete, http.MethodGet} {
-		most := map[string]int{http.MethodDelete: spread, http.MethodGet: spread + maxKept}[method]
+		most := map[string]int{http.MethodDelete: agentclient.SharedConns, http.MethodGet: agentclient.SharedConns + agentclient.ReadConns}[method]
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { ask(method, http.Header{"Authorization": {"Bearer secret"}}) })
@@ -376,7 +377,7 @@ func TestVanishedClusterIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	w.server.pool.evict("cluster1")
+	w.server.agents.Evict("cluster1")
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the watch ended as if it were complete")
 	}

@@ -36,7 +36,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 		}
 	}
 	network = idlestreams.Network{}
-	s.pool = newPool(network.Dial, s.inner.ClientConfig, s.metrics)
+	s.dial = network.Dial
 	parts, err := s.newParts(fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, Data: map[string]string{
 		"client-ca-file": string(w.hubCA.CertPEM()), "requestheader-client-ca-file": string(w.hubCA.CertPEM()),
 	}}), fakeClusters{"cluster1": {}})
@@ -65,7 +65,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
-		s.pool.close()
+		s.agents.Close()
 		_ = server.Close()
 	})
 	return network, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("door")

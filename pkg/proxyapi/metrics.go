@@ -3,6 +3,7 @@ package proxyapi
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -158,12 +159,7 @@ func (m *requestMetrics) forget(cluster string) {
 	m.streams.DeletePartialMatch(gone)
 }
 
-func (m *tunnelMetrics) observeDial(err error) {
-	result := "Connected"
-	if err != nil {
-		if result = string(tunnel.CodeOf(err)); result == "" {
-			result = "Failed"
-		}
-	}
-	m.dials.WithLabelValues(result).Inc()
+// agents are those that package agentclient counts with.
+func (m *tunnelMetrics) agents() agentclient.Metrics {
+	return agentclient.Metrics{Dials: m.dials, HandshakeFailures: m.agentTLSFailures, Connect: m.connect, Connections: m.connections, Clusters: m.clusters}
 }

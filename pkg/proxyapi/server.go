@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
@@ -52,11 +53,13 @@ type Server struct {
 	dialer                *tunnel.Dialer
 	metrics               *metrics
 	health                *health.Server
-	pool                  *pool
-	prober                *prober
-	latencies             *latencies
-	memory                *memlimit.Gate
-	via                   via // set by Run
+	// dial makes a connection through the tunnel.
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	agents    *agentclient.Client // set by newParts
+	prober    *prober
+	latencies *latencies
+	memory    *memlimit.Gate
+	via       via // set by Run
 }
 
 // New makes a Server from valid options. It does no I/O.
@@ -79,7 +82,7 @@ func New(o *Options) *Server {
 	}
 	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, TLS: proxyTLS}
 	registry.MustRegister(protocolGauge(s.dialer))
-	s.pool = newPool(s.dialer.DialContext, s.inner.ClientConfig, s.metrics)
+	s.dial = s.dialer.DialContext
 	s.prober = &prober{address: o.ProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
 	return s
 }
@@ -134,6 +137,7 @@ type parts struct {
 
 // newParts does no I/O but to read the files that options name.
 func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...func(context.Context) error) (*parts, error) {
+	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: c, Metrics: s.metrics.agents()})
 	p := &parts{clusters: c, config: newConfig()}
 	var err error
 	outage := hubaccess.NewOutage(hub, s.options.HubOutageGrace, s.metrics.outage, s.metrics.pastAnswers)
@@ -187,9 +191,8 @@ func (p *parts) traces(ctx context.Context) error {
 // newHandler puts the doors together. Watches end when draining is done.
 func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error) {
 	o := s.options
-	s.pool.admission = p.clusters
 	h := &handler{
-		clusters: p.clusters, pool: s.pool, metrics: s.metrics, domain: o.Domain, authenticator: p.authenticator, authorizer: p.authorizer,
+		clusters: p.clusters, agents: s.agents, metrics: s.metrics, domain: o.Domain, authenticator: p.authenticator, authorizer: p.authorizer,
 		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, via: s.via, draining: draining, probes: s.health.Handler(),
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
@@ -210,7 +213,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 
 // forget drops everything about a cluster that is gone.
 func (s *Server) forget(cluster string) {
-	s.pool.evict(cluster)
+	s.agents.Evict(cluster)
 	s.metrics.forget(cluster)
 	s.latencies.forget(cluster)
 }
@@ -232,7 +235,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 	group, parts := errgroup.WithContext(parts)
 	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.prober.run,
 		func(ctx context.Context) error {
-			return s.pool.recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
+			return s.agents.Recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
 		})
 	for _, part := range background {
 		group.Go(func() error { return part(parts) })
@@ -242,7 +245,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 		return s.serve(ctx, parts, listener, h, drainWatches)
 	})
 	err = group.Wait()
-	s.pool.close()
+	s.agents.Close()
 	return errors.Join(err, s.dialer.Close())
 }
 

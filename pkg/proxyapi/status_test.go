@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -27,9 +28,9 @@ func TestStatusFor(t *testing.T) {
 		{&tunnel.Error{Code: tunnel.Draining}, http.StatusServiceUnavailable},
 		{&tunnel.Error{Code: tunnel.NoProxyServer}, http.StatusServiceUnavailable},
 		{&tunnel.Error{Code: tunnel.Lost}, http.StatusBadGateway},
-		{&handshakeError{errors.New("bad certificate")}, http.StatusBadGateway},
-		{&handshakeError{context.DeadlineExceeded}, http.StatusGatewayTimeout},
-		{context.Canceled, statusClientClosed},
+		{&agentclient.HandshakeError{Err: errors.New("bad certificate")}, http.StatusBadGateway},
+		{&agentclient.HandshakeError{Err: context.DeadlineExceeded}, http.StatusGatewayTimeout},
+		{context.Canceled, agentclient.StatusClientClosed},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{io.ErrUnexpectedEOF, http.StatusBadGateway},
 		{&route.Error{Code: http.StatusBadRequest, Reason: "x"}, http.StatusBadRequest},

@@ -87,7 +87,7 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 // describe says what this replica knows of a cluster.
 func (h *handler) describe(name string) v1alpha1.Cluster {
 	cluster := h.clusters.Describe(name)
-	cluster.Status.Tunnels = int32(min(h.pool.connections(name), 1<<20))
+	cluster.Status.Tunnels = int32(min(h.agents.Connections(name), 1<<20))
 	if latency := h.latencies.of(name); latency > 0 {
 		cluster.Status.Latency = &metav1.Duration{Duration: latency.Round(10 * time.Microsecond)}
 	}

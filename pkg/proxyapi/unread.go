@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
@@ -80,7 +81,7 @@ func (w *pacedWriter) stalled() {
 	}
 	window := httprelay.Window
 	if w.call.inner != nil && w.call.inner.Verb == "watch" {
-		window = watchWindow
+		window = agentclient.WatchWindow
 	}
 	release, err := w.handler.answers.acquire(w.call.holder, w.call.target.Cluster, window)
 	if err == nil {

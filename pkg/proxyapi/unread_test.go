@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -52,7 +53,7 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 			time.Sleep(2 * stalledAfter)
 		}
 		pause("eve", "get")
-		for range httprelay.Window / watchWindow {
+		for range httprelay.Window / agentclient.WatchWindow {
 			pause("eve", "watch")
 		}
 		pause("jane", "get")
@@ -65,7 +66,7 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 			t.Errorf("the answer that is too much ends with %v", err)
 		}
 		close(on)
-		for range 2 + httprelay.Window/watchWindow {
+		for range 2 + httprelay.Window/agentclient.WatchWindow {
 			if err := <-results; err != nil {
 				t.Errorf("an answer is cut off that was read in the end: %v", err)
 			}

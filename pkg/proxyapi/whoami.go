@@ -1,24 +1,21 @@
 package proxyapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/transport"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 const (
@@ -30,25 +27,19 @@ const (
 // whoAmI asks a cluster's kube-apiserver who u is there. The error is an
 // APIStatus.
 func (h *handler) whoAmI(ctx context.Context, cluster string, u user.Info) (*v1alpha1.UserInfo, error) {
-	if err := assertable(u); err != nil {
-		return nil, h.statusError(cluster, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, whoAmITimeout)
 	defer cancel()
-	ctx = context.WithValue(ctx, callKey{}, &call{target: route.Target{Cluster: cluster, Path: reviewPath}, user: u})
 	body, err := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
 	if err != nil {
 		return nil, h.statusError(cluster, err)
 	}
-	url := "https://" + net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort) + reviewPath
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(body)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, reviewPath, bytes.NewReader(body))
 	if err != nil {
 		return nil, h.statusError(cluster, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
-	transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
-	resp, err := h.pool.RoundTrip(r)
+	resp, err := h.agents.RoundTrip(r, agentclient.Target{Cluster: cluster}, agentclient.Identity{User: u})
 	if err != nil {
 		return nil, h.statusError(cluster, err)
 	}
@@ -90,7 +81,7 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 
 func (h *handler) statusError(cluster string, err error) error {
 	code, message := statusFor(err, cluster, h.clusters.AwaySince(cluster))
-	if code == statusClientClosed {
+	if code == agentclient.StatusClientClosed {
 		code = http.StatusServiceUnavailable
 	}
 	return &apierrors.StatusError{ErrStatus: newStatus(code, message)}

@@ -83,7 +83,8 @@ var never = map[string][]string{
 // apart lists packages of ours that components share, and which others of ours those
 // may import.
 var apart = map[string][]string{
-	"pkg/hubaccess": {"pkg/apis", "pkg/agentapi", "pkg/identity", "pkg/pki"},
+	"pkg/hubaccess":   {"pkg/apis", "pkg/agentapi", "pkg/identity", "pkg/pki"},
+	"pkg/agentclient": {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/tunnel"},
 }
 
 // standardOnly lists packages that import the standard library, these modules,

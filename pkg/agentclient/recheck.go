@@ -1,7 +1,9 @@
-package proxyapi
+package agentclient
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -12,11 +14,11 @@ import (
 // recheckInterval is how often the certificates of agents are looked at again.
 const recheckInterval = 2 * time.Second
 
-// recheck moves requests away from connections whose agent has a certificate that a
+// Recheck moves requests away from connections whose agent has a certificate that a
 // handshake would not accept any more, until ctx is done. Requests that are on them
 // go on: the proxy server ends the agent's carriers, and these with them, unless the
 // agent shows it another certificate.
-func (p *pool) recheck(ctx context.Context, good func(*pki.Certificate) error) error {
+func (c *Client) Recheck(ctx context.Context, good func(*pki.Certificate) error) error {
 	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
 	for {
@@ -25,15 +27,12 @@ func (p *pool) recheck(ctx context.Context, good func(*pki.Certificate) error) e
 			return nil
 		case <-tick.C:
 		}
-		p.mu.Lock()
-		agents := make([]*agent, 0, len(p.clusters))
-		for _, a := range p.clusters {
-			agents = append(agents, a)
-		}
-		p.mu.Unlock()
-		for _, a := range agents {
-			if err := a.leaveBad(good); err != nil {
-				klog.FromContext(ctx).Info("New connections to an agent are made", "cluster", a.cluster, "reason", err.Error())
+		c.mu.Lock()
+		pools := slices.Collect(maps.Values(c.pools))
+		c.mu.Unlock()
+		for _, p := range pools {
+			if err := p.leaveBad(good); err != nil {
+				klog.FromContext(ctx).Info("New connections to an agent are made", "cluster", p.cluster, "reason", err.Error())
 			}
 		}
 	}
@@ -41,10 +40,10 @@ func (p *pool) recheck(ctx context.Context, good func(*pki.Certificate) error) e
 
 // leaveBad has the next requests make connections of their own if the certificate
 // of one that they could use is not good, and says why.
-func (a *agent) leaveBad(good func(*pki.Certificate) error) (err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for c := range a.conns {
+func (p *pool) leaveBad(good func(*pki.Certificate) error) (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
 		if c.certificate == nil {
 			continue
 		}
@@ -53,12 +52,12 @@ func (a *agent) leaveBad(good func(*pki.Certificate) error) (err error) {
 			err = bad
 		}
 	}
-	if err == nil || a.gone {
+	if err == nil || p.gone {
 		return nil
 	}
-	old := a.requests
-	a.requests, a.reads = a.newGeneration(), a.newKept()
-	a.upgrades.CloseIdleConnections()
+	old := p.requests
+	p.requests, p.reads = p.newConnGroup(), p.newReadPool()
+	p.upgrades.CloseIdleConnections()
 	old.retire()
 	return err
 }

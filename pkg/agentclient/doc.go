@@ -1,0 +1,58 @@
+// Package agentclient sends HTTP requests through the tunnel to the agents of managed
+// clusters, as a user whom the caller names:
+//
+//	resp, err := client.RoundTrip(r, agentclient.Target{Cluster: "cluster1"}, agentclient.Identity{User: jane})
+//
+// It does not ask whether the user may do that: package hubaccess does.
+//
+// # Who authenticates whom
+//
+// The agent is verified, inside the tunnel, with the agent CA and under the host name
+// of that one cluster, and must be the agent of the ManagedCluster that has the name
+// now (Admission). It verifies our certificate, and its role. It believes front-proxy
+// headers (X-Remote-*) from us, so SetHeaders is the one function that sets them. It
+// first deletes what the request has of that name, in any letters, with hyphens or
+// underscores. With a user it also deletes Authorization, Impersonate-* and tokens in
+// WebSocket protocols: a credential of the hub never leaves it. A request with neither
+// a user nor PassThrough is an error; there is no third state to fall into.
+//
+// # Transport pools
+//
+// Each cluster has a transport pool that never connects to another one: up to
+// SharedConns HTTP/2 connections for requests and as many as needed for watches,
+// HTTP/1.1 for upgrades, one connection each, and up to ReadConns HTTP/1.1 connections
+// for reads (package httprelay says why). A read that finds none of these free goes by
+// HTTP/2, and so does everything in the first moment. All users share the pool: what a
+// user may do is decided per request, by what is in it. An HTTP/1.1 connection is used
+// again only after an answer that was read to its end, when nothing came after it.
+//
+// An agent that drains, or that knows that the proxy server on the way does, says so in
+// an answer. New requests then take new connections, and the old ones end with their
+// requests, so that a drain cuts off only requests that last until its end.
+//
+// # What fails how
+//
+// StatusOf maps every error to an HTTP status and a message that says what to do.
+//
+// A pooled connection that is found dead before a request was sent on it is replaced
+// without an error. A request that was sent is not repeated, but for a read (GET and
+// HEAD, no watch, no stream) of whose answer nothing came, if that was known within
+// 15 s: one that broke on a connection for reads goes by HTTP/2, one that broke there
+// has a new connection, once.
+//
+// When a cluster is not served any more, Evict closes all connections to its agent,
+// with the requests on them. When an agent's certificate becomes one that a handshake
+// would not accept, Recheck moves new requests to new connections. Requests that are on
+// the old ones go on for as long as the proxy server lets the agent's carriers, which
+// decides the same and knows whether the agent has renewed its certificate.
+//
+// # Files
+//
+//	client.go   Client, and what a caller says of a request
+//	headers.go  front-proxy headers: who a request is from
+//	pool.go     the transports for one cluster
+//	conn.go     one connection to an agent, from the dial to its end
+//	recheck.go  certificates of agents that are connected
+//	connect.go  connections in place of requests: to kube-apiservers and to Services
+//	errors.go   what an error means to a client
+package agentclient

@@ -1,0 +1,109 @@
+package agentclient
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+)
+
+// StatusClientClosed is what metrics show for a client that went away before it got an
+// answer. It is never sent.
+const StatusClientClosed = 499
+
+// HandshakeError is the failure of TLS with an agent.
+type HandshakeError struct{ Err error }
+
+func (e *HandshakeError) Error() string { return fmt.Sprintf("TLS with the agent: %v", e.Err) }
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
+// StatusOf returns what err means to a client that wanted cluster: the HTTP status, and
+// what to do. The cluster's addon was lost at since, if that is not zero.
+func StatusOf(err error, cluster string, since time.Time) (code int, message string) {
+	var (
+		refused   *hubaccess.RefusedError
+		notServed *hubaccess.NotServedError
+		handshake *HandshakeError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return refused.Code, refused.Message
+	case errors.Is(err, errUndecided):
+		return http.StatusBadRequest, err.Error()
+	case errors.As(err, &notServed) && errors.As(err, &handshake):
+		return http.StatusBadGateway, "the agent that answers is not served: " + notServed.Error()
+	case errors.As(err, &notServed):
+		return http.StatusNotFound, notServed.Error()
+	}
+	if code, message = statusOfTunnel(err, cluster, since); code != 0 {
+		return code, message
+	}
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return StatusClientClosed, "the client went away"
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout, late(cluster)
+	case errors.As(err, &untrusted):
+		return http.StatusBadGateway, fmt.Sprintf("what answers in the name of cluster %q has no valid certificate of that cluster's agent: check the agent's certificate and the agent CA of the hub", cluster)
+	case errors.As(err, &handshake):
+		return http.StatusBadGateway, fmt.Sprintf("TLS with the agent of cluster %q did not come about: check the proxy-agent pods on that cluster and the certificate of the proxy API", cluster)
+	}
+	return http.StatusBadGateway, fmt.Sprintf("the connection to cluster %q broke before it answered: try again", cluster)
+}
+
+// statusOfTunnel is StatusOf for errors of the tunnel; the code is 0 for others.
+func statusOfTunnel(err error, cluster string, since time.Time) (code int, message string) {
+	switch tunnel.CodeOf(err) {
+	case tunnel.NoSuchCluster:
+		return http.StatusNotFound, fmt.Sprintf("managed cluster %q is not known to the proxy server", cluster)
+	case tunnel.NoAgent:
+		return http.StatusServiceUnavailable, noAgent(cluster, since)
+	case tunnel.Denied:
+		return http.StatusForbidden, fmt.Sprintf("the agent of cluster %q does not allow this destination: see its destination policy", cluster)
+	case tunnel.Overloaded:
+		return http.StatusTooManyRequests, fmt.Sprintf("the tunnel to cluster %q has too many connections: try again", cluster)
+	case tunnel.Draining:
+		return http.StatusServiceUnavailable, fmt.Sprintf("the tunnel to cluster %q is being restarted: try again", cluster)
+	case tunnel.NoProxyServer:
+		return http.StatusServiceUnavailable, "the proxy server cannot be reached from the proxy API: check its Deployment and the certificates of both on the hub"
+	case tunnel.Unreachable:
+		return http.StatusBadGateway, fmt.Sprintf("the agent of cluster %q could not connect to its API handler: check the proxy-agent pods on that cluster", cluster)
+	case tunnel.TimedOut:
+		return http.StatusGatewayTimeout, late(cluster)
+	}
+	return 0, ""
+}
+
+func late(cluster string) string {
+	return fmt.Sprintf("cluster %q did not answer in time: check its load, and the network between it and the hub", cluster)
+}
+
+func noAgent(cluster string, since time.Time) string {
+	when := ""
+	if !since.IsZero() {
+		when = " since " + since.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("no agent of cluster %q is connected%s: check \"kubectl get managedclusteraddon -n %s %s\" on the hub and the %s pods on that cluster",
+		cluster, when, cluster, identity.AddonName, identity.AgentUser)
+}
+
+// refusedByAgent is what the agent said, if it said anything.
+func refusedByAgent(err error) error {
+	var refused *connect.Refusal
+	var status metav1.Status
+	if errors.As(err, &refused) && json.Unmarshal(refused.Body, &status) == nil && status.Message != "" {
+		return &hubaccess.RefusedError{Code: refused.Code, Message: status.Message}
+	}
+	return err
+}

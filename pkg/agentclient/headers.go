@@ -1,0 +1,92 @@
+package agentclient
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+)
+
+// frontProxyHeaders are headers that only the hub's side sends to agents.
+var frontProxyHeaders = []string{agentapi.Asserted, agentapi.ForService}
+
+// callersHeaders are those in which a caller says who it is. They go no further than
+// the hub if the hub knows the caller.
+var callersHeaders = []string{"Authorization", agentapi.Impersonate}
+
+// errUndecided is the error of a request without a Target or an Identity. It is a bug
+// of the caller, and must not be sent.
+var errUndecided = errors.New("the request has no target, or nobody decided about it")
+
+// SetHeaders tells the agent who a request is from, by front-proxy headers, and which
+// Service it is for. First every header is deleted that could say so, then they are
+// set. RoundTrip calls it. With an error the request must not be sent.
+func SetHeaders(r *http.Request, to Target, as Identity) error {
+	header := r.Header
+	agentapi.Delete(header, agentapi.Vouched)
+	agentapi.Delete(header, frontProxyHeaders)
+	switch {
+	case to.Cluster == "":
+		return errUndecided
+	case as.User != nil:
+		if err := CheckUser(as.User); err != nil {
+			return err
+		}
+		agentapi.Delete(header, callersHeaders)
+		DeleteWebSocketTokens(header)
+		transport.SetAuthProxyHeaders(r, as.User.GetName(), as.User.GetUID(), as.User.GetGroups(), as.User.GetExtra())
+	case !as.PassThrough:
+		return errUndecided
+	}
+	agentapi.SetService(header, to.Service)
+	if as.ServiceAuthorization != "" {
+		header.Set(agentapi.ServiceAuthorization, as.ServiceAuthorization)
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		header.Set("X-Forwarded-For", host)
+	}
+	return nil
+}
+
+// CheckUser returns a *hubaccess.RefusedError for a user whose names could turn into
+// others on their way: HTTP drops blanks around a value, and ends it at a line's end.
+func CheckUser(u user.Info) error {
+	names := append([]string{u.GetName(), u.GetUID()}, u.GetGroups()...)
+	for key, values := range u.GetExtra() {
+		names = append(append(names, key), values...)
+	}
+	for _, name := range names {
+		if strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the user's name, groups or extra have blanks at an end or control characters, and cannot be told to a cluster: use another user"}
+		}
+	}
+	if u.GetName() == "" {
+		return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the hub gives the user no name, so a cluster cannot be told who it is: use another user"}
+	}
+	return nil
+}
+
+// DeleteWebSocketTokens keeps the WebSocket protocols that are no tokens.
+func DeleteWebSocketTokens(header http.Header) {
+	lines := header["Sec-Websocket-Protocol"]
+	if len(lines) == 0 {
+		return
+	}
+	var kept []string
+	for _, line := range lines {
+		for protocol := range strings.SplitSeq(line, ",") {
+			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, agentapi.WebSocketToken) {
+				kept = append(kept, protocol)
+			}
+		}
+	}
+	if header.Del("Sec-Websocket-Protocol"); len(kept) > 0 {
+		header.Set("Sec-Websocket-Protocol", strings.Join(kept, ", "))
+	}
+}

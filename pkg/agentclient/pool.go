@@ -1,0 +1,165 @@
+package agentclient
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+)
+
+const (
+	// connectTimeout bounds a dial through the tunnel with its TLS handshake.
+	connectTimeout = 15 * time.Second
+	// idleTimeout is when an unused connection to an agent is given up.
+	idleTimeout = 5 * time.Minute
+	// SharedConns is how many HTTP/2 connections requests of one cluster have before
+	// they share them for good, and perConnection how many share one: their windows
+	// together are less than that of the connection, 1 GiB.
+	SharedConns, perConnection = 8, 250
+	// watchesPerConnection share one: they are silent most of the time.
+	watchesPerConnection = 100
+	// WatchWindow is how much of a watch may be unread. Others have more, because a
+	// user may have thousands of watches.
+	WatchWindow = 256 << 10
+	// ReadConns is how many reads of a cluster have a connection of their own at a
+	// time; more share one.
+	ReadConns = 16
+	// readIdleTimeout is when an unused one of these is given up.
+	readIdleTimeout = time.Minute
+	// replaceInterval is how often at most the connections to an agent are replaced
+	// because it says so: the new ones may lead to the same place while the tunnel
+	// learns of it.
+	replaceInterval = 2 * time.Second
+)
+
+// pool keeps the connections to the agent of one cluster.
+type pool struct {
+	client   *Client
+	cluster  string
+	reads    *httprelay.ReadPool
+	upgrades *http.Transport
+
+	mu       sync.Mutex // reads, requests and below
+	gone     bool
+	conns    map[*pooledConn]struct{}
+	requests *connGroup
+	replaced time.Time // when requests was replaced
+}
+
+// connGroup is the connections for requests until the agent wants new ones. Watches
+// have their own: they stay, and hold less unread. It does what connrotation of
+// client-go does, but lets requests end that are under way.
+type connGroup struct{ requests, watches *httprelay.Shared }
+
+func newPool(c *Client, cluster string) *pool {
+	p := &pool{client: c, cluster: cluster, conns: map[*pooledConn]struct{}{}}
+	p.requests, p.reads = p.newConnGroup(), p.newReadPool()
+	p.upgrades = &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return p.connect(ctx, "http/1.1")
+		},
+		DisableCompression: true,
+		// A connection is for one upgrade. After one that was refused it could be
+		// used again, and net/http repeats what breaks on a used connection: an exec
+		// by WebSocket is a GET.
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: httprelay.MaxHeaderBytes,
+		Protocols:              new(http.Protocols),
+	}
+	p.upgrades.Protocols.SetHTTP1(true)
+	return p
+}
+
+func (p *pool) newReadPool() *httprelay.ReadPool {
+	return &httprelay.ReadPool{
+		Dial: func(ctx context.Context) (net.Conn, error) { return p.connect(ctx, "http/1.1") },
+		Most: ReadConns, IdleTimeout: readIdleTimeout,
+	}
+}
+
+func (p *pool) readPool() *httprelay.ReadPool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reads
+}
+
+func (p *pool) newConnGroup() *connGroup {
+	dial := func(ctx context.Context) (net.Conn, error) { return p.connect(ctx, "h2") }
+	return &connGroup{
+		requests: &httprelay.Shared{Dial: dial, Spread: SharedConns, Streams: perConnection, IdleTimeout: idleTimeout},
+		watches:  &httprelay.Shared{Dial: dial, Spread: 1, Streams: watchesPerConnection, Window: WatchWindow, IdleTimeout: idleTimeout},
+	}
+}
+
+// send sends a request that is no upgrade. An agent that is about to stop,
+// or knows that the proxy server on the way is, says so in its answer: what
+// comes later takes new connections, and the old ones end with their requests.
+func (p *pool) send(by func(*connGroup) (*http.Response, error)) (*http.Response, error) {
+	p.mu.Lock()
+	g := p.requests
+	p.mu.Unlock()
+	resp, err := by(g)
+	if err != nil {
+		return nil, err
+	}
+	if resp.Header.Get(agentapi.Leaving) != "" {
+		resp.Header.Del(agentapi.Leaving)
+		p.replace(g)
+	}
+	return resp, nil
+}
+
+func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
+	return p.send(func(g *connGroup) (*http.Response, error) { return g.requests.RoundTrip(r) })
+}
+
+func (p *pool) watch(r *http.Request) (*http.Response, error) {
+	return p.send(func(g *connGroup) (*http.Response, error) { return g.watches.RoundTrip(r) })
+}
+
+// read may send a request twice.
+func (p *pool) read(r *http.Request) (*http.Response, error) {
+	other := func(r *http.Request) (*http.Response, error) {
+		return p.send(func(g *connGroup) (*http.Response, error) { return g.requests.RoundTripRead(r) })
+	}
+	reads := p.readPool()
+	return reads.Or(reads.RoundTrip, other, r)
+}
+
+func (p *pool) replace(old *connGroup) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone || p.requests != old || time.Since(p.replaced) < replaceInterval {
+		return
+	}
+	p.requests, p.replaced = p.newConnGroup(), time.Now()
+	old.retire()
+}
+
+// retire closes connections as they become unused.
+func (g *connGroup) retire() {
+	g.requests.Retire()
+	g.watches.Retire()
+}
+
+// close ends all connections, with the requests on them.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.gone = true
+	conns := make([]*pooledConn, 0, len(p.conns))
+	for c := range p.conns {
+		conns = append(conns, c)
+	}
+	requests := p.requests
+	p.mu.Unlock()
+	p.upgrades.CloseIdleConnections()
+	requests.retire()
+	for _, c := range conns {
+		connect.Abort(c)
+	}
+}

@@ -1,0 +1,129 @@
+package agentclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+)
+
+// What comes after an answer that says so goes over a new connection, and the
+// old one lives until its last request has ended.
+func TestAgentSendsItsClientsElsewhere(t *testing.T) {
+	var leaving atomic.Bool
+	addresses, release := make(chan string, 10), make(chan struct{})
+	client, handshakes := start(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		addresses <- r.RemoteAddr
+		if leaving.Load() {
+			rw.Header().Set(agentapi.Leaving, "1")
+		}
+		if r.URL.Path == "/long" {
+			_ = http.NewResponseController(rw).Flush()
+			<-release
+			_, _ = io.WriteString(rw, "the end")
+		}
+	}))
+	post := func(path string) *http.Response { // which is not for the connections that are kept for reads
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.RoundTrip(req, cluster1, jane)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	ask := func() string {
+		t.Helper()
+		resp := post("/api")
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || resp.Header.Get(agentapi.Leaving) != "" {
+			t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		}
+		return <-addresses
+	}
+
+	first := ask()
+	if again := ask(); again != first {
+		t.Errorf("requests take connections of their own, from %s and %s", first, again)
+	}
+	long := post("/long")
+	defer long.Body.Close()
+	<-addresses
+	leaving.Store(true)
+	ask() // is told
+	leaving.Store(false)
+	second := ask()
+	if second == first {
+		t.Error("the connection that the agent wants to be rid of is used on")
+	}
+	if n := client.Connections("cluster1"); n != 2 {
+		t.Errorf("%d connections are open, want the new one and that of the long request", n)
+	}
+	close(release)
+	if body, err := io.ReadAll(long.Body); err != nil || string(body) != "the end" {
+		t.Errorf("the request under way ends with %q, %v", body, err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); client.Connections("cluster1") != 1; {
+		if time.Now().After(deadline) {
+			t.Fatal("the old connection stays open without a request")
+		}
+		ask()
+	}
+
+	// The new one may lead to the same agent: it is not left again at once.
+	before := handshakes.Load()
+	leaving.Store(true)
+	p := client.pool("cluster1")
+	p.mu.Lock()
+	p.replaced = time.Now()
+	p.mu.Unlock()
+	for range 5 {
+		ask()
+	}
+	if after := handshakes.Load(); after != before {
+		t.Errorf("%d more handshakes within %s", after-before, replaceInterval)
+	}
+}
+
+// A dial into a black hole ends for all who wait for it. If each of them dialed in
+// turn then, the last would wait longer than any client does.
+func TestDialsDoNotFollowEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		config := func(string) *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13} }
+		client := New(Options{Dial: dial, TLS: config, Admission: everyAgent{}, Metrics: newMetrics()})
+		began := time.Now()
+		var requests sync.WaitGroup
+		for range 8 {
+			requests.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel() // as the handler does when a request has ended
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = client.RoundTrip(r, cluster1, jane)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != connectTimeout {
+					t.Errorf("%v after %s, want a timeout after %s", err, took, connectTimeout)
+				}
+			})
+		}
+		requests.Wait()
+	})
+}
