@@ -115,7 +115,8 @@ func slim(object any) (any, error) {
 	if addon, ok := object.(*addonv1alpha1.ManagedClusterAddOn); ok {
 		addon.ObjectMeta = metav1.ObjectMeta{Name: addon.Name, Namespace: addon.Namespace, UID: addon.UID,
 			ResourceVersion: addon.ResourceVersion, DeletionTimestamp: addon.DeletionTimestamp}
-		addon.Spec, addon.Status = addonv1alpha1.ManagedClusterAddOnSpec{}, addonv1alpha1.ManagedClusterAddOnStatus{KubeClientDriver: addon.Status.KubeClientDriver}
+		addon.Spec = addonv1alpha1.ManagedClusterAddOnSpec{}
+		addon.Status = addonv1alpha1.ManagedClusterAddOnStatus{Namespace: addon.Status.Namespace, KubeClientDriver: addon.Status.KubeClientDriver}
 	}
 	return object, nil
 }

@@ -89,10 +89,10 @@ func TestSlimKeepsWhatIsRead(t *testing.T) {
 	now := metav1.Now()
 	made, err := slim(&addonv1alpha1.ManagedClusterAddOn{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "ns", DeletionTimestamp: &now, Annotations: map[string]string{"long": "text"}},
-		Status:     addonv1alpha1.ManagedClusterAddOnStatus{Namespace: "x", KubeClientDriver: "token"},
+		Status:     addonv1alpha1.ManagedClusterAddOnStatus{Namespace: "x", KubeClientDriver: "token", Conditions: []metav1.Condition{{Type: "Available"}}},
 	})
 	addon := made.(*addonv1alpha1.ManagedClusterAddOn)
-	if err != nil || addon.Name != "n" || addon.Namespace != "ns" || addon.DeletionTimestamp == nil || addon.Annotations != nil || addon.Status.Namespace != "" || addon.Status.KubeClientDriver != "token" {
+	if err != nil || addon.Name != "n" || addon.Namespace != "ns" || addon.DeletionTimestamp == nil || addon.Annotations != nil || addon.Status.Conditions != nil || addon.Status.Namespace != "x" || addon.Status.KubeClientDriver != "token" {
 		t.Errorf("%+v, %v is kept", addon, err)
 	}
 }

@@ -24,7 +24,7 @@ var configurationGVR = v1alpha1.GroupVersion.WithResource("managedproxyconfigura
 
 // Addon makes the agent addon of what it reads.
 type Addon struct {
-	// Reader reads configurations and Services of the hub.
+	// Reader reads configurations, Services and addons of the hub.
 	Reader client.Reader
 	// Certificates are those of package certificates.
 	Certificates certificates.Store
@@ -89,10 +89,16 @@ func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (stri
 	if err != nil {
 		return "", fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
 	}
-	return a.namespaceOf(addon, deployment), nil
+	current, err := a.currentNamespace(context.Background(), addon)
+	if err != nil {
+		return "", err
+	}
+	return a.namespaceOf(current, deployment), nil
 }
 
-func (a *Addon) namespaceOf(addon *addonv1alpha1.ManagedClusterAddOn, deployment *addonv1alpha1.AddOnDeploymentConfig) string {
+// namespaceOf returns the namespace of an addon's agent. current is where it is now,
+// and may be empty.
+func (a *Addon) namespaceOf(current string, deployment *addonv1alpha1.AddOnDeploymentConfig) string {
 	// The API server fills in OCM's own default, which nobody has asked for. But
 	// upstream takes it for an answer: an agent that is there stays there, beside
 	// the ConfigMaps and pull Secrets that its owner has put there. A cluster may
@@ -101,10 +107,20 @@ func (a *Addon) namespaceOf(addon *addonv1alpha1.ManagedClusterAddOn, deployment
 	switch {
 	case deployment == nil || deployment.Spec.AgentInstallNamespace == "":
 		return a.InstallNamespace
-	case deployment.Spec.AgentInstallNamespace == ocmDefault && addon.Status.Namespace != ocmDefault:
+	case deployment.Spec.AgentInstallNamespace == ocmDefault && current != ocmDefault:
 		return a.InstallNamespace
 	}
 	return deployment.Spec.AgentInstallNamespace
+}
+
+// currentNamespace returns the namespace in the status of the stored addon.
+// addon-framework puts OCM's default into the copy that it asks about.
+func (a *Addon) currentNamespace(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
+	var stored addonv1alpha1.ManagedClusterAddOn
+	if err := a.Reader.Get(ctx, client.ObjectKeyFromObject(addon), &stored); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading the ManagedClusterAddOn of cluster %q: %w", addon.Namespace, err)
+	}
+	return stored.Status.Namespace, nil
 }
 
 // configuration is the one that an addon refers to, with its defaults.

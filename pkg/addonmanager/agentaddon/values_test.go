@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -428,7 +429,8 @@ func TestUpstreamsVariables(t *testing.T) {
 }
 
 // TestAgentStaysInItsNamespace wants an agent that upstream installed in OCM's own
-// default to stay there.
+// default to stay there. It asks as addon-framework does: with OCM's default in the
+// status, whatever the stored addon says.
 func TestAgentStaysInItsNamespace(t *testing.T) {
 	for _, tc := range []struct{ name, asked, is, want string }{
 		{"nothing is asked for", "", "", identity.DefaultAgentNamespace},
@@ -439,10 +441,30 @@ func TestAgentStaysInItsNamespace(t *testing.T) {
 		{"what a cluster says of itself", upstreamsNamespace, "kube-system", identity.DefaultAgentNamespace},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := &Addon{InstallNamespace: identity.DefaultAgentNamespace}
-			addon := &addonv1alpha1.ManagedClusterAddOn{Status: addonv1alpha1.ManagedClusterAddOnStatus{Namespace: tc.is}}
-			if got := a.namespaceOf(addon, &addonv1alpha1.AddOnDeploymentConfig{Spec: addonv1alpha1.AddOnDeploymentConfigSpec{AgentInstallNamespace: tc.asked}}); got != tc.want {
-				t.Errorf("the namespace is %q, want %q", got, tc.want)
+			scheme := runtime.NewScheme()
+			if err := addonv1alpha1.Install(scheme); err != nil {
+				t.Fatal(err)
+			}
+			reference := addonv1alpha1.AddOnConfig{
+				ConfigGroupResource: addonv1alpha1.ConfigGroupResource{Group: utils.AddOnDeploymentConfigGVR.Group, Resource: utils.AddOnDeploymentConfigGVR.Resource},
+				ConfigReferent:      addonv1alpha1.ConfigReferent{Name: "config", Namespace: "cluster1"},
+			}
+			stored := &addonv1alpha1.ManagedClusterAddOn{
+				ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: "cluster1"},
+				Spec:       addonv1alpha1.ManagedClusterAddOnSpec{Configs: []addonv1alpha1.AddOnConfig{reference}},
+				Status: addonv1alpha1.ManagedClusterAddOnStatus{Namespace: tc.is, ConfigReferences: []addonv1alpha1.ConfigReference{{
+					ConfigGroupResource: reference.ConfigGroupResource,
+					DesiredConfig:       &addonv1alpha1.ConfigSpecHash{ConfigReferent: reference.ConfigReferent, SpecHash: "x"},
+				}}},
+			}
+			a := &Addon{
+				Reader:            fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored.DeepCopy()).Build(),
+				DeploymentConfigs: oneConfig{spec: &addonv1alpha1.AddOnDeploymentConfigSpec{AgentInstallNamespace: tc.asked}},
+				InstallNamespace:  identity.DefaultAgentNamespace,
+			}
+			stored.Status.Namespace = upstreamsNamespace
+			if got, err := a.installNamespace(stored); err != nil || got != tc.want {
+				t.Errorf("the namespace is %q, %v; want %q", got, err, tc.want)
 			}
 		})
 	}
