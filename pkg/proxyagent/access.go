@@ -28,13 +28,13 @@ func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apih
 // capped closes the way to the kube-apiserver that the agent cannot look into, to
 // new connections, as soon as the owner caps anything. The handler's stays open: it looks.
 func capped(destinations policy.Policy, owner func() (ownerpolicy.Policy, error)) decision {
-	return func(network, address string) (string, error) {
+	return func(network, address string) (policy.Target, error) {
 		target, err := destinations.Target(network, address)
-		if err != nil || target == destinations.Handler {
+		if err != nil || target.Handler {
 			return target, err
 		}
 		if caps, err := owner(); err != nil || caps.Caps() {
-			return "", &policy.Denied{Network: network, Address: address, Reason: "owner"}
+			return policy.Target{}, &policy.Denied{Network: network, Address: address, Reason: "owner"}
 		}
 		return target, nil
 	}

@@ -41,7 +41,7 @@ type Agent struct {
 	health   *health.Server
 
 	handshakes   handshakes
-	turnover     *turnover
+	conns        *connDrainer
 	openCarriers func() int // set by startTunnels
 }
 
@@ -57,7 +57,7 @@ func New(o *Options) (*Agent, error) {
 		options:  o,
 		registry: registry, metrics: metrics, memory: memlimit.New(registry),
 		handshakes: handshakes{failures: metrics.handshakeFailures},
-		turnover:   newTurnover(),
+		conns:      newConnDrainer(),
 		source:     pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
 		health: health.New(health.Options{
 			Address:  net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort)),
@@ -65,7 +65,7 @@ func New(o *Options) (*Agent, error) {
 		}),
 	}
 	a.source.Changed = func() {
-		if servers := a.turnover.servers.Load(); servers != nil {
+		if servers := a.conns.servers.Load(); servers != nil {
 			servers.renew()
 		}
 	}
@@ -117,8 +117,8 @@ func (a *Agent) Run(ctx context.Context) error {
 // how many tunnels are up.
 func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (connected func() int, err error) {
 	o := a.options
-	decide := decision(func(_, address string) (string, error) { return address, nil })
-	var handler *handover
+	decide := decision(func(_, address string) (policy.Target, error) { return policy.Target{Address: address}, nil })
+	var handler *connListener
 	var cluster *rest.Config
 	if o.ClusterName != "" {
 		if cluster, err = loadConfig(o.Konnectivity.KubeconfigPath); err != nil {
@@ -155,14 +155,14 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 
 // startTunnels starts konnectivity's agent. It is told of the drain by ctx and
 // stops with serving.
-func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, handler *handover) (*agent.ClientSet, error) {
+func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, handler *connListener) (*agent.ClientSet, error) {
 	k := a.options.Konnectivity
 	counter, err := a.leaseCounter(serving)
 	if err != nil {
 		return nil, err
 	}
 	o := a.options
-	carriers := &carriers{
+	carriers := &carrierDialer{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
 		serverName: k.ProxyServerHost, session: k.AgentID, process: rand.Text(), source: a.source, decide: decide, handler: handler,
 		tcp:              dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
@@ -171,10 +171,10 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	}
 	servers := newServers(carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	context.AfterFunc(serving, servers.close)
-	a.turnover.servers.Store(servers)
+	a.conns.servers.Store(servers)
 	a.openCarriers = servers.inUse
 	config := k.ClientSetConfig(
-		grpc.WithStreamInterceptor(withPolicy(ctx, decide, servers)),
+		grpc.WithStreamInterceptor(controlSessions(ctx, decide, servers)),
 		grpc.WithContextDialer(servers.dialStream),
 		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), // it is mostly silent, and TLS has a buffer
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 2 * o.HandshakeTimeout}),
@@ -192,8 +192,8 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 
 // startHandler listens for the proxy API's requests and says what may be
 // dialed, the handler included. Connections from konnectivity's streams come to
-// the listener, those from carriers by the handover.
-func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, *handover, error) {
+// the listener, those from carriers by the connListener.
+func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, *connListener, error) {
 	o := a.options
 	apiServer, err := apiServerAddress(cluster)
 	if err != nil {
@@ -211,14 +211,14 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 	if err != nil {
 		return nil, nil, err
 	}
-	server.Handler, server.ConnContext, server.ConnState = a.turnover.handler(server.Handler), a.turnover.via, a.turnover.watch
+	server.Handler, server.ConnContext, server.ConnState = a.conns.handler(server.Handler), a.conns.via, a.conns.watch
 	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
 	var lc net.ListenConfig
 	listener, err := lc.Listen(serving, "tcp", address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
 	}
-	direct := newHandover(listener.Addr())
+	direct := newConnListener(listener.Addr())
 	for _, l := range []net.Listener{listener, direct} {
 		group.Go(func() error {
 			stop := context.AfterFunc(serving, func() { _ = server.Close() })

@@ -16,7 +16,7 @@
 // on a new carrier, and one that led to another server behind the load balancer
 // is kept for that one. Connections on carriers are dialed and relayed here and
 // do not share anything. Those to the handler are not dialed: it serves on the
-// carrier itself (handover), and its port is for connections from streams.
+// carrier itself (connListener), and its port is for connections from streams.
 //
 // Without any server the agent dials after a pause between nothing and a limit
 // that doubles from --sync-interval to --sync-interval-cap, so that a thousand
@@ -31,9 +31,9 @@
 // servers) to 12 minutes (three); until then the servers reach each other's
 // agents. If all servers of an agent drain, it looks for another one within half
 // of the time that they say they wait, and tells them when it has one.
-// One that lost the agent's stream, of which the agent has heard nothing, refuses
-// its carriers with that reason, and the stream is made anew. While DNS does not
-// answer, the address of last time is dialed (package dial).
+// If a server lost the stream unnoticed, it refuses carriers with NoAgent and the
+// agent reconnects. While DNS does not answer, the address of last time is dialed
+// (package dial).
 //
 // # Who authenticates whom
 //
@@ -59,7 +59,7 @@
 // on, and goes on serving until its connections have ended and the minimum has
 // passed, or until the drain timeout. The proxy API keeps connections to the
 // handler; it is told in answers that the next request should take another one,
-// also when it is a proxy server on the way that drains (turnover). One without
+// also when it is a proxy server on the way that drains (goaway.go). One without
 // a request holds no drain.
 //
 // # Port-forward mode

@@ -13,14 +13,14 @@ import (
 func (a *Agent) drain(serving context.Context) {
 	klog.FromContext(serving).Info("Draining", "timeout", a.options.DrainTimeout)
 	a.health.Drain()
-	a.turnover.ending.Store(true)
+	a.conns.ending.Store(true)
 	began := time.Now()
 	timeout := time.NewTimer(a.options.DrainTimeout)
 	defer timeout.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if time.Since(began) >= a.options.MinDrainDuration && a.openConnections()-a.turnover.unused() <= 0 {
+		if time.Since(began) >= a.options.MinDrainDuration && a.openConnections()-a.conns.unused() <= 0 {
 			return
 		}
 		select {

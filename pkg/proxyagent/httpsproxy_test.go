@@ -32,7 +32,7 @@ func TestCarriersGoThroughHTTPSProxy(t *testing.T) {
 	defer proxy.Close()
 	through := func(user *url.Userinfo) (net.Conn, error) {
 		t.Setenv("HTTPS_PROXY", (&url.URL{Scheme: "http", User: user, Host: proxy.Listener.Addr().String()}).String())
-		c := &carriers{address: "hub.example:8091"}
+		c := &carrierDialer{address: "hub.example:8091"}
 		return c.connect(t.Context())
 	}
 	conn, err := through(url.UserPassword("agent", "open"))

@@ -24,21 +24,21 @@ var errElsewhere = errors.New("the address of the proxy servers keeps leading to
 // servers are the proxy servers that the agent has streams to, each with a pool
 // of carriers of its own.
 type servers struct {
-	carriers *carriers
+	carriers *carrierDialer
 	config   pool.Config // of each server's pool
 
-	mu      sync.Mutex
-	links   map[string]*link        // by server ID
-	pools   map[*pool.Pool]struct{} // those of links, and those whose connections go on without
-	search  search
-	changed chan struct{} // closed, and replaced, when search has news
-	count   int           // of servers, as one of them said last; 0 if none did
-	stopped bool
+	mu       sync.Mutex
+	sessions map[string]*serverSession // by server ID
+	pools    map[*pool.Pool]struct{}   // those of sessions, and those whose connections go on without
+	search   search
+	changed  chan struct{} // closed, and replaced, when search has news
+	count    int           // of servers, as one of them said last; 0 if none did
+	stopped  bool
 }
 
-// link is one proxy server. Two streams to it exist for a moment, when an agent
+// serverSession is one proxy server. Two streams to it exist for a moment, when an agent
 // that looks for further servers reaches one that it has.
-type link struct {
+type serverSession struct {
 	streams  int
 	control  []control  // the streams, and some that have ended
 	pool     *pool.Pool // nil if the server does not speak carriers
@@ -55,9 +55,9 @@ type control interface {
 	leave()
 }
 
-func newServers(c *carriers, config pool.Config, backoff func(failures int) time.Duration) *servers {
+func newServers(c *carrierDialer, config pool.Config, backoff func(failures int) time.Duration) *servers {
 	config.Backoff = backoff
-	return &servers{carriers: c, config: config, links: map[string]*link{}, pools: map[*pool.Pool]struct{}{},
+	return &servers{carriers: c, config: config, sessions: map[string]*serverSession{}, pools: map[*pool.Pool]struct{}{},
 		search: search{backoff: backoff}, changed: make(chan struct{})}
 }
 
@@ -65,10 +65,10 @@ func newServers(c *carriers, config pool.Config, backoff func(failures int) time
 func (s *servers) join(serverID string, speaksCarriers bool, stream control) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.links[serverID]
+	known := s.sessions[serverID]
 	if known == nil {
-		known = &link{}
-		s.links[serverID] = known
+		known = &serverSession{}
+		s.sessions[serverID] = known
 		s.search.found()
 	}
 	known.streams++
@@ -97,13 +97,13 @@ func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.
 
 // leave lets connections go on: a stream that breaks says nothing about
 // carriers, which are TCP connections of their own.
-func (s *servers) leave(serverID string, left *link) {
+func (s *servers) leave(serverID string, left *serverSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if left.streams--; left.streams > 0 {
 		return
 	}
-	delete(s.links, serverID)
+	delete(s.sessions, serverID)
 	s.news(1)
 	if left.pool == nil {
 		return
@@ -123,7 +123,7 @@ func (s *servers) leave(serverID string, left *link) {
 func (s *servers) forgotten(serverID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.links[serverID]
+	known := s.sessions[serverID]
 	if known == nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (s *servers) forgotten(serverID string) {
 func (s *servers) more(serverID string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.links[serverID]; known != nil && known.pool != nil {
+	if known := s.sessions[serverID]; known != nil && known.pool != nil {
 		known.elsewhere = time.Time{}
 		go known.pool.Request(n)
 	}
@@ -148,7 +148,7 @@ func (s *servers) more(serverID string, n int) {
 func (s *servers) renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, known := range s.links {
+	for _, known := range s.sessions {
 		if known.pool != nil {
 			go known.pool.Request(1)
 		}
@@ -160,7 +160,7 @@ func (s *servers) renew() {
 func (s *servers) drains(serverID string, seconds int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.links[serverID]
+	known := s.sessions[serverID]
 	if known == nil || known.draining {
 		return
 	}
@@ -179,7 +179,7 @@ func (s *servers) leaveDraining() {
 	if !s.serving() {
 		return
 	}
-	for _, known := range s.links {
+	for _, known := range s.sessions {
 		if known.draining {
 			for _, stream := range known.control {
 				go stream.leave()
@@ -202,7 +202,7 @@ func (s *servers) counted(n int) {
 
 // serving reports whether a server that does not drain is connected; mu is held.
 func (s *servers) serving() bool {
-	for _, known := range s.links {
+	for _, known := range s.sessions {
 		if !known.draining {
 			return true
 		}
@@ -212,7 +212,7 @@ func (s *servers) serving() bool {
 
 // news lets the search begin anew; mu is held.
 func (s *servers) news(misses int) {
-	s.search.renew(misses, s.serving(), len(s.links) > 0)
+	s.search.renew(misses, s.serving(), len(s.sessions) > 0)
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -228,7 +228,7 @@ func (s *servers) Count() int {
 func (s *servers) isDraining(serverID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.links[serverID]
+	known := s.sessions[serverID]
 	return known != nil && known.draining
 }
 
@@ -237,7 +237,7 @@ func (s *servers) isDraining(serverID string) bool {
 // unless the server itself asks for carriers.
 func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, error) {
 	s.mu.Lock()
-	known := s.links[serverID]
+	known := s.sessions[serverID]
 	wait := known != nil && time.Now().Before(known.elsewhere)
 	s.mu.Unlock()
 	if wait {
@@ -253,7 +253,7 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 			return made, nil
 		}
 		s.mu.Lock()
-		other := s.links[name]
+		other := s.sessions[name]
 		s.mu.Unlock()
 		if other == nil || other.pool == nil {
 			_ = made.Close()
@@ -345,17 +345,17 @@ func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-c
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted = max(count, 1)
-	for _, known := range s.links {
+	for _, known := range s.sessions {
 		if known.draining {
 			wanted++
 		}
 	}
 	switch {
 	case s.stopped:
-	case len(s.links) >= wanted:
+	case len(s.sessions) >= wanted:
 		s.search.complete()
 	default:
-		wait = s.search.next(s.serving(), len(s.links) > 0)
+		wait = s.search.next(s.serving(), len(s.sessions) > 0)
 	}
 	return wanted, wait, s.changed
 }

@@ -56,13 +56,13 @@ func (endStream) leave() {}
 // itself asks for carriers.
 func TestCarriersThatLeadElsewhere(t *testing.T) {
 	s := newServers(nil, pool.Config{}, dial.FullJitter)
-	s.links["gone"] = &link{elsewhere: time.Now().Add(time.Hour), pool: pool.New(pool.Config{})}
-	defer s.links["gone"].pool.Close()
+	s.sessions["gone"] = &serverSession{elsewhere: time.Now().Add(time.Hour), pool: pool.New(pool.Config{})}
+	defer s.sessions["gone"].pool.Close()
 	if _, err := s.dial(t.Context(), "gone"); !errors.Is(err, errElsewhere) {
 		t.Errorf("a dial ended with %v, want %v", err, errElsewhere)
 	}
 	s.more("gone", 1)
-	if until := s.links["gone"].elsewhere; !until.IsZero() {
+	if until := s.sessions["gone"].elsewhere; !until.IsZero() {
 		t.Errorf("no carrier is dialed until %s though the server wants one", until)
 	}
 }

@@ -31,20 +31,28 @@ func (d *Denied) Error() string {
 	return fmt.Sprintf("denied by policy: %s %q is not a destination of this agent (%s)", d.Network, d.Address, d.Reason)
 }
 
-// Target is the address to dial over TCP for a request, or a *Denied.
-func (p Policy) Target(network, address string) (string, error) {
+// Target is what an agent dials, over TCP.
+type Target struct {
+	Address string // host:port
+	// Handler says that this is the agent's own handler. A connection that comes on a
+	// carrier need not be dialed then.
+	Handler bool
+}
+
+// Target returns what to dial for a request, or a *Denied.
+func (p Policy) Target(network, address string) (Target, error) {
 	if network != "tcp" {
-		return "", &Denied{network, address, "network"}
+		return Target{}, &Denied{network, address, "network"}
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return "", &Denied{network, address, "address"}
+		return Target{}, &Denied{network, address, "address"}
 	}
 	switch {
 	case host == identity.HandlerHost(p.Cluster) && port == identity.HandlerPort:
-		return p.Handler, nil
+		return Target{Address: p.Handler, Handler: true}, nil
 	case host != identity.HandlerHost(p.Cluster) && slices.Contains(identity.Hosts(p.Cluster, p.AgentNamespace), host):
-		return p.KubeAPIServer, nil
+		return Target{Address: p.KubeAPIServer}, nil
 	}
-	return "", &Denied{network, address, "destination"}
+	return Target{}, &Denied{network, address, "destination"}
 }

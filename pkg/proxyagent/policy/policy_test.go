@@ -11,15 +11,15 @@ import (
 var cluster1 = Policy{Cluster: "cluster1", AgentNamespace: "ns", KubeAPIServer: "10.96.0.1:443", Handler: "127.0.0.1:7443"}
 
 func TestTarget(t *testing.T) {
-	for address, want := range map[string]string{
-		"cluster1:443":    cluster1.KubeAPIServer,
-		"cluster1:6443":   cluster1.KubeAPIServer,
-		"cluster1.ns:443": cluster1.KubeAPIServer,
-		identity.HandlerHost("cluster1") + ":7443": cluster1.Handler,
+	for address, want := range map[string]Target{
+		"cluster1:443":    {Address: cluster1.KubeAPIServer},
+		"cluster1:6443":   {Address: cluster1.KubeAPIServer},
+		"cluster1.ns:443": {Address: cluster1.KubeAPIServer},
+		identity.HandlerHost("cluster1") + ":7443": {Address: cluster1.Handler, Handler: true},
 	} {
 		got, err := cluster1.Target("tcp", address)
 		if err != nil || got != want {
-			t.Errorf("Target(tcp, %q) = %q, %v; want %q", address, got, err, want)
+			t.Errorf("Target(tcp, %q) = %+v, %v; want %+v", address, got, err, want)
 		}
 	}
 }
@@ -51,8 +51,8 @@ func TestDenied(t *testing.T) {
 	} {
 		target, err := cluster1.Target(request.network, request.address)
 		var denied *Denied
-		if !errors.As(err, &denied) || denied.Reason != request.reason || target != "" {
-			t.Errorf("Target(%q, %q) = %q, %v; want denied for %q", request.network, request.address, target, err, request.reason)
+		if !errors.As(err, &denied) || denied.Reason != request.reason || target != (Target{}) {
+			t.Errorf("Target(%q, %q) = %+v, %v; want denied for %q", request.network, request.address, target, err, request.reason)
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "denied by policy") {
 			t.Errorf("error %q does not begin with the words that clients look for", err)
@@ -68,11 +68,11 @@ func FuzzTarget(f *testing.F) {
 	f.Add("unix", "/run/x")
 	f.Fuzz(func(t *testing.T, network, address string) {
 		target, err := cluster1.Target(network, address)
-		if err == nil && target != cluster1.KubeAPIServer && target != cluster1.Handler {
-			t.Fatalf("Target(%q, %q) = %q", network, address, target)
+		if err == nil && target != (Target{Address: cluster1.KubeAPIServer}) && target != (Target{Address: cluster1.Handler, Handler: true}) {
+			t.Fatalf("Target(%q, %q) = %+v", network, address, target)
 		}
-		if err != nil && target != "" {
-			t.Fatalf("Target(%q, %q) gives both %q and %v", network, address, target, err)
+		if err != nil && target != (Target{}) {
+			t.Fatalf("Target(%q, %q) returns both %+v and %v", network, address, target, err)
 		}
 	})
 }

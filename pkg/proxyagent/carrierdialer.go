@@ -22,16 +22,16 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// carriers make carriers to the proxy servers and open the connections that are
-// asked for on them. Which server gets how many is decided in servers.go.
-type carriers struct {
+// carrierDialer dials carriers to the proxy servers, and opens the connections that
+// these ask for on them. servers.go decides which server gets how many.
+type carrierDialer struct {
 	address          string // of the proxy servers
 	serverName       string
 	session          string // the agent ID of the konnectivity streams
 	process          string // see agentapi.ProcessHeader
 	source           *pki.Source
 	decide           decision
-	handler          *handover // nil if there is none
+	handler          *connListener // nil if there is none
 	tcp              dial.TCP
 	dialer           dial.StaleDialer
 	handshakeTimeout time.Duration
@@ -44,7 +44,7 @@ type carriers struct {
 // servers, and PeerName says to which; one that does not know this agent yet
 // closes it. A server of konnectivity's has none (carrier.ErrNoCarriers): the
 // connections of konnectivity's streams serve instead.
-func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
+func (c *carrierDialer) dial(ctx context.Context) (*carrier.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
 	defer cancel()
 	raw, err := c.connect(ctx)
@@ -63,19 +63,19 @@ func (c *carriers) dial(ctx context.Context) (*carrier.Carrier, error) {
 
 // serveOpen dials what the destination policy makes of a request, and carries
 // bytes until both sides have ended.
-func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
+func (c *carrierDialer) serveOpen(ctx context.Context, request *carrier.Pending) {
 	if err := c.memory.Err(); err != nil {
 		_ = request.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
 		return
 	}
-	address, err := c.decide(request.Network, request.Address)
+	destination, err := c.decide(request.Network, request.Address)
 	if err != nil {
 		c.noteDenied(ctx, request.Network, request.Address, err)
 		_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: err.Error()})
 		return
 	}
-	if c.handler != nil && address == c.handler.address.String() {
-		conn, err := request.Accept(carrier.Endpoints{Local: address, Remote: address})
+	if destination.Handler {
+		conn, err := request.Accept(carrier.Endpoints{Local: destination.Address, Remote: destination.Address})
 		if err == nil {
 			c.count(func() { c.handler.serve(conn, request.Carrier().PeerName(), request.Via) })
 		}
@@ -83,7 +83,7 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 	}
 	dialer := &net.Dialer{Timeout: c.targetTimeout}
 	began := time.Now()
-	target, err := dialer.DialContext(ctx, "tcp", address)
+	target, err := dialer.DialContext(ctx, "tcp", destination.Address)
 	if err != nil {
 		_ = request.Refuse(targetError(err))
 		return
@@ -98,7 +98,7 @@ func (c *carriers) serveOpen(ctx context.Context, request *carrier.Pending) {
 }
 
 // count counts a connection while it is open.
-func (c *carriers) count(serve func()) {
+func (c *carrierDialer) count(serve func()) {
 	metrics.Metrics.EndpointConnectionInc()
 	onCarriers.Add(1)
 	serve()
@@ -127,7 +127,7 @@ func targetError(err error) *carrier.Error {
 
 // connect dials the proxy servers' address, through the proxy that HTTPS_PROXY
 // and NO_PROXY say, as gRPC does for the streams.
-func (c *carriers) connect(ctx context.Context) (net.Conn, error) {
+func (c *carrierDialer) connect(ctx context.Context) (net.Conn, error) {
 	proxy, err := proxyFor(c.address, httpproxy.FromEnvironment())
 	if err != nil {
 		return nil, err

@@ -14,9 +14,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
-func TestTurnover(t *testing.T) {
+func TestConnDrainer(t *testing.T) {
 	known := newServers(nil, pool.Config{}, dial.FullJitter)
-	known.links["stays"], known.links["goes"] = &link{}, &link{draining: true}
+	known.sessions["stays"], known.sessions["goes"] = &serverSession{}, &serverSession{draining: true}
 	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
 	for name, tc := range map[string]struct {
 		through []string
@@ -36,21 +36,21 @@ func TestTurnover(t *testing.T) {
 		"over konnectivity's stream": {major: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			turnover := newTurnover()
-			turnover.servers.Store(known)
-			turnover.ending.Store(tc.ending)
+			drainer := newConnDrainer()
+			drainer.servers.Store(known)
+			drainer.ending.Store(tc.ending)
 			var conn net.Conn = &net.TCPConn{}
 			if tc.through != nil {
 				conn = &handedConn{through: tc.through}
 			}
-			ctx := turnover.via(t.Context(), tls.Server(conn, &tls.Config{}))
+			ctx := drainer.via(t.Context(), tls.Server(conn, &tls.Config{}))
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 			r.ProtoMajor = tc.major
 			for key, values := range tc.headers {
 				r.Header[key] = values
 			}
 			got := httptest.NewRecorder()
-			turnover.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(got, r)
+			drainer.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(got, r)
 			for _, header := range []string{agentapi.Leaving, "Connection"} {
 				if got.Header().Get(header) != tc.want.Get(header) {
 					t.Errorf("%s: %q, want %q", header, got.Header().Get(header), tc.want.Get(header))
@@ -62,22 +62,22 @@ func TestTurnover(t *testing.T) {
 
 func TestConnectionsWithoutRequestsAreUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turnover := newTurnover()
+		drainer := newConnDrainer()
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		turnover.watch(a, http.StateIdle)
-		turnover.watch(b, http.StateIdle)
-		if n := turnover.unused(); n != 0 {
+		drainer.watch(a, http.StateIdle)
+		drainer.watch(b, http.StateIdle)
+		if n := drainer.unused(); n != 0 {
 			t.Errorf("%d are unused though their next request may be on its way", n)
 		}
 		time.Sleep(quiet)
-		turnover.watch(b, http.StateActive)
-		if n := turnover.unused(); n != 1 {
+		drainer.watch(b, http.StateActive)
+		if n := drainer.unused(); n != 1 {
 			t.Errorf("%d are unused, want the one without a request", n)
 		}
-		turnover.watch(a, http.StateClosed)
-		if n := turnover.unused(); n != 0 {
+		drainer.watch(a, http.StateClosed)
+		if n := drainer.unused(); n != 0 {
 			t.Errorf("%d are unused after the end", n)
 		}
 	})

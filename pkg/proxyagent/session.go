@@ -22,12 +22,12 @@ import (
 // from connecting to anything, for good.
 const headerTimeout = 30 * time.Second
 
-// withPolicy puts the destination policy between konnectivity's agent and its
+// controlSessions puts the destination policy between konnectivity's agent and its
 // stream to a proxy server.
 //
 // When serving ends it tells the server. Konnectivity's agent does so itself
 // only after the next packet from the server, which may never come.
-func withPolicy(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
+func controlSessions(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, agentapi.CarriersHeader, "1", agentapi.ProcessHeader, servers.carriers.process))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -35,7 +35,7 @@ func withPolicy(serving context.Context, decide decision, servers *servers) grpc
 			cancel()
 			return nil, err
 		}
-		wrapped := &policyStream{ClientStream: stream, decision: decide, servers: servers, cancel: cancel}
+		wrapped := &controlSession{ClientStream: stream, decision: decide, servers: servers, cancel: cancel}
 		forget := context.AfterFunc(serving, wrapped.leave)
 		context.AfterFunc(ctx, func() { forget() })
 		return wrapped, nil
@@ -43,9 +43,9 @@ func withPolicy(serving context.Context, decide decision, servers *servers) grpc
 }
 
 // decision says what to dial for a request, or that it is denied.
-type decision func(network, address string) (target string, err error)
+type decision func(network, address string) (policy.Target, error)
 
-type policyStream struct {
+type controlSession struct {
 	grpc.ClientStream
 	decision decision
 	servers  *servers
@@ -54,7 +54,7 @@ type policyStream struct {
 	sendMu   sync.Mutex // gRPC allows one SendMsg at a time, and we send too
 }
 
-func (s *policyStream) Header() (metadata.MD, error) {
+func (s *controlSession) Header() (metadata.MD, error) {
 	timer := time.AfterFunc(headerTimeout, s.cancel)
 	defer timer.Stop()
 	header, err := s.ClientStream.Header()
@@ -76,21 +76,21 @@ func (s *policyStream) Header() (metadata.MD, error) {
 }
 
 // end is part of control.
-func (s *policyStream) end() { s.cancel() }
+func (s *controlSession) end() { s.cancel() }
 
 // leave tells the server that new dials should go elsewhere.
-func (s *policyStream) leave() {
+func (s *controlSession) leave() {
 	_ = s.SendMsg(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}})
 }
 
-func (s *policyStream) SendMsg(m any) error {
+func (s *controlSession) SendMsg(m any) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
 	return s.ClientStream.SendMsg(m)
 }
 
 // RecvMsg gives konnectivity's agent the next packet that it may act on.
-func (s *policyStream) RecvMsg(m any) error {
+func (s *controlSession) RecvMsg(m any) error {
 	for {
 		if err := s.ClientStream.RecvMsg(m); err != nil {
 			s.cancel()
@@ -126,10 +126,10 @@ func (s *policyStream) RecvMsg(m any) error {
 
 // decide rewrites an allowed dial to the address of the agent's own choice, and
 // answers a denied one.
-func (s *policyStream) decide(dial *client.DialRequest) (allowed bool, err error) {
+func (s *controlSession) decide(dial *client.DialRequest) (allowed bool, err error) {
 	target, err := s.decision(dial.Protocol, dial.Address)
 	if err == nil {
-		dial.Address = target
+		dial.Address = target.Address
 		return true, nil
 	}
 	s.servers.carriers.noteDenied(s.Context(), dial.Protocol, dial.Address, err)
@@ -139,7 +139,7 @@ func (s *policyStream) decide(dial *client.DialRequest) (allowed bool, err error
 	})
 }
 
-func (c *carriers) noteDenied(ctx context.Context, network, address string, err error) {
+func (c *carrierDialer) noteDenied(ctx context.Context, network, address string, err error) {
 	reason := "unknown"
 	var denied *policy.Denied
 	if errors.As(err, &denied) {

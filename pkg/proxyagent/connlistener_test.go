@@ -9,20 +9,23 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
-// TestHandover sends requests on a carrier to a server that gets its connections
+// TestConnListener sends requests on a carrier to a server that gets its connections
 // from there, and sees that nothing is left at the end.
-func TestHandover(t *testing.T) {
+func TestConnListener(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7443} // where nobody listens
-	handler := newHandover(address)
+	handler := newConnListener(address)
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.RemoteAddr)
 	})}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(handler) }()
 
-	carriers := &carriers{handler: handler, decide: func(string, string) (string, error) { return address.String(), nil }}
+	carriers := &carrierDialer{handler: handler, decide: func(string, string) (policy.Target, error) {
+		return policy.Target{Address: address.String(), Handler: true}, nil
+	}}
 	near, far := net.Pipe()
 	dialed := make(chan *carrier.Carrier, 1)
 	go func() {

@@ -46,7 +46,7 @@ func dialRequest(network, address string, random int64) *client.Packet {
 		DialRequest: &client.DialRequest{Protocol: network, Address: address, Random: random}}}
 }
 
-func TestPolicyStream(t *testing.T) {
+func TestControlSession(t *testing.T) {
 	data := &client.Packet{Type: client.PacketType_DATA, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 1, Data: []byte("x")}}}
 	fake := &fakeStream{incoming: []*client.Packet{
 		dialRequest("tcp", "cluster2:443", 7),
@@ -66,9 +66,9 @@ func TestPolicyStream(t *testing.T) {
 		return nil, ctx.Err()
 	}})
 	defer made.Close()
-	servers := newServers(&carriers{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, pool.Config{}, dial.FullJitter)
-	servers.links["server1"] = &link{streams: 1, pool: made}
-	stream := &policyStream{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
+	servers := newServers(&carrierDialer{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, pool.Config{}, dial.FullJitter)
+	servers.sessions["server1"] = &serverSession{streams: 1, pool: made}
+	stream := &controlSession{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 
 	var packet client.Packet
 	if err := stream.RecvMsg(&packet); err != nil {

@@ -13,19 +13,19 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
-// quiet is how long a connection has had no request when it counts as unused:
-// with one that is in use, the next one may be on its way.
+// quiet is how long a connection is without a request until it counts as unused:
+// until then the next request may be on its way.
 const quiet = 2 * time.Second
 
-// turnover moves the proxy API's connections to the handler, which it keeps for
-// as long as it can use them, away from what is about to stop: this agent, or
-// a proxy server that they go through: of two, if the first one had no agent of
-// this cluster then. They would be cut at the end of the drain, and the requests
-// of that moment with them.
+// connDrainer asks the proxy API to open new connections when this agent, or a proxy
+// server on the way to it, is about to stop: the GOAWAY of this hop. The proxy API
+// keeps its connections for as long as it can use them, and the end of the drain
+// would cut them with the requests of that moment. There may be two proxy servers on
+// the way, if the first one had no agent of this cluster.
 //
-// Only an answer can say it. The client is the one who ends an idle connection,
-// since a server that does may have a request on its way.
-type turnover struct {
+// It asks in answers. The client must end the idle connection, since a server that
+// ends it may have a request on its way.
+type connDrainer struct {
 	ending  atomic.Bool             // this agent drains
 	servers atomic.Pointer[servers] // set before the first connection comes
 
@@ -33,13 +33,13 @@ type turnover struct {
 	idle map[net.Conn]time.Time // since when connections have had no request
 }
 
-func newTurnover() *turnover { return &turnover{idle: map[net.Conn]time.Time{}} }
+func newConnDrainer() *connDrainer { return &connDrainer{idle: map[net.Conn]time.Time{}} }
 
 type throughKey struct{}
 
-// via is a http.Server's ConnContext: which proxy servers a connection comes
-// through, if it was handed over.
-func (t *turnover) via(ctx context.Context, conn net.Conn) context.Context {
+// via is a http.Server's ConnContext. It notes which proxy servers a connection comes
+// through, if it comes from a connListener.
+func (t *connDrainer) via(ctx context.Context, conn net.Conn) context.Context {
 	for over, ok := conn.(interface{ NetConn() net.Conn }); ok; over, ok = conn.(interface{ NetConn() net.Conn }) {
 		conn = over.NetConn()
 	}
@@ -50,7 +50,7 @@ func (t *turnover) via(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // watch is a http.Server's ConnState.
-func (t *turnover) watch(conn net.Conn, state http.ConnState) {
+func (t *connDrainer) watch(conn net.Conn, state http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if state == http.StateIdle {
@@ -61,7 +61,7 @@ func (t *turnover) watch(conn net.Conn, state http.ConnState) {
 }
 
 // unused is how many connections are open and have had no request for a while.
-func (t *turnover) unused() (n int) {
+func (t *connDrainer) unused() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, since := range t.idle {
@@ -72,18 +72,18 @@ func (t *turnover) unused() (n int) {
 	return n
 }
 
-// leaving reports whether a request's connection leads through what is about to
-// stop.
-func (t *turnover) leaving(ctx context.Context) bool {
+// leaving reports whether this agent, or a proxy server that a request's connection
+// goes through, is about to stop.
+func (t *connDrainer) leaving(ctx context.Context) bool {
 	through, _ := ctx.Value(throughKey{}).([]string)
 	servers := t.servers.Load()
 	return t.ending.Load() || servers != nil && slices.ContainsFunc(through, servers.isDraining)
 }
 
-// handler tells clients in its answers to use another connection next time. In
-// HTTP/2 it is a header of our own: GOAWAY would fail the requests that cross
-// it on their way, those of them that cannot be repeated.
-func (t *turnover) handler(next http.Handler) http.Handler {
+// handler asks clients in its answers to use another connection next time. In HTTP/2
+// it does so by a header of our own: a GOAWAY frame would fail the requests that
+// cross it on their way and cannot be retried.
+func (t *connDrainer) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if t.leaving(r.Context()) {
 			switch {
