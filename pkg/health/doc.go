@@ -12,6 +12,7 @@
 // they look at state, they do not talk to anybody. What they say is readable
 // by everybody who reaches the port, so it holds no secrets.
 //
-// A process that ends calls Drain first and stops the health server last, so
-// that the probes tell the truth for as long as connections live.
+// A process that ends calls Drain first, waits by AwaitIdle until its work is done,
+// and stops the health server last, so that the probes tell the truth for as long as
+// connections live.
 package health

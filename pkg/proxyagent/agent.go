@@ -40,9 +40,9 @@ type Agent struct {
 	memory   *memlimit.Gate
 	health   *health.Server
 
-	handshakes   handshakes
-	conns        *connDrainer
-	openCarriers func() int // set by startTunnels
+	handshakes      handshakes
+	conns           *connDrainer
+	openConnections func() int // set by startTunnels
 }
 
 // New makes an agent. Nothing is read or dialed before Run.
@@ -172,7 +172,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	servers := newServers(carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	context.AfterFunc(serving, servers.close)
 	a.conns.servers.Store(servers)
-	a.openCarriers = servers.inUse
+	a.openConnections = servers.open
 	config := k.ClientSetConfig(
 		grpc.WithStreamInterceptor(controlSessions(ctx, decide, servers)),
 		grpc.WithContextDialer(servers.dialStream),

@@ -36,6 +36,7 @@ type carrierDialer struct {
 	dialer           dial.StaleDialer
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
+	serving          atomic.Int64  // connections on carriers
 	memory           *memlimit.Gate
 	denied           *prometheus.CounterVec
 }
@@ -100,15 +101,11 @@ func (c *carrierDialer) serveOpen(ctx context.Context, request *carrier.Pending)
 // count counts a connection while it is open.
 func (c *carrierDialer) count(serve func()) {
 	metrics.Metrics.EndpointConnectionInc()
-	onCarriers.Add(1)
+	c.serving.Add(1)
 	serve()
 	metrics.Metrics.EndpointConnectionDec()
-	onCarriers.Add(-1)
+	c.serving.Add(-1)
 }
-
-// onCarriers is this package's share of konnectivity's gauge of open
-// connections, which is one for the process as well.
-var onCarriers atomic.Int64
 
 // targetError says of a failed dial what a client can do something about.
 func targetError(err error) *carrier.Error {

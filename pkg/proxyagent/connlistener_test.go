@@ -41,7 +41,6 @@ func TestConnListener(t *testing.T) {
 	}
 	agent := <-dialed
 
-	before := onCarriers.Load()
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		return opener.Open(ctx, carrier.OpenRequest{Network: network, Address: address})
 	}}
@@ -56,11 +55,11 @@ func TestConnListener(t *testing.T) {
 			t.Errorf("the handler sees %q, %v; want %s", body, err, address)
 		}
 	}
-	if n := onCarriers.Load() - before; n != 1 {
+	if n := carriers.serving.Load(); n != 1 {
 		t.Errorf("%d connections are counted, want 1", n)
 	}
 	transport.CloseIdleConnections()
-	for onCarriers.Load() != before {
+	for carriers.serving.Load() != 0 {
 		select {
 		case <-t.Context().Done():
 			t.Fatal("the connection is still counted")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
@@ -26,6 +27,8 @@ var errElsewhere = errors.New("the address of the proxy servers keeps leading to
 type servers struct {
 	carriers *carrierDialer
 	config   pool.Config // of each server's pool
+	// onStreams is how many connections are open on konnectivity's streams.
+	onStreams atomic.Int64
 
 	mu       sync.Mutex
 	sessions map[string]*serverSession // by server ID
@@ -283,11 +286,11 @@ func (s *servers) dialed() {
 	s.search.dialed(s.serving())
 }
 
-// inUse is how many connections are open on carriers.
-func (s *servers) inUse() int {
+// open is how many connections are open, on carriers and on konnectivity's streams.
+func (s *servers) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
+	n := int(s.onStreams.Load())
 	for p := range s.pools {
 		n += p.Stats().InUse
 	}

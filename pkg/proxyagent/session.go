@@ -37,7 +37,10 @@ func controlSessions(serving context.Context, decide decision, servers *servers)
 		}
 		wrapped := &controlSession{ClientStream: stream, decision: decide, servers: servers, cancel: cancel}
 		forget := context.AfterFunc(serving, wrapped.leave)
-		context.AfterFunc(ctx, func() { forget() })
+		context.AfterFunc(ctx, func() {
+			forget()
+			wrapped.closeAll()
+		})
 		return wrapped, nil
 	}
 }
@@ -52,6 +55,10 @@ type controlSession struct {
 	serverID string // set by Header
 	cancel   context.CancelFunc
 	sendMu   sync.Mutex // gRPC allows one SendMsg at a time, and we send too
+
+	openMu sync.Mutex
+	open   map[int64]struct{} // connection IDs, as konnectivity's agent says them
+	ended  bool
 }
 
 func (s *controlSession) Header() (metadata.MD, error) {
@@ -84,9 +91,38 @@ func (s *controlSession) leave() {
 }
 
 func (s *controlSession) SendMsg(m any) error {
+	if packet, ok := m.(*client.Packet); ok {
+		s.count(packet)
+	}
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
 	return s.ClientStream.SendMsg(m)
+}
+
+// count counts the connections that konnectivity's agent has open. It announces each
+// one, and the end of each one.
+func (s *controlSession) count(packet *client.Packet) {
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	before := len(s.open)
+	switch response := packet.GetDialResponse(); {
+	case packet.Type == client.PacketType_DIAL_RSP && response.GetError() == "" && !s.ended:
+		if s.open == nil {
+			s.open = map[int64]struct{}{}
+		}
+		s.open[response.GetConnectID()] = struct{}{}
+	case packet.Type == client.PacketType_CLOSE_RSP:
+		delete(s.open, packet.GetCloseResponse().GetConnectID())
+	}
+	s.servers.onStreams.Add(int64(len(s.open) - before))
+}
+
+// closeAll notes that the connections have ended with their stream.
+func (s *controlSession) closeAll() {
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	s.servers.onStreams.Add(-int64(len(s.open)))
+	s.open, s.ended = nil, true
 }
 
 // RecvMsg gives konnectivity's agent the next packet that it may act on.

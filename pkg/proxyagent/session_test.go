@@ -98,3 +98,41 @@ func TestControlSession(t *testing.T) {
 		t.Errorf("the end of the stream arrived as %v", err)
 	}
 }
+
+// TestControlSessionCountsConnections follows connections that konnectivity's agent
+// opens and closes.
+func TestControlSessionCountsConnections(t *testing.T) {
+	answer := func(id int64, text string) *client.Packet {
+		return &client.Packet{Type: client.PacketType_DIAL_RSP, Payload: &client.Packet_DialResponse{
+			DialResponse: &client.DialResponse{ConnectID: id, Error: text}}}
+	}
+	closed := func(id int64) *client.Packet {
+		return &client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{
+			CloseResponse: &client.CloseResponse{ConnectID: id}}}
+	}
+	servers := newServers(nil, pool.Config{}, dial.FullJitter)
+	stream := &controlSession{ClientStream: &fakeStream{}, servers: servers}
+	for i, step := range []struct {
+		packet *client.Packet
+		want   int
+	}{
+		{answer(1, ""), 1},
+		{answer(2, ""), 2},
+		{answer(0, "connection refused"), 2},
+		{closed(1), 1},
+		{closed(1), 1},
+		{closed(9), 1},
+	} {
+		if err := stream.SendMsg(step.packet); err != nil {
+			t.Fatal(err)
+		}
+		if got := servers.open(); got != step.want {
+			t.Errorf("step %d: %d connections are open, want %d", i, got, step.want)
+		}
+	}
+	stream.closeAll()
+	_ = stream.SendMsg(answer(3, ""))
+	if got := servers.open(); got != 0 {
+		t.Errorf("%d connections are open after the end of the stream, want none", got)
+	}
+}

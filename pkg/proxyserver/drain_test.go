@@ -60,7 +60,7 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 				t.Errorf("%d of %d agents were told within a second, want all", got, agents)
 			}
 		}()
-		s.drain(timeout, s.frontend, s.ports)
+		s.drain(t.Context(), timeout, s.frontend, s.ports)
 		if elapsed, most := time.Since(began), s.options.MinDrainDuration+timeout+time.Second; elapsed > most {
 			t.Errorf("the drain took %s, want %s at most", elapsed, most)
 		}

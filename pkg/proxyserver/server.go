@@ -157,9 +157,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-		s.drain(s.options.GracefulShutdownTimeout, clients, ports)
+		s.drain(life, s.options.GracefulShutdownTimeout, clients, ports)
 	case <-life.Done():
-		s.drain(0, clients, ports)
+		s.drain(life, 0, clients, ports)
 	}
 	agents.Stop()
 	s.inner.stop()
@@ -209,17 +209,18 @@ const longestMove = time.Minute
 // longestMove: a fleet that moves in an instant would be a burden to the new
 // server, and this may be the only one. Konnectivity's agents are told last, and by the end
 // of a stream that carries nothing: they drop their connections at the first
-// sign that their server goes.
-func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
+// sign that their server goes. If a part of the process fails, life ends, and the
+// drain with it.
+func (s *Server) drain(life context.Context, timeout time.Duration, clients frontend, ports *ports) {
 	s.health.Drain()
 	s.registry.drain(min(timeout, longestMove))
 	s.logger.Info("Draining", "timeout", timeout)
 	if timeout > 0 {
-		time.Sleep(s.options.MinDrainDuration)
+		health.AwaitIdle(life, s.options.MinDrainDuration, func() int { return 0 })
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(life, timeout)
 	defer cancel()
-	if stayed := waitForMoves(ctx, s.registry.staying); stayed > 0 && timeout > 0 {
+	if stayed := awaitMoves(ctx, s.registry.staying); stayed > 0 && timeout > 0 {
 		s.logger.Info("Agents have not found another proxy server", "agents", stayed)
 	}
 	_ = ports.agent.Close()
@@ -235,22 +236,11 @@ func (s *Server) drain(timeout time.Duration, clients frontend, ports *ports) {
 	_ = s.clientCarriers.Close()
 }
 
-// waitForMoves waits until no agent stays, for longestMove or until ctx is done.
-func waitForMoves(ctx context.Context, staying func() int) (stayed int) {
+// awaitMoves waits until no agent stays, for longestMove or until ctx is done.
+func awaitMoves(ctx context.Context, staying func() int) (stayed int) {
 	ctx, cancel := context.WithTimeout(ctx, longestMove)
 	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if stayed = staying(); stayed == 0 {
-			return 0
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return stayed
-		}
-	}
+	return health.AwaitIdle(ctx, 0, staying)
 }
 
 func (s *Server) endIdleStreams(ctx context.Context) {
