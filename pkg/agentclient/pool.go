@@ -128,7 +128,7 @@ func (p *pool) read(r *http.Request) (*http.Response, error) {
 		return p.send(func(g *connGroup) (*http.Response, error) { return g.requests.RoundTripRead(r) })
 	}
 	reads := p.readPool()
-	return reads.Or(reads.RoundTrip, other, r)
+	return reads.RoundTripOr(reads.RoundTrip, other, r)
 }
 
 func (p *pool) replace(old *connGroup) {

@@ -52,9 +52,9 @@ func (c *Carrier) failIf(cond func() bool, err *Error, tell telling) {
 	}
 }
 
-// resetPatience is how long a RESET waits for a write under way: one that does
+// resetWait is how long a RESET waits for a write under way: one that does
 // not block is over by then.
-const resetPatience = 50 * time.Millisecond
+const resetWait = 50 * time.Millisecond
 
 // resetTime is how long a RESET may take to be sent, and then to be read.
 const resetTime = time.Second
@@ -65,14 +65,14 @@ const resetTime = time.Second
 func (c *Carrier) shutdown(err *Error, tell telling) {
 	defer close(c.gone)
 	if tell {
-		patience := time.NewTimer(resetPatience)
-		defer patience.Stop()
+		limit := time.NewTimer(resetWait)
+		defer limit.Stop()
 		select {
 		case c.wsem <- struct{}{}:
 			if c.wrem == 0 && len(c.wpend) == 0 {
 				c.sendReset(err)
 			}
-		case <-patience.C:
+		case <-limit.C:
 			// The peer does not read: only TCP's reset reaches it.
 			if tcp := dial.TCPConnOf(c.nc); tcp != nil {
 				_ = tcp.SetLinger(0)

@@ -46,9 +46,9 @@ func (c *Carrier) watch() {
 		t, payload, ok, err := c.nextFrame()
 		if err == nil && !ok {
 			switch c.lend() {
-			case gone:
+			case released:
 				return
-			case back:
+			case returned:
 				continue
 			}
 			if err = c.fill(); err == nil {
@@ -58,9 +58,9 @@ func (c *Carrier) watch() {
 		if isTimeout(err) {
 			// A deadline of the tunnelled connection, or the carrier was closed.
 			switch c.handOver() {
-			case gone:
+			case released:
 				return
-			case back:
+			case returned:
 				continue
 			}
 		}
@@ -79,9 +79,9 @@ func (c *Carrier) watch() {
 type handed int
 
 const (
-	kept handed = iota // nobody wants it yet
-	gone               // the watcher is done
-	back               // it was used here, up to a FIN
+	unclaimed handed = iota // nobody wants it yet
+	released                // the watcher is done
+	returned                // it was used here, up to a FIN
 )
 
 // lend runs the function that the tunnelled connection left with readWith.
@@ -89,34 +89,34 @@ func (c *Carrier) lend() handed {
 	c.mu.Lock()
 	if c.state != open || c.cur.reader == nil {
 		c.mu.Unlock()
-		return kept
+		return unclaimed
 	}
 	read := c.cur.reader
 	c.cur.reader = nil
 	c.mu.Unlock()
 	if read(nil) {
-		return back
+		return returned
 	}
 	<-c.rsem
-	return gone
+	return released
 }
 
 // handOver gives reading to the tunnelled connection, if one is open whose FIN
 // did not come yet.
 func (c *Carrier) handOver() handed {
-	if lent := c.lend(); lent != kept {
+	if lent := c.lend(); lent != unclaimed {
 		return lent
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.state != open || c.cur.finReceived:
-		return kept
+		return unclaimed
 	case c.cur.reader != nil: // since a moment; the loop looks again
-		return back
+		return returned
 	}
 	c.stopWatching()
-	return gone
+	return released
 }
 
 // stopWatching gives rsem up for the tunnelled connection; mu is held.
@@ -173,9 +173,9 @@ func (c *Carrier) dispatch(t FrameType, payload []byte) (finished bool) {
 			c.lo -= HeaderSize + len(payload)
 		}
 		switch c.handOver() {
-		case back:
+		case returned:
 			return false
-		case kept: // the carrier was closed meanwhile
+		case unclaimed: // the carrier was closed meanwhile
 			<-c.rsem
 		}
 		return true

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// patience is how long a dial may take by name when there is an address to fall
-// back to: a DNS server that is gone does not refuse, it is silent.
-const patience = 3 * time.Second
+// byNameTimeout bounds a dial by name if there is an address to fall back to: a DNS
+// server that is gone does not refuse, it is silent.
+const byNameTimeout = 3 * time.Second
 
 // StaleDialer is a net.Dialer that remembers. Its methods are safe for concurrent
 // use; it must not be copied.
@@ -30,7 +30,7 @@ func (d *StaleDialer) DialContext(ctx context.Context, address string) (net.Conn
 	d.mu.Unlock()
 	first, cancel := ctx, func() {}
 	if last != "" {
-		first, cancel = context.WithTimeout(ctx, patience)
+		first, cancel = context.WithTimeout(ctx, byNameTimeout)
 	}
 	conn, err := d.Dialer.DialContext(first, "tcp", address)
 	cancel()

@@ -79,7 +79,7 @@ func TestNamesOutliveTheirDNS(t *testing.T) {
 	dial := func(mode string) error {
 		t.Helper()
 		dns.set(mode)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*byNameTimeout)
 		defer cancel()
 		conn, err := dialer.DialContext(ctx, address)
 		if err == nil {
@@ -98,7 +98,7 @@ func TestNamesOutliveTheirDNS(t *testing.T) {
 		t.Errorf("DNS that fails: %v", err)
 	}
 	began := time.Now()
-	if err := dial("silent"); err != nil || time.Since(began) > 2*patience {
+	if err := dial("silent"); err != nil || time.Since(began) > 2*byNameTimeout {
 		t.Errorf("DNS that is silent: %v after %s", err, time.Since(began))
 	}
 	if err := dial("knows of none"); !errors.As(err, &unresolved) || !unresolved.IsNotFound {

@@ -14,9 +14,9 @@ import (
 // with a session ticket has, or a client's certificate with an elliptic key.
 const flightSize = 4 << 10
 
-// queuePatience bounds the wait for the first turn, in handshake timeouts. A
+// queueTimeouts bounds the wait for the first turn, in handshake timeouts. A
 // peer's own limit is about one.
-const queuePatience = 2
+const queueTimeouts = 2
 
 // Options of a Port.
 type Options struct {
@@ -74,7 +74,7 @@ func (p *Port) shakeHands(raw net.Conn, v *visitor, made func(*tls.Conn) (closed
 	if err := t.readFlight(); err != nil {
 		return nil, err
 	}
-	late := time.NewTimer(queuePatience * p.options.Timeout)
+	late := time.NewTimer(queueTimeouts * p.options.Timeout)
 	defer late.Stop()
 	if err := p.turns.take(v.turn, late.C); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (p *simPort) flight(v *visitor, takes time.Duration, late <-chan time.Time)
 func (p *simPort) handshake(from string) error {
 	began := time.Now()
 	v := p.lobby.enter(simConn{from: from})
-	err := p.flight(v, p.first, time.After(queuePatience*simLimit))
+	err := p.flight(v, p.first, time.After(queueTimeouts*simLimit))
 	if err == nil {
 		time.Sleep(simRound)
 		err = p.flight(v, p.second, time.After(simLimit))
@@ -80,7 +80,7 @@ var errGaveUp = errors.New("the peer gave up before its handshake ended")
 // hello is a peer that sends a ClientHello and nothing else.
 func (p *simPort) hello(from string) {
 	v := p.lobby.enter(simConn{from: from})
-	err := p.flight(v, p.first, time.After(queuePatience*simLimit))
+	err := p.flight(v, p.first, time.After(queueTimeouts*simLimit))
 	if err == nil {
 		err = errors.New("silent")
 		select {

@@ -7,21 +7,21 @@ import (
 
 const (
 	// crowd is how many requests share a connection before others wait for one
-	// more, as long as there may be more: what many begin at the same moment would
-	// otherwise stay on the first connection, with a part of one flow's rate each.
+	// more, as long as there may be more. Requests that begin at the same moment
+	// would otherwise stay on the first connection and share one flow's rate.
 	crowd = 2
-	// crowdPatience and largePatience are how long a request waits for another
+	// crowdWait and largeWait are how long a request waits for another
 	// connection where it would have to share one with more, or one with a large
 	// answer. On a slow link that is worse than to wait for a dial.
-	crowdPatience = 500 * time.Millisecond
-	largePatience = 3 * time.Second
+	crowdWait = 500 * time.Millisecond
+	largeWait = 3 * time.Second
 	// large is how much of an answer has passed when it counts as large. One that
 	// does not say how long it is counts from the beginning: agents say it of what is
-	// short (Gather).
+	// short (Coalesce).
 	large = 16 << 10
 )
 
-// sharing is which connections are good enough for a request, while there may be more.
+// sharing says which connections are good enough for a request, while there may be more.
 type sharing int
 
 const (
@@ -41,7 +41,7 @@ func (c *sharedConn) goodEnough(with sharing) bool {
 	return true
 }
 
-// choose gives the connection with the fewest large bodies under way, and of those
+// choose returns the connection with the fewest large bodies under way, and of those
 // the one with the fewest requests, with a place on it; or the dial to wait for, if
 // that one is not good enough and there may be more of them.
 func (s *Shared) choose(with sharing) (*sharedConn, *sharedDial) {
@@ -90,7 +90,7 @@ func (s *Shared) growLocked() {
 	}
 }
 
-// awaitLocked gives a dial to wait for: one of its own, if there may be so many
+// awaitLocked returns a dial to wait for: one of its own, if there may be so many
 // connections. Those that begin at the same moment may all be large.
 func (s *Shared) awaitLocked() *sharedDial {
 	var least *sharedDial

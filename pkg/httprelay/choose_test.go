@@ -61,8 +61,8 @@ func TestSmallRequestsPassLargeOnes(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		if got := took(); got != largePatience {
-			t.Errorf("a small request beside a download took %s, want it to wait %s for another connection", got, largePatience)
+		if got := took(); got != largeWait {
+			t.Errorf("a small request beside a download took %s, want it to wait %s for another connection", got, largeWait)
 		}
 		time.Sleep(dial)
 		if n := p.dials(); n != 2 {

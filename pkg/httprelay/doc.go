@@ -4,13 +4,13 @@
 // Measured with processes of their own (test/bench/api-profile.md), most of it is
 // goroutines and processes that wake each other, not encryption. So:
 //
-//   - ReadPool is a few HTTP/1.1 connections for reads, each used by one request at a
-//     time, by the goroutine that wants the answer. HTTP/2 hands a request from
+//   - ReadPool is a pool of keep-alive HTTP/1.1 connections for reads, each used by one
+//     request at a time, by the goroutine that wants the answer. HTTP/2 hands a request from
 //     goroutine to goroutine four times, sends header, body and end as records of
 //     their own, and encodes headers against a table that every request changes.
-//   - Gather passes a document on in one piece, and not as it came. What pauses for
+//   - Coalesce passes a document on in one piece, and not as it came. What pauses for
 //     50 ms is no document, whatever its type says, and goes on as it comes.
-//   - EndTogether leaves out the flush after a body's last byte, so that the end
+//   - NoFinalFlush leaves out the flush after a body's last byte, so that the end
 //     of an answer travels with it.
 //   - NoInformational keeps informational answers (1xx) from clients.
 //   - HandleEarlyResponses relays a response that comes before the request's body
@@ -40,7 +40,7 @@
 // A window is 1 MiB: a stream moves 20 MB/s at a round trip of 50 ms in either
 // direction (net/http: 20 MB/s up, for all streams of a connection together, and 80
 // down). Larger ones are memory that a peer may fill: a stream's unread part is in
-// this process. Reads on kept connections have TCP's window and are not bound to it.
+// this process. Reads on pooled connections have TCP's window and are not bound to it.
 //
 // # Silence
 //
@@ -72,4 +72,9 @@
 //
 // Headers of an answer, informational ones included, are MaxHeaderBytes at most, on
 // every connection of this package.
+//
+// Files: readpool.go has the ReadPool, hedge.go its retries of silent reads. shared.go,
+// choose.go and silence.go are Shared: its connections, which one a request takes, and
+// whether one is alive. coalesce.go, finalflush.go, earlyresponse.go, informational.go,
+// upgrade.go and stack.go have what their names say, server.go and headersize.go sizes.
 package httprelay

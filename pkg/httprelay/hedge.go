@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// hedgeAfter is how long a read waits for an answer on a kept connection before
+	// hedgeAfter is how long a read waits for an answer on a pooled connection before
 	// it is sent another way as well. HTTP/1.1 has no ping, so a connection of which
 	// nothing comes may be dead, or the answer slow.
 	hedgeAfter = time.Second
@@ -19,11 +19,11 @@ const (
 	hedgeAgain = 250 * time.Millisecond
 )
 
-// hedge is the second way of a request whose kept connection is silent. The first
+// hedge is the second way of a request whose pooled connection is silent. The first
 // answer counts.
 type hedge struct {
-	kept *ReadPool
-	// request is for the kept connection, which ends with giveUp.
+	pool *ReadPool
+	// request is for the pooled connection, which ends with giveUp.
 	request *http.Request
 	giveUp  context.CancelFunc
 	other   func() (*http.Response, error)
@@ -35,9 +35,9 @@ type hedge struct {
 	resp    *http.Response     // of the second way
 }
 
-func (k *ReadPool) hedge(other func(*http.Request) (*http.Response, error), r *http.Request) *hedge {
+func (p *ReadPool) hedge(other func(*http.Request) (*http.Response, error), r *http.Request) *hedge {
 	ctx, cancel := context.WithCancel(r.Context())
-	h := &hedge{kept: k, request: r.WithContext(ctx), giveUp: cancel}
+	h := &hedge{pool: p, request: r.WithContext(ctx), giveUp: cancel}
 	h.other = func() (*http.Response, error) {
 		ctx, cancel := context.WithCancel(r.Context())
 		h.mu.Lock()
@@ -56,7 +56,7 @@ func (k *ReadPool) hedge(other func(*http.Request) (*http.Response, error), r *h
 }
 
 func (h *hedge) fire() {
-	if !h.kept.mayHedge() {
+	if !h.pool.mayHedge() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.ended {
@@ -66,7 +66,7 @@ func (h *hedge) fire() {
 	}
 	resp, err := h.other()
 	if err != nil {
-		return // the kept connection may still answer
+		return // the pooled connection may still answer
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,11 +75,11 @@ func (h *hedge) fire() {
 		return
 	}
 	h.resp = resp
-	h.kept.silent()
+	h.pool.silent()
 	h.giveUp()
 }
 
-// end gives the answer of the second way, if it came first. It ends the second way
+// end returns the answer of the second way, if it came first. It ends the second way
 // otherwise.
 func (h *hedge) end() *http.Response {
 	h.mu.Lock()
@@ -93,26 +93,26 @@ func (h *hedge) end() *http.Response {
 }
 
 // mayHedge reports whether a request may be sent twice now.
-func (k *ReadPool) mayHedge() bool {
+func (p *ReadPool) mayHedge() bool {
 	now := time.Now()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.hedged.IsZero() && now.Sub(k.hedged) < hedgeEvery && (k.found.IsZero() || now.Sub(k.found) >= hedgeEvery) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.hedged.IsZero() && now.Sub(p.hedged) < hedgeEvery && (p.found.IsZero() || now.Sub(p.found) >= hedgeEvery) {
 		return false
 	}
-	k.hedged = now
+	p.hedged = now
 	return true
 }
 
 // silent notes that a connection did not answer what another answered. Those that
 // are free now are given up: they may lead the same way.
-func (k *ReadPool) silent() {
-	k.mu.Lock()
-	idle := k.idle
-	k.idle, k.found = nil, time.Now()
-	k.mu.Unlock()
+func (p *ReadPool) silent() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.found = nil, time.Now()
+	p.mu.Unlock()
 	for _, c := range idle {
 		c.timer.Stop()
-		k.drop(c)
+		p.drop(c)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// keptAndShared are kept connections and others to one peer.
-func keptAndShared(p *h2Peer, most int) (*ReadPool, *Shared, *[]*hole) {
+// pooledAndShared are pooled connections and others to one peer.
+func pooledAndShared(p *h2Peer, most int) (*ReadPool, *Shared, *[]*hole) {
 	shared := &Shared{Dial: p.dial, Spread: 4, Streams: 100, IdleTimeout: time.Hour}
 	holes := new([]*hole)
-	kept := &ReadPool{Most: most, IdleTimeout: time.Hour, Dial: func(context.Context) (net.Conn, error) {
+	pooled := &ReadPool{Most: most, IdleTimeout: time.Hour, Dial: func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()
 		conn := &hole{Conn: near, dead: make(chan struct{}), closed: make(chan struct{})}
 		*holes = append(*holes, conn)
@@ -25,7 +25,7 @@ func keptAndShared(p *h2Peer, most int) (*ReadPool, *Shared, *[]*hole) {
 		context.AfterFunc(p.ctx, func() { _ = server.Close() })
 		return conn, nil
 	}}
-	return kept, shared, holes
+	return pooled, shared, holes
 }
 
 // oneConn listens for the connection that it has.
@@ -46,25 +46,27 @@ func (l *oneConn) Accept() (net.Conn, error) {
 func (l *oneConn) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestReadsOfASilentConnection has kept connections die without a word, all at
+// TestReadsOfASilentConnection has pooled connections die without a word, all at
 // once. Reads on them are answered in another way, and those that come later.
 func TestReadsOfASilentConnection(t *testing.T) {
 	const connections = 8
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &h2Peer{handler: slow(0), ctx: ctx}
-		kept, shared, holes := keptAndShared(p, connections)
+		pooled, shared, holes := pooledAndShared(p, connections)
 		defer synctest.Wait()
 		defer cancel()
 		defer p.close()
 		for range connections {
-			one(kept)
+			one(pooled)
 		}
 		if len(*holes) != connections {
-			t.Fatalf("%d kept connections", len(*holes))
+			t.Fatalf("%d pooled connections", len(*holes))
 		}
 		read := func() error {
-			return exchange(func(r *http.Request) (*http.Response, error) { return kept.Or(kept.RoundTrip, shared.RoundTripRead, r) }, request(t, http.MethodGet, "/"))
+			return exchange(func(r *http.Request) (*http.Response, error) {
+				return pooled.RoundTripOr(pooled.RoundTrip, shared.RoundTripRead, r)
+			}, request(t, http.MethodGet, "/"))
 		}
 		if err := read(); err != nil {
 			t.Fatal(err)
@@ -101,14 +103,16 @@ func TestSlowReadsAreSeldomSentTwice(t *testing.T) {
 			mu.Unlock()
 			slow(5*time.Second).ServeHTTP(w, r)
 		})}
-		kept, shared, _ := keptAndShared(p, 1)
+		pooled, shared, _ := pooledAndShared(p, 1)
 		defer synctest.Wait()
 		defer cancel()
 		defer p.close()
-		one(kept)
+		one(pooled)
 		const times = 20
 		for range times {
-			if err := exchange(func(r *http.Request) (*http.Response, error) { return kept.Or(kept.RoundTrip, shared.RoundTripRead, r) }, request(t, http.MethodGet, "/slow")); err != nil {
+			if err := exchange(func(r *http.Request) (*http.Response, error) {
+				return pooled.RoundTripOr(pooled.RoundTrip, shared.RoundTripRead, r)
+			}, request(t, http.MethodGet, "/slow")); err != nil {
 				t.Error(err)
 			}
 		}

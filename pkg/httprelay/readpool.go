@@ -19,14 +19,17 @@ import (
 
 const bufferSize = 4 << 10
 
-// ReadPool are HTTP/1.1 connections to one place. All methods may be called from
-// several goroutines.
+// ReadPool is a pool of keep-alive HTTP/1.1 connections to one place, for reads. Its
+// methods are safe for concurrent use. http.Transport has such a pool, but two
+// goroutines for each connection, which hand a request and its answer on: what they
+// cost is why this exists (package comment). It cannot be told to use free connections
+// only, either.
 type ReadPool struct {
 	// Dial makes a connection. It is called in the background.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Most is how many connections there may be.
+	// Most bounds the connections.
 	Most int
-	// IdleTimeout is when an unused one is given up.
+	// IdleTimeout is after what time an unused one is closed.
 	IdleTimeout time.Duration
 
 	mu      sync.Mutex
@@ -39,16 +42,16 @@ type ReadPool struct {
 	hedged, found time.Time
 }
 
-// busy is how close together two requests must be that found no connection free,
-// so that one more is made: who asks now and then gets none to keep.
+// busy: a connection is added only if two requests miss the pool within this time.
+// Rare requests do not keep a connection of their own.
 const busy = time.Second
 
 // repeatable is how long after it was sent a request without an answer may be
-// sent again.
+// retried.
 const repeatable = 15 * time.Second
 
-// ErrNone is that no connection is free. Nothing was sent.
-var ErrNone = errors.New("no kept connection is free")
+// ErrNone says that no connection is free. Nothing was sent.
+var ErrNone = errors.New("no pooled connection is free")
 
 // Broken is the error of a request whose connection ended before any part of an
 // answer came. The next request has another one.
@@ -57,8 +60,8 @@ type Broken struct{ Err error }
 func (b *Broken) Error() string { return b.Err.Error() }
 func (b *Broken) Unwrap() error { return b.Err }
 
-// Fits reports whether a request is one for kept connections: it only reads, so
-// it can be repeated, it has no body, and it is no watch.
+// Fits reports whether a request may go on pooled connections: it only reads, so it
+// can be retried, it has no body, and it is no watch.
 func Fits(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.Body == nil || r.Body == http.NoBody) &&
 		!IsUpgrade(r.Header) && !strings.Contains(r.URL.RawQuery, "watch") && !strings.Contains(r.URL.Path, "/watch/")
@@ -67,17 +70,17 @@ func Fits(r *http.Request) bool {
 // RoundTrip sends a request for which Fits is true, on a connection that is
 // free now. With an error that is not the context's the caller may send the
 // request another way; no part of an answer was read.
-func (k *ReadPool) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *ReadPool) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := valid(r.Header); err != nil {
 		return nil, err
 	}
-	c := k.take()
+	c := p.take()
 	if c == nil {
 		return nil, ErrNone
 	}
 	resp, err := c.roundTrip(r)
 	if err != nil {
-		k.drop(c)
+		p.drop(c)
 		if r.Context().Err() != nil {
 			err = r.Context().Err()
 		}
@@ -86,21 +89,20 @@ func (k *ReadPool) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Or sends a request that Fits on a connection of k, which kept leads to, or else
-// by other; and by other once more, if that says Broken, for what ends one
-// connection to a place often ends all of them. One that broke after it was silent
-// for long was on its way to nowhere, and the next connection would most likely be
-// silent as long again: its error is the answer. Two connections that RoundTripRead
-// gave up within seconds are more likely slow than dead, as the second one was
-// chosen for being alive; so the last attempt is patient. While nothing comes on a
-// kept connection the request is sent by other as well (hedge).
-func (k *ReadPool) Or(kept, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
+// RoundTripOr sends a request that Fits by pooled, which leads to RoundTrip, and falls
+// back to other. It retries other once if that returns Broken, because what ends one
+// connection to a place often ends all of them. It does not retry after repeatable:
+// the next connection would most likely be silent for as long. If other gave up two
+// silent connections within seconds, they are more likely slow than dead, since the
+// second one was chosen for being alive; so the last attempt does not give up. While
+// nothing comes on a pooled connection the request is sent by other as well (hedge).
+func (p *ReadPool) RoundTripOr(pooled, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	failed := func(err error) bool {
 		return err != nil && r.Context().Err() == nil && time.Since(began) <= repeatable
 	}
-	h := k.hedge(other, r)
-	resp, err := kept(h.request)
+	h := p.hedge(other, r)
+	resp, err := pooled(h.request)
 	if instead := h.end(); instead != nil {
 		if err == nil {
 			_ = resp.Body.Close()
@@ -116,10 +118,10 @@ func (k *ReadPool) Or(kept, other func(*http.Request) (*http.Response, error), r
 		resp, err = other(r)
 	}
 	if failed(err) && errors.Is(err, errSilent) {
-		resp, err = other(r.WithContext(context.WithValue(r.Context(), patientKey{}, true)))
+		resp, err = other(r.WithContext(context.WithValue(r.Context(), lastAttemptKey{}, true)))
 	}
 	if err == nil {
-		k.grow()
+		p.grow()
 	}
 	return resp, err
 }
@@ -139,82 +141,81 @@ func valid(header http.Header) error {
 	return nil
 }
 
-// take gives the connection that was used last, or nil.
-func (k *ReadPool) take() *pooledConn {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if n := len(k.idle); n > 0 {
-		c := k.idle[n-1]
-		k.idle[n-1] = nil
-		k.idle = k.idle[:n-1]
+// take returns the connection that was used last, or nil.
+func (p *ReadPool) take() *pooledConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
 		c.timer.Stop()
 		return c
 	}
 	return nil
 }
 
-// grow is called when a request that found no connection free went another way,
-// and was answered. It makes one more, in the background, if there may be more
-// and they are wanted.
-func (k *ReadPool) grow() {
+// grow is called when a request missed the pool and was answered another way. It adds
+// a connection, in the background, if there may be more and they are wanted.
+func (p *ReadPool) grow() {
 	now := time.Now()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	wanted := now.Sub(k.missed) < busy
-	k.missed = now
-	if wanted && k.open < k.Most && !k.dialing {
-		k.open++
-		k.dialing = true
-		go k.add()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted := now.Sub(p.missed) < busy
+	p.missed = now
+	if wanted && p.open < p.Most && !p.dialing {
+		p.open++
+		p.dialing = true
+		go p.add()
 	}
 }
 
-func (k *ReadPool) add() {
-	conn, err := k.Dial(context.Background())
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.dialing = false
+func (p *ReadPool) add() {
+	conn, err := p.Dial(context.Background())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dialing = false
 	if err != nil {
-		k.open--
+		p.open--
 		return
 	}
-	c := &pooledConn{Conn: conn, kept: k}
+	c := &pooledConn{Conn: conn, pool: p}
 	c.limited = io.LimitedReader{R: conn}
 	c.reader, c.writer = bufio.NewReaderSize(&c.limited, bufferSize), bufio.NewWriterSize(conn, bufferSize)
-	c.timer = time.AfterFunc(k.IdleTimeout, func() { k.expire(c) })
-	k.idle = append(k.idle, c)
+	c.timer = time.AfterFunc(p.IdleTimeout, func() { p.expire(c) })
+	p.idle = append(p.idle, c)
 }
 
-func (k *ReadPool) put(c *pooledConn) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c.timer.Reset(k.IdleTimeout)
-	k.idle = append(k.idle, c)
+func (p *ReadPool) put(c *pooledConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.timer.Reset(p.IdleTimeout)
+	p.idle = append(p.idle, c)
 }
 
 // expire closes a connection unless it was taken meanwhile.
-func (k *ReadPool) expire(c *pooledConn) {
-	k.mu.Lock()
-	i := slices.Index(k.idle, c)
+func (p *ReadPool) expire(c *pooledConn) {
+	p.mu.Lock()
+	i := slices.Index(p.idle, c)
 	if i >= 0 {
-		k.idle = slices.Delete(k.idle, i, i+1)
+		p.idle = slices.Delete(p.idle, i, i+1)
 	}
-	k.mu.Unlock()
+	p.mu.Unlock()
 	if i >= 0 {
-		k.drop(c)
+		p.drop(c)
 	}
 }
 
-func (k *ReadPool) drop(c *pooledConn) {
-	k.mu.Lock()
-	k.open--
-	k.mu.Unlock()
+func (p *ReadPool) drop(c *pooledConn) {
+	p.mu.Lock()
+	p.open--
+	p.mu.Unlock()
 	_ = c.Close()
 }
 
 type pooledConn struct {
 	net.Conn
-	kept    *ReadPool
+	pool    *ReadPool
 	limited io.LimitedReader
 	reader  *bufio.Reader
 	writer  *bufio.Writer
@@ -255,13 +256,13 @@ func (c *pooledConn) exchange(r *http.Request) (*http.Response, error) {
 	return nil, errTooManyInformational
 }
 
-// pooledBody gives its connection back when it was read to its end, and closes it
-// otherwise.
+// pooledBody returns its connection to the pool when it was read to its end, and closes
+// it otherwise.
 type pooledBody struct {
 	body  io.ReadCloser
 	conn  *pooledConn
 	stop  func() bool
-	again bool // the other side takes another request
+	again bool // the peer takes another request
 
 	once sync.Once
 }
@@ -284,9 +285,9 @@ func (b *pooledBody) end(complete bool) {
 	b.once.Do(func() {
 		// What is there after the end belongs to no request.
 		if b.stop() && complete && b.again && b.conn.reader.Buffered() == 0 {
-			b.conn.kept.put(b.conn)
+			b.conn.pool.put(b.conn)
 			return
 		}
-		b.conn.kept.drop(b.conn)
+		b.conn.pool.drop(b.conn)
 	})
 }

@@ -54,7 +54,7 @@ func ok(body string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// one makes the first connection of kept.
+// one makes the first connection of pooled.
 func one(k *ReadPool) {
 	k.grow()
 	k.grow()
@@ -77,7 +77,7 @@ func ask(t *testing.T, k *ReadPool) (string, error) {
 	return string(body), err
 }
 
-func TestKeptConnectionsAreUsedAgain(t *testing.T) {
+func TestPooledConnectionsAreUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{answer: func(conn, request int) string { return ok(fmt.Sprint(conn, request)) }}
 		k := &ReadPool{Dial: p.dial, Most: 2, IdleTimeout: time.Minute}
@@ -194,33 +194,33 @@ func TestOr(t *testing.T) {
 	cut := errors.New("cut off")
 	broken := &Broken{Err: cut}
 	for name, tc := range map[string]struct {
-		kept  error
-		other []error // nil is an answer
-		ended bool    // whoever asked is gone
-		sent  int
-		err   error
+		pooled error
+		other  []error // nil is an answer
+		ended  bool    // whoever asked is gone
+		sent   int
+		err    error
 	}{
-		"kept":                         {sent: 1},
-		"none is free":                 {kept: ErrNone, other: []error{nil}, sent: 1},
-		"kept broke":                   {kept: cut, other: []error{nil}, sent: 2},
-		"kept broke, and the other":    {kept: cut, other: []error{broken, nil}, sent: 3},
-		"everything broke":             {kept: cut, other: []error{broken, broken, nil}, sent: 3, err: cut},
-		"the other broke":              {kept: ErrNone, other: []error{broken, nil}, sent: 2},
-		"the other broke twice":        {kept: ErrNone, other: []error{broken, broken, nil}, sent: 2, err: cut},
-		"the other failed":             {kept: ErrNone, other: []error{cut, nil}, sent: 1, err: cut},
-		"nobody asks any more":         {kept: cut, other: []error{nil}, ended: true, sent: 1, err: cut},
-		"nobody asks, the other broke": {kept: ErrNone, other: []error{broken, nil}, ended: true, sent: 0, err: ErrNone},
+		"pooled":                       {sent: 1},
+		"none is free":                 {pooled: ErrNone, other: []error{nil}, sent: 1},
+		"pooled broke":                 {pooled: cut, other: []error{nil}, sent: 2},
+		"pooled broke, and the other":  {pooled: cut, other: []error{broken, nil}, sent: 3},
+		"everything broke":             {pooled: cut, other: []error{broken, broken, nil}, sent: 3, err: cut},
+		"the other broke":              {pooled: ErrNone, other: []error{broken, nil}, sent: 2},
+		"the other broke twice":        {pooled: ErrNone, other: []error{broken, broken, nil}, sent: 2, err: cut},
+		"the other failed":             {pooled: ErrNone, other: []error{cut, nil}, sent: 1, err: cut},
+		"nobody asks any more":         {pooled: cut, other: []error{nil}, ended: true, sent: 1, err: cut},
+		"nobody asks, the other broke": {pooled: ErrNone, other: []error{broken, nil}, ended: true, sent: 0, err: ErrNone},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		sent := 0
-		kept := func(*http.Request) (*http.Response, error) {
-			if tc.kept != ErrNone {
+		pooled := func(*http.Request) (*http.Response, error) {
+			if tc.pooled != ErrNone {
 				sent++
 			}
 			if tc.ended {
 				cancel()
 			}
-			return nil, tc.kept
+			return nil, tc.pooled
 		}
 		other := func(*http.Request) (*http.Response, error) {
 			sent++
@@ -228,7 +228,7 @@ func TestOr(t *testing.T) {
 			tc.other = tc.other[1:]
 			return nil, err
 		}
-		_, err := new(ReadPool).Or(kept, other, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		_, err := new(ReadPool).RoundTripOr(pooled, other, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		cancel()
 		if sent != tc.sent || !errors.Is(err, tc.err) {
 			t.Errorf("%s: sent %d times, %v; want %d, %v", name, sent, err, tc.sent, tc.err)
@@ -252,7 +252,7 @@ func TestRequestsOfALongSilenceAreNotRepeated(t *testing.T) {
 				}
 				return &http.Response{}, nil
 			}
-			resp, err := new(ReadPool).Or(none, silentOnce, httptest.NewRequest(http.MethodGet, "/", nil))
+			resp, err := new(ReadPool).RoundTripOr(none, silentOnce, httptest.NewRequest(http.MethodGet, "/", nil))
 			if got := resp != nil; got != repeated || !repeated && !errors.Is(err, broke) {
 				t.Errorf("silent for %s: sent again %v, want %v; error %v", silent, got, repeated, err)
 			}

@@ -100,9 +100,9 @@ func (s *Shared) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // RoundTripRead sends a request for which Fits is true. It gives up a connection
 // of which nothing comes any more with a *Broken error, long before that
-// connection ends; but not on the last attempt of ReadPool.Or.
+// connection ends; but not on the last attempt of ReadPool.RoundTripOr.
 func (s *Shared) RoundTripRead(r *http.Request) (*http.Response, error) {
-	if r.Context().Value(patientKey{}) != nil {
+	if r.Context().Value(lastAttemptKey{}) != nil {
 		return s.RoundTrip(r)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -158,8 +158,8 @@ func explain(ctx context.Context, err error) error {
 
 type pickKey struct{}
 
-// patientKey marks a request that is not given up while its connection lasts.
-type patientKey struct{}
+// lastAttemptKey marks a request that is not given up while its connection lasts.
+type lastAttemptKey struct{}
 
 // GetClientConn is part of http2.ClientConnPool.
 func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, error) {
@@ -202,26 +202,26 @@ func (s *Shared) await(ctx context.Context, dial *sharedDial, began time.Time, w
 		defer s.mu.Unlock()
 		dial.waiting--
 	}()
-	patience := time.NewTimer(time.Until(began.Add(crowdPatience)))
-	defer patience.Stop()
+	wait := time.NewTimer(time.Until(began.Add(crowdWait)))
+	defer wait.Stop()
 	for {
 		select {
 		case <-dial.done:
 			return with, nil
 		case <-ctx.Done():
 			return with, context.Cause(ctx)
-		case <-patience.C:
+		case <-wait.C:
 		}
 		waited := time.Since(began)
 		switch {
 		case !s.any():
-			patience.Reset(crowdPatience)
-		case waited >= largePatience && with < withAny:
+			wait.Reset(crowdWait)
+		case waited >= largeWait && with < withAny:
 			return withAny, nil
-		case waited < largePatience && with < withMany:
+		case waited < largeWait && with < withMany:
 			return withMany, nil
-		case waited < largePatience:
-			patience.Reset(largePatience - waited)
+		case waited < largeWait:
+			wait.Reset(largeWait - waited)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // h2Peer serves HTTP/2 on connections in memory, each of which can fall silent.
 type h2Peer struct {
 	handler http.Handler
-	ctx     context.Context // of kept connections
+	ctx     context.Context // of pooled connections
 
 	mu    sync.Mutex
 	conns []*hole
@@ -153,7 +153,7 @@ func TestSilentPeer(t *testing.T) {
 				synctest.Wait()
 				p.die()
 				none := func(*http.Request) (*http.Response, error) { return nil, ErrNone }
-				if err := exchange(func(r *http.Request) (*http.Response, error) { return k.Or(none, s.RoundTripRead, r) }, request(t, http.MethodGet, "/")); err != nil || time.Since(began) > tc.within {
+				if err := exchange(func(r *http.Request) (*http.Response, error) { return k.RoundTripOr(none, s.RoundTripRead, r) }, request(t, http.MethodGet, "/")); err != nil || time.Since(began) > tc.within {
 					t.Errorf("a read gets %v after %s, want an answer within %s", err, time.Since(began), tc.within)
 				}
 				began2 := time.Now()
@@ -197,7 +197,9 @@ func TestSlowPeerIsWaitedFor(t *testing.T) {
 		none := func(*http.Request) (*http.Response, error) { return nil, ErrNone }
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
-		if err := exchange(func(r *http.Request) (*http.Response, error) { return new(ReadPool).Or(none, s.RoundTripRead, r) }, request(t, http.MethodGet, "/").WithContext(ctx)); err != nil {
+		if err := exchange(func(r *http.Request) (*http.Response, error) {
+			return new(ReadPool).RoundTripOr(none, s.RoundTripRead, r)
+		}, request(t, http.MethodGet, "/").WithContext(ctx)); err != nil {
 			t.Errorf("a read of a slow peer: %v", err)
 		}
 		p.close()

@@ -90,7 +90,7 @@ func (h *handler) modifyResponse(resp *http.Response) error {
 		endOnDrain(h.draining, resp, cancel)
 	}
 	if !c.long {
-		httprelay.Gather(resp)
+		httprelay.Coalesce(resp)
 	}
 	connect.Upgraded(resp)
 	return nil

@@ -225,7 +225,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		paced := h.paced(w, c)
 		defer paced.end()
-		w, r = httprelay.EndTogether(paced), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
+		w, r = httprelay.NoFinalFlush(paced), r.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
 		if httprelay.IsUpgrade(r.Header) {
 			w, r = connect.Upgrade(w, r)
 		}

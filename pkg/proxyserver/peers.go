@@ -23,10 +23,10 @@ const (
 	// serve asks for it too, but not more often than peerLookupLeast.
 	peerLookup      = 5 * time.Second
 	peerLookupLeast = time.Second
-	// peerPatience is how long one peer may think before the next one is asked
-	// as well, and peerReach how long one may take to be reached at all.
-	peerPatience = 2 * time.Second
-	peerReach    = time.Second
+	// peerHedgeAfter is how long one peer may take before the next one is asked as
+	// well, and peerReach how long a dial to one may take.
+	peerHedgeAfter = 2 * time.Second
+	peerReach      = time.Second
 	// peerSelf is how often an address that leads back here is tried again:
 	// behind a load balancer that may not be so for ever.
 	peerSelf = 30 * time.Second
@@ -182,7 +182,7 @@ func (p *peers) newPeer(address, host string) *peerServer {
 			if made.self() {
 				return peerSelf
 			}
-			return min(dial.FullJitter(failures), peerPatience)
+			return min(dial.FullJitter(failures), peerHedgeAfter)
 		},
 		Dial: func(ctx context.Context) (*carrier.Carrier, error) { return p.reach(ctx, made) },
 	})
@@ -315,8 +315,8 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 // ask opens a connection through one peer. One without carriers is dialed now:
 // its pool may be waiting for better times, and they may have come.
 func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
-	patience := time.AfterFunc(peerPatience, silent)
-	defer patience.Stop()
+	slow := time.AfterFunc(peerHedgeAfter, silent)
+	defer slow.Stop()
 	if !one.reached() {
 		reach, cancel := context.WithTimeout(ctx, peerReach)
 		c, err := p.reach(reach, one)

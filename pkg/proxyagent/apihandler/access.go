@@ -81,7 +81,8 @@ func (a Access) filter(next http.Handler) http.Handler {
 	})
 }
 
-// whom is whom the agent impersonates, if anybody: u is a user of the hub, or nil.
+// whom returns the user that the agent impersonates, if any; u is a user of the hub, or
+// nil.
 func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (config transport.ImpersonationConfig, ok bool, err error) {
 	switch {
 	case u != nil && a.OnHub:
@@ -90,7 +91,7 @@ func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (c
 	case u != nil:
 		u, err = fromHub(u)
 	default:
-		if u = a.stranger(r); u == nil {
+		if u = a.oidcUser(r); u == nil {
 			return config, false, nil
 		}
 		err = checkOwn(u)
@@ -117,11 +118,11 @@ func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
 	return policy, policy.Check(r)
 }
 
-// stranger is a user of the identity provider, or nil. A token that the provider
-// did not make, or that is no good, goes on to the kube-apiserver, which decides
-// for itself; and so does one that comes with Impersonate headers, which need a
-// right that only the kube-apiserver knows of.
-func (a Access) stranger(r *http.Request) user.Info {
+// oidcUser returns the user of the identity provider that a request is from, or nil. A
+// token that the provider did not issue, or that is invalid, goes on to the
+// kube-apiserver, which decides for itself; and so does one that comes with Impersonate
+// headers, which need a right that only the kube-apiserver knows of.
+func (a Access) oidcUser(r *http.Request) user.Info {
 	if a.OIDC == nil || agentapi.Has(r.Header, agentapi.Impersonate) {
 		return nil
 	}

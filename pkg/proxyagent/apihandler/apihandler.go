@@ -117,13 +117,13 @@ func newHandler(cfg *rest.Config) (http.Handler, error) {
 				return err
 			}
 			if isRead(resp.Request) {
-				httprelay.Gather(resp)
+				httprelay.Coalesce(resp)
 			}
 			connect.Upgraded(resp)
 			return nil
 		},
 	}
-	return forUpgrades(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(httprelay.EndTogether(w), r) })), nil
+	return forUpgrades(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(httprelay.NoFinalFlush(w), r) })), nil
 }
 
 // forUpgrades ends both connections of an upgrade as cut off if one is.

@@ -36,7 +36,7 @@
 //
 // Requests share pooled HTTP/2 connections to the kube-apiserver. Those that ask
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of
-// their own, because HTTP/2 has none. Reads that came on a kept connection
+// their own, because HTTP/2 has none. Reads that came on a connection of a ReadPool
 // (package httprelay) go on on one: with HTTP/2 a read alone takes a fifth longer, and
 // costs the kube-apiserver more as well. Connections made with the agent's
 // credential carry only requests of users whom it impersonates.

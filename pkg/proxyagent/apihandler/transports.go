@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// maxKept is how many reads at a time have a connection of their own to the
+	// maxReads is how many reads at a time have a connection of their own to the
 	// kube-apiserver: those of two replicas of the proxy API.
-	maxKept = 32
-	// keptIdle is less than the 90 s after which a kube-apiserver gives a
-	// connection up.
-	keptIdle = time.Minute
-	// keptDial bounds a dial with its TLS handshake, as client-go does.
-	keptDial = 30 * time.Second
+	maxReads = 32
+	// readIdle is less than the 90 s after which a kube-apiserver closes an idle
+	// connection.
+	readIdle = time.Minute
+	// apiDialTimeout bounds a dial with its TLS handshake, as client-go does.
+	apiDialTimeout = 30 * time.Second
 	// pingAfter and pingTimeout find a kube-apiserver that died without a word.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
@@ -45,8 +45,8 @@ type transports struct {
 // shares HTTP/2 connections.
 type way struct {
 	shared, separate http.RoundTripper
-	kept             *httprelay.ReadPool
-	reads            http.RoundTripper // kept, with the credential
+	readPool         *httprelay.ReadPool
+	reads            http.RoundTripper // readPool, with the credential
 }
 
 func newTransports(cfg *rest.Config, target *url.URL) (*transports, error) {
@@ -86,11 +86,11 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	}); err != nil {
 		return err
 	}
-	w.kept = &httprelay.ReadPool{Most: maxKept, IdleTimeout: keptIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialKept(ctx, upgrades, target) }}
+	w.readPool = &httprelay.ReadPool{Most: maxReads, IdleTimeout: readIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialRead(ctx, upgrades, target) }}
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target}); proxy != nil || err != nil || target.Scheme != "https" {
-		w.kept.Most = 0 // client-go knows how to get there
+		w.readPool.Most = 0 // client-go knows how to get there
 	}
-	w.reads, err = rest.HTTPWrappersForConfig(upgrades, w.kept)
+	w.reads, err = rest.HTTPWrappersForConfig(upgrades, w.readPool)
 	return err
 }
 
@@ -99,7 +99,7 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTripper, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Dial == nil {
-		dialer := &net.Dialer{Timeout: keptDial}
+		dialer := &net.Dialer{Timeout: apiDialTimeout}
 		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err == nil {
@@ -143,9 +143,9 @@ func belowTLS(dial dialContext) dialContext {
 
 type dialContext func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialKept connects as client-go does. Files with CAs are read each time.
-func dialKept(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, keptDial)
+// dialRead connects as client-go does. Files with CAs are read each time.
+func dialRead(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiDialTimeout)
 	defer cancel()
 	config, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -194,7 +194,7 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	case httprelay.IsUpgrade(r.Header):
 		return as(w.separate).RoundTrip(r)
 	case isRead(r):
-		return w.kept.Or(as(w.reads).RoundTrip, as(w.shared).RoundTrip, r)
+		return w.readPool.RoundTripOr(as(w.reads).RoundTrip, as(w.shared).RoundTrip, r)
 	}
 	return as(w.shared).RoundTrip(r)
 }

@@ -14,7 +14,7 @@ const Chunk = 64 << 10
 
 var chunks = sync.Pool{New: func() any { return new([Chunk]byte) }}
 
-// Buffers lend a ReverseProxy the memory through which bodies are copied.
+// Buffers is the pool of buffers through which a ReverseProxy copies bodies.
 type Buffers struct{}
 
 // Get is part of httputil.BufferPool.
@@ -32,16 +32,16 @@ var documents = []string{"application/json", "application/vnd.kubernetes.protobu
 // answer a long poll, or one object after the other.
 const pause = 50 * time.Millisecond
 
-// Gather is for the answer to a request that is no watch: a short document is
-// read to its end, so that it goes on in one piece and with its length; a long
-// one goes on in pieces of a Chunk, and not as it came, which is in TLS records
-// and HTTP/2 frames of all sizes. An error in the middle stays one. From the first
-// pause on an answer goes on as it comes.
-func Gather(resp *http.Response) {
+// Coalesce buffers the answer to a request that is no watch. A short document is read
+// to its end, so that it goes on in one piece and with its length. A long one goes on
+// in pieces of a Chunk, and not as it came, in TLS records and HTTP/2 frames of all
+// sizes. An error in the middle stays one. From the first pause on an answer goes on as
+// it comes.
+func Coalesce(resp *http.Response) {
 	if !isDocument(resp) {
 		return
 	}
-	g := &gathered{rest: resp.Body, chunk: chunks.Get().(*[Chunk]byte)}
+	g := &coalesced{rest: resp.Body, chunk: chunks.Get().(*[Chunk]byte)}
 	resp.Body = g
 	if resp.ContentLength >= 0 && resp.ContentLength <= Chunk {
 		n, err := fill(g.rest, g.chunk[:]) // it said how much to wait for
@@ -80,10 +80,10 @@ func isDocument(resp *http.Response) bool {
 	return false
 }
 
-// gathered is a body of which the beginning was read.
-type gathered struct {
+// coalesced is a body of which the beginning was read.
+type coalesced struct {
 	rest  io.ReadCloser
-	chunk *[Chunk]byte // nil when it was given back
+	chunk *[Chunk]byte // nil when it was released
 	begin []byte       // what of it was not read yet
 	piece *piece       // that is still being read; nil if there is none
 	held  int          // bytes of piece that begin has, or had
@@ -117,7 +117,7 @@ func (p *piece) read(from io.Reader, n int) {
 }
 
 // next reads the next piece: a Chunk, or what comes before a pause.
-func (g *gathered) next() {
+func (g *coalesced) next() {
 	// The first bytes are waited for in any case.
 	n, err := g.rest.Read(g.chunk[:])
 	if g.err = err; n == Chunk || err != nil {
@@ -147,8 +147,8 @@ func (g *gathered) next() {
 	}
 }
 
-// Read gives what was read, and then what comes.
-func (g *gathered) Read(p []byte) (int, error) {
+// Read returns what was read ahead, and then what comes.
+func (g *coalesced) Read(p []byte) (int, error) {
 	for len(g.begin) == 0 {
 		switch {
 		case g.piece != nil:
@@ -156,10 +156,10 @@ func (g *gathered) Read(p []byte) (int, error) {
 			g.begin, g.err = g.chunk[g.held:g.piece.n], g.piece.err
 			g.piece = nil
 		case g.err != nil:
-			g.giveBack()
+			g.release()
 			return 0, g.err
 		case g.slow:
-			g.giveBack()
+			g.release()
 			return g.rest.Read(p)
 		default:
 			g.next()
@@ -170,15 +170,15 @@ func (g *gathered) Read(p []byte) (int, error) {
 	if len(g.begin) > 0 || g.piece != nil || g.err == nil {
 		return n, nil
 	}
-	g.giveBack()
+	g.release()
 	return n, g.err
 }
 
-func (g *gathered) giveBack() {
+func (g *coalesced) release() {
 	if g.chunk != nil {
 		chunks.Put(g.chunk)
 		g.chunk, g.begin = nil, nil
 	}
 }
 
-func (g *gathered) Close() error { return g.rest.Close() }
+func (g *coalesced) Close() error { return g.rest.Close() }

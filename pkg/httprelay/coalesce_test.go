@@ -14,7 +14,7 @@ import (
 
 var errCut = errors.New("cut off")
 
-func TestGather(t *testing.T) {
+func TestCoalesce(t *testing.T) {
 	long := strings.Repeat("0123456789", Chunk/4)
 	for _, tc := range []struct {
 		name, kind string
@@ -36,7 +36,7 @@ func TestGather(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {tc.kind}}, ContentLength: -1, Body: io.NopCloser(tc.body)}
-			Gather(resp)
+			Coalesce(resp)
 			defer resp.Body.Close()
 			p := make([]byte, Chunk)
 			n, err := resp.Body.Read(p)
@@ -59,9 +59,9 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestGatherPassesOnWhatComesBitByBit has answers that say that they are documents
+// TestCoalescePassesOnWhatComesBitByBit has answers that say that they are documents
 // and come as events do.
-func TestGatherPassesOnWhatComesBitByBit(t *testing.T) {
+func TestCoalescePassesOnWhatComesBitByBit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		writes []string
 		want   []string // pieces that are read, each soon after it was written
@@ -82,7 +82,7 @@ func TestGatherPassesOnWhatComesBitByBit(t *testing.T) {
 					_ = w.CloseWithError(errCut)
 				}()
 				resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, Body: r}
-				Gather(resp)
+				Coalesce(resp)
 				p := make([]byte, Chunk)
 				for i, want := range tc.want {
 					n, err := resp.Body.Read(p)
@@ -108,7 +108,7 @@ type flushes struct {
 
 func (f *flushes) FlushError() error { f.n++; return nil }
 
-func TestEndTogether(t *testing.T) {
+func TestNoFinalFlush(t *testing.T) {
 	for _, tc := range []struct {
 		length string
 		writes []string
@@ -121,7 +121,7 @@ func TestEndTogether(t *testing.T) {
 		{"x", []string{"abc"}, 1},
 	} {
 		f := &flushes{ResponseRecorder: httptest.NewRecorder()}
-		w := EndTogether(f)
+		w := NoFinalFlush(f)
 		if tc.length != "" {
 			w.Header().Set("Content-Length", tc.length)
 		}
