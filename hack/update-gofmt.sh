@@ -2,4 +2,4 @@
 # Formats all Go files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-gofmt -w cmd examples pkg test
+gofmt -w .

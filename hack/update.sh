@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 scripts=("$@")
-if (($# == 0)); then scripts=(generated crds modules gofmt); fi
+if (($# == 0)); then scripts=(generated crds modules gofmt texts); fi
 for script in "${scripts[@]}"; do
   ./"update-$script.sh"
 done

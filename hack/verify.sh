@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that each update script has nothing to do. Works on a copy, so the tree is never written to.
+# Checks that each update script has nothing to do, but for texts, which the tests hold to the code. Works on a copy, so the tree is never written to.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Writes the texts that are made of the code: METRICS.md, and the flags of each process.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go test -count=1 -run '^TestMetrics$' ./test/rules -update
