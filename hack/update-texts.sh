@@ -3,3 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go test -count=1 -run '^TestMetrics$' ./test/rules -update
+go test -count=1 -run '^TestFlags$' ./cmd/cluster-proxy -update

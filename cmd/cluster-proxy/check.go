@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
-	ctrl "sigs.k8s.io/controller-runtime"
 
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -25,7 +25,7 @@ func newCheckCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Dials every managed cluster whose addon is Available, as a client on the hub",
+		Short: "Dial every managed cluster whose addon is Available, as a client on the hub",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
@@ -44,17 +44,17 @@ func newCheckCommand() *cobra.Command {
 			return check(ctx, cmd.OutOrStdout(), dialer, clusters)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&server, "proxy-server", "", "host:port of the proxy servers' client port")
-	flags.StringVar(&ca, "proxy-ca-cert", "", "file with the hub CA")
-	flags.StringVar(&cert, "proxy-cert", "", "file with the client certificate")
-	flags.StringVar(&key, "proxy-key", "", "file with its key")
-	flags.DurationVar(&timeout, "timeout", time.Minute, "how long all of it may take")
+	fs := cmd.Flags()
+	fs.StringVar(&server, "proxy-server", "", "host:port of the proxy servers' client port")
+	fs.StringVar(&ca, "proxy-ca-cert", "", "file with the hub CA")
+	fs.StringVar(&cert, "proxy-cert", "", "file with the client certificate")
+	fs.StringVar(&key, "proxy-key", "", "file with its key")
+	fs.DurationVar(&timeout, "timeout", time.Minute, "how long all of it may take")
 	return cmd
 }
 
 func availableClusters(ctx context.Context) ([]string, error) {
-	config, err := ctrl.GetConfig()
+	config, err := flags.RESTConfig("", "")
 	if err != nil {
 		return nil, fmt.Errorf("finding the hub: %w", err)
 	}

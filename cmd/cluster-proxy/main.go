@@ -41,12 +41,7 @@ func newCommand(log io.Writer) *cobra.Command {
 		},
 	}
 	root.PersistentFlags().Var(&format, "logging-format", "how the log is written: text, or json for one JSON object in each line")
-	root.AddCommand(
-		newAddonManagerCommand(),
-		newProxyServerCommand(),
-		newProxyAPICommand(),
-		newProxyAgentCommand(),
-		newCheckCommand(),
-	)
+	root.AddCommand(newProcessCommands()...)
+	root.AddCommand(newCheckCommand())
 	return root
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"open-cluster-management.io/addon-framework/pkg/addonmanager"
 	"open-cluster-management.io/addon-framework/pkg/utils"
@@ -31,6 +30,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -39,16 +39,21 @@ type Manager struct{ options Options }
 
 // New checks the options and does no I/O.
 func New(o *Options) (*Manager, error) {
-	return &Manager{options: *o}, o.Validate()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return &Manager{options: *o}, nil
 }
 
 // Run works until ctx is done or leadership is lost.
 func (m *Manager) Run(ctx context.Context) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	config, err := loadConfig(m.options.Kubeconfig)
+	config, err := flags.RESTConfig("kubeconfig", m.options.Kubeconfig)
 	if err != nil {
 		return err
 	}
+	// Rendering for thousands of clusters is bound by the hub, not by us.
+	config.QPS, config.Burst = 200, 400
 	if err := waitForAPIs(ctx, config, v1alpha1.GroupVersion.String(), addonv1alpha1.GroupVersion.String()); err != nil {
 		return err
 	}
@@ -197,18 +202,6 @@ func addProfiles(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("starting the controller of cluster profiles: %w", err)
 	}
 	return nil
-}
-
-func loadConfig(file string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = file
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("loading a kubeconfig (--kubeconfig, $KUBECONFIG or the pod's service account): %w", err)
-	}
-	// Rendering for thousands of clusters is bound by the hub, not by us.
-	config.QPS, config.Burst = 200, 400
-	return config, nil
 }
 
 // waitForAPIs waits until the hub serves what the manager watches.

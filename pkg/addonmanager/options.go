@@ -2,7 +2,7 @@ package addonmanager
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -88,23 +89,23 @@ func NewOptions() *Options {
 }
 
 // AddFlags adds the flags.
-func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; without it $KUBECONFIG, then the pod's service account")
-	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address for metrics; 0 for none")
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address for probes")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while being the leader of all replicas")
-	flags.StringVar(&o.SignerSecretNamespace, "signer-secret-namespace", o.SignerSecretNamespace, "namespace of the CAs' Secrets; the manager's own")
-	flags.StringVar(&o.SignerSecretName, "signer-secret-name", o.SignerSecretName, "name of the hub CA's Secret")
-	flags.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
-	flags.StringVar(&o.ImagePullPolicy, "image-pull-policy", o.ImagePullPolicy, "image pull policy of the proxy servers: Always, IfNotPresent or Never")
-	flags.StringVar(&o.ProxyServerPods, "proxy-server-pods", o.ProxyServerPods, "settings of the proxy servers' pods as JSON: priorityClassName, affinity, topologySpreadConstraints, resources, labels, annotations")
-	flags.StringVar(&o.ExposedServicesConfigMap, "exposed-services-configmap", o.ExposedServicesConfigMap, "ConfigMap in the manager's namespace with the Services of managed clusters that may be reached")
-	flags.BoolVar(&o.EnableKubeAPIProxy, "enable-kube-api-proxy", o.EnableKubeAPIProxy, "let clients of the tunnel dial a cluster's kube-apiserver by the cluster's name")
-	flags.StringVar(&o.ProxyServer, "proxy-server", o.ProxyServer, "host:port of the proxy servers' client port, through which agents are asked whether they have moved to a new CA")
-	flags.DurationVar(&o.SecretPropagation, "secret-propagation", o.SecretPropagation, "how long pods may take to read a Secret that has changed; each phase of a CA's rotation lasts at least that long")
-	flags.BoolVar(&o.AgentNetworkPolicy, "agent-network-policy", o.AgentNetworkPolicy, "make a NetworkPolicy for agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
-	flags.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
-	flags.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; empty means $KUBECONFIG, then the pod's service account")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "address for metrics; 0 means none")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address for probes")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while being the leader of all replicas")
+	fs.StringVar(&o.SignerSecretNamespace, "signer-secret-namespace", o.SignerSecretNamespace, "namespace of the CAs' Secrets; the manager's own")
+	fs.StringVar(&o.SignerSecretName, "signer-secret-name", o.SignerSecretName, "name of the hub CA's Secret")
+	fs.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
+	fs.StringVar(&o.ImagePullPolicy, "image-pull-policy", o.ImagePullPolicy, "image pull policy of the proxy servers: Always, IfNotPresent or Never")
+	fs.StringVar(&o.ProxyServerPods, "proxy-server-pods", o.ProxyServerPods, "settings of the proxy servers' pods as JSON: priorityClassName, affinity, topologySpreadConstraints, resources, labels, annotations")
+	fs.StringVar(&o.ExposedServicesConfigMap, "exposed-services-configmap", o.ExposedServicesConfigMap, "ConfigMap in the manager's namespace with the Services of managed clusters that may be reached")
+	fs.BoolVar(&o.EnableKubeAPIProxy, "enable-kube-api-proxy", o.EnableKubeAPIProxy, "let clients of the tunnel dial a cluster's kube-apiserver by the cluster's name")
+	fs.StringVar(&o.ProxyServer, "proxy-server", o.ProxyServer, "host:port of the proxy servers' client port, through which agents are asked whether they have moved to a new CA")
+	fs.DurationVar(&o.SecretPropagation, "secret-propagation", o.SecretPropagation, "how long pods may take to read a Secret that has changed; each phase of a CA's rotation lasts at least that long")
+	fs.BoolVar(&o.AgentNetworkPolicy, "agent-network-policy", o.AgentNetworkPolicy, "make a NetworkPolicy for agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
+	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
+	fs.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
 }
 
 // peers is where the proxy servers of this release are, and no others (package
@@ -118,38 +119,38 @@ func (o *Options) peers() (address, serverName string) {
 	return net.JoinHostPort(strings.TrimSuffix(service+proxyconfig.PeersSuffix+"."+rest, "."), port), host
 }
 
-// Validate names the flag that is wrong and says what is allowed.
+// Validate reports all flags that are wrong, and what is allowed. It does no I/O.
 func (o *Options) Validate() error {
+	var errs flags.Errors
 	if o.Namespace == "" {
-		return errors.New("$POD_NAMESPACE is empty: it must be the addon manager's namespace")
+		errs.Add(errors.New("$POD_NAMESPACE is empty: it must be the addon manager's namespace"))
 	}
 	if o.SignerSecretNamespace != o.Namespace {
-		return fmt.Errorf("--signer-secret-namespace is %q: it must be the addon manager's own namespace, %q, where its rights end", o.SignerSecretNamespace, o.Namespace)
+		errs.Refuse("signer-secret-namespace", o.SignerSecretNamespace, "it must be the addon manager's own namespace, %q, where its rights end", o.Namespace)
 	}
-	for flag, name := range map[string]string{"--signer-secret-name": o.SignerSecretName, "--agent-install-namespace": o.AgentInstallNamespace, "--exposed-services-configmap": o.ExposedServicesConfigMap} {
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return fmt.Errorf("%s is %q: %s", flag, name, strings.Join(problems, "; "))
+	for _, name := range []struct{ flag, value string }{
+		{"signer-secret-name", o.SignerSecretName}, {"agent-install-namespace", o.AgentInstallNamespace}, {"exposed-services-configmap", o.ExposedServicesConfigMap},
+	} {
+		if problems := validation.IsDNS1123Subdomain(name.value); len(problems) > 0 {
+			errs.Refuse(name.flag, name.value, "%s", strings.Join(problems, "; "))
 		}
 	}
 	if !slices.Contains([]string{"Always", "IfNotPresent", "Never"}, o.ImagePullPolicy) {
-		return fmt.Errorf("--image-pull-policy is %q: it must be Always, IfNotPresent or Never", o.ImagePullPolicy)
+		errs.Refuse("image-pull-policy", o.ImagePullPolicy, "it must be Always, IfNotPresent or Never")
 	}
-	if _, err := proxyconfig.ParsePods(o.ProxyServerPods); err != nil {
-		return fmt.Errorf("--proxy-server-pods: %w", err)
-	}
-	if _, _, err := net.SplitHostPort(o.ProxyServer); err != nil {
-		return fmt.Errorf("--proxy-server is %q: it must be of the form host:port", o.ProxyServer)
-	}
+	_, err := proxyconfig.ParsePods(o.ProxyServerPods)
+	errs.Invalid("proxy-server-pods", o.ProxyServerPods, err)
+	errs.HostPort("proxy-server", o.ProxyServer)
 	if o.SecretPropagation < time.Second {
-		return fmt.Errorf("--secret-propagation is %s: it must be 1s at least, and no shorter than kubelets take", o.SecretPropagation)
+		errs.Refuse("secret-propagation", o.SecretPropagation, "it must be at least 1s, and no shorter than kubelets take")
 	}
-	for name := range o.FeatureGates {
+	for _, name := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if !slices.Contains(features, name) {
-			return fmt.Errorf("--feature-gates names %q: there are %s", name, strings.Join(features, ", "))
+			errs.Refuse("feature-gates", name, "it must be one of %s", strings.Join(features, ", "))
 		}
 	}
 	if u, err := url.Parse(o.ProxyAPIURL); o.ProxyAPIURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "") {
-		return fmt.Errorf("--proxy-api-url is %q: it must be of the form https://host:port", o.ProxyAPIURL)
+		errs.Refuse("proxy-api-url", o.ProxyAPIURL, "it must be of the form https://host:port")
 	}
-	return nil
+	return errs.Err()
 }

@@ -17,13 +17,13 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -121,7 +121,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 	var handler *connListener
 	var cluster *rest.Config
 	if o.ClusterName != "" {
-		if cluster, err = loadConfig(o.Konnectivity.KubeconfigPath); err != nil {
+		if cluster, err = flags.RESTConfig("kubeconfig", o.Konnectivity.KubeconfigPath); err != nil {
 			return nil, err
 		}
 		if decide, handler, err = a.startHandler(serving, group, cluster); err != nil {
@@ -240,9 +240,9 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 
 func (a *Agent) startPortForward(serving context.Context, group *errgroup.Group) error {
 	o := a.options
-	hub, err := loadConfig(o.HubKubeconfig)
+	hub, err := flags.RESTConfig("hub-kubeconfig", o.HubKubeconfig)
 	if err != nil {
-		return fmt.Errorf("--hub-kubeconfig: %w", err)
+		return err
 	}
 	client, err := kubernetes.NewForConfig(hub)
 	if err != nil {
@@ -257,18 +257,6 @@ func (a *Agent) startPortForward(serving context.Context, group *errgroup.Group)
 	forwarder := &portForwarder{hub: hub, pods: client, namespace: o.ProxyServerNamespace}
 	group.Go(func() error { return forwarder.run(serving, listener) })
 	return nil
-}
-
-// loadConfig reads a kubeconfig: the file, else $KUBECONFIG, else the pod's
-// service account.
-func loadConfig(file string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = file
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("loading a kubeconfig (--kubeconfig, $KUBECONFIG or the pod's service account): %w", err)
-	}
-	return config, nil
 }
 
 // apiServerAddress is the host:port of the kube-apiserver.

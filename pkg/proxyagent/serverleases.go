@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
+
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 )
 
 const leaseResync = 30 * time.Second
@@ -23,7 +25,7 @@ func (a *Agent) leaseCounter(serving context.Context) (agent.ServerCounter, erro
 	if !k.CountServerLeases {
 		return nil, nil
 	}
-	config, err := loadConfig(k.KubeconfigPath)
+	config, err := flags.RESTConfig("kubeconfig", k.KubeconfigPath)
 	if err != nil {
 		return nil, err
 	}

@@ -109,10 +109,10 @@ func start(t testing.TB, change ...func(*Options)) *world {
 	for _, f := range change {
 		f(o)
 	}
-	if err := o.Validate(); err != nil {
+	var err error
+	if w.server, err = New(o); err != nil {
 		t.Fatal(err)
 	}
-	w.server = New(o)
 	for _, source := range []*pki.Source{w.server.serving, w.server.proxy, w.server.inner} {
 		if err := source.Load(); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,10 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	o.ProxyServer, o.ProxyCACert, o.ProxyCert, o.ProxyKey, o.AgentCACert = "unused:1", own.CA, own.Cert, own.Key, w.file("agent-ca.crt", w.agentCA.CertPEM())
 	o.ServerCert, o.ServerKey, o.MinDrainDuration, o.Namespace = serving.Cert, serving.Key, 0, "addons"
 	o.AllowAnonymous = true
-	s := New(o)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, source := range []*pki.Source{s.serving, s.proxy, s.inner} {
 		if err := source.Load(); err != nil {
 			t.Fatal(err)

@@ -1,8 +1,6 @@
 package proxyapi
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -11,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -60,7 +58,7 @@ type Options struct {
 	Audit   *options.AuditOptions
 	Tracing *options.TracingOptions
 
-	// Kubeconfig of the hub; empty means $KUBECONFIG, then in-cluster.
+	// Kubeconfig of the hub; empty means $KUBECONFIG, then the pod's service account.
 	Kubeconfig string
 
 	// MinDrainDuration is how long requests are still taken after /readyz
@@ -103,79 +101,56 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "address of /livez, /readyz and /metrics; empty means all")
 	fs.IntVar(&o.HealthPort, "health-port", o.HealthPort, "port of /livez, /readyz and /metrics")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; empty means $KUBECONFIG, then in-cluster")
-	fs.StringVar(&o.Domain, "cluster-domain", o.Domain, "domain below which every cluster has a host, <cluster>.<domain>; empty means that there are only paths. The serving certificate must be for *.<domain>")
-	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of --exposed-services; $POD_NAMESPACE if not given")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; empty means $KUBECONFIG, then the pod's service account")
+	fs.StringVar(&o.Domain, "cluster-domain", o.Domain, "domain below which every cluster has a host, <cluster>.<domain>; empty means that there are only paths; the serving certificate must be for *.<domain>")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of --exposed-services; the default is $POD_NAMESPACE")
 	fs.StringVar(&o.ExposedServices, "exposed-services", o.ExposedServices, "name of the ConfigMap with the Services on clusters that may be asked for")
-	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that a hub's token may be for; empty means that of the hub's kube-apiserver")
-	fs.DurationVar(&o.HubOutageGrace, "hub-outage-grace", o.HubOutageGrace, "how long users whom the hub let in go on being let in while its kube-apiserver cannot be asked: for what they did before, with credentials that have not expired; 0 turns it off")
+	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that tokens of the hub may be for; empty means that of the hub's kube-apiserver")
+	fs.DurationVar(&o.HubOutageGrace, "hub-outage-grace", o.HubOutageGrace, "how long users that the hub let in are still let in while its kube-apiserver cannot be asked: for what they did before, with credentials that have not expired; 0 turns it off")
 	fs.BoolVar(&o.AllowAnonymous, "allow-anonymous", o.AllowAnonymous, "let requests without a credential go to the clusters, which know them as system:anonymous, instead of answering 401")
-	fs.DurationVar(&o.RevalidateStreams, "revalidate-streams", o.RevalidateStreams, "how often the hub is asked again whether watches, logs, exec, attach, port-forward and other streams that are open would still be allowed; those that would not be are ended. 0 means never. Streams of one caller to one cluster with one verb cost one question")
+	fs.DurationVar(&o.RevalidateStreams, "revalidate-streams", o.RevalidateStreams, "how often the hub is asked again whether watches, logs, exec, attach, port-forward and other streams that are open would still be allowed; those that would not be are ended; 0 means never; streams of one caller to one cluster with one verb cost one question")
 	fs.IntVar(&o.RequestsPerUser, "max-requests-per-user", o.RequestsPerUser, "how many requests of one user are served at a time; 0 means as many as come")
 	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerUser, "max-streams-per-user", o.StreamsPerUser, "how many watches, logs, exec, attach, port-forward and connections to Services one user may have open; 0 means as many as come")
-	fs.IntVar(&o.StreamsPerCluster, "max-streams-per-cluster", o.StreamsPerCluster, "the same, to one cluster")
+	fs.IntVar(&o.StreamsPerCluster, "max-streams-per-cluster", o.StreamsPerCluster, "how many of them may be open to one cluster; 0 means as many as come")
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)
-	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long requests are taken after the first signal")
-	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long requests in flight may go on after that")
+	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM, while load balancers learn that they should go elsewhere")
+	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests may go on after --min-drain-duration")
 }
 
-// Validate reports what is wrong with the options, naming flags.
+// Validate reports all flags that are wrong, and what is allowed. It does no I/O.
 func (o *Options) Validate() error {
-	var errs []error
-	if _, _, err := net.SplitHostPort(o.ProxyServer); err != nil {
-		errs = append(errs, fmt.Errorf("--proxy-server %q must be host:port", o.ProxyServer))
-	}
+	var errs flags.Errors
+	errs.HostPort("proxy-server", o.ProxyServer)
 	for _, file := range []struct{ flag, value string }{
 		{"proxy-ca-cert", o.ProxyCACert}, {"proxy-cert", o.ProxyCert}, {"proxy-key", o.ProxyKey},
 		{"agent-ca-cert", o.AgentCACert}, {"server-cert", o.ServerCert}, {"server-key", o.ServerKey},
 	} {
-		if file.value == "" {
-			errs = append(errs, fmt.Errorf("--%s must be the name of a PEM file", file.flag))
-		}
+		errs.Required(file.flag, file.value, "a PEM file")
 	}
-	for _, port := range []struct {
-		flag  string
-		value int
-	}{{"server-port", o.ServerPort}, {"health-port", o.HealthPort}} {
-		if port.value < 0 || port.value > 65535 {
-			errs = append(errs, fmt.Errorf("--%s %d must be a port number from 0 to 65535", port.flag, port.value))
-		}
-	}
-	for _, limit := range []struct {
-		flag  string
-		value int
-	}{{"max-requests-per-user", o.RequestsPerUser}, {"max-requests-per-cluster", o.RequestsPerCluster},
-		{"max-streams-per-user", o.StreamsPerUser}, {"max-streams-per-cluster", o.StreamsPerCluster}} {
-		if limit.value < 0 {
-			errs = append(errs, fmt.Errorf("--%s %d must not be negative", limit.flag, limit.value))
-		}
-	}
+	errs.Port("server-port", o.ServerPort)
+	errs.Port("health-port", o.HealthPort)
+	flags.AtLeast(&errs, []flags.Check[int]{
+		{Flag: "max-requests-per-user", Value: o.RequestsPerUser}, {Flag: "max-requests-per-cluster", Value: o.RequestsPerCluster},
+		{Flag: "max-streams-per-user", Value: o.StreamsPerUser}, {Flag: "max-streams-per-cluster", Value: o.StreamsPerCluster},
+	}...)
 	if o.Domain != "" && identity.ValidateCluster(o.Domain) != nil {
-		errs = append(errs, fmt.Errorf("--cluster-domain %q must be a DNS name in lower case", o.Domain))
+		errs.Refuse("cluster-domain", o.Domain, "it must be a DNS name in lower case")
 	}
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
-	for _, d := range []struct {
-		flag  string
-		value time.Duration
-	}{{"min-drain-duration", o.MinDrainDuration}, {"drain-timeout", o.DrainTimeout}, {"hub-outage-grace", o.HubOutageGrace}, {"revalidate-streams", o.RevalidateStreams}} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("--%s %v must not be negative", d.flag, d.value))
-		}
-	}
-	return errors.Join(errs...)
+	flags.AtLeast(&errs, []flags.Check[time.Duration]{
+		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "drain-timeout", Value: o.DrainTimeout},
+		{Flag: "hub-outage-grace", Value: o.HubOutageGrace}, {Flag: "revalidate-streams", Value: o.RevalidateStreams},
+	}...)
+	return errs.Err()
 }
 
 func (o *Options) hubConfig() (*rest.Config, error) {
-	path := o.Kubeconfig
-	if path == "" {
-		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
+	config, err := flags.RESTConfig("kubeconfig", o.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("loading the hub's kubeconfig %q: %w", path, err)
+		return nil, err
 	}
 	// Requests of users wait for answers of the hub. What bounds them is here,
 	// and in the hub's own flow control.

@@ -40,7 +40,11 @@ func TestOutagesEnd(t *testing.T) {
 		}
 		o := NewOptions()
 		o.ProxyServer, o.Namespace = "unused:1", "addons"
-		s := New(o)
+		o.ProxyCACert, o.ProxyCert, o.ProxyKey, o.AgentCACert, o.ServerCert, o.ServerKey = "unused", "unused", "unused", "unused", "unused", "unused"
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
 		parts, err := s.newParts(hub, fakeClusters{})
 		if err != nil {
 			t.Fatal(err)

@@ -62,8 +62,11 @@ type Server struct {
 	via       via // set by Run
 }
 
-// New makes a Server from valid options. It does no I/O.
-func New(o *Options) *Server {
+// New checks the options and does no I/O.
+func New(o *Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
 	registry := prometheus.NewRegistry()
 	s := &Server{
 		options: *o,
@@ -84,7 +87,7 @@ func New(o *Options) *Server {
 	registry.MustRegister(protocolGauge(s.dialer))
 	s.dial = s.dialer.DialContext
 	s.prober = &prober{address: o.ProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
-	return s
+	return s, nil
 }
 
 // Run serves until ctx is done, and then until the last request ended or the

@@ -1,11 +1,12 @@
 package proxyserver
 
 import (
-	"fmt"
 	"runtime"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 )
 
 // Limits are the sizes and times of carriers. Start from NewOptions.
@@ -25,8 +26,8 @@ type Limits struct {
 	MaxHandshakes int
 	// TCPKeepAlive and TCPUserTimeout find peers that are gone without a word.
 	TCPKeepAlive, TCPUserTimeout time.Duration
-	// MinDrainDuration is how long the server goes on as before after SIGTERM,
-	// but for not being ready: so long others may take to hear of that.
+	// MinDrainDuration is how long the server goes on serving new dials after
+	// SIGTERM, while it is not ready, so that clients and agents notice.
 	MinDrainDuration time.Duration
 }
 
@@ -45,55 +46,31 @@ func newLimits() Limits {
 	}
 }
 
-func (l *Limits) addFlags(flags *pflag.FlagSet) {
-	flags.IntVar(&l.IdleCarriers, "idle-carriers", l.IdleCarriers, "Carriers kept ready for each agent and to each peer; more are made as they are used.")
-	flags.DurationVar(&l.CarrierIdleTime, "carrier-idle-time", l.CarrierIdleTime, "Close carriers above --idle-carriers that were idle for this long.")
-	flags.IntVar(&l.MaxCarriers, "max-carriers", l.MaxCarriers, "Most carriers of the agents of one cluster, and so most connections; further dials are refused.")
-	flags.IntVar(&l.MaxPendingDials, "max-pending-dials", l.MaxPendingDials, "Most dials that the agents of one cluster have not answered; further ones are refused.")
-	flags.DurationVar(&l.DialTimeout, "dial-timeout", l.DialTimeout, "How long a dial may take from end to end.")
-	flags.DurationVar(&l.HandshakeTimeout, "handshake-timeout", l.HandshakeTimeout, "How long a TLS handshake may take.")
-	flags.IntVar(&l.MaxHandshakes, "max-handshakes", l.MaxHandshakes, "Most TLS handshakes worked on at a time, on each port; the default is two for each processor.")
-	flags.DurationVar(&l.TCPKeepAlive, "tcp-keepalive", l.TCPKeepAlive, "Probe a connection that has been silent for this long.")
-	flags.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "Give a connection up when sent bytes stay unacknowledged for this long.")
-	flags.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "How long new dials are still served after SIGTERM, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more. --graceful-shutdown-timeout counts from its end, and 0 there skips it.")
+func (l *Limits) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&l.IdleCarriers, "idle-carriers", l.IdleCarriers, "carriers kept ready for each agent and to each peer; more are dialed as they are used")
+	fs.DurationVar(&l.CarrierIdleTime, "carrier-idle-time", l.CarrierIdleTime, "close carriers above --idle-carriers that were idle for this long")
+	fs.IntVar(&l.MaxCarriers, "max-carriers", l.MaxCarriers, "most carriers of the agents of one cluster, and so most connections; further dials are refused")
+	fs.IntVar(&l.MaxPendingDials, "max-pending-dials", l.MaxPendingDials, "most dials that the agents of one cluster have not answered; further ones are refused")
+	fs.DurationVar(&l.DialTimeout, "dial-timeout", l.DialTimeout, "how long a dial may take from end to end")
+	fs.DurationVar(&l.HandshakeTimeout, "handshake-timeout", l.HandshakeTimeout, "how long a TLS handshake may take")
+	fs.IntVar(&l.MaxHandshakes, "max-handshakes", l.MaxHandshakes, "most TLS handshakes worked on at a time, on each port; the default is two for each processor")
+	fs.Lookup("max-handshakes").DefValue = "0" // help is the same on each machine
+	fs.DurationVar(&l.TCPKeepAlive, "tcp-keepalive", l.TCPKeepAlive, "probe a connection that has been silent for this long")
+	fs.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "give a connection up when sent bytes stay unacknowledged for this long")
+	fs.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "how long new dials are still served after SIGTERM, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more; --graceful-shutdown-timeout=0 skips it")
 }
 
-func (l *Limits) validate() error {
-	for _, n := range []struct {
-		flag  string
-		value int
-	}{
-		{"--idle-carriers", l.IdleCarriers}, {"--max-carriers", l.MaxCarriers},
-		{"--max-pending-dials", l.MaxPendingDials}, {"--max-handshakes", l.MaxHandshakes},
-	} {
-		if n.value < 1 {
-			return fmt.Errorf("%s must be at least 1, not %d", n.flag, n.value)
-		}
-	}
-	if l.MaxCarriers < l.IdleCarriers {
-		return fmt.Errorf("--max-carriers must be at least --idle-carriers, %d, not %d", l.IdleCarriers, l.MaxCarriers)
-	}
-	return atLeast([]bound{
-		{"--carrier-idle-time", l.CarrierIdleTime, time.Second},
-		{"--dial-timeout", l.DialTimeout, time.Millisecond},
-		{"--handshake-timeout", l.HandshakeTimeout, time.Millisecond},
-		{"--tcp-keepalive", l.TCPKeepAlive, time.Second},
-		{"--tcp-user-timeout", l.TCPUserTimeout, time.Second},
-		{"--min-drain-duration", l.MinDrainDuration, 0},
-	})
-}
-
-// bound is the least that a flag may be.
-type bound struct {
-	flag         string
-	value, least time.Duration
-}
-
-func atLeast(flags []bound) error {
-	for _, f := range flags {
-		if f.value < f.least {
-			return fmt.Errorf("%s must be at least %s, not %s", f.flag, f.least, f.value)
-		}
-	}
-	return nil
+func (l *Limits) validate(errs *flags.Errors) {
+	flags.AtLeast(errs, []flags.Check[int]{
+		{Flag: "idle-carriers", Value: l.IdleCarriers, Least: 1}, {Flag: "max-carriers", Value: l.MaxCarriers, Least: max(l.IdleCarriers, 1)},
+		{Flag: "max-pending-dials", Value: l.MaxPendingDials, Least: 1}, {Flag: "max-handshakes", Value: l.MaxHandshakes, Least: 1},
+	}...)
+	flags.AtLeast(errs, []flags.Check[time.Duration]{
+		{Flag: "carrier-idle-time", Value: l.CarrierIdleTime, Least: time.Second},
+		{Flag: "dial-timeout", Value: l.DialTimeout, Least: time.Millisecond},
+		{Flag: "handshake-timeout", Value: l.HandshakeTimeout, Least: time.Millisecond},
+		{Flag: "tcp-keepalive", Value: l.TCPKeepAlive, Least: time.Second},
+		{Flag: "tcp-user-timeout", Value: l.TCPUserTimeout, Least: time.Second},
+		{Flag: "min-drain-duration", Value: l.MinDrainDuration},
+	}...)
 }

@@ -10,24 +10,24 @@ import (
 
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"":                              func(*Options) {},
-		"--server-ca-cert is required":  func(o *Options) { o.ServerCACert = "" },
-		"--cluster-ca-cert is required": func(o *Options) { o.ClusterCACert = "" },
-		"--server-cert must be empty":   func(o *Options) { o.UDSName = "x" },
-		"--mode must be":                func(o *Options) { o.Mode = "x" },
-		"--agent-identity must be":      func(o *Options) { o.AgentIdentity = "x" },
-		"--proxy-strategies must be": func(o *Options) {
+		"":                                       func(*Options) {},
+		"--server-ca-cert is empty: it must be":  func(o *Options) { o.ServerCACert = "" },
+		"--cluster-ca-cert is empty: it must be": func(o *Options) { o.ClusterCACert = "" },
+		`--server-cert is "a": it must be empty`: func(o *Options) { o.UDSName = "x" },
+		`--mode is "x": it must be`:              func(o *Options) { o.Mode = "x" },
+		`--agent-identity is "x": it must be`:    func(o *Options) { o.AgentIdentity = "x" },
+		`--proxy-strategies is "destHost,default": it must be`: func(o *Options) {
 			o.AgentIdentity, o.Strategies = IdentityCertificate, "destHost,default"
 		},
-		`--proxy-strategies "x"`:                func(o *Options) { o.Strategies = "x" },
-		"--agent-port must be":                  func(o *Options) { o.AgentPort = 65536 },
-		"--keepalive-time must be":              func(o *Options) { o.KeepaliveTime = time.Millisecond },
-		"--graceful-shutdown-timeout must be":   func(o *Options) { o.GracefulShutdownTimeout = -1 },
-		"--tls-min-version":                     func(o *Options) { o.TLSMinVersion = "VersionTLS10" },
-		"--enable-contention-profiling needs":   func(o *Options) { o.EnableContentionProfiling = true },
-		"--xfr-channel-size must be at least 1": func(o *Options) { o.XfrChannelSize = 0 },
-		"--server-count must be at least 1":     func(o *Options) { o.ServerCount = 0 },
-		"--server-id must not be empty":         func(o *Options) { o.ServerID = "" },
+		`--proxy-strategies is "x": `:                       func(o *Options) { o.Strategies = "x" },
+		"--agent-port is 65536: it must be":                 func(o *Options) { o.AgentPort = 65536 },
+		"--keepalive-time is 1ms: it must be at least 1s":   func(o *Options) { o.KeepaliveTime = time.Millisecond },
+		"--graceful-shutdown-timeout is -1ns: it must be":   func(o *Options) { o.GracefulShutdownTimeout = -1 },
+		"--tls-min-version":                                 func(o *Options) { o.TLSMinVersion = "VersionTLS10" },
+		"--enable-contention-profiling is true: it must be": func(o *Options) { o.EnableContentionProfiling = true },
+		"--xfr-channel-size is 0: it must be at least 1":    func(o *Options) { o.XfrChannelSize = 0 },
+		"--server-count is 0: it must be at least 1":        func(o *Options) { o.ServerCount = 0 },
+		"--server-id is empty: it must be":                  func(o *Options) { o.ServerID = "" },
 	} {
 		o := NewOptions()
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)

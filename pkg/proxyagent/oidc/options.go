@@ -1,8 +1,6 @@
 package oidc
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -12,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	upstream "k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 )
 
 // Options are the flags. Without an issuer there is no provider.
@@ -33,45 +33,42 @@ func NewOptions() *Options {
 }
 
 // AddFlags adds the flags.
-func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.IssuerURL, "oidc-issuer-url", o.IssuerURL, "https URL of an OpenID Connect provider whose users are impersonated; empty for none")
-	flags.StringVar(&o.ClientID, "oidc-client-id", o.ClientID, "client that tokens must be for; must be set with --oidc-issuer-url")
-	flags.StringVar(&o.UsernameClaim, "oidc-username-claim", o.UsernameClaim, "claim with the user's name")
-	flags.StringVar(&o.UsernamePrefix, "oidc-username-prefix", o.UsernamePrefix, "prefix of users' names; empty is the issuer and # (or nothing, if the claim is email), - is nothing")
-	flags.StringVar(&o.GroupsClaim, "oidc-groups-claim", o.GroupsClaim, "claim with the user's groups; empty for no groups")
-	flags.StringVar(&o.GroupsPrefix, "oidc-groups-prefix", o.GroupsPrefix, "prefix of groups")
-	flags.StringSliceVar(&o.ReservedNamePrefixes, "oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "prefixes that make the token of a user worthless if his name or a group begins with one")
-	flags.StringVar(&o.CAFile, "oidc-ca-file", o.CAFile, "file with the provider's CA, read again when it changes; empty for the system's CAs")
-	flags.StringSliceVar(&o.SigningAlgs, "oidc-signing-algs", o.SigningAlgs, "algorithms that tokens may be signed with")
-	flags.Var(cliflag.NewMapStringStringNoSplit(&o.RequiredClaims), "oidc-required-claim", "claim=value that tokens must have; may be repeated")
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.IssuerURL, "oidc-issuer-url", o.IssuerURL, "https URL of an OpenID Connect provider whose users are impersonated; empty means none")
+	fs.StringVar(&o.ClientID, "oidc-client-id", o.ClientID, "client that tokens must be for; must be set with --oidc-issuer-url")
+	fs.StringVar(&o.UsernameClaim, "oidc-username-claim", o.UsernameClaim, "claim with the user's name")
+	fs.StringVar(&o.UsernamePrefix, "oidc-username-prefix", o.UsernamePrefix, "prefix of users' names; empty is the issuer and # (or nothing, if the claim is email), - is nothing")
+	fs.StringVar(&o.GroupsClaim, "oidc-groups-claim", o.GroupsClaim, "claim with the user's groups; empty means no groups")
+	fs.StringVar(&o.GroupsPrefix, "oidc-groups-prefix", o.GroupsPrefix, "prefix of groups")
+	fs.StringSliceVar(&o.ReservedNamePrefixes, "oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "prefixes that make the token of a user worthless if their name or a group begins with one")
+	fs.StringVar(&o.CAFile, "oidc-ca-file", o.CAFile, "file with the provider's CA, read again when it changes; empty means the system's CAs")
+	fs.StringSliceVar(&o.SigningAlgs, "oidc-signing-algs", o.SigningAlgs, "algorithms that tokens may be signed with")
+	fs.Var(cliflag.NewMapStringStringNoSplit(&o.RequiredClaims), "oidc-required-claim", "claim=value that tokens must have; may be repeated")
 }
 
-// Validate names the flag that is wrong and says what is allowed.
+// Validate reports all flags that are wrong, and what is allowed.
 func (o *Options) Validate() error {
-	if (o.IssuerURL == "") != (o.ClientID == "") {
-		return errors.New("--oidc-issuer-url and --oidc-client-id must be set together")
-	}
-	if o.IssuerURL == "" {
+	if o.IssuerURL == "" && o.ClientID == "" {
 		return nil
 	}
+	var errs flags.Errors
 	if u, err := url.Parse(o.IssuerURL); err != nil || u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("--oidc-issuer-url is %q: it must be an https URL", o.IssuerURL)
+		errs.Refuse("oidc-issuer-url", o.IssuerURL, "it must be an https URL, with --oidc-client-id")
 	}
-	if o.UsernameClaim == "" {
-		return errors.New("--oidc-username-claim is empty: it must name the claim with the user's name")
-	}
-	if o.GroupsPrefix != "" && o.GroupsClaim == "" {
-		return errors.New("--oidc-groups-prefix needs --oidc-groups-claim")
+	errs.Required("oidc-client-id", o.ClientID, "the client that tokens are for; it must be set together with --oidc-issuer-url")
+	errs.Required("oidc-username-claim", o.UsernameClaim, "the claim with the user's name")
+	if o.GroupsPrefix != "" {
+		errs.Required("oidc-groups-claim", o.GroupsClaim, "the claim with the user's groups, with --oidc-groups-prefix")
 	}
 	if slices.Contains(o.ReservedNamePrefixes, "") {
-		return errors.New("--oidc-reserved-name-prefixes has an empty prefix, with which every name begins")
+		errs.Refuse("oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "it must not have an empty prefix, with which every name begins")
 	}
 	for _, algorithm := range o.SigningAlgs {
 		if !slices.Contains(upstream.AllValidSigningAlgorithms(), algorithm) {
-			return fmt.Errorf("--oidc-signing-algs has %q: there are %s", algorithm, strings.Join(upstream.AllValidSigningAlgorithms(), ", "))
+			errs.Refuse("oidc-signing-algs", algorithm, "it must be one of %s", strings.Join(upstream.AllValidSigningAlgorithms(), ", "))
 		}
 	}
-	return nil
+	return errs.Err()
 }
 
 // authenticator is the configuration as the kube-apiserver writes it.

@@ -161,9 +161,13 @@ func (s *scene) door(audiences ...string) (ask func(token string) int) {
 	o.ServerCert, o.ServerKey, o.ServerBindAddress, o.ServerPort = serving.Cert, serving.Key, "127.0.0.1", ports.Take(s.t)
 	o.HealthBindAddress, o.HealthPort, o.Kubeconfig, o.Namespace = "127.0.0.1", ports.Take(s.t), s.hub.KubeconfigPath, "default"
 	o.MinDrainDuration, o.DrainTimeout, o.Audiences = 0, time.Second, audiences
+	server, err := proxyapi.New(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
-	go func() { stopped <- proxyapi.New(o).Run(ctx) }()
+	go func() { stopped <- server.Run(ctx) }()
 	transport := &http.Transport{TLSClientConfig: pkitest.Load(s.t, pki.Files{CA: own.CA}).ClientConfig("")}
 	s.t.Cleanup(func() {
 		stop()

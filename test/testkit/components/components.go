@@ -77,10 +77,11 @@ func ProxyAgent() int {
 func ProxyAPI() int {
 	o := proxyapi.NewOptions()
 	return run(o.AddFlags, func(ctx context.Context) error {
-		if err := o.Validate(); err != nil {
+		made, err := proxyapi.New(o)
+		if err != nil {
 			return err
 		}
-		return proxyapi.New(o).Run(ctx)
+		return made.Run(ctx)
 	})
 }
 

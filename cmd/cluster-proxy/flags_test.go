@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	apiserver "k8s.io/apiserver/pkg/server/options"
+	konnectivity "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
+)
+
+var update = flag.Bool("update", false, "write the flags to flags/*.txt in place of checking them")
+
+// TestFlags holds flags/*.txt to what --help prints, so that each change of a
+// flag is seen in a review.
+func TestFlags(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "open-cluster-management-addon")
+	for _, command := range newCommand(io.Discard).Commands() {
+		if command.Name() == "help" || command.Name() == "completion" {
+			continue
+		}
+		t.Run(command.Name(), func(t *testing.T) {
+			file := filepath.Join("flags", command.Name()+".txt")
+			got := []byte(command.LocalNonPersistentFlags().FlagUsagesWrapped(120))
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s is not what --help prints (%v); run: hack/update-texts.sh\ngot\n%s\nwant\n%s", file, err, got, want)
+			}
+		})
+	}
+}
+
+// TestFlagsReadAlike holds the help of our flags to one style, kubectl's, and to
+// one text for flags that are in several processes and mean the same.
+func TestFlagsReadAlike(t *testing.T) {
+	libraries := pflag.NewFlagSet("", pflag.ContinueOnError)
+	libraries.AddFlagSet(konnectivity.NewGrpcProxyAgentOptions().Flags())
+	apiserver.NewAuditOptions().AddFlags(libraries)
+	apiserver.NewTracingOptions().AddFlags(libraries)
+	sentence := regexp.MustCompile(`^[A-Z][a-z]|\.$|[a-z]\. [A-Z]`)
+	proper := regexp.MustCompile(`^(Unix|VersionTLS|ConfigMap)`)
+	begins := map[string]string{"min-drain-duration": "how long new ", "drain-timeout": "how long open ", "kubeconfig": "kubeconfig of the "}
+	for _, command := range newCommand(io.Discard).Commands() {
+		command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if library := libraries.Lookup(f.Name); library != nil && library.Usage == f.Usage {
+				return
+			}
+			if sentence.MatchString(proper.ReplaceAllString(f.Usage, "")) {
+				t.Errorf("%s --%s: %q; write it in lower case, without a full stop", command.Name(), f.Name, f.Usage)
+			}
+			if !strings.HasPrefix(f.Usage, begins[f.Name]) {
+				t.Errorf("%s --%s: %q, want it to begin with %q as in other processes", command.Name(), f.Name, f.Usage, begins[f.Name])
+			}
+		})
+	}
+}
