@@ -34,17 +34,19 @@ func newProcessCommands() []*cobra.Command {
 type options interface{ AddFlags(*pflag.FlagSet) }
 
 // component is what a process runs until ctx is done and its drain has ended.
-type component interface{ Run(ctx context.Context) error }
+type component interface {
+	Run(ctx context.Context) error
+}
 
 // newProcessCommand returns the subcommand that makes a component of its flags
 // and runs it. The first signal drains, the second one kills.
-func newProcessCommand[O options, C component](use, short string, o O, make func(O) (C, error)) *cobra.Command {
+func newProcessCommand[O options, C component](use, short string, o O, construct func(O) (C, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := make(o)
+			c, err := construct(o)
 			if err != nil {
 				return err
 			}
