@@ -32,6 +32,26 @@ func ControlPacket(kind client.PacketType, number int) *client.Packet {
 // ControlNumber is that of a packet; 0 if it has none.
 func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
 
+// HasPayload reports whether a packet has the payload that its type says.
+// Konnectivity's servers and agents dereference it, and a nil one ends the process.
+func HasPayload(packet *client.Packet) bool {
+	switch packet.Type {
+	case client.PacketType_DIAL_REQ:
+		return packet.GetDialRequest() != nil
+	case client.PacketType_DIAL_RSP:
+		return packet.GetDialResponse() != nil
+	case client.PacketType_CLOSE_REQ:
+		return packet.GetCloseRequest() != nil
+	case client.PacketType_CLOSE_RSP:
+		return packet.GetCloseResponse() != nil
+	case client.PacketType_DATA:
+		return packet.GetData() != nil
+	case client.PacketType_DIAL_CLS:
+		return packet.GetCloseDial() != nil
+	}
+	return true
+}
+
 // ProcessHeader in the metadata of an agent's stream, and the feature with that name
 // in the HELLO of its carriers, is a secret that each agent process makes when it
 // starts. It tells a proxy server which connections are of one process: when one of

@@ -12,7 +12,7 @@
 // apihandler), for requests of the proxy API.
 //
 // Beside each stream to a proxy server that speaks carriers, the agent keeps
-// carriers ready to that very server (package carrier): a server says its name
+// carriers ready to that very server (package carrier/pool): a server says its name
 // on a new carrier, and one that led to another server behind the load balancer
 // is kept for that one. Connections on carriers are dialed and relayed here and
 // do not share anything. Those to the handler are not dialed: it serves on the
@@ -73,4 +73,19 @@
 //
 // Without --cluster-name this is konnectivity's agent: it dials whatever it is
 // asked for, has no handler and renews no Lease. The chart always sets the name.
+//
+// # Files
+//
+//   - agent.go: the process, from New to Run. options.go: its flags. drain.go: its end.
+//   - session.go: the stream to a proxy server, where the destination policy decides.
+//   - servers.go, search.go: the proxy servers that the agent is connected to, and when
+//     it looks for more. serverleases.go: how many there are, by Leases.
+//   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the
+//     proxy on the way to the hub.
+//   - connlistener.go: connections of carriers for the handler. goaway.go: asks the proxy
+//     API to move to other connections.
+//   - access.go, exposed.go: what the handler asks about identities and Services.
+//   - credentials.go, owncertificate.go, handshakes.go: TLS to the proxy servers.
+//   - lease.go, admin.go, metrics.go: what OCM and operators see.
+//   - portforward.go: port-forward mode.
 package proxyagent

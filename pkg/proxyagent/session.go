@@ -136,8 +136,8 @@ func (s *controlSession) RecvMsg(m any) error {
 		if !ok {
 			return nil
 		}
-		if !complete(packet) {
-			continue
+		if !agentapi.HasPayload(packet) {
+			continue // konnectivity's agent would crash
 		}
 		switch packet.Type {
 		case client.PacketType_DIAL_REQ:
@@ -183,20 +183,4 @@ func (c *carrierDialer) noteDenied(ctx context.Context, network, address string,
 	}
 	c.denied.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Info("Denied a dial", "network", network, "address", address, "reason", reason)
-}
-
-// complete reports whether a packet has the payload that its type says;
-// konnectivity's agent would crash on one that does not.
-func complete(packet *client.Packet) bool {
-	switch packet.Type {
-	case client.PacketType_DIAL_REQ:
-		return packet.GetDialRequest() != nil
-	case client.PacketType_DATA:
-		return packet.GetData() != nil
-	case client.PacketType_CLOSE_REQ:
-		return packet.GetCloseRequest() != nil
-	case client.PacketType_DIAL_CLS:
-		return packet.GetCloseDial() != nil
-	}
-	return true
 }

@@ -202,25 +202,9 @@ func (s *agentStream) answered(response *client.DialResponse) bool {
 	return true
 }
 
-// checkPayload refuses packets whose payload is not the one of their type:
-// konnectivity's server dereferences it, and a nil one ends the process.
+// checkPayload refuses what konnectivity's server cannot handle.
 func checkPayload(packet *client.Packet) error {
-	ok := true
-	switch packet.Type {
-	case client.PacketType_DIAL_REQ:
-		ok = packet.GetDialRequest() != nil
-	case client.PacketType_DIAL_RSP:
-		ok = packet.GetDialResponse() != nil
-	case client.PacketType_CLOSE_REQ:
-		ok = packet.GetCloseRequest() != nil
-	case client.PacketType_CLOSE_RSP:
-		ok = packet.GetCloseResponse() != nil
-	case client.PacketType_DATA:
-		ok = packet.GetData() != nil
-	case client.PacketType_DIAL_CLS:
-		ok = packet.GetCloseDial() != nil
-	}
-	if !ok {
+	if !agentapi.HasPayload(packet) {
 		return status.Errorf(codes.InvalidArgument, "packet of type %s without its payload", packet.Type)
 	}
 	return nil

@@ -15,11 +15,11 @@
 // package adds stands between the wire and that package, as stream interceptors
 // and as a backend manager.
 //
-// Each port makes the TLS handshake itself (mux.go) and gives the connection to
-// what speaks the protocol that ALPN chose. At most --max-handshakes are worked
-// on at a time; one that waits for its peer does not count, so that neither
-// distance nor a silent peer holds the others up. On the agent port they take a
-// small part of the processor only (agentRest): fleets come back together.
+// Each port makes the TLS handshake itself (mux.go) and hands the connection to the
+// protocol that ALPN selected. At most --max-handshakes are worked on at a time; one
+// that waits for its peer does not count, so neither distance nor a silent peer delays
+// the others. On the agent port they take a small part of the processor only
+// (agentRest), because fleets reconnect together.
 //
 // # Floods
 //
@@ -186,4 +186,22 @@
 //
 // Out of scope here: authentication of agents by token and Leases of servers
 // (konnectivity has both).
+//
+// # Files
+//
+// Read dials.go first: how a dial finds its agent. Then, in the order of a connection:
+//
+//   - server.go: the process, from New to the drain. options.go, limits.go: its flags.
+//   - ports.go, mux.go: the ports and their TLS handshakes.
+//   - agents.go: an agent's stream, whose it is and what may be in it.
+//   - agentregistry.go, session.go: the agents that are connected, and the session of
+//     one. share.go: what the agents of a cluster may have together.
+//   - clients.go: who may be a client. streamclients.go, httpconnect.go: clients that
+//     speak konnectivity's gRPC, and HTTP CONNECT. packets.go: decodes their data without
+//     a copy. Clients that speak carriers are served by dials.go.
+//   - dials.go, hedge.go, liveness.go: routing, the second attempt, and who is silent.
+//   - peers.go: the other proxy servers. servercount.go: how many there are.
+//   - balance.go, inner.go: agents of konnectivity's, for its clients and for ours.
+//   - revoke.go: ends connections whose right has ended.
+//   - connectionlog.go, metrics.go: what operators see.
 package proxyserver

@@ -20,11 +20,11 @@ type Limits struct {
 	MaxCarriers, MaxPendingDials int
 	// DialTimeout bounds a dial from end to end; a client may ask for less.
 	DialTimeout time.Duration
-	// HandshakeTimeout is for a TLS handshake and the first words after it.
+	// HandshakeTimeout bounds a TLS handshake, and HELLO after it.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes is how many handshakes are worked on at a time.
+	// MaxHandshakes bounds the TLS handshakes that are worked on at a time.
 	MaxHandshakes int
-	// TCPKeepAlive and TCPUserTimeout find peers that are gone without a word.
+	// TCPKeepAlive and TCPUserTimeout are those of dial.TCP.
 	TCPKeepAlive, TCPUserTimeout time.Duration
 	// MinDrainDuration is how long the server goes on serving new dials after
 	// SIGTERM, while it is not ready, so that clients and agents notice.

@@ -19,13 +19,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// muxListener makes the TLS handshake on a port and sends each connection where
-// its protocol belongs: carriers to a function, everything else out of Accept,
-// to the port's gRPC or HTTP server. Handshakes are made side by side but not
-// all at once, so that a thousand agents that come back together leave the
-// processor to live traffic. Those that wait for their peer do not count: a
-// peer that stays silent, or is far away, keeps nobody waiting. Package handshakes
-// says which handshake comes next, and how many there may be.
+// muxListener makes the TLS handshakes of a port and hands each connection to the
+// protocol that ALPN selected: carriers to a function, everything else to Accept, for
+// the port's gRPC or HTTP server. Package handshakes bounds the handshakes and says
+// which comes next, so that a thousand agents that reconnect together leave the
+// processor to live traffic.
 type muxListener struct {
 	*connect.Queue // of what is no carrier
 	inner          net.Listener

@@ -31,11 +31,10 @@ const (
 	minPingInterval = 10 * time.Second
 )
 
-// agentRest is handshakes.Options' Rest on the agent port. Users do not wait for most
-// connections of agents, as there are spare ones; but a thousand agents that come
-// back together would take the whole processor from live traffic for seconds, with
-// what follows on a handshake and their own half of it. So they get a seventeenth
-// of each turn.
+// agentRest is handshakes.Options' Rest on the agent port: after a handshake slot was
+// held for some time, it stays unused for agentRest times as long. Users do not wait
+// for most connections of agents, as there are spare ones; but a thousand agents that
+// reconnect together would take the processor from live traffic for seconds.
 const agentRest = 16
 
 // ports are the listeners besides the health server's own.

@@ -96,5 +96,11 @@ the next dial after it broke. That protocol sets limits:
     read for ten seconds after that.
   - What was written right before Close may be dropped by konnectivity's agent.
     Wait for an answer before closing if it matters.
+
+# Files
+
+dialer.go and files.go have the Dialer, error.go its errors. carriers.go is the
+transport over carriers, konnectivity.go the one over konnectivity's protocol, with
+intercept.go, conn.go and deadline.go for what that protocol lacks.
 */
 package tunnel

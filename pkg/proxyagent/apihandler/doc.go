@@ -60,4 +60,9 @@
 // kernel ends the connection as if the target had.
 //
 // Nothing of a request's headers or bodies is logged, whatever --v is.
+//
+// Files: apihandler.go is the server and its way to the kube-apiserver, access.go and
+// identity.go say who a request is from and whom the agent impersonates, transports.go
+// has the connections to the kube-apiserver, services.go and servicedial.go the relay to
+// Services.
 package apihandler

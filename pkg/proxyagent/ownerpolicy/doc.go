@@ -30,4 +30,6 @@
 // noSecrets is of little use without readOnly and noStreams. And the policy does
 // not bind OCM's work agent, which applies what the hub's administrators ask
 // for with rights of its own.
+//
+// Files: policy.go decides, file.go reads the policy and follows its changes.
 package ownerpolicy

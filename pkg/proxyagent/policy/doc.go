@@ -13,4 +13,6 @@
 // which somebody else may control, so CheckAddresses says which of them are
 // never dialed, listed Service or not. The caller resolves, asks here, and dials
 // the address that was looked at.
+//
+// Files: policy.go decides about dials, address.go about addresses of Services.
 package policy

@@ -12,4 +12,6 @@
 // The wire is real, so what a test sees of refused dials, broken connections
 // and restarts is what the program will see. What is not here: agents, policy,
 // flow control between hub and agent.
+//
+// Files: hub.go has the Hub, stream.go one dial.
 package tunneltest
