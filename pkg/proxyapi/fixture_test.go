@@ -119,7 +119,7 @@ func start(t testing.TB, change ...func(*Options)) *world {
 		}
 	}
 	w.api = hubapi.Start(t, w.newCA("users"), w.newCA("front-proxy"))
-	parts, err := w.server.newParts(w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
+	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func FuzzRequestInfo(f *testing.F) {
 		if err != nil || method == http.MethodConnect {
 			return
 		}
-		c, err := (&handler{}).newCall(line)
+		c, err := newScope(line, "")
 		if err != nil || c.inner == nil || c.target.ForService() {
 			return
 		}
@@ -82,14 +82,14 @@ func FuzzHeaders(f *testing.F) {
 		if err != nil || in.RequestURI != "/c/api" || checkConnection(in.Header) != nil {
 			return
 		}
-		c, err := (&handler{}).newCall(in)
+		c, err := newScope(in, "")
 		if err != nil {
 			return
 		}
 		c.user = &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"devs"}}
-		in = in.WithContext(context.WithValue(in.Context(), callKey{}, c))
+		in = in.WithContext(context.WithValue(in.Context(), scopeKey{}, c))
 		r := &httputil.ProxyRequest{In: in, Out: in.Clone(in.Context())}
-		(&handler{}).rewrite(r)
+		(&relay{requestFilters: &requestFilters{}}).rewrite(r)
 		if err := agentclient.SetHeaders(r.Out, c.to(), c.identity()); err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestOutagesEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := s.newParts(hub, fakeClusters{})
+		parts, err := newParts(o, s.metrics, hub, fakeClusters{})
 		if err != nil {
 			t.Fatal(err)
 		}

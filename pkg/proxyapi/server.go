@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -32,16 +31,11 @@ const (
 	keepAliveTimeout  = 3 * time.Minute
 	// handshakeTimeout is for a TLS handshake.
 	handshakeTimeout = 10 * time.Second
-	// maxHeaderBytes bounds a request's URL and headers. Up to readHeaderBytes are
-	// read, so that the refusal can say so; HTTP/2 clients, the hub's kube-apiserver
-	// among them, send no more than that and have an error of their own.
-	maxHeaderBytes  = 64 << 10
+	// readHeaderBytes are read of a request's URL and headers, see maxHeaderBytes.
 	readHeaderBytes = httprelay.MaxHeaderBytes
 	// maxStreams is how many requests share one HTTP/2 connection of a client, the
 	// hub's kube-apiserver among them. More have another one.
 	maxStreams = 250
-	// cutOff is how long requests get to end after they were canceled.
-	cutOff = 5 * time.Second
 )
 
 // Server is the proxy API.
@@ -55,7 +49,7 @@ type Server struct {
 	health                *health.Server
 	// dial makes a connection through the tunnel.
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	agents    *agentclient.Client // set by newParts
+	agents    *agentclient.Client // set by newHandler
 	prober    *prober
 	latencies *latencies
 	memory    *memlimit.Gate
@@ -114,7 +108,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the hub: %w", err)
 	}
-	parts, err := s.newParts(client, watched, watched.Run)
+	parts, err := newParts(&s.options, s.metrics, client, watched, watched.Run)
 	if err != nil {
 		return err
 	}
@@ -127,90 +121,24 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.run(ctx, listener, parts)
 }
 
-// parts are what a Server asks the hub with.
-type parts struct {
-	clusters      clusters
-	authenticator *hubaccess.Authenticator
-	authorizer    *hubaccess.Authorizer
-	services      services
-	config        *server.Config
-	// background runs as long as requests do.
-	background []func(context.Context) error
-}
-
-// newParts does no I/O but to read the files that options name.
-func (s *Server) newParts(hub kubernetes.Interface, c clusters, background ...func(context.Context) error) (*parts, error) {
-	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: c, Metrics: s.metrics.agents()})
-	p := &parts{clusters: c, config: newConfig()}
-	var err error
-	outage := hubaccess.NewOutage(hub, s.options.HubOutageGrace, s.metrics.outage, s.metrics.pastAnswers)
-	p.background = append(background, outage.Run)
-	if p.authenticator, err = hubaccess.NewAuthenticator(hub, s.options.Audiences, outage); err != nil {
-		return nil, err
-	}
-	if p.authorizer, err = hubaccess.NewAuthorizer(hub, outage); err != nil {
-		return nil, err
-	}
-	exposed, err := newAllowlist(hub, s.options.Namespace, s.options.ExposedServices)
-	if err != nil {
-		return nil, err
-	}
-	p.services = exposed
-	if err := s.options.Audit.ApplyTo(p.config); err != nil {
-		return nil, fmt.Errorf("preparing the audit log: %w", err)
-	}
-	if err := s.options.Tracing.ApplyTo(nil, p.config); err != nil {
-		return nil, fmt.Errorf("preparing traces: %w", err)
-	}
-	p.background = append(p.background, p.authenticator.Run, exposed.run, p.traces)
-	if p.config.AuditBackend != nil {
-		p.background = append(p.background, p.audit)
-	}
-	return p, nil
-}
-
-// audit lets the audit backends write until ctx is done, and what they have
-// after that.
-func (p *parts) audit(ctx context.Context) error {
-	if err := p.config.AuditBackend.Run(ctx.Done()); err != nil {
-		return fmt.Errorf("starting the audit log: %w", err)
-	}
-	<-ctx.Done()
-	p.config.AuditBackend.Shutdown()
-	return nil
-}
-
-// traces sends what is left of them at the end.
-func (p *parts) traces(ctx context.Context) error {
-	<-ctx.Done()
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutOff)
-	defer cancel()
-	if err := p.config.TracerProvider.Shutdown(limited); err != nil {
-		klog.FromContext(ctx).Info("The last traces could not be sent", "err", err.Error())
-	}
-	return nil
-}
-
-// newHandler puts the doors together. Watches end when draining is done.
+// newHandler puts the endpoints together. Watches end when draining is done.
 func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error) {
 	o := s.options
-	h := &handler{
-		clusters: p.clusters, agents: s.agents, metrics: s.metrics, domain: o.Domain, authenticator: p.authenticator, authorizer: p.authorizer,
-		services: p.services, latencies: s.latencies, allowAnonymous: o.AllowAnonymous, via: s.via, draining: draining, probes: s.health.Handler(),
+	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.agents()})
+	f := &requestFilters{
+		clusters: p.clusters, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, metrics: s.metrics,
+		allowAnonymous: o.AllowAnonymous, via: s.via, memory: s.memory,
 		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
 		uploads:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
-		answers:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
-		memory:   s.memory,
 	}
-	h.proxy = h.newProxy()
-	h.refusal = h.newRefusal(p.config)
-	if h.revalidation = h.newRevalidation(o.RevalidateStreams); h.revalidation != nil {
+	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, domain: o.Domain, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
+	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
 		p.background = append(p.background, h.revalidation.run)
 	}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
-	h.own, err = newGroup(p.config, h)
+	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies})
 	return h, err
 }
 
@@ -221,44 +149,45 @@ func (s *Server) forget(cluster string) {
 	s.latencies.forget(cluster)
 }
 
-// run serves on listener. The process's parts go on until everything drained.
+// run serves on listener. What runs in the background goes on until everything drained.
 func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
 	s.health.AddReadyCheck("clusters", p.clusters.Synced)
 	s.health.AddReadyCheck("certificate", s.serving.Check)
 	s.health.AddReadyCheck("proxy-server", s.prober.check)
 
-	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// running outlives ctx: it is done when everything has drained.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	draining, drainWatches := context.WithCancel(parts)
+	draining, drainWatches := context.WithCancel(running)
 	defer drainWatches()
 	h, err := s.newHandler(p, draining)
 	if err != nil {
 		return err
 	}
-	group, parts := errgroup.WithContext(parts)
+	group, running := errgroup.WithContext(running)
 	background := append(p.background, s.serving.Run, s.proxy.Run, s.inner.Run, s.health.Run, s.prober.run,
 		func(ctx context.Context) error {
 			return s.agents.Recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
 		})
-	for _, part := range background {
-		group.Go(func() error { return part(parts) })
+	for _, run := range background {
+		group.Go(func() error { return run(running) })
 	}
 	group.Go(func() error {
 		defer stop()
-		return s.serve(ctx, parts, listener, h, drainWatches)
+		return s.serve(ctx, running, listener, h, drainWatches)
 	})
 	err = group.Wait()
 	s.agents.Close()
 	return errors.Join(err, s.dialer.Close())
 }
 
-// serve serves until ctx is done and drained, or a part of the process failed.
-func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *handler, drainWatches func()) error {
-	requests, cancelRequests := context.WithCancel(parts)
+// serve serves until ctx is done and drained, or running is done.
+func (s *Server) serve(ctx, running context.Context, listener net.Listener, h *handler, drainWatches func()) error {
+	requests, cancelRequests := context.WithCancel(running)
 	defer cancelRequests()
 	config := s.serving.ServerConfig(tls.RequestClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
-	server := &http.Server{
+	httpServer := &http.Server{
 		Handler:           httprelay.HandleEarlyResponses(h),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       keepAliveTimeout,
@@ -267,26 +196,26 @@ func (s *Server) serve(ctx, parts context.Context, listener net.Listener, h *han
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          discard,
 	}
-	if err := httprelay.ConfigureServer(server, maxStreams); err != nil {
+	if err := httprelay.ConfigureServer(httpServer, maxStreams); err != nil {
 		return fmt.Errorf("preparing to serve HTTP/2: %w", err)
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(s.secured(ctx, listener, config)) }()
+	go func() { failed <- httpServer.Serve(s.secured(ctx, listener, config)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving on %q: %w", listener.Addr(), err)
-	case <-parts.Done():
+	case <-running.Done():
 	case <-ctx.Done():
-		s.drain(ctx, parts, server, h, drainWatches)
+		s.drain(ctx, running, httpServer, h, drainWatches)
 	}
 	cancelRequests()
-	_ = server.Close() // what is left was given its time
+	_ = httpServer.Close() // what is left was given its time
 	waitFor(&h.inFlight, time.After(cutOff))
 	<-failed
 	return nil
 }
 
-// secured gives the connections of a listener when their TLS handshake is
+// secured returns the connections of a listener when their TLS handshake is
 // complete. At most two for each processor are worked on at a time, in an order in
 // which a flood delays its own source: anyone may be able to send a ClientHello.
 func (s *Server) secured(ctx context.Context, listener net.Listener, config *tls.Config) net.Listener {
@@ -296,19 +225,19 @@ func (s *Server) secured(ctx context.Context, listener net.Listener, config *tls
 }
 
 // drain lets requests end.
-func (s *Server) drain(ctx, parts context.Context, server *http.Server, h *handler, drainWatches func()) {
+func (s *Server) drain(ctx, running context.Context, httpServer *http.Server, h *handler, drainWatches func()) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Draining", "minDrainDuration", s.options.MinDrainDuration, "drainTimeout", s.options.DrainTimeout)
 	s.health.Drain()
 	select {
 	case <-time.After(s.options.MinDrainDuration):
-	case <-parts.Done():
+	case <-running.Done():
 		return
 	}
 	drainWatches()
-	limit, cancel := context.WithTimeout(parts, s.options.DrainTimeout)
+	limit, cancel := context.WithTimeout(running, s.options.DrainTimeout)
 	defer cancel()
-	if err := server.Shutdown(limit); err == nil && waitFor(&h.inFlight, limit.Done()) {
+	if err := httpServer.Shutdown(limit); err == nil && waitFor(&h.inFlight, limit.Done()) {
 		logger.Info("Drained")
 		return
 	}

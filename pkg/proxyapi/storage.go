@@ -13,14 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
+// clusterAPI is what the kinds of the aggregated API are made of.
+type clusterAPI struct {
+	clusters   clusters
+	authorizer *hubaccess.Authorizer
+	agents     *agentclient.Client
+	latencies  *latencies
+}
+
 // clusterStorage shows the clusters that a caller may reach. Nothing is stored.
-type clusterStorage struct{ h *handler }
+type clusterStorage struct{ *clusterAPI }
 
 var (
 	_ rest.Scoper               = &clusterStorage{}
@@ -37,19 +46,19 @@ func (s *clusterStorage) GetSingularName() string { return "cluster" }
 
 // Get finds a cluster, if the caller may reach it.
 func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	if err := s.h.started(); err != nil {
+	if err := s.started(); err != nil {
 		return nil, err
 	}
-	if s.h.clusters.Served(name) != nil || !s.h.authorizer.MayReach(ctx, userOf(ctx), name) {
+	if s.clusters.Served(name) != nil || !s.authorizer.MayReach(ctx, userOf(ctx), name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
-	cluster := s.h.describe(name)
+	cluster := s.describe(name)
 	return &cluster, nil
 }
 
 // started is an error until it is known which clusters there are.
-func (h *handler) started() error {
-	if err := h.clusters.Synced(); err != nil {
+func (a *clusterAPI) started() error {
+	if err := a.clusters.Synced(); err != nil {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the proxy API is starting: %v", err))
 	}
 	return nil
@@ -57,7 +66,7 @@ func (h *handler) started() error {
 
 // List lists the clusters that the caller may reach, by name.
 func (s *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	if err := s.h.started(); err != nil {
+	if err := s.started(); err != nil {
 		return nil, err
 	}
 	byLabel, byField := labels.Everything(), fields.Everything()
@@ -68,15 +77,15 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 		byField = options.FieldSelector
 	}
 	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
-	names, err := s.h.authorizer.Reachable(ctx, userOf(ctx), s.h.clusters.Names)
+	names, err := s.authorizer.Reachable(ctx, userOf(ctx), s.clusters.Names)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
 	}
 	for _, name := range names {
-		if s.h.clusters.Served(name) != nil {
+		if s.clusters.Served(name) != nil {
 			continue
 		}
-		cluster := s.h.describe(name)
+		cluster := s.describe(name)
 		if byLabel.Matches(labels.Set(cluster.Labels)) && byField.Matches(fields.Set{"metadata.name": name}) {
 			list.Items = append(list.Items, cluster)
 		}
@@ -85,10 +94,10 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 }
 
 // describe says what this replica knows of a cluster.
-func (h *handler) describe(name string) v1alpha1.Cluster {
-	cluster := h.clusters.Describe(name)
-	cluster.Status.Tunnels = int32(min(h.agents.Connections(name), 1<<20))
-	if latency := h.latencies.of(name); latency > 0 {
+func (a *clusterAPI) describe(name string) v1alpha1.Cluster {
+	cluster := a.clusters.Describe(name)
+	cluster.Status.Tunnels = int32(min(a.agents.Connections(name), 1<<20))
+	if latency := a.latencies.of(name); latency > 0 {
 		cluster.Status.Latency = &metav1.Duration{Duration: latency.Round(10 * time.Microsecond)}
 	}
 	return cluster
@@ -153,32 +162,4 @@ func (l *listed) ConnectMethods() []string                          { return l.m
 func (l *listed) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
 func (l *listed) Connect(context.Context, string, runtime.Object, rest.Responder) (http.Handler, error) {
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("clusters/<name>/%s answers nothing in this form: the cluster's API is below clusters/<name>/%s/, written plainly", l.name, v1alpha1.ProxySubresource))
-}
-
-// identityStorage says who the caller is on a cluster.
-type identityStorage struct{ h *handler }
-
-var _ rest.Getter = &identityStorage{}
-
-func (s *identityStorage) New() runtime.Object { return &v1alpha1.ClusterIdentity{} }
-func (s *identityStorage) Destroy()            {}
-
-// Get asks the cluster, as the caller.
-func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	if err := s.h.started(); err != nil {
-		return nil, err
-	}
-	u := userOf(ctx)
-	if s.h.clusters.Served(name) != nil || !s.h.authorizer.MayReach(ctx, u, name) {
-		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
-	}
-	there, err := s.h.whoAmI(ctx, name, u)
-	if err != nil {
-		return nil, err
-	}
-	return &v1alpha1.ClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: name}, Hub: userInfo(u), Cluster: *there}, nil
-}
-
-func userInfo(u user.Info) v1alpha1.UserInfo {
-	return v1alpha1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
 }

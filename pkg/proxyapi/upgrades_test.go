@@ -88,7 +88,7 @@ func TestAnswersToUpgrades(t *testing.T) {
 // which must not make the client's connection the cluster's, or answer with what
 // is no status.
 func TestUnaskedAnswers(t *testing.T) {
-	h := &handler{latencies: newLatencies()}
+	l := &relay{latencies: newLatencies()}
 	for _, tc := range []struct {
 		code    int
 		upgrade string
@@ -101,9 +101,9 @@ func TestUnaskedAnswers(t *testing.T) {
 			r.Header.Set("Connection", "Upgrade")
 			r.Header.Set("Upgrade", tc.upgrade)
 		}
-		c := &call{target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: "get"}, long: true}
-		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-		err := h.modifyResponse(&http.Response{StatusCode: tc.code, Header: http.Header{}, Body: http.NoBody, Request: r})
+		c := &requestScope{target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: "get"}, long: true}
+		r = r.WithContext(context.WithValue(r.Context(), scopeKey{}, c))
+		err := l.modifyResponse(&http.Response{StatusCode: tc.code, Header: http.Header{}, Body: http.NoBody, Request: r})
 		if (err != nil) != tc.refused {
 			t.Errorf("%d to %q: %v", tc.code, tc.upgrade, err)
 		}

@@ -12,7 +12,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -24,29 +26,57 @@ const (
 	reviewPath    = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 )
 
+// identityStorage says who the caller is on a cluster.
+type identityStorage struct{ *clusterAPI }
+
+var _ rest.Getter = &identityStorage{}
+
+func (s *identityStorage) New() runtime.Object { return &v1alpha1.ClusterIdentity{} }
+func (s *identityStorage) Destroy()            {}
+
+// Get asks the cluster, as the caller.
+func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if err := s.started(); err != nil {
+		return nil, err
+	}
+	u := userOf(ctx)
+	if s.clusters.Served(name) != nil || !s.authorizer.MayReach(ctx, u, name) {
+		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
+	}
+	there, err := s.whoAmI(ctx, name, u)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.ClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: name}, Hub: userInfo(u), Cluster: *there}, nil
+}
+
+func userInfo(u user.Info) v1alpha1.UserInfo {
+	return v1alpha1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+}
+
 // whoAmI asks a cluster's kube-apiserver who u is there. The error is an
 // APIStatus.
-func (h *handler) whoAmI(ctx context.Context, cluster string, u user.Info) (*v1alpha1.UserInfo, error) {
+func (a *clusterAPI) whoAmI(ctx context.Context, cluster string, u user.Info) (*v1alpha1.UserInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, whoAmITimeout)
 	defer cancel()
 	body, err := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
 	if err != nil {
-		return nil, h.statusError(cluster, err)
+		return nil, a.statusError(cluster, err)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, reviewPath, bytes.NewReader(body))
 	if err != nil {
-		return nil, h.statusError(cluster, err)
+		return nil, a.statusError(cluster, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
-	resp, err := h.agents.RoundTrip(r, agentclient.Target{Cluster: cluster}, agentclient.Identity{User: u})
+	resp, err := a.agents.RoundTrip(r, agentclient.Target{Cluster: cluster}, agentclient.Identity{User: u})
 	if err != nil {
-		return nil, h.statusError(cluster, err)
+		return nil, a.statusError(cluster, err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, h.statusError(cluster, err)
+		return nil, a.statusError(cluster, err)
 	}
 	return parseReview(cluster, resp.StatusCode, answer)
 }
@@ -79,8 +109,8 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 	return info, nil
 }
 
-func (h *handler) statusError(cluster string, err error) error {
-	code, message := statusFor(err, cluster, h.clusters.AwaySince(cluster))
+func (a *clusterAPI) statusError(cluster string, err error) error {
+	code, message := statusFor(err, cluster, a.clusters.AwaySince(cluster))
 	if code == agentclient.StatusClientClosed {
 		code = http.StatusServiceUnavailable
 	}

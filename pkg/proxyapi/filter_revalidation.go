@@ -48,19 +48,19 @@ type revalidation struct {
 type streamGroup struct {
 	// asked is the first stream's request as it came.
 	asked *http.Request
-	call  call
+	scope requestScope
 	user  string
 	ends  map[*context.CancelCauseFunc]struct{}
 }
 
 // newRevalidation returns nil if streams are not to be looked at again.
-func (h *handler) newRevalidation(period time.Duration) *revalidation {
+func newRevalidation(f *requestFilters, period time.Duration) *revalidation {
 	if period <= 0 {
 		return nil
 	}
 	return &revalidation{
-		period: period, metrics: h.metrics, groups: map[[sha256.Size]byte]*streamGroup{},
-		filters: withRequestInfo(h.authenticated(h.impersonated(h.authorized(http.HandlerFunc(allowed))), http.HandlerFunc(h.unauthenticated))),
+		period: period, metrics: f.metrics, groups: map[[sha256.Size]byte]*streamGroup{},
+		filters: withRequestInfo(f.withAuthentication(f.withImpersonation(f.withAuthorization(http.HandlerFunc(allowed))), http.HandlerFunc(f.unauthenticated))),
 	}
 }
 
@@ -70,34 +70,34 @@ func keepAsked(r *http.Request) *http.Request {
 		Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor}
 }
 
-// revalidated serves a stream for as long as its caller may have it. A caller whom
+// withRevalidation serves a stream for as long as its caller may have it. A caller whom
 // the managed cluster knows, and the hub does not, is the cluster's business.
-func (h *handler) revalidated(next http.Handler) http.Handler {
+func (v *revalidation) withRevalidation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := callOf(r.Context())
-		asked := c.asked
-		c.asked = nil
-		if h.revalidation == nil || asked == nil || c.inner == nil || c.passThrough {
+		scope := scopeOf(r.Context())
+		asked := scope.asked
+		scope.asked = nil
+		if v == nil || asked == nil || scope.inner == nil || scope.passThrough {
 			next.ServeHTTP(w, r)
 			return
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		defer h.revalidation.join(asked, c, &cancel)()
+		defer v.join(asked, scope, &cancel)()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
 // join adds a stream. end is called once its caller would be refused; leave must be
 // called when the stream has ended.
-func (v *revalidation) join(asked *http.Request, c *call, end *context.CancelCauseFunc) (leave func()) {
-	key := questionOf(asked, c)
+func (v *revalidation) join(asked *http.Request, scope *requestScope, end *context.CancelCauseFunc) (leave func()) {
+	key := questionOf(asked, scope)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g := v.groups[key]
 	if g == nil {
-		g = &streamGroup{asked: asked, user: c.user.GetName(), ends: map[*context.CancelCauseFunc]struct{}{},
-			call: call{target: c.target, prefix: c.prefix, host: c.host, info: c.info, inner: c.inner, leaves: c.leaves, long: c.long}}
+		g = &streamGroup{asked: asked, user: scope.user.GetName(), ends: map[*context.CancelCauseFunc]struct{}{},
+			scope: requestScope{target: scope.target, prefix: scope.prefix, host: scope.host, info: scope.info, inner: scope.inner, leaves: scope.leaves, long: scope.long}}
 		v.groups[key] = g
 	}
 	g.ends[end] = struct{}{}
@@ -112,9 +112,9 @@ func (v *revalidation) join(asked *http.Request, c *call, end *context.CancelCau
 
 // questionOf is the same for requests that have the same answer: everything that
 // says who asks, what for, and where.
-func questionOf(asked *http.Request, c *call) (key [sha256.Size]byte) {
+func questionOf(asked *http.Request, scope *requestScope) (key [sha256.Size]byte) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %v", c.info.Verb, c.target.Cluster, c.leaves)
+	fmt.Fprintf(sum, "%q %q %v", scope.info.Verb, scope.target.Cluster, scope.leaves)
 	if asked.TLS != nil && len(asked.TLS.PeerCertificates) > 0 {
 		fmt.Fprintf(sum, " %q", asked.TLS.PeerCertificates[0].Raw)
 	}
@@ -172,16 +172,16 @@ func (v *revalidation) withdrawn(ctx context.Context, g *streamGroup) (reason st
 		}
 	}()
 	answer := &verdict{header: http.Header{}}
-	c := g.call
+	scope := g.scope
 	asked := *g.asked
 	asked.Header = g.asked.Header.Clone()
-	v.filters.ServeHTTP(answer, asked.WithContext(context.WithValue(ctx, callKey{}, &c)))
+	v.filters.ServeHTTP(answer, asked.WithContext(context.WithValue(ctx, scopeKey{}, &scope)))
 	switch {
-	case answer.code == http.StatusUnauthorized || answer.code == http.StatusProxyAuthRequired || c.passThrough:
+	case answer.code == http.StatusUnauthorized || answer.code == http.StatusProxyAuthRequired || scope.passThrough:
 		return "unauthenticated"
 	case answer.code == http.StatusForbidden:
 		return "forbidden"
-	case answer.code == http.StatusNoContent && c.user.GetName() != g.user:
+	case answer.code == http.StatusNoContent && scope.user.GetName() != g.user:
 		return "unauthenticated" // the credential is somebody else's now
 	}
 	return ""
@@ -195,7 +195,7 @@ func (v *revalidation) end(ctx context.Context, g *streamGroup, reason string) {
 		(*end)(errWithdrawn)
 	}
 	v.metrics.withdrawn.WithLabelValues(reason).Add(float64(len(ends)))
-	klog.FromContext(ctx).Info("Streams ended, their caller would be refused now", "user", g.user, "cluster", g.call.target.Cluster, "reason", reason, "streams", len(ends))
+	klog.FromContext(ctx).Info("Streams ended, their caller would be refused now", "user", g.user, "cluster", g.scope.target.Cluster, "reason", reason, "streams", len(ends))
 }
 
 // allowed is where a request would go on.

@@ -40,13 +40,13 @@ func (c *pausedClient) SetWriteDeadline(time.Time) error { close(c.deadline); re
 // more memory than a user may have. Clients that pause within it are waited for.
 func TestUnreadAnswersOfAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handler{metrics: newMetrics(prometheus.NewRegistry()), answers: newLimiter(unreadBytes, 2*httprelay.Window, 100*httprelay.Window)}
+		m, answers := newMetrics(prometheus.NewRegistry()), newLimiter(unreadBytes, 2*httprelay.Window, 100*httprelay.Window)
 		on := make(chan struct{})
 		results := make(chan error, 10)
 		pause := func(user, verb string) {
-			c := &call{holder: user, target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: verb}}
+			c := &requestScope{holder: user, target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: verb}}
 			go func() {
-				w := h.paced(&pausedClient{httptest.NewRecorder(), make(chan struct{}), on}, c)
+				w := newPacedWriter(&pausedClient{httptest.NewRecorder(), make(chan struct{}), on}, c, answers, m)
 				_, err := w.Write([]byte("x"))
 				results <- err
 			}()
@@ -72,8 +72,8 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if len(h.answers.inFlight) != 0 {
-			t.Errorf("left of it is %v", h.answers.inFlight)
+		if len(answers.inFlight) != 0 {
+			t.Errorf("left of it is %v", answers.inFlight)
 		}
 	})
 }

@@ -50,13 +50,13 @@ func TestVia(t *testing.T) {
 	}
 	for _, forService := range []bool{false, true} {
 		in := httptest.NewRequest(http.MethodGet, "/", nil)
-		c := &call{}
+		c := &requestScope{}
 		if forService {
 			c.target.Service = agentapi.Service{Namespace: "ns", Service: "s", Port: "80"}
 		}
 		out := in.Clone(in.Context())
 		out.Header.Set("Via", "1.1 squid.example.org")
-		own.add(&httputil.ProxyRequest{In: in.WithContext(context.WithValue(in.Context(), callKey{}, c)), Out: out})
+		own.add(&httputil.ProxyRequest{In: in.WithContext(context.WithValue(in.Context(), scopeKey{}, c)), Out: out})
 		if looped := own.check(out.Header) != nil; looped == forService || other.check(out.Header) != nil {
 			t.Errorf("for a Service: %v; after this hub, %q is a loop for it: %v", forService, out.Header, looped)
 		}

@@ -16,9 +16,9 @@ import (
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect", "options"}
 
 // verbLabel keeps clients from inventing label values.
-func verbLabel(c *call) string {
-	if c.info != nil && slices.Contains(verbs, c.info.Verb) {
-		return c.info.Verb
+func verbLabel(scope *requestScope) string {
+	if scope.info != nil && slices.Contains(verbs, scope.info.Verb) {
+		return scope.info.Verb
 	}
 	return "other"
 }
@@ -40,12 +40,13 @@ func codeLabel(code int) string {
 	return strconv.Itoa(code/100) + "xx"
 }
 
-// recorder measures a request. Everything else is the inner writer's, found by
+// instrumentedWriter measures a request. Everything else is the inner writer's, found by
 // http.ResponseController.
-type recorder struct {
+type instrumentedWriter struct {
 	http.ResponseWriter
-	handler    *handler
-	call       *call
+	scope      *requestScope
+	metrics    *metrics
+	clusters   clusters
 	started    time.Time
 	verb, kind string
 	code       int
@@ -53,19 +54,19 @@ type recorder struct {
 	open       prometheus.Gauge // of streams; nil for a request
 }
 
-func (h *handler) record(w http.ResponseWriter, c *call) *recorder {
-	r := &recorder{ResponseWriter: w, handler: h, call: c, started: time.Now(), verb: verbLabel(c), kind: "request"}
-	if c.long {
+func instrument(w http.ResponseWriter, scope *requestScope, m *metrics, known clusters) *instrumentedWriter {
+	r := &instrumentedWriter{ResponseWriter: w, scope: scope, metrics: m, clusters: known, started: time.Now(), verb: verbLabel(scope), kind: "request"}
+	if scope.long {
 		r.kind = "stream"
-		r.open = h.metrics.streams.WithLabelValues(r.cluster(), r.verb)
+		r.open = m.streams.WithLabelValues(r.cluster(), r.verb)
 		r.open.Inc()
 	}
-	h.metrics.inFlight.WithLabelValues(r.kind).Inc()
+	m.inFlight.WithLabelValues(r.kind).Inc()
 	return r
 }
 
-func (r *recorder) end() {
-	m := r.handler.metrics
+func (r *instrumentedWriter) end() {
+	m := r.metrics
 	m.inFlight.WithLabelValues(r.kind).Dec()
 	if r.open != nil {
 		r.open.Dec()
@@ -84,44 +85,44 @@ func (r *recorder) end() {
 
 // cluster is the label for the request's cluster, empty if there is none of that
 // name.
-func (r *recorder) cluster() string {
-	if name := r.call.target.Cluster; name != "" && r.handler.clusters.Served(name) == nil {
+func (r *instrumentedWriter) cluster() string {
+	if name := r.scope.target.Cluster; name != "" && r.clusters.Served(name) == nil {
 		return name
 	}
 	return ""
 }
 
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *instrumentedWriter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (r *recorder) WriteHeader(code int) {
-	r.record(code)
+func (r *instrumentedWriter) WriteHeader(code int) {
+	r.observe(code)
 	r.ResponseWriter.WriteHeader(code)
 }
 
-func (r *recorder) Write(p []byte) (int, error) {
-	r.record(http.StatusOK)
+func (r *instrumentedWriter) Write(p []byte) (int, error) {
+	r.observe(http.StatusOK)
 	return r.ResponseWriter.Write(p)
 }
 
 // Hijack is called for upgrades and CONNECT, whose headers do not come through
 // here.
-func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (r *instrumentedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffer, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	switch {
 	case err != nil:
-	case r.call.inner != nil && r.call.inner.Verb == "connect":
-		r.record(http.StatusOK)
+	case r.scope.inner != nil && r.scope.inner.Verb == "connect":
+		r.observe(http.StatusOK)
 	default:
-		r.record(http.StatusSwitchingProtocols)
+		r.observe(http.StatusSwitchingProtocols)
 	}
 	return conn, buffer, err
 }
 
-func (r *recorder) record(code int) {
+func (r *instrumentedWriter) observe(code int) {
 	informational := code < 200 && code != http.StatusSwitchingProtocols
 	if r.code != 0 || informational {
 		return
 	}
 	r.code, r.took = code, time.Since(r.started)
-	r.handler.metrics.latency.WithLabelValues(r.verb).Observe(r.took.Seconds())
+	r.metrics.latency.WithLabelValues(r.verb).Observe(r.took.Seconds())
 }

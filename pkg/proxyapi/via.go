@@ -35,7 +35,7 @@ func viaHub(hub *rest.Config) (via, error) {
 // add signs a request for a kube-apiserver. Services may answer otherwise to
 // requests that come by a proxy, and none leads here with a user.
 func (v via) add(r *httputil.ProxyRequest) {
-	if v != "" && !callOf(r.In.Context()).target.ForService() {
+	if v != "" && !scopeOf(r.In.Context()).target.ForService() {
 		r.Out.Header.Add("Via", "1.1 "+string(v))
 	}
 }

@@ -64,12 +64,12 @@ func TestSeriesOfClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			clusters := &countingClusters{fakeClusters: fakeClusters{"cluster1": time.Time{}}}
-			h := &handler{clusters: clusters, metrics: newMetrics(registry)}
-			rec := h.record(httptest.NewRecorder(), &call{target: route.Target{Cluster: tc.cluster}, long: tc.long})
+			m := newMetrics(registry)
+			rec := instrument(httptest.NewRecorder(), &requestScope{target: route.Target{Cluster: tc.cluster}, long: tc.long}, m, clusters)
 			rec.WriteHeader(http.StatusOK)
 			if tc.remove {
 				delete(clusters.fakeClusters, tc.cluster)
-				h.metrics.forget(tc.cluster)
+				m.forget(tc.cluster)
 			}
 			rec.end()
 			if diff := cmp.Diff(tc.want, clusterLabels(t, registry)); diff != "" || clusters.asked != tc.asked {
@@ -82,9 +82,9 @@ func TestSeriesOfClusters(t *testing.T) {
 // TestSeriesOfOddCodes has a cluster answer with every status that passes.
 func TestSeriesOfOddCodes(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := &handler{clusters: fakeClusters{"cluster1": time.Time{}}, metrics: newMetrics(registry)}
+	m := newMetrics(registry)
 	for code := 200; code <= 999; code++ {
-		rec := h.record(httptest.NewRecorder(), &call{target: route.Target{Cluster: "cluster1"}})
+		rec := instrument(httptest.NewRecorder(), &requestScope{target: route.Target{Cluster: "cluster1"}}, m, fakeClusters{"cluster1": time.Time{}})
 		rec.WriteHeader(code)
 		rec.end()
 	}

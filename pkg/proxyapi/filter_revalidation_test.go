@@ -188,15 +188,15 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 			var background sync.WaitGroup
 			background.Go(func() { _ = authenticator.Run(running) })
 			defer func() { stop(); background.Wait() }()
-			h := &handler{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
+			f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
 			r.Header.Set("Authorization", "Bearer jane")
-			c, err := h.newCall(r)
+			c, err := newScope(r, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.user = &user.DefaultInfo{Name: "jane"}
-			v := h.newRevalidation(time.Hour)
+			v := newRevalidation(f, time.Hour)
 			var end context.CancelCauseFunc
 			defer v.join(keepAsked(r), c, &end)()
 			w.api.Set(tc.change)
@@ -212,7 +212,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 // Streams of one caller are one question, whatever else differs.
 func TestQuestions(t *testing.T) {
 	ask := func(verb, cluster string, leaves bool, header http.Header) string {
-		key := questionOf(&http.Request{Header: header}, &call{info: &request.RequestInfo{Verb: verb}, target: route.Target{Cluster: cluster}, leaves: leaves})
+		key := questionOf(&http.Request{Header: header}, &requestScope{info: &request.RequestInfo{Verb: verb}, target: route.Target{Cluster: cluster}, leaves: leaves})
 		return string(key[:])
 	}
 	jane := func() http.Header { return http.Header{"Authorization": {"Bearer jane"}} }

@@ -19,8 +19,9 @@ const stalledAfter = time.Second
 // pauses together would take more memory than a user may have is cut off.
 type pacedWriter struct {
 	http.ResponseWriter
-	handler *handler
-	call    *call
+	scope   *requestScope
+	answers *limiter
+	metrics *metrics
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil before the first write
@@ -28,8 +29,8 @@ type pacedWriter struct {
 	release func() // nil while the client reads
 }
 
-func (h *handler) paced(w http.ResponseWriter, c *call) *pacedWriter {
-	return &pacedWriter{ResponseWriter: w, handler: h, call: c}
+func newPacedWriter(w http.ResponseWriter, scope *requestScope, answers *limiter, m *metrics) *pacedWriter {
+	return &pacedWriter{ResponseWriter: w, scope: scope, answers: answers, metrics: m}
 }
 
 // Unwrap is for http.ResponseController.
@@ -80,16 +81,16 @@ func (w *pacedWriter) stalled() {
 		return
 	}
 	window := httprelay.Window
-	if w.call.inner != nil && w.call.inner.Verb == "watch" {
+	if w.scope.inner != nil && w.scope.inner.Verb == "watch" {
 		window = agentclient.WatchWindow
 	}
-	release, err := w.handler.answers.acquire(w.call.holder, w.call.target.Cluster, window)
+	release, err := w.answers.acquire(w.scope.holder, w.scope.target.Cluster, window)
 	if err == nil {
 		w.release = release
 		return
 	}
-	w.handler.metrics.denied.WithLabelValues("unread").Inc()
-	klog.Background().Info("Cut an answer off that its client does not read", "user", w.call.holder, "cluster", w.call.target.Cluster, "reason", err.Error())
+	w.metrics.denied.WithLabelValues("unread").Inc()
+	klog.Background().Info("Cut an answer off that its client does not read", "user", w.scope.holder, "cluster", w.scope.target.Cluster, "reason", err.Error())
 	// It ends the write that waits, and with it the request.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 }

@@ -6,9 +6,6 @@ import (
 
 	extensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
@@ -18,22 +15,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
-
-var (
-	scheme = newScheme()
-	codecs = serializer.NewCodecFactory(scheme)
-)
-
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		panic(err) // a mistake in the package of the types
-	}
-	core := schema.GroupVersion{Version: "v1"}
-	metav1.AddToGroupVersion(s, core)
-	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
-	return s
-}
 
 // newConfig is that of an API server without a store, a listener, or filters:
 // ours are around it.
@@ -62,17 +43,17 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 
 // newGroup serves discovery, OpenAPI and the kinds of the aggregated API. What
 // is below clusters/<name>/proxy never comes here: it is only listed.
-func newGroup(config *server.Config, h *handler) (http.Handler, error) {
+func newGroup(config *server.Config, c *clusterAPI) (http.Handler, error) {
 	generic, err := config.Complete(nil).New("proxy-api", server.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("preparing the aggregated API: %w", err)
 	}
 	group := server.NewDefaultAPIGroupInfo(v1alpha1.GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	group.VersionedResourcesStorageMap[v1alpha1.GroupVersion.Version] = map[string]rest.Storage{
-		v1alpha1.Resource: &clusterStorage{h},
+		v1alpha1.Resource: &clusterStorage{c},
 		v1alpha1.Resource + "/" + v1alpha1.ProxySubresource:    &listed{v1alpha1.ProxySubresource, everyMethod},
 		v1alpha1.Resource + "/" + v1alpha1.StreamSubresource:   &listed{v1alpha1.StreamSubresource, []string{http.MethodPost}},
-		v1alpha1.Resource + "/" + v1alpha1.IdentitySubresource: &identityStorage{h},
+		v1alpha1.Resource + "/" + v1alpha1.IdentitySubresource: &identityStorage{c},
 	}
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("preparing the aggregated API: %w", err)

@@ -3,6 +3,7 @@ package proxyapi
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,42 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
+
+// terms are those of the Service that a request is for.
+func (f *requestFilters) terms(scope *requestScope) agentapi.ServiceTerms {
+	return f.services.terms(scope.target.Cluster, f.clusters.ClusterSet(scope.target.Cluster), scope.target.Service)
+}
+
+// mayBeAnonymous reports whether a request without a credential may go on.
+func (f *requestFilters) mayBeAnonymous(scope *requestScope) bool {
+	return f.allowAnonymous || scope.target.ForService() && f.terms(scope).Anonymous
+}
+
+// admitToService decides about a request for a Service, and about what the Service
+// gets to see as Authorization.
+func (f *requestFilters) admitToService(scope *requestScope, r *http.Request) error {
+	s, terms := scope.target.Service, f.terms(scope)
+	if scope.passThrough && scope.credential == "" && !terms.Anonymous {
+		return refusal(http.StatusUnauthorized, "Services are not for anonymous users: send a token")
+	}
+	if !terms.Exposed {
+		return refusal(http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist for this cluster: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service))
+	}
+	logins := r.Header[agentapi.ServiceAuthorization]
+	switch {
+	case len(logins) == 0:
+		return nil
+	case !terms.ForwardAuthorization:
+		return refusal(http.StatusForbidden, fmt.Sprintf("logins are not forwarded to Service %s/%s: set forwardAuthorization in its entry of the value exposedServices of the hub's chart", s.Namespace, s.Service))
+	case len(logins) > 1:
+		return refusal(http.StatusBadRequest, "the request has more than one "+agentapi.ServiceAuthorization+" header: send one")
+	}
+	if err := f.authenticator.CheckServiceLogin(r, logins[0]); err != nil {
+		return err
+	}
+	scope.login = logins[0]
+	return nil
+}
 
 // allowlist is the list of Services that clusters expose, from a ConfigMap in
 // upstream's form. Without a list nothing is exposed, and a list with a mistake

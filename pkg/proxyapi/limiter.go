@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-
-	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
 // Bodies that one user, and one cluster, may have unread in this process, in each
@@ -58,50 +55,4 @@ func (l *limiter) acquire(user, cluster string, n int) (release func(), err erro
 			}
 		}
 	}, nil
-}
-
-// limited counts a request while it is served, and refuses it if there are too
-// many or no memory is left for more.
-func (h *handler) limited(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := h.memory.Err(); err != nil {
-			h.metrics.denied.WithLabelValues("memory").Inc()
-			h.refuse(w, r, refusal(http.StatusServiceUnavailable, err.Error()))
-			return
-		}
-		c := callOf(r.Context())
-		c.holder = userOf(r.Context()).GetName()
-		if c.passThrough {
-			// Everybody is anonymous there: the address tells them apart best.
-			c.holder = hubaccess.ClientAddress(r)
-		}
-		limits := h.requests
-		if c.long {
-			limits = h.streams
-		}
-		for _, part := range []struct {
-			limiter *limiter
-			n       int
-		}{{limits, 1}, {h.uploads, uploadOf(r)}} {
-			release, err := part.limiter.acquire(c.holder, c.target.Cluster, part.n)
-			if err != nil {
-				h.metrics.denied.WithLabelValues("limit").Inc()
-				h.refuse(w, r, err)
-				return
-			}
-			defer release()
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// uploadOf is how much of a request's body may be in memory, unread.
-func uploadOf(r *http.Request) int {
-	switch {
-	case r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || httprelay.IsUpgrade(r.Header):
-		return 0
-	case r.ContentLength < 0 || r.ContentLength > httprelay.Window:
-		return httprelay.Window
-	}
-	return int(r.ContentLength)
 }

@@ -1,0 +1,50 @@
+package proxyapi
+
+import (
+	"context"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// withImpersonation checks Impersonate-* headers of the hub's users on the hub, and
+// takes them off. Those of others are the managed cluster's business.
+//
+// Constrained impersonation is for verbs and resources, and a request that
+// leaves the Kubernetes API does two things: what it is, and a stream. So it is
+// checked for both.
+func (f *requestFilters) withImpersonation(next http.Handler) http.Handler {
+	checked := impersonation.WithConstrainedImpersonation(next, f.authorizer, codecs)
+	type mayStreamKey struct{}
+	forStreams := impersonation.WithConstrainedImpersonation(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if mayStream, ok := r.Context().Value(mayStreamKey{}).(*bool); ok {
+			*mayStream = true
+		}
+	}), f.authorizer, codecs)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scope := scopeOf(r.Context())
+		if scope.passThrough {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if scope.leaves {
+			mayStream := false
+			ctx := context.WithValue(request.WithRequestInfo(r.Context(), streamInfo(scope.info)), mayStreamKey{}, &mayStream)
+			if forStreams.ServeHTTP(w, r.Clone(ctx)); !mayStream {
+				return // it was answered
+			}
+		}
+		checked.ServeHTTP(w, r)
+	})
+}
+
+// streamInfo is a request for streams of the cluster that info is about.
+func streamInfo(info *request.RequestInfo) *request.RequestInfo {
+	stream := *info
+	stream.Verb, stream.Subresource = "create", v1alpha1.StreamSubresource
+	stream.Parts = []string{v1alpha1.Resource, info.Name, v1alpha1.StreamSubresource}
+	return &stream
+}

@@ -1,0 +1,113 @@
+package proxyapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+)
+
+// Annotations of audit events.
+const (
+	annotationPrefix = hubaccess.AnnotationPrefix
+	decisionKey      = "authorization.k8s.io/decision"
+	reasonKey        = "authorization.k8s.io/reason"
+)
+
+// requestFilters are what a request goes through before it is served, one file for each: see
+// newChain for their order. They decide with what is in here.
+type requestFilters struct {
+	clusters      clusters
+	authenticator *hubaccess.Authenticator
+	authorizer    *hubaccess.Authorizer
+	services      services
+	metrics       *metrics
+	// allowAnonymous lets requests without a credential go to the clusters.
+	allowAnonymous bool
+	// requests and streams are limits of those with a natural end, and without.
+	requests, streams *limiter
+	// uploads are limits of the bytes of requests' bodies that are not read.
+	uploads *limiter
+	// memory is what the process has for more requests; nil is without limit.
+	memory *memlimit.Gate
+	// via finds requests that come a second time.
+	via via
+}
+
+// clusters is what the hub knows about managed clusters, for requests.
+type clusters interface {
+	agentclient.Admission
+	// Synced is an error until the hub's answer is complete.
+	Synced() error
+	// AwaySince is when the addon of that cluster stopped being available; zero if
+	// it is available or nobody knows.
+	AwaySince(cluster string) time.Time
+	// Names are those of the served clusters, in no order.
+	Names() []string
+	// Describe says of a served cluster what its objects on the hub say.
+	Describe(cluster string) v1alpha1.Cluster
+	// ClusterSet is the ManagedClusterSet that a cluster has joined.
+	ClusterSet(cluster string) string
+}
+
+// services is which Services of clusters may be asked for, and how.
+type services interface {
+	terms(cluster, set string, s agentapi.Service) agentapi.ServiceTerms
+}
+
+// refuse answers in the place of the cluster.
+func (f *requestFilters) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	scope := scopeOf(r.Context())
+	cluster := scope.target.Cluster
+	err = f.hidden(scope, err)
+	code, message := statusFor(err, cluster, f.clusters.AwaySince(cluster))
+	if code == agentclient.StatusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
+		// Nobody is there to read an answer, or the drain timeout has passed:
+		// the request must not look as if it had been answered.
+		panic(http.ErrAbortHandler)
+	}
+	if code == http.StatusUnauthorized && r.Method == http.MethodConnect {
+		code = http.StatusProxyAuthRequired
+		w.Header().Set("Proxy-Authenticate", `Basic realm="cluster-proxy: any user name, a token of the hub as password"`)
+	}
+	writeStatus(w, code, message)
+}
+
+// unauthenticated answers a request whose sender is nobody.
+func (f *requestFilters) unauthenticated(w http.ResponseWriter, r *http.Request) {
+	f.refuse(w, r, scopeOf(r.Context()).failure)
+}
+
+// noCredential is the answer to a caller who must show a credential.
+var noCredential = refusal(http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate")
+
+// notAccepted is the answer to a caller whom the hub does not know, about a
+// cluster that has not accepted the credential: it is the same whether the
+// cluster refused it, cannot be reached, or does not exist.
+var notAccepted = refusal(http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected")
+
+// hidden returns notAccepted in place of errors that would tell a caller, whom
+// neither the hub nor the cluster has vouched for, about clusters. Anonymous
+// requests are allowed to tell clusters apart if they are allowed at all, but not if
+// they are for one Service only.
+func (f *requestFilters) hidden(scope *requestScope, err error) error {
+	var refused *hubaccess.RefusedError
+	var malformed *route.Error
+	if !scope.passThrough || scope.credential == "" && f.allowAnonymous || scope.credential != "" && f.authenticator.WasAcceptedBy(scope.target.Cluster, scope.credential) {
+		return err
+	}
+	if errors.As(err, &refused) || errors.As(err, &malformed) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if scope.credential == "" {
+		return noCredential
+	}
+	return notAccepted
+}

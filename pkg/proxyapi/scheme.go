@@ -1,0 +1,26 @@
+package proxyapi
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+var (
+	scheme = newScheme()
+	codecs = serializer.NewCodecFactory(scheme)
+)
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		panic(err) // a mistake in the package of the types
+	}
+	core := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, core)
+	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return s
+}
