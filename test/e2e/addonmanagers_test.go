@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // ledger counts what is written for certificates: requests by signer, and
@@ -29,7 +30,7 @@ type ledger struct {
 func keepLedger(t *testing.T) *ledger {
 	t.Helper()
 	l := &ledger{counts: map[string]int{}}
-	requests, secrets := suite.hub.CertificatesV1().CertificateSigningRequests(), suite.hub.CoreV1().Secrets(suite.namespace)
+	requests, secrets := installed.Hub.CertificatesV1().CertificateSigningRequests(), installed.Hub.CoreV1().Secrets(installed.Namespace)
 	ours := metav1.ListOptions{LabelSelector: "open-cluster-management.io/addon-name=" + identity.AddonName}
 	list, err := requests.List(t.Context(), ours)
 	if err != nil {
@@ -91,12 +92,13 @@ func (l *ledger) requests() int {
 // TestAddonManagersComeAndGo takes certificates away while there is one addon
 // manager, while there are two, and while there is none. Each time they are asked
 // for and issued as often as one manager does it, and nothing else is written. A
-// request too many after one round is counted in the next.
+// request too many after one round is counted in the next. It disturbs the hub:
+// the addon manager is scaled, and certificates are deleted.
 func TestAddonManagersComeAndGo(t *testing.T) {
 	needNodes(t)
-	cluster := suite.clusters[0]
-	managed := clientset(t, suite.direct(cluster))
-	managers := suite.hub.AppsV1().Deployments(suite.namespace)
+	cluster := installed.Clusters[0]
+	managed := suite.Clientset(t, installed.Direct(cluster))
+	managers := installed.Hub.AppsV1().Deployments(installed.Namespace)
 	deployment, err := managers.Get(t.Context(), identity.AddonManager, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -107,12 +109,12 @@ func TestAddonManagersComeAndGo(t *testing.T) {
 		if _, err := managers.Patch(context.Background(), identity.AddonManager, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, fmt.Sprint(replicas, " addon managers"), func() error {
+		suite.Eventually(t, fmt.Sprint(replicas, " addon managers"), func() error {
 			d, err := managers.Get(context.Background(), identity.AddonManager, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if err := rolledOut(d); err != nil {
+			if err := suite.RolledOut(d); err != nil {
 				return err
 			}
 			return podCount(context.Background(), d.Spec.Selector, int(replicas))
@@ -128,7 +130,7 @@ func TestAddonManagersComeAndGo(t *testing.T) {
 		scale(round.managers)
 		old := takeCertificates(t, managed)
 		if round.managers == 0 {
-			eventually(t, "a request that nobody answers", func() error {
+			suite.Eventually(t, "a request that nobody answers", func() error {
 				if counted.requests() == 0 {
 					return fmt.Errorf("there is none")
 				}
@@ -151,7 +153,7 @@ func TestAddonManagersComeAndGo(t *testing.T) {
 }
 
 func podCount(ctx context.Context, selector *metav1.LabelSelector, want int) error {
-	pods, err := suite.hub.CoreV1().Pods(suite.namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+	pods, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 	if err == nil && len(pods.Items) != want {
 		err = fmt.Errorf("there are %d pods", len(pods.Items))
 	}
@@ -165,16 +167,16 @@ type takenCertificates struct{ agent, client []byte }
 // of clients on the hub.
 func takeCertificates(t *testing.T, managed kubernetes.Interface) (taken takenCertificates) {
 	t.Helper()
-	agents := managed.CoreV1().Secrets(suite.agentNamespace)
-	secret, err := agents.Get(t.Context(), agentCertificate, metav1.GetOptions{})
+	agents := managed.CoreV1().Secrets(installed.AgentNamespace)
+	secret, err := agents.Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken.agent, taken.client = secret.Data[corev1.TLSCertKey], mustHubSecret(t, "proxy-client").Data[corev1.TLSCertKey]
-	if err := agents.Delete(t.Context(), agentCertificate, metav1.DeleteOptions{}); err != nil {
+	taken.agent, taken.client = secret.Data[corev1.TLSCertKey], installed.MustHubSecret(t, "proxy-client").Data[corev1.TLSCertKey]
+	if err := agents.Delete(t.Context(), suite.AgentCertificate, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := suite.hub.CoreV1().Secrets(suite.namespace).Delete(t.Context(), "proxy-client", metav1.DeleteOptions{}); err != nil {
+	if err := installed.Hub.CoreV1().Secrets(installed.Namespace).Delete(t.Context(), "proxy-client", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return taken
@@ -183,12 +185,12 @@ func takeCertificates(t *testing.T, managed kubernetes.Interface) (taken takenCe
 // wantNew waits for other certificates in their place.
 func (taken takenCertificates) wantNew(t *testing.T, managed kubernetes.Interface) {
 	t.Helper()
-	eventually(t, "new certificates", func() error {
-		agent, err := managed.CoreV1().Secrets(suite.agentNamespace).Get(t.Context(), agentCertificate, metav1.GetOptions{})
+	suite.Eventually(t, "new certificates", func() error {
+		agent, err := managed.CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		client, err := hubSecret(t.Context(), "proxy-client")
+		client, err := installed.HubSecret(t.Context(), "proxy-client")
 		if err != nil {
 			return err
 		}

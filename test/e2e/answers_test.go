@@ -1,14 +1,8 @@
 package e2e
 
 import (
-	"bytes"
-	"compress/gzip"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -20,93 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
-
-// answer is what a client gets that it could tell doors apart by.
-type answer struct {
-	Code    int
-	Headers http.Header
-	Body    string
-}
-
-// telling are the headers of an answer that a client acts on. Vary is not among
-// them: the hub's kube-apiserver adds it to answers that it passes on.
-var telling = []string{"Content-Type", "Content-Encoding", "Cache-Control", "Warning", "Etag", "Retry-After", "Location", "Allow", "Www-Authenticate"}
-
-// varying is what differs between two answers of one kube-apiserver to the same
-// request: what is made up for an object that is only tried out, and ages in
-// Tables.
-var varying = regexp.MustCompile(`("(?:uid|creationTimestamp|time|resourceVersion)":|"cells":\["[^"]*",\d+,)"[^"]*"`)
-
-type request struct {
-	name, method, path string
-	header             http.Header
-	body               string
-	// refused says that the hub's own kube-apiserver refuses it, see proxyapi's
-	// package comment.
-	refused bool
-}
-
-// ask sends a request as it is: no client library adds to it or takes from it.
-func ask(ctx context.Context, cfg *rest.Config, r request) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	cfg = rest.CopyConfig(cfg)
-	cfg.DisableCompression = true
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return answer{}, err
-	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	req, err := http.NewRequestWithContext(ctx, r.method, strings.TrimSuffix(cfg.Host, "/")+r.path, strings.NewReader(r.body))
-	if err != nil {
-		return answer{}, err
-	}
-	for name, values := range r.header {
-		req.Header[name] = values
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return answer{}, fmt.Errorf("reading the answer: %w", err)
-	}
-	if resp.Header.Get("Content-Encoding") == "gzip" {
-		plain, err := gzip.NewReader(bytes.NewReader(body))
-		if err != nil {
-			return answer{}, err
-		}
-		if body, err = io.ReadAll(plain); err != nil {
-			return answer{}, err
-		}
-	}
-	a := answer{Code: resp.StatusCode, Headers: http.Header{}, Body: varying.ReplaceAllString(string(body), `$1"…"`)}
-	for _, name := range telling {
-		if values := resp.Header.Values(name); len(values) > 0 {
-			a.Headers[name] = values
-		}
-	}
-	// A redirect stays behind the door that it came through.
-	if door, err := url.Parse(cfg.Host); err == nil && a.Headers.Get("Location") != "" {
-		a.Headers.Set("Location", strings.TrimPrefix(a.Headers.Get("Location"), door.Path))
-	}
-	// The hub's kube-apiserver says its own before the one that it passes on.
-	if cached := a.Headers["Cache-Control"]; len(cached) > 1 {
-		a.Headers["Cache-Control"] = cached[len(cached)-1:]
-	}
-	return a, nil
-}
-
-func accept(kind string) http.Header  { return http.Header{"Accept": {kind}} }
-func content(kind string) http.Header { return http.Header{"Content-Type": {kind}} }
 
 // requests are of every kind; they change nothing, so that each door finds the
 // same cluster.
-func requests(t *testing.T, ns, pod, node string) []request {
+func requests(t *testing.T, ns, pod, node string) []suite.Request {
 	t.Helper()
 	maps := "/api/v1/namespaces/" + ns + "/configmaps"
 	const dry = "dryRun=All"
@@ -118,67 +32,67 @@ func requests(t *testing.T, ns, pod, node string) []request {
 	for i := range 1000 {
 		many.Set(fmt.Sprint("X-E2e-", i), strings.Repeat("x", 40))
 	}
-	return []request{
-		{name: "list", method: "GET", path: maps + "?labelSelector=e2e"},
-		{name: "list in parts", method: "GET", path: maps + "?labelSelector=e2e&limit=1"},
-		{name: "list as Table", method: "GET", path: maps + "?labelSelector=e2e", header: accept("application/json;as=Table;v=v1;g=meta.k8s.io")},
-		{name: "list as metadata", method: "GET", path: maps + "?labelSelector=e2e", header: accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")},
-		{name: "list as protobuf", method: "GET", path: maps + "?labelSelector=e2e", header: accept("application/vnd.kubernetes.protobuf")},
-		{name: "list as CBOR", method: "GET", path: maps + "?labelSelector=e2e", header: accept("application/cbor")},
-		{name: "list as YAML", method: "GET", path: maps + "?labelSelector=e2e", header: accept("application/yaml")},
-		{name: "list as nothing known", method: "GET", path: maps, header: accept("image/png")},
-		{name: "list with gzip", method: "GET", path: "/openapi/v2", header: http.Header{"Accept-Encoding": {"gzip"}}},
-		{name: "get", method: "GET", path: maps + "/one"},
-		{name: "get what is not there", method: "GET", path: maps + "/none"},
-		{name: "head", method: "HEAD", path: maps + "/one"},
-		{name: "watch", method: "GET", path: maps + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=one"},
-		{name: "watch from long ago", method: "GET", path: maps + "?watch=1&timeoutSeconds=1&resourceVersion=1"},
-		{name: "a bad selector", method: "GET", path: maps + "?labelSelector=%21%21"},
-		{name: "a bad limit", method: "GET", path: maps + "?limit=many"},
-		{name: "create", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: object("new", "b")},
-		{name: "create from YAML", method: "POST", path: maps + "?" + dry, header: content("application/yaml"), body: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\n"},
-		{name: "create from protobuf", method: "POST", path: maps + "?" + dry, header: content("application/vnd.kubernetes.protobuf"), body: inProtobuf},
-		{name: "create from CBOR", method: "POST", path: maps + "?" + dry, header: content("application/cbor"), body: inCBOR},
-		{name: "create from half a protobuf", method: "POST", path: maps + "?" + dry, header: content("application/vnd.kubernetes.protobuf"), body: inProtobuf[:len(inProtobuf)/2]},
-		{name: "create what is there", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: object("one", "b")},
-		{name: "create something else", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"new"}}`},
-		{name: "create nonsense", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: `{`},
-		{name: "create a bad name", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: object("Not A Name", "b")},
-		{name: "create with an unknown field", method: "POST", path: maps + "?" + dry + "&fieldValidation=Strict", header: content("application/json"), body: strings.Replace(object("new", "b"), `"data"`, `"date":1,"data"`, 1)},
-		{name: "create with a warning", method: "POST", path: maps + "?" + dry + "&fieldValidation=Warn", header: content("application/json"), body: strings.Replace(object("new", "b"), `"data"`, `"date":1,"data"`, 1)},
-		{name: "create something big", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: object("new", strings.Repeat("b", 900<<10))},
-		{name: "create something too big", method: "POST", path: maps + "?" + dry, header: content("application/json"), body: object("new", strings.Repeat("b", 4<<20))},
-		{name: "update", method: "PUT", path: maps + "/one?" + dry, header: content("application/json"), body: object("one", "c")},
-		{name: "update with a conflict", method: "PUT", path: maps + "/one?" + dry, header: content("application/json"), body: strings.Replace(object("one", "c"), `"name"`, `"resourceVersion":"1","name"`, 1)},
-		{name: "update a collection", method: "PUT", path: maps, header: content("application/json"), body: object("one", "c")},
-		{name: "JSON patch", method: "PATCH", path: maps + "/one?" + dry, header: content("application/json-patch+json"), body: `[{"op":"add","path":"/data/b","value":"1"}]`},
-		{name: "merge patch", method: "PATCH", path: maps + "/one?" + dry, header: content("application/merge-patch+json"), body: `{"data":{"b":"1"}}`},
-		{name: "strategic merge patch", method: "PATCH", path: maps + "/one?" + dry, header: content("application/strategic-merge-patch+json"), body: `{"data":{"b":"1"}}`},
-		{name: "apply", method: "PATCH", path: maps + "/one?fieldManager=e2e&force=true&" + dry, header: content("application/apply-patch+yaml"), body: object("one", "d")},
-		{name: "apply with a conflict", method: "PATCH", path: maps + "/one?fieldManager=e2e&" + dry, header: content("application/apply-patch+yaml"), body: object("one", "d")},
-		{name: "apply something new", method: "PATCH", path: maps + "/new?fieldManager=e2e&" + dry, header: content("application/apply-patch+yaml"), body: object("new", "d")},
-		{name: "apply without a manager", method: "PATCH", path: maps + "/one?" + dry, header: content("application/apply-patch+yaml"), body: object("one", "d")},
-		{name: "apply from CBOR", method: "PATCH", path: maps + "/one?fieldManager=e2e&" + dry, header: content("application/apply-patch+cbor"), body: inCBOR},
-		{name: "a patch of no kind", method: "PATCH", path: maps + "/one?" + dry, header: content("text/plain"), body: `{}`},
-		{name: "delete", method: "DELETE", path: maps + "/one?" + dry},
-		{name: "delete what is not there", method: "DELETE", path: maps + "/none?" + dry},
-		{name: "delete a collection", method: "DELETE", path: maps + "?labelSelector=e2e&" + dry},
+	return []suite.Request{
+		{Name: "list", Method: "GET", Path: maps + "?labelSelector=e2e"},
+		{Name: "list in parts", Method: "GET", Path: maps + "?labelSelector=e2e&limit=1"},
+		{Name: "list as Table", Method: "GET", Path: maps + "?labelSelector=e2e", Header: suite.Accept("application/json;as=Table;v=v1;g=meta.k8s.io")},
+		{Name: "list as metadata", Method: "GET", Path: maps + "?labelSelector=e2e", Header: suite.Accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")},
+		{Name: "list as protobuf", Method: "GET", Path: maps + "?labelSelector=e2e", Header: suite.Accept("application/vnd.kubernetes.protobuf")},
+		{Name: "list as CBOR", Method: "GET", Path: maps + "?labelSelector=e2e", Header: suite.Accept("application/cbor")},
+		{Name: "list as YAML", Method: "GET", Path: maps + "?labelSelector=e2e", Header: suite.Accept("application/yaml")},
+		{Name: "list as nothing known", Method: "GET", Path: maps, Header: suite.Accept("image/png")},
+		{Name: "list with gzip", Method: "GET", Path: "/openapi/v2", Header: http.Header{"Accept-Encoding": {"gzip"}}},
+		{Name: "get", Method: "GET", Path: maps + "/one"},
+		{Name: "get what is not there", Method: "GET", Path: maps + "/none"},
+		{Name: "head", Method: "HEAD", Path: maps + "/one"},
+		{Name: "watch", Method: "GET", Path: maps + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=one"},
+		{Name: "watch from long ago", Method: "GET", Path: maps + "?watch=1&timeoutSeconds=1&resourceVersion=1"},
+		{Name: "a bad selector", Method: "GET", Path: maps + "?labelSelector=%21%21"},
+		{Name: "a bad limit", Method: "GET", Path: maps + "?limit=many"},
+		{Name: "create", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: object("new", "b")},
+		{Name: "create from YAML", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/yaml"), Body: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\n"},
+		{Name: "create from protobuf", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/vnd.kubernetes.protobuf"), Body: inProtobuf},
+		{Name: "create from CBOR", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/cbor"), Body: inCBOR},
+		{Name: "create from half a protobuf", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/vnd.kubernetes.protobuf"), Body: inProtobuf[:len(inProtobuf)/2]},
+		{Name: "create what is there", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: object("one", "b")},
+		{Name: "create something else", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"new"}}`},
+		{Name: "create nonsense", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: `{`},
+		{Name: "create a bad name", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: object("Not A Name", "b")},
+		{Name: "create with an unknown field", Method: "POST", Path: maps + "?" + dry + "&fieldValidation=Strict", Header: suite.Content("application/json"), Body: strings.Replace(object("new", "b"), `"data"`, `"date":1,"data"`, 1)},
+		{Name: "create with a warning", Method: "POST", Path: maps + "?" + dry + "&fieldValidation=Warn", Header: suite.Content("application/json"), Body: strings.Replace(object("new", "b"), `"data"`, `"date":1,"data"`, 1)},
+		{Name: "create something big", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: object("new", strings.Repeat("b", 900<<10))},
+		{Name: "create something too big", Method: "POST", Path: maps + "?" + dry, Header: suite.Content("application/json"), Body: object("new", strings.Repeat("b", 4<<20))},
+		{Name: "update", Method: "PUT", Path: maps + "/one?" + dry, Header: suite.Content("application/json"), Body: object("one", "c")},
+		{Name: "update with a conflict", Method: "PUT", Path: maps + "/one?" + dry, Header: suite.Content("application/json"), Body: strings.Replace(object("one", "c"), `"name"`, `"resourceVersion":"1","name"`, 1)},
+		{Name: "update a collection", Method: "PUT", Path: maps, Header: suite.Content("application/json"), Body: object("one", "c")},
+		{Name: "JSON patch", Method: "PATCH", Path: maps + "/one?" + dry, Header: suite.Content("application/json-patch+json"), Body: `[{"op":"add","path":"/data/b","value":"1"}]`},
+		{Name: "merge patch", Method: "PATCH", Path: maps + "/one?" + dry, Header: suite.Content("application/merge-patch+json"), Body: `{"data":{"b":"1"}}`},
+		{Name: "strategic merge patch", Method: "PATCH", Path: maps + "/one?" + dry, Header: suite.Content("application/strategic-merge-patch+json"), Body: `{"data":{"b":"1"}}`},
+		{Name: "apply", Method: "PATCH", Path: maps + "/one?fieldManager=e2e&force=true&" + dry, Header: suite.Content("application/apply-patch+yaml"), Body: object("one", "d")},
+		{Name: "apply with a conflict", Method: "PATCH", Path: maps + "/one?fieldManager=e2e&" + dry, Header: suite.Content("application/apply-patch+yaml"), Body: object("one", "d")},
+		{Name: "apply something new", Method: "PATCH", Path: maps + "/new?fieldManager=e2e&" + dry, Header: suite.Content("application/apply-patch+yaml"), Body: object("new", "d")},
+		{Name: "apply without a manager", Method: "PATCH", Path: maps + "/one?" + dry, Header: suite.Content("application/apply-patch+yaml"), Body: object("one", "d")},
+		{Name: "apply from CBOR", Method: "PATCH", Path: maps + "/one?fieldManager=e2e&" + dry, Header: suite.Content("application/apply-patch+cbor"), Body: inCBOR},
+		{Name: "a patch of no kind", Method: "PATCH", Path: maps + "/one?" + dry, Header: suite.Content("text/plain"), Body: `{}`},
+		{Name: "delete", Method: "DELETE", Path: maps + "/one?" + dry},
+		{Name: "delete what is not there", Method: "DELETE", Path: maps + "/none?" + dry},
+		{Name: "delete a collection", Method: "DELETE", Path: maps + "?labelSelector=e2e&" + dry},
 		// Its beginning; the end is another one each second.
-		{name: "logs", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + "/log?limitBytes=20"},
-		{name: "logs of no container", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + "/log?container=none"},
-		{name: "exec without an upgrade", method: "POST", path: "/api/v1/namespaces/default/pods/" + pod + "/exec?command=true&stdout=1"},
-		{name: "a pod by its proxy", method: "GET", path: "/api/v1/namespaces/default/pods/" + pod + ":8080/proxy/"},
-		{name: "a Service by its proxy", method: "GET", path: "/api/v1/namespaces/default/services/none/proxy/"},
-		{name: "a node by its proxy", method: "GET", path: "/api/v1/nodes/" + node + "/proxy/healthz"},
-		{name: "a long header", method: "GET", path: maps + "/one", header: http.Header{"X-E2e": {strings.Repeat("x", 60<<10)}}},
-		{name: "many headers", method: "GET", path: maps + "/one", header: many},
-		{name: "a long selector", method: "GET", path: maps + "?labelSelector=e2e" + strings.Repeat(",e2e", 14<<10)},
-		{name: "version", method: "GET", path: "/version"},
-		{name: "discovery", method: "GET", path: "/apis"},
-		{name: "aggregated discovery", method: "GET", path: "/apis", header: accept("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")},
-		{name: "OpenAPI", method: "GET", path: "/openapi/v3/api/v1"},
-		{name: "no such API", method: "GET", path: "/apis/example.org/v1/things"},
-		{name: "no such path", method: "GET", path: "/no/such/path?a=b"},
+		{Name: "logs", Method: "GET", Path: "/api/v1/namespaces/default/pods/" + pod + "/log?limitBytes=20"},
+		{Name: "logs of no container", Method: "GET", Path: "/api/v1/namespaces/default/pods/" + pod + "/log?container=none"},
+		{Name: "exec without an upgrade", Method: "POST", Path: "/api/v1/namespaces/default/pods/" + pod + "/exec?command=true&stdout=1"},
+		{Name: "a pod by its proxy", Method: "GET", Path: "/api/v1/namespaces/default/pods/" + pod + ":8080/proxy/"},
+		{Name: "a Service by its proxy", Method: "GET", Path: "/api/v1/namespaces/default/services/none/proxy/"},
+		{Name: "a node by its proxy", Method: "GET", Path: "/api/v1/nodes/" + node + "/proxy/healthz"},
+		{Name: "a long header", Method: "GET", Path: maps + "/one", Header: http.Header{"X-E2e": {strings.Repeat("x", 60<<10)}}},
+		{Name: "many headers", Method: "GET", Path: maps + "/one", Header: many},
+		{Name: "a long selector", Method: "GET", Path: maps + "?labelSelector=e2e" + strings.Repeat(",e2e", 14<<10)},
+		{Name: "version", Method: "GET", Path: "/version"},
+		{Name: "discovery", Method: "GET", Path: "/apis"},
+		{Name: "aggregated discovery", Method: "GET", Path: "/apis", Header: suite.Accept("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")},
+		{Name: "OpenAPI", Method: "GET", Path: "/openapi/v3/api/v1"},
+		{Name: "no such API", Method: "GET", Path: "/apis/example.org/v1/things"},
+		{Name: "no such path", Method: "GET", Path: "/no/such/path?a=b"},
 	}
 }
 
@@ -198,11 +112,12 @@ func encodings(t *testing.T, ns string) (inProtobuf, inCBOR string) {
 }
 
 // TestAnswersAreEqual sends the same requests straight to the managed
-// kube-apiserver and through every door.
+// kube-apiserver and through every door. It disturbs nothing: what it makes lies
+// in a namespace of its own.
 func TestAnswersAreEqual(t *testing.T) {
-	cluster := suite.clusters[0]
-	cs := clientset(t, suite.direct(cluster))
-	ns := scratch(t, cs)
+	cluster := installed.Clusters[0]
+	cs := suite.Clientset(t, installed.Direct(cluster))
+	ns := suite.Scratch(t, cs)
 	for _, name := range []string{"one", "two"} {
 		if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"e2e": "yes"}}, Data: map[string]string{"a": "a"},
@@ -214,30 +129,30 @@ func TestAnswersAreEqual(t *testing.T) {
 	if err != nil || len(nodes.Items) == 0 {
 		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
 	}
-	compare(t, cluster, requests(t, ns, webPod(t, cs), nodes.Items[0].Name))
+	compare(t, cluster, requests(t, ns, suite.WebPod(t, cs), nodes.Items[0].Name))
 }
 
 // compare wants of every door the answers that the kube-apiserver gives.
-func compare(t *testing.T, cluster string, requests []request) {
+func compare(t *testing.T, cluster string, requests []suite.Request) {
 	t.Helper()
-	doors := suite.doors(cluster)
+	doors := installed.Endpoints(cluster)
 	for _, r := range requests {
-		t.Run(r.name, func(t *testing.T) {
-			want, err := ask(t.Context(), doors[0].cfg, r)
+		t.Run(r.Name, func(t *testing.T) {
+			want, err := suite.Ask(t.Context(), doors[0].Cfg, r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, door := range doors[1:] {
-				if r.refused && door.name == "aggregated" {
+				if r.Refused && door.Name == "aggregated" {
 					continue
 				}
-				got, err := ask(t.Context(), door.cfg, r)
+				got, err := suite.Ask(t.Context(), door.Cfg, r)
 				if err != nil {
-					t.Errorf("%s: %v", door.name, err)
+					t.Errorf("%s: %v", door.Name, err)
 					continue
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s (-straight +%s):\n%.2000s", door.name, door.name, diff)
+					t.Errorf("%s (-straight +%s):\n%.2000s", door.Name, door.Name, diff)
 				}
 			}
 		})
@@ -245,20 +160,21 @@ func compare(t *testing.T, cluster string, requests []request) {
 }
 
 // TestEarlyAnswersEnd sends bodies that the kube-apiserver answers before it has
-// read them; every answer must come to its end nevertheless.
+// read them; every answer must come to its end nevertheless. It disturbs nothing:
+// what it sends is refused.
 func TestEarlyAnswersEnd(t *testing.T) {
 	const workers, each = 8, 25
-	cluster := suite.clusters[0]
-	r := request{method: http.MethodPatch, path: "/api/v1/namespaces/default/configmaps/kube-root-ca.crt?dryRun=All", header: content("text/plain")}
-	for _, door := range suite.doors(cluster) {
+	cluster := installed.Clusters[0]
+	r := suite.Request{Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/kube-root-ca.crt?dryRun=All", Header: suite.Content("text/plain")}
+	for _, door := range installed.Endpoints(cluster) {
 		for _, size := range []int{2, 300 << 10} {
-			t.Run(fmt.Sprint(door.name, "/", size), func(t *testing.T) {
-				r.body = strings.Repeat("x", size)
+			t.Run(fmt.Sprint(door.Name, "/", size), func(t *testing.T) {
+				r.Body = strings.Repeat("x", size)
 				var wg sync.WaitGroup
 				for range workers {
 					wg.Go(func() {
 						for range each {
-							if got, err := ask(t.Context(), door.cfg, r); err != nil || got.Code != http.StatusUnsupportedMediaType {
+							if got, err := suite.Ask(t.Context(), door.Cfg, r); err != nil || got.Code != http.StatusUnsupportedMediaType {
 								t.Errorf("answered %d, %v", got.Code, err)
 								return
 							}

@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // What is measured runs without the race detector.
@@ -32,7 +34,7 @@ func init() { withoutRace = true }
 
 // relays are all processes of ours: proxy server, proxy API, agents, manager.
 func relays() ([]string, error) {
-	binary := filepath.Join(suite.dir, "cluster-proxy")
+	binary := filepath.Join(installed.Dir, "cluster-proxy")
 	all, err := filepath.Glob("/proc/[0-9]*/exe")
 	var ours []string
 	for _, link := range all {
@@ -110,7 +112,7 @@ func load(ctx context.Context, t *testing.T, cfg *rest.Config, path string, work
 			var mine []time.Duration
 			for ctx.Err() == nil {
 				start := time.Now()
-				if err := get(client, strings.TrimSuffix(cfg.Host, "/")+path, code); err != nil {
+				if err := fetch(client, strings.TrimSuffix(cfg.Host, "/")+path, code); err != nil {
 					failed.Store(new(err.Error()))
 					return
 				}
@@ -131,7 +133,7 @@ func load(ctx context.Context, t *testing.T, cfg *rest.Config, path string, work
 	return float64(len(took)) / time.Since(counted).Seconds(), took
 }
 
-func get(client *http.Client, url string, code int) error {
+func fetch(client *http.Client, url string, code int) error {
 	resp, err := client.Get(url)
 	if err != nil {
 		return err
@@ -162,12 +164,12 @@ func init() {
 const measured = 2500 * time.Millisecond
 
 // inTurn gives the doors of a round, each time beginning with another.
-func inTurn(doors []door, round int) []door {
+func inTurn(doors []suite.Endpoint, round int) []suite.Endpoint {
 	first := round % len(doors)
 	return slices.Concat(doors[first:], doors[:first])
 }
 
-func (f figures) requests(t *testing.T, doors []door, paths map[string]string, workers ...int) {
+func (f figures) requests(t *testing.T, doors []suite.Endpoint, paths map[string]string, workers ...int) {
 	for round := range benchRounds {
 		for _, what := range slices.Sorted(maps.Keys(paths)) {
 			for _, n := range workers {
@@ -176,7 +178,7 @@ func (f figures) requests(t *testing.T, doors []door, paths map[string]string, w
 					continue
 				}
 				for _, door := range inTurn(doors, round) {
-					t.Logf("%s, %s (%d of %d)", row, door.name, round+1, benchRounds)
+					t.Logf("%s, %s (%d of %d)", row, door.Name, round+1, benchRounds)
 					f.request(t, door, row, paths[what], n)
 				}
 			}
@@ -184,21 +186,21 @@ func (f figures) requests(t *testing.T, doors []door, paths map[string]string, w
 	}
 }
 
-func (f figures) request(t *testing.T, door door, row, path string, workers int) {
+func (f figures) request(t *testing.T, door suite.Endpoint, row, path string, workers int) {
 	before, _ := used(t)
 	ctx, cancel := context.WithTimeout(t.Context(), warmUp+measured)
 	defer cancel()
-	rate, took := load(ctx, t, door.cfg, path, workers, http.StatusOK)
+	rate, took := load(ctx, t, door.Cfg, path, workers, http.StatusOK)
 	after, _ := used(t)
 	if len(took) == 0 {
 		return
 	}
-	f.add(row+", per second", door.name, rate)
-	f.add(row+", p50 ms", door.name, took[len(took)/2].Seconds()*1e3)
-	f.add(row+", p99 ms", door.name, took[len(took)*99/100].Seconds()*1e3)
+	f.add(row+", per second", door.Name, rate)
+	f.add(row+", p50 ms", door.Name, took[len(took)/2].Seconds()*1e3)
+	f.add(row+", p99 ms", door.Name, took[len(took)*99/100].Seconds()*1e3)
 	// The processor was used in the warm-up as well.
 	all := rate * (warmUp + measured).Seconds()
-	f.add(row+", relay cpu s per 1000", door.name, (after-before)/all*1000)
+	f.add(row+", relay cpu s per 1000", door.Name, (after-before)/all*1000)
 }
 
 const watching = "200 watches"
@@ -206,15 +208,15 @@ const watching = "200 watches"
 // watches opens 200 watches and measures how long an event takes to each. Memory
 // that the door before has made a process take is not asked for again, so each
 // round begins with another door.
-func (f figures) watches(t *testing.T, doors, turn []door, ns string) {
+func (f figures) watches(t *testing.T, doors, turn []suite.Endpoint, ns string) {
 	const open, events = 200, 20
 	if !benchRows.MatchString(watching) {
 		return
 	}
-	writer := clientset(t, doors[0].cfg).CoreV1().ConfigMaps(ns)
+	writer := suite.Clientset(t, doors[0].Cfg).CoreV1().ConfigMaps(ns)
 	for _, door := range turn {
-		t.Logf("%s, %s", watching, door.name)
-		cs := clientset(t, door.cfg)
+		t.Logf("%s, %s", watching, door.Name)
+		cs := suite.Clientset(t, door.Cfg)
 		_, before := used(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -233,7 +235,7 @@ func (f figures) watches(t *testing.T, doors, turn []door, ns string) {
 						continue
 					}
 					sent, _ := strconv.ParseInt(object.Data["sent"], 10, 64)
-					if sent >= 0 && object.Data["door"] == door.name {
+					if sent >= 0 && object.Data["door"] == door.Name {
 						mu.Lock()
 						lags = append(lags, float64(time.Now().UnixNano()-sent)/1e6)
 						mu.Unlock()
@@ -243,7 +245,7 @@ func (f figures) watches(t *testing.T, doors, turn []door, ns string) {
 			})
 		}
 		for range events {
-			patch := fmt.Sprintf(`{"data":{"sent":"%d","door":%q}}`, time.Now().UnixNano(), door.name)
+			patch := fmt.Sprintf(`{"data":{"sent":"%d","door":%q}}`, time.Now().UnixNano(), door.Name)
 			if _, err := writer.Patch(t.Context(), "watched", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -252,8 +254,8 @@ func (f figures) watches(t *testing.T, doors, turn []door, ns string) {
 			}
 		}
 		_, after := used(t)
-		f.add(watching+", lag p50 ms", door.name, median(lags))
-		f.add(watching+", KiB each in our processes", door.name, (after-before)/open)
+		f.add(watching+", lag p50 ms", door.Name, median(lags))
+		f.add(watching+", KiB each in our processes", door.Name, (after-before)/open)
 		cancel()
 		wg.Wait()
 	}
@@ -262,29 +264,29 @@ func (f figures) watches(t *testing.T, doors, turn []door, ns string) {
 // besideBadTokens measures a valid user alone, and then beside 32 callers with
 // tokens that nobody knows, who ask again as soon as they are refused. They have
 // connections of their own, but the user's address and the same two cores.
-func (f figures) besideBadTokens(t *testing.T, doors []door, path string) {
+func (f figures) besideBadTokens(t *testing.T, doors []suite.Endpoint, path string) {
 	const callers = 32
 	for round := range benchRounds {
 		for _, door := range inTurn(doors, round) {
 			if !benchRows.MatchString(badTokens) {
 				return
 			}
-			t.Logf("%s, %s (%d of %d)", badTokens, door.name, round+1, benchRounds)
+			t.Logf("%s, %s (%d of %d)", badTokens, door.Name, round+1, benchRounds)
 			ctx, cancel := context.WithTimeout(t.Context(), warmUp+measured)
-			alone, _ := load(ctx, t, door.cfg, path, 1, http.StatusOK)
+			alone, _ := load(ctx, t, door.Cfg, path, 1, http.StatusOK)
 			cancel()
-			bad := rest.CopyConfig(door.cfg)
+			bad := rest.CopyConfig(door.Cfg)
 			bad.BearerToken = "nobody-knows-this-one"
 			ctx, cancel = context.WithTimeout(t.Context(), warmUp+measured)
 			var refused float64
 			var wg sync.WaitGroup
 			wg.Go(func() { refused, _ = load(ctx, t, bad, path, callers, 0) })
-			beside, _ := load(ctx, t, door.cfg, path, 1, http.StatusOK)
+			beside, _ := load(ctx, t, door.Cfg, path, 1, http.StatusOK)
 			wg.Wait()
 			cancel()
-			f.add(badTokens+", per second", door.name, beside)
-			f.add(badTokens+", alone per second", door.name, alone)
-			f.add(badTokens+", refused per second", door.name, refused)
+			f.add(badTokens+", per second", door.Name, beside)
+			f.add(badTokens+", alone per second", door.Name, alone)
+			f.add(badTokens+", refused per second", door.Name, refused)
 		}
 	}
 }
@@ -292,13 +294,15 @@ func (f figures) besideBadTokens(t *testing.T, doors []door, path string) {
 const badTokens = "valid user beside 32 with bad tokens"
 
 // TestAPIBenchmark measures the HTTP path beside direct access, and writes a
-// table and the raw figures to BENCH_OUT. It fails on wrong answers only: what
-// is owed is in design/performance.md, and the table says what is.
+// table and the raw figures to BENCH_OUT. It fails on wrong answers only: what is
+// owed is in design/performance.md, and the table says what is. It disturbs every
+// figure that is measured at the same time.
 func TestAPIBenchmark(t *testing.T) {
-	cluster := suite.clusters[0]
-	doors := suite.doors(cluster)
-	cs := clientset(t, doors[0].cfg)
-	ns := scratch(t, cs)
+	installed.NeedLab(t, "measures processes of this machine")
+	cluster := installed.Clusters[0]
+	doors := installed.Endpoints(cluster)
+	cs := suite.Clientset(t, doors[0].Cfg)
+	ns := suite.Scratch(t, cs)
 	make50 := func(name, label string, size int) {
 		if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"bench": label}}, Data: map[string]string{"a": strings.Repeat("x", size)},
@@ -316,9 +320,9 @@ func TestAPIBenchmark(t *testing.T) {
 	f := figures{}
 	if benchDelay > 0 {
 		// The way from agent to hub is long; a direct client's would be the same.
-		delayed := rest.CopyConfig(doors[0].cfg)
-		delayed.Host = "https://" + delayedListener(t, strings.TrimPrefix(doors[0].cfg.Host, "https://"), benchDelay)
-		doors[0].cfg = delayed
+		delayed := rest.CopyConfig(doors[0].Cfg)
+		delayed.Host = "https://" + suite.DelayedListener(t, strings.TrimPrefix(doors[0].Cfg.Host, "https://"), benchDelay)
+		doors[0].Cfg = delayed
 		f.requests(t, doors, paths, 1)
 	} else {
 		for round := range benchRounds {

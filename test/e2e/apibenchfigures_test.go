@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // figures are by figure and door, one a round.
@@ -85,7 +87,7 @@ func debtOf(figure string) (debt, bool) {
 }
 
 // verdicts say for each figure owed whether it is kept.
-func (f figures) verdicts(doors []door) string {
+func (f figures) verdicts(doors []suite.Endpoint) string {
 	var out strings.Builder
 	for _, figure := range slices.Sorted(maps.Keys(f)) {
 		o, ok := debtOf(figure)
@@ -93,43 +95,43 @@ func (f figures) verdicts(doors []door) string {
 			continue
 		}
 		for _, door := range doors[1:] {
-			if len(f[figure][door.name]) == 0 || door.name == "aggregated" {
+			if len(f[figure][door.Name]) == 0 || door.Name == "aggregated" {
 				continue
 			}
-			value, base := f.value(figure, door.name), f.value(figure, doors[0].name)
+			value, base := f.value(figure, door.Name), f.value(figure, doors[0].Name)
 			if strings.HasPrefix(figure, badTokens) {
-				base = median(f[badTokens+", alone per second"][door.name])
+				base = median(f[badTokens+", alone per second"][door.Name])
 			}
 			verdict := "MISSED"
 			if o.kept(value, base, o.limit) {
 				verdict = "kept"
 			}
-			fmt.Fprintf(&out, "%-7s %-10s %-50s %8.4g against %.4g (%.2f); owed %g %s\n", verdict, door.name, figure, value, base, value/max(base, 1e-9), o.limit, o.against)
+			fmt.Fprintf(&out, "%-7s %-10s %-50s %8.4g against %.4g (%.2f); owed %g %s\n", verdict, door.Name, figure, value, base, value/max(base, 1e-9), o.limit, o.against)
 		}
 	}
 	return out.String()
 }
 
-func (f figures) write(t *testing.T, doors []door) {
+func (f figures) write(t *testing.T, doors []suite.Endpoint) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s, %s, %d processors, %s, cores kept awake: %s. In brackets: the ratio to direct. –: not measured.\n\n",
 		time.Now().Format(time.DateOnly), cmp.Or(os.Getenv("BENCH_GROUND"), "for a glance"), runtime.NumCPU(), runtime.Version(), cmp.Or(os.Getenv("CORES_AWAKE"), "no"))
 	fmt.Fprintf(&out, "%-58s", "median; of memory the most")
 	for _, door := range doors {
-		fmt.Fprintf(&out, "%18s", door.name)
+		fmt.Fprintf(&out, "%18s", door.Name)
 	}
 	fmt.Fprintln(&out)
 	for _, figure := range slices.Sorted(maps.Keys(f)) {
 		fmt.Fprintf(&out, "%-58s", figure)
-		base := f.value(figure, doors[0].name)
+		base := f.value(figure, doors[0].Name)
 		for _, door := range doors {
-			if len(f[figure][door.name]) == 0 {
+			if len(f[figure][door.Name]) == 0 {
 				fmt.Fprintf(&out, "%18s", "–")
 				continue
 			}
-			value := f.value(figure, door.name)
+			value := f.value(figure, door.Name)
 			ratio := ""
-			if base > 0 && door.name != doors[0].name && !strings.Contains(figure, "cpu") && !strings.Contains(figure, "KiB") {
+			if base > 0 && door.Name != doors[0].Name && !strings.Contains(figure, "cpu") && !strings.Contains(figure, "KiB") {
 				ratio = fmt.Sprintf(" (%.2f)", value/base)
 			}
 			fmt.Fprintf(&out, "%18s", fmt.Sprintf("%.4g%s", value, ratio))

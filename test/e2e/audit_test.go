@@ -10,12 +10,14 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // auditEvents are the events with one Audit-ID in the audit log of a managed
 // kube-apiserver.
 func auditEvents(cluster, id string) ([]map[string]any, error) {
-	f, err := os.Open(suite.auditLog[cluster])
+	f, err := os.Open(installed.AuditLog[cluster])
 	if err != nil {
 		return nil, err
 	}
@@ -32,12 +34,14 @@ func auditEvents(cluster, id string) ([]map[string]any, error) {
 	return events, lines.Err()
 }
 
-// TestManagedAPIServerSeesTheRequest follows one request by its Audit-ID into
-// the audit log of the cluster it was meant for, and into no other.
+// TestManagedAPIServerSeesTheRequest follows one request by its Audit-ID into the
+// audit log of the cluster it was meant for, and into no other. It disturbs
+// nothing: it only reads.
 func TestManagedAPIServerSeesTheRequest(t *testing.T) {
-	for _, cluster := range suite.clusters {
+	installed.NeedLab(t, "reads the kube-apiservers' audit logs")
+	for _, cluster := range installed.Clusters {
 		t.Run(cluster, func(t *testing.T) {
-			cfg := suite.throughProxyAPI(cluster)
+			cfg := installed.ThroughProxyAPI(cluster)
 			client, err := rest.HTTPClientFor(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -56,7 +60,7 @@ func TestManagedAPIServerSeesTheRequest(t *testing.T) {
 			if resp.StatusCode != http.StatusOK {
 				t.Fatalf("answered %d", resp.StatusCode)
 			}
-			eventually(t, "the request in the audit log", func() error {
+			suite.Eventually(t, "the request in the audit log", func() error {
 				events, err := auditEvents(cluster, id)
 				if err != nil {
 					return err
@@ -68,7 +72,7 @@ func TestManagedAPIServerSeesTheRequest(t *testing.T) {
 				}
 				return fmt.Errorf("%d events with its Audit-ID, none with its path", len(events))
 			})
-			for _, other := range suite.clusters {
+			for _, other := range installed.Clusters {
 				if other == cluster {
 					continue
 				}

@@ -10,41 +10,22 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// throughDialer is a configuration that reaches a managed kube-apiserver with
-// TLS end to end, over conns that dial gives.
-func throughDialer(cluster string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *rest.Config {
-	cfg := suite.direct(cluster)
-	cfg.Host = "https://" + cluster
-	cfg.TLSClientConfig.ServerName = "kubernetes.default.svc"
-	cfg.Dial = dial
-	return cfg
-}
-
-func wantPods(t *testing.T, cfg *rest.Config) {
-	t.Helper()
-	pods, err := clientset(t, cfg).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(pods.Items) == 0 {
-		t.Error("no pods")
-	}
-}
-
+// TestGoClientWithTunnelDialer reaches clusters with client-go and our dialer. It
+// disturbs nothing: it only reads.
 func TestGoClientWithTunnelDialer(t *testing.T) {
-	dialer := suite.dialer(t)
-	for _, cluster := range suite.clusters {
+	dialer := installed.Dialer(t)
+	for _, cluster := range installed.Clusters {
 		t.Run(cluster, func(t *testing.T) {
 			cfg := dialer.RESTConfig(cluster)
-			cfg.BearerToken = suite.adminToken[cluster]
-			cfg.TLSClientConfig.CAData = suite.clusterCA(cluster)
-			wantPods(t, cfg)
+			cfg.BearerToken = installed.AdminToken[cluster]
+			cfg.TLSClientConfig.CAData = installed.ClusterCA(cluster)
+			suite.WantPods(t, cfg)
 		})
 	}
 	t.Run("no such cluster", func(t *testing.T) {
@@ -55,12 +36,14 @@ func TestGoClientWithTunnelDialer(t *testing.T) {
 	})
 }
 
+// TestGoClientWithKonnectivity does so with konnectivity's client. It disturbs
+// nothing: it only reads.
 func TestGoClientWithKonnectivity(t *testing.T) {
-	transport := grpc.WithTransportCredentials(credentials.NewTLS(suite.clientTLS(t)))
-	for _, cluster := range suite.clusters {
+	transport := grpc.WithTransportCredentials(credentials.NewTLS(installed.ClientTLS(t)))
+	for _, cluster := range installed.Clusters {
 		t.Run(cluster+"/single-use", func(t *testing.T) {
-			wantPods(t, throughDialer(cluster, func(ctx context.Context, network, address string) (net.Conn, error) {
-				single, err := konnectivity.CreateSingleUseGrpcTunnel(ctx, suite.proxyServer, transport)
+			suite.WantPods(t, installed.ThroughDialer(cluster, func(ctx context.Context, network, address string) (net.Conn, error) {
+				single, err := konnectivity.CreateSingleUseGrpcTunnel(ctx, installed.ProxyServer, transport)
 				if err != nil {
 					return nil, err
 				}
@@ -68,22 +51,22 @@ func TestGoClientWithKonnectivity(t *testing.T) {
 			}))
 		})
 		t.Run(cluster+"/reusable", func(t *testing.T) {
-			reusable, err := konnectivity.CreateGRPCTunnel(t.Context(), suite.proxyServer, transport)
+			reusable, err := konnectivity.CreateGRPCTunnel(t.Context(), installed.ProxyServer, transport)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer reusable.Close()
-			wantPods(t, throughDialer(cluster, reusable.DialContext))
+			suite.WantPods(t, installed.ThroughDialer(cluster, reusable.DialContext))
 		})
 	}
 }
 
-// TestClustersAreNeverMixed asks every cluster, from many goroutines at once,
-// for an object that differs between clusters.
+// TestClustersAreNeverMixed asks every cluster, from many goroutines at once, for
+// an object that differs between clusters. It disturbs nothing: it only reads.
 func TestClustersAreNeverMixed(t *testing.T) {
 	want := map[string]string{}
-	for _, cluster := range suite.clusters {
-		ns, err := clientset(t, suite.direct(cluster)).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	for _, cluster := range installed.Clusters {
+		ns, err := suite.Clientset(t, installed.Direct(cluster)).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +74,8 @@ func TestClustersAreNeverMixed(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	errs := make(chan error, 1000)
-	for _, cluster := range suite.clusters {
-		cs := clientset(t, suite.throughProxyAPI(cluster))
+	for _, cluster := range installed.Clusters {
+		cs := suite.Clientset(t, installed.ThroughProxyAPI(cluster))
 		for range 8 {
 			wg.Go(func() {
 				for range 25 {

@@ -17,6 +17,7 @@ import (
 	inventoryclient "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned/typed/apis/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // defineClusterProfiles installs the definition of ClusterProfile, which is not
@@ -28,15 +29,15 @@ func defineClusterProfiles(t *testing.T) inventoryclient.ClusterProfileInterface
 		t.Fatal("finding module cluster-inventory-api:", err)
 	}
 	definition := filepath.Join(strings.TrimSpace(string(module)), "config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml")
-	path, env := suite.lab.Kubectl("hub")
+	path, env := installed.KubectlProgram("hub")
 	for _, args := range [][]string{{"apply", "--server-side"}, {"wait", "--for=condition=Established", "--timeout=60s"}} {
-		cmd := exec.CommandContext(t.Context(), path, append(args, "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "-f", definition)...)
+		cmd := exec.CommandContext(t.Context(), path, append(args, "--kubeconfig="+installed.HubKubeconfig, "-f", definition)...)
 		cmd.Env = append(cmd.Environ(), env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", args[0], err, out)
 		}
 	}
-	client, err := inventory.NewForConfig(suite.lab.Hub.RESTConfig())
+	client, err := inventory.NewForConfig(installed.HubConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,10 +46,11 @@ func defineClusterProfiles(t *testing.T) inventoryclient.ClusterProfileInterface
 
 // TestClusterProfileSaysHowToReachTheCluster makes a ClusterProfile as OCM's
 // registration controller does, and reaches the cluster with nothing but what is
-// in its status, and a token.
+// in its status, and a token. It disturbs nothing: it removes the ClusterProfile.
 func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
+	installed.NeedLab(t, "needs the chart's feature gate and defines ClusterProfiles")
 	profiles := defineClusterProfiles(t)
-	cluster := suite.clusters[0]
+	cluster := installed.Clusters[0]
 	profile, err := profiles.Create(t.Context(), &v1alpha1.ClusterProfile{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-profile", Labels: map[string]string{
 			v1alpha1.LabelClusterManagerKey: clusterprofile.Provider, clusterv1.ClusterNameLabelKey: cluster,
@@ -59,7 +61,7 @@ func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = profiles.Delete(context.Background(), profile.Name, metav1.DeleteOptions{}) })
-	eventually(t, "somebody else's status written", func() error {
+	suite.Eventually(t, "somebody else's status written", func() error {
 		now, err := profiles.Get(t.Context(), profile.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -70,7 +72,7 @@ func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 		return err
 	})
 	var provider v1alpha1.AccessProvider
-	eventually(t, "an access provider of ours beside the other one", func() error {
+	suite.Eventually(t, "an access provider of ours beside the other one", func() error {
 		now, err := profiles.Get(t.Context(), profile.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -85,11 +87,11 @@ func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 		provider = now.Status.AccessProviders[ours]
 		return nil
 	})
-	if want := "https://cluster-proxy-addon-user." + suite.namespace + ":9092/" + cluster; provider.Cluster.Server != want {
+	if want := "https://cluster-proxy-addon-user." + installed.Namespace + ":9092/" + cluster; provider.Cluster.Server != want {
 		t.Errorf("server is %q, want %q", provider.Cluster.Server, want)
 	}
 	// The lab has no cluster DNS: its address stands for the Service's name.
-	cfg := suite.throughProxyAPI(cluster)
+	cfg := installed.ThroughProxyAPI(cluster)
 	cfg.TLSClientConfig.CAData = provider.Cluster.CertificateAuthorityData
-	wantPods(t, cfg)
+	suite.WantPods(t, cfg)
 }

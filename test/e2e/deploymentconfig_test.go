@@ -14,6 +14,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // useDeploymentConfig gives one cluster an AddOnDeploymentConfig of its own and
@@ -21,14 +22,14 @@ import (
 func useDeploymentConfig(t *testing.T, cluster string, spec addonv1alpha1.AddOnDeploymentConfigSpec) {
 	t.Helper()
 	ctx := context.Background()
-	configs := suite.addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster)
+	configs := installed.Addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster)
 	config, err := configs.Create(ctx, &addonv1alpha1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	setConfigs := func(configs []addonv1alpha1.AddOnConfig) {
-		eventually(t, "the addon's configuration changed", func() error {
-			addons := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster)
+		suite.Eventually(t, "the addon's configuration changed", func() error {
+			addons := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster)
 			addon, err := addons.Get(ctx, identity.AddonName, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -45,8 +46,8 @@ func useDeploymentConfig(t *testing.T, cluster string, spec addonv1alpha1.AddOnD
 	t.Cleanup(func() {
 		setConfigs(nil)
 		_ = configs.Delete(ctx, config.Name, metav1.DeleteOptions{})
-		eventually(t, "the ManifestWork without the configuration", func() error { return workWithout(ctx, cluster, config.Name) })
-		eventually(t, cluster+" reachable", func() error { return reachable(ctx, cluster) })
+		suite.Eventually(t, "the ManifestWork without the configuration", func() error { return workWithout(ctx, cluster, config.Name) })
+		suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(ctx, cluster) })
 	})
 }
 
@@ -54,7 +55,7 @@ func useDeploymentConfig(t *testing.T, cluster string, spec addonv1alpha1.AddOnD
 // without a configuration. The next test would otherwise begin while agents are
 // still replaced.
 func workWithout(ctx context.Context, cluster, config string) error {
-	work, err := suite.works.WorkV1().ManifestWorks(cluster).Get(ctx, deployWorkName, metav1.GetOptions{})
+	work, err := installed.Works.WorkV1().ManifestWorks(cluster).Get(ctx, suite.DeployWorkName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -68,8 +69,10 @@ func workWithout(ctx context.Context, cluster, config string) error {
 	return nil
 }
 
+// TestDeploymentConfigReachesTheAgent places an agent, gives it an image and a
+// proxy. It disturbs one cluster: its agents are replaced, twice.
 func TestDeploymentConfigReachesTheAgent(t *testing.T) {
-	cluster := suite.clusters[0]
+	cluster := installed.Clusters[0]
 	useDeploymentConfig(t, cluster, addonv1alpha1.AddOnDeploymentConfigSpec{
 		NodePlacement: &addonv1alpha1.NodePlacement{
 			NodeSelector: map[string]string{"kubernetes.io/os": "linux"},
@@ -78,8 +81,8 @@ func TestDeploymentConfigReachesTheAgent(t *testing.T) {
 		ProxyConfig: addonv1alpha1.ProxyConfig{NoProxy: "127.0.0.1,e2e.example.com"},
 		Registries:  []addonv1alpha1.ImageMirror{{Source: "quay.io/open-cluster-management", Mirror: "mirror.example.com/ocm"}},
 	})
-	eventually(t, "the ManifestWork to follow", func() error {
-		work, err := deployWork(t.Context(), cluster)
+	suite.Eventually(t, "the ManifestWork to follow", func() error {
+		work, err := installed.DeployWork(t.Context(), cluster)
 		if err != nil {
 			return err
 		}
@@ -92,11 +95,13 @@ func TestDeploymentConfigReachesTheAgent(t *testing.T) {
 	})
 }
 
+// TestUnknownVariableIsACondition sets a variable that there is not. It disturbs
+// nothing: the agents stay as they are.
 func TestUnknownVariableIsACondition(t *testing.T) {
-	cluster := suite.clusters[0]
+	cluster := installed.Clusters[0]
 	var before string
-	eventually(t, "the ManifestWork without what other tests wanted", func() (err error) {
-		if before, err = deployWork(t.Context(), cluster); err == nil && strings.Contains(before, "example.com") {
+	suite.Eventually(t, "the ManifestWork without what other tests wanted", func() (err error) {
+		if before, err = installed.DeployWork(t.Context(), cluster); err == nil && strings.Contains(before, "example.com") {
 			err = fmt.Errorf("it still holds a name of example.com")
 		}
 		return err
@@ -104,8 +109,8 @@ func TestUnknownVariableIsACondition(t *testing.T) {
 	useDeploymentConfig(t, cluster, addonv1alpha1.AddOnDeploymentConfigSpec{
 		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "agentIdentifiers", Value: "host=cluster2"}},
 	})
-	eventually(t, "a condition that names the variable", func() error {
-		addon, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	suite.Eventually(t, "a condition that names the variable", func() error {
+		addon, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -118,11 +123,11 @@ func TestUnknownVariableIsACondition(t *testing.T) {
 		}
 		return nil
 	})
-	after, err := deployWork(t.Context(), cluster)
+	after, err := installed.DeployWork(t.Context(), cluster)
 	if err != nil || after != before {
 		t.Errorf("the ManifestWork changed, or is gone: %v", err)
 	}
-	if err := reachable(t.Context(), cluster); err != nil {
+	if err := installed.Reachable(t.Context(), cluster); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // downloads are users who each read a large object again and again.
@@ -30,7 +32,7 @@ const largeObject = "e2e-large"
 // start makes the object and has the users begin. They go on until figures.
 func (d *downloads) start(ctx context.Context, t *testing.T, cluster string) {
 	t.Helper()
-	maps := clientset(t, suite.direct(cluster)).CoreV1().ConfigMaps("default")
+	maps := suite.Clientset(t, installed.Direct(cluster)).CoreV1().ConfigMaps("default")
 	noise := make([]byte, 450<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	large := corev1ac.ConfigMap(largeObject, "default").WithData(map[string]string{"large": hex.EncodeToString(noise)})
@@ -40,14 +42,14 @@ func (d *downloads) start(ctx context.Context, t *testing.T, cluster string) {
 	ctx, d.stop = context.WithCancel(ctx)
 	d.began = time.Now()
 	for i := range d.users {
-		client, err := rest.HTTPClientFor(suite.throughProxyAPI(cluster))
+		client, err := rest.HTTPClientFor(installed.ThroughProxyAPI(cluster))
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.waiting.Go(func() {
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
-				if err := d.download(ctx, client, suite.throughProxyAPI(cluster).Host, i); err != nil && ctx.Err() == nil {
+				if err := d.download(ctx, client, installed.ThroughProxyAPI(cluster).Host, i); err != nil && ctx.Err() == nil {
 					d.failed.Add(1)
 					t.Logf("a download failed: %v", err)
 					<-time.After(time.Second)

@@ -1,10 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,51 +8,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// status sends a GET through the proxy API and decodes the Status that comes
-// back.
-func status(t *testing.T, cfg *rest.Config, path string) (*http.Response, metav1.Status) {
-	t.Helper()
-	resp, s, err := tryStatus(t.Context(), cfg, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, s
-}
-
-func tryStatus(ctx context.Context, cfg *rest.Config, path string) (*http.Response, metav1.Status, error) {
-	var s metav1.Status
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return nil, s, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
-	if err != nil {
-		return nil, s, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, s, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, s, err
-	}
-	if err := json.Unmarshal(body, &s); err != nil || s.Kind != "Status" {
-		return nil, s, fmt.Errorf("%s answered %d with %q, want a metav1.Status", path, resp.StatusCode, body)
-	}
-	return resp, s, nil
-}
-
+// TestUnknownClusterIs404 asks for a cluster that is not there. It disturbs
+// nothing: it only reads.
 func TestUnknownClusterIs404(t *testing.T) {
-	cfg := suite.throughProxyAPI("nowhere")
-	if resp, _ := status(t, cfg, "/api/v1/pods"); resp.StatusCode != http.StatusUnauthorized {
+	cfg := installed.ThroughProxyAPI("nowhere")
+	if resp, _ := suite.Status(t, cfg, "/api/v1/pods"); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a token that nobody knows: %d, want 401", resp.StatusCode)
 	}
-	cfg.BearerToken = suite.hubToken
-	resp, s := status(t, cfg, "/api/v1/pods")
+	cfg.BearerToken = installed.HubToken
+	resp, s := suite.Status(t, cfg, "/api/v1/pods")
 	if resp.StatusCode != http.StatusNotFound || s.Code != http.StatusNotFound {
 		t.Errorf("got %d (%d in the body), want 404", resp.StatusCode, s.Code)
 	}
@@ -65,10 +29,12 @@ func TestUnknownClusterIs404(t *testing.T) {
 	}
 }
 
+// TestWrongTokenIs401 sends a token that no cluster knows. It disturbs nothing:
+// it only reads.
 func TestWrongTokenIs401(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
+	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
 		cfg.BearerToken = "not-a-token"
-		_, err := clientset(t, cfg).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		_, err := suite.Clientset(t, cfg).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		if !apierrors.IsUnauthorized(err) {
 			t.Errorf("got %v, want unauthorized", err)
 		}
@@ -76,21 +42,23 @@ func TestWrongTokenIs401(t *testing.T) {
 }
 
 // TestNoTokenIs401 sends no credential through the proxy API, which would be an
-// anonymous user on the cluster.
+// anonymous user on the cluster. It disturbs nothing: it only reads.
 func TestNoTokenIs401(t *testing.T) {
-	for _, cluster := range append([]string{"nowhere"}, suite.clusters...) {
-		cfg := suite.throughProxyAPI(cluster)
+	for _, cluster := range append([]string{"nowhere"}, installed.Clusters...) {
+		cfg := installed.ThroughProxyAPI(cluster)
 		cfg.BearerToken = ""
-		if resp, s := status(t, cfg, "/version"); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(s.Message, "token of the hub") {
+		if resp, s := suite.Status(t, cfg, "/version"); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(s.Message, "token of the hub") {
 			t.Errorf("%s: %d %q, want 401 of the proxy API", cluster, resp.StatusCode, s.Message)
 		}
 	}
 }
 
+// TestForbiddenIs403 asks for more than a viewer may. It disturbs nothing: it
+// only reads.
 func TestForbiddenIs403(t *testing.T) {
-	forEachTokenDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cfg.BearerToken = suite.viewerToken[cluster]
-		cs := clientset(t, cfg)
+	installed.ForEachTokenEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+		cfg.BearerToken = installed.ViewerToken[cluster]
+		cs := suite.Clientset(t, cfg)
 		if _, err := cs.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Errorf("the viewer may list pods, but: %v", err)
 		}
@@ -100,22 +68,25 @@ func TestForbiddenIs403(t *testing.T) {
 	})
 }
 
-// A token of one cluster means nothing on another: if requests were ever sent
-// to the wrong cluster, this is what would show it.
+// A token of one cluster means nothing on another: if requests were ever sent to
+// the wrong cluster, this is what would show it. It disturbs nothing: it only
+// reads.
 func TestTokenOfAnotherClusterIs401(t *testing.T) {
-	if len(suite.clusters) < 2 {
+	if len(installed.Clusters) < 2 {
 		t.Skip("needs two managed clusters")
 	}
-	cfg := suite.throughProxyAPI(suite.clusters[0])
-	cfg.BearerToken = suite.adminToken[suite.clusters[1]]
-	_, err := clientset(t, cfg).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	cfg := installed.ThroughProxyAPI(installed.Clusters[0])
+	cfg.BearerToken = installed.AdminToken[installed.Clusters[1]]
+	_, err := suite.Clientset(t, cfg).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsUnauthorized(err) {
 		t.Errorf("got %v, want unauthorized", err)
 	}
 }
 
+// TestPathsArriveByteForByte sends paths that a careless proxy rewrites. It
+// disturbs nothing: it only reads.
 func TestPathsArriveByteForByte(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
+	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
 		for path, want := range map[string]int{
 			"/version": http.StatusOK,
 			"/api/v1/namespaces/default/configmaps/no%2Fsuch":  http.StatusNotFound,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
 )
 
@@ -95,8 +96,8 @@ func shell(script string) func(f *faultLab) error {
 
 func coreDNS(replicas int) func(f *faultLab) error {
 	return func(f *faultLab) error {
-		for _, cs := range []*rest.Config{suite.lab.Hub.RESTConfig(), suite.lab.Managed[f.cluster].RESTConfig()} {
-			_, err := clientset(f.t, cs).AppsV1().Deployments("kube-system").Patch(context.Background(), "coredns", types.MergePatchType,
+		for _, cs := range []*rest.Config{installed.HubConfig(), installed.AdminConfig(f.cluster)} {
+			_, err := suite.Clientset(f.t, cs).AppsV1().Deployments("kube-system").Patch(context.Background(), "coredns", types.MergePatchType,
 				fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{})
 			if err != nil {
 				return err
@@ -131,7 +132,7 @@ func faults() []fault {
 			begin: shell("tc qdisc add dev wan0 root tbf rate 1mbit burst 16kb latency 500ms"), end: shell("tc qdisc del dev wan0 root")},
 		{name: "hub's kube-apiserver down", hold: time.Minute, pass: true, hubUser: true,
 			begin: func(f *faultLab) error { return f.machine("hub").Stop(context.Background(), hubAPI) },
-			end:   func(*faultLab) error { return suite.lab.StartHubAPI() }},
+			end:   func(*faultLab) error { return installed.Lab.StartHubAPI() }},
 		{name: "cluster DNS gone on both", hold: 30 * time.Second, pass: true, begin: coreDNS(0), end: coreDNS(1)},
 	}
 }
@@ -263,15 +264,16 @@ func (o *outcome) check(t *testing.T) {
 	}
 }
 
-// TestFaults breaks the network of one cluster in many ways, one after the
-// other, and writes down what its clients notice. make e2e-faults runs it.
+// TestFaults breaks the network of one cluster in many ways, one after the other,
+// and writes down what its clients notice. make e2e-faults runs it. It disturbs
+// one cluster's network, and puts it back after each fault.
 func TestFaults(t *testing.T) {
 	needNodes(t)
 	file := os.Getenv("E2E_FAULTS")
 	if file == "" {
 		t.Skip("takes ten minutes: make e2e-faults")
 	}
-	f := &faultLab{t: t, cluster: suite.clusters[0], nodes: suite.lab.Nodes()}
+	f := &faultLab{t: t, cluster: installed.Clusters[0], nodes: installed.Lab.Nodes()}
 	var outcomes []*outcome
 	for _, fault := range faults() {
 		t.Run(fault.name, func(t *testing.T) {
@@ -295,20 +297,20 @@ func TestFaults(t *testing.T) {
 // suffer makes one fault, and ends it, with clients at work from before until
 // after it.
 func (f *faultLab) suffer(t *testing.T, o *outcome) {
-	settle(t) // after the fault before this one
+	installed.Settle(t) // after the fault before this one
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	hurt, other := &sampler{silence: o.fault.silence}, &sampler{}
 	for i, s := range []*sampler{hurt, other} {
 		s.changes, s.heard = map[string]time.Time{}, map[string]time.Time{}
-		maps := clientset(t, suite.direct(suite.clusters[i])).CoreV1().ConfigMaps("default")
+		maps := suite.Clientset(t, installed.Direct(installed.Clusters[i])).CoreV1().ConfigMaps("default")
 		s.waiting.Go(func() { s.change(ctx, maps) })
-		cfg := suite.throughProxyAPI(suite.clusters[i])
+		cfg := installed.ThroughProxyAPI(installed.Clusters[i])
 		if o.fault.hubUser {
-			cfg.BearerToken = suite.hubToken
+			cfg.BearerToken = installed.HubToken
 		}
 		s.run(ctx, cfg)
-		eventually(t, "first successes", func() error {
+		suite.Eventually(t, "first successes", func() error {
 			if well := s.wentWell(); well < firstSuccesses {
 				return fmt.Errorf("%d requests went well, want %d", well, firstSuccesses)
 			}
@@ -318,7 +320,7 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 	own := &sampler{}
 	if o.fault.bulk {
 		own.ask(ctx, f.ownConnections(t))
-		eventually(t, "first successes without the addon", func() error {
+		suite.Eventually(t, "first successes without the addon", func() error {
 			if own.wentWell() == 0 {
 				return errors.New("none")
 			}
@@ -331,7 +333,7 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 		case <-time.After(d):
 		}
 	}
-	eventually(t, "the watch to hear something", func() error {
+	suite.Eventually(t, "the watch to hear something", func() error {
 		hurt.mu.Lock()
 		defer hurt.mu.Unlock()
 		if len(hurt.heard) == 0 {
@@ -359,8 +361,8 @@ func (f *faultLab) suffer(t *testing.T, o *outcome) {
 		t.Fatal(err)
 	}
 	o.ended = time.Now()
-	eventually(t, "requests that go well again", func() error { return reachable(ctx, f.cluster) })
-	eventually(t, "the watch to hear everything", func() error {
+	suite.Eventually(t, "requests that go well again", func() error { return installed.Reachable(ctx, f.cluster) })
+	suite.Eventually(t, "the watch to hear everything", func() error {
 		hurt.mu.Lock()
 		defer hurt.mu.Unlock()
 		lost := 0

@@ -14,20 +14,23 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 // TestClientsThatGoAway opens watches and commands that do not end, and goes away
 // without a word. Nothing of them may stay, at the kube-apiserver or on the way.
+// It disturbs nothing but counts of open streams.
 func TestClientsThatGoAway(t *testing.T) {
+	installed.NeedLab(t, "counts in processes of this machine")
 	const each = 10
 	if onNodes {
 		t.Skip("counts in processes of this machine: make test")
 	}
-	cluster := suite.clusters[0]
-	cs := clientset(t, suite.direct(cluster))
-	ns := scratch(t, cs)
-	pod := webPod(t, cs)
+	cluster := installed.Clusters[0]
+	cs := suite.Clientset(t, installed.Direct(cluster))
+	ns := suite.Scratch(t, cs)
+	pod := suite.WebPod(t, cs)
 	// Nobody else in the lab watches these.
 	there := func() (float64, error) {
 		raw, err := cs.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -36,17 +39,17 @@ func TestClientsThatGoAway(t *testing.T) {
 		return watches + commands, errors.Join(err, err1, err2)
 	}
 	here := func(name string) (float64, error) {
-		return suite.lab.PodMetric(t.Context(), "hub", suite.namespace, "component=cluster-proxy-addon-user", 8000, name)
+		return installed.Lab.PodMetric(t.Context(), "hub", installed.Namespace, "component=cluster-proxy-addon-user", 8000, name)
 	}
-	for _, door := range suite.doors(cluster) {
-		t.Run(door.name, func(t *testing.T) {
+	for _, door := range installed.Endpoints(cluster) {
+		t.Run(door.Name, func(t *testing.T) {
 			streams, err1 := here("cluster_proxy_api_streams")
 			conns, err2 := here("cluster_proxy_api_agent_connections")
 			before, err3 := there()
 			if err := errors.Join(err1, err2, err3); err != nil {
 				t.Fatal(err)
 			}
-			cfg := rest.CopyConfig(door.cfg)
+			cfg := rest.CopyConfig(door.Cfg)
 			opened := make(chan net.Conn, 10*each)
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
@@ -74,7 +77,7 @@ func TestClientsThatGoAway(t *testing.T) {
 			for range closed {
 				_ = (<-opened).Close()
 			}
-			eventually(t, "everything to be freed", func() error {
+			suite.Eventually(t, "everything to be freed", func() error {
 				left, err1 := there()
 				now, err2 := here("cluster_proxy_api_streams")
 				open, err3 := here("cluster_proxy_api_agent_connections")

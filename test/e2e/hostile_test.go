@@ -4,16 +4,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/hostile"
 )
 
-// TestHostile attacks the system with everything in test/hostile.
+// TestHostile attacks the system with everything in test/hostile. It disturbs
+// both clusters, and repairs what it broke.
 func TestHostile(t *testing.T) {
+	installed.NeedLab(t, "stops processes and reads their logs")
 	if onNodes {
 		t.Skip("the attackers run beside processes: make test")
 	}
 	hostile.Run(t, &hostile.Suite{
-		Lab: suite.lab, Clusters: [2]string{suite.clusters[0], suite.clusters[1]}, Namespace: suite.namespace,
-		ProxyServer: suite.proxyServer, ProxyAPI: suite.proxyAPI, Domain: clusterDomain, Binary: filepath.Join(suite.dir, "cluster-proxy"), CanPause: true,
+		Lab: installed.Lab, Clusters: [2]string{installed.Clusters[0], installed.Clusters[1]}, Namespace: installed.Namespace,
+		ProxyServer: installed.ProxyServer, ProxyAPI: installed.ProxyAPI, Domain: suite.ClusterDomain, Binary: filepath.Join(installed.Dir, "cluster-proxy"), CanPause: true,
 	})
 }

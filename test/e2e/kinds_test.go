@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
@@ -23,6 +24,7 @@ import (
 // test: the kube-apiserver proxies to it as to any other.
 func fakePod(t *testing.T, cs *kubernetes.Clientset, ns string, handler http.Handler) {
 	t.Helper()
+	installed.NeedLab(t, "has a pod that is a program beside the kube-apiserver's process")
 	if onNodes {
 		t.Skip("the pod is a program beside the kube-apiserver's process: make test")
 	}
@@ -34,7 +36,7 @@ func fakePod(t *testing.T, cs *kubernetes.Clientset, ns string, handler http.Han
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: suite.Timeout}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	port := int32(listener.Addr().(*net.TCPAddr).Port)
@@ -87,34 +89,35 @@ func echoUpgraded(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(conn, buffered)
 }
 
-// TestProxySubresources asks a pod through the kube-apiserver's own proxies.
+// TestProxySubresources asks a pod through the kube-apiserver's own proxies. It
+// disturbs nothing: what it makes lies in a namespace of its own.
 func TestProxySubresources(t *testing.T) {
-	cluster := suite.clusters[0]
-	cs := clientset(t, suite.direct(cluster))
-	ns := scratch(t, cs)
+	cluster := installed.Clusters[0]
+	cs := suite.Clientset(t, installed.Direct(cluster))
+	ns := suite.Scratch(t, cs)
 	fakePod(t, cs, ns, http.HandlerFunc(mirror))
-	var all []request
+	var all []suite.Request
 	for _, base := range []string{"/api/v1/namespaces/" + ns + "/pods/fake/proxy", "/api/v1/namespaces/" + ns + "/services/fake:http/proxy", "/api/v1/namespaces/" + ns + "/services/http:fake:80/proxy"} {
-		for _, r := range []request{
-			{name: "get", method: "GET", path: base + "/a/b?c=d&c=e", header: http.Header{"X-E2e": {"one", "two"}}},
-			{name: "the root", method: "GET", path: base + "/"},
-			{name: "without a slash", method: "GET", path: base, refused: true},
-			{name: "post", method: "POST", path: base + "/a", header: content("text/plain"), body: strings.Repeat("x", 3<<20)},
-			{name: "put", method: "PUT", path: base + "/a", body: "x"},
-			{name: "delete", method: "DELETE", path: base + "/a"},
-			{name: "options", method: "OPTIONS", path: base + "/a", refused: true},
-			{name: "head", method: "HEAD", path: base + "/a"},
-			{name: "redirect", method: "GET", path: base + "/elsewhere", refused: true},
-			{name: "error", method: "GET", path: base + "/broken"},
+		for _, r := range []suite.Request{
+			{Name: "get", Method: "GET", Path: base + "/a/b?c=d&c=e", Header: http.Header{"X-E2e": {"one", "two"}}},
+			{Name: "the root", Method: "GET", Path: base + "/"},
+			{Name: "without a slash", Method: "GET", Path: base, Refused: true},
+			{Name: "post", Method: "POST", Path: base + "/a", Header: suite.Content("text/plain"), Body: strings.Repeat("x", 3<<20)},
+			{Name: "put", Method: "PUT", Path: base + "/a", Body: "x"},
+			{Name: "delete", Method: "DELETE", Path: base + "/a"},
+			{Name: "options", Method: "OPTIONS", Path: base + "/a", Refused: true},
+			{Name: "head", Method: "HEAD", Path: base + "/a"},
+			{Name: "redirect", Method: "GET", Path: base + "/elsewhere", Refused: true},
+			{Name: "error", Method: "GET", Path: base + "/broken"},
 		} {
-			r.name = strings.ReplaceAll(strings.TrimPrefix(base, "/api/v1/namespaces/"+ns+"/"), "/", " ") + "/" + r.name
+			r.Name = strings.ReplaceAll(strings.TrimPrefix(base, "/api/v1/namespaces/"+ns+"/"), "/", " ") + "/" + r.Name
 			all = append(all, r)
 		}
 	}
 	compare(t, cluster, all)
-	for _, door := range suite.doors(cluster) {
-		t.Run("upgrade/"+door.name, func(t *testing.T) {
-			conn, resp := upgrade(t, door.cfg, all[0].path, http.Header{"Upgrade": {"e2e"}})
+	for _, door := range installed.Endpoints(cluster) {
+		t.Run("upgrade/"+door.Name, func(t *testing.T) {
+			conn, resp := upgrade(t, door.Cfg, all[0].Path, http.Header{"Upgrade": {"e2e"}})
 			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "e2e" {
 				t.Fatalf("answer %d, %v", resp.StatusCode, resp.Header)
 			}
@@ -140,7 +143,7 @@ func upgrade(t *testing.T, cfg *rest.Config, path string, header http.Header) (i
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), suite.Timeout)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
 	if err != nil {
@@ -162,12 +165,13 @@ func upgrade(t *testing.T, cfg *rest.Config, path string, header http.Header) (i
 }
 
 // TestBodiesAreStreamed sends a part of a body when the one before has arrived,
-// both ways: whoever waits for the rest first stops the test.
+// both ways: whoever waits for the rest first stops the test. It disturbs
+// nothing: what it makes lies in a namespace of its own.
 func TestBodiesAreStreamed(t *testing.T) {
 	const parts, size = 32, 1 << 20
-	cluster := suite.clusters[0]
-	cs := clientset(t, suite.direct(cluster))
-	ns := scratch(t, cs)
+	cluster := installed.Clusters[0]
+	cs := suite.Clientset(t, installed.Direct(cluster))
+	ns := suite.Scratch(t, cs)
 	arrived := make(chan struct{})
 	fakePod(t, cs, ns, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		part := make([]byte, size)
@@ -188,10 +192,10 @@ func TestBodiesAreStreamed(t *testing.T) {
 		}
 	}))
 	path := "/api/v1/namespaces/" + ns + "/pods/fake/proxy/"
-	for _, door := range suite.doors(cluster) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+	for _, door := range installed.Endpoints(cluster) {
+		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 		t.Cleanup(cancel)
-		client, err := rest.HTTPClientFor(door.cfg)
+		client, err := rest.HTTPClientFor(door.Cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,9 +207,9 @@ func TestBodiesAreStreamed(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		t.Run(door.name+"/up", func(t *testing.T) {
+		t.Run(door.Name+"/up", func(t *testing.T) {
 			body, feed := io.Pipe()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, door.cfg.Host+path, body)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, door.Cfg.Host+path, body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,8 +232,8 @@ func TestBodiesAreStreamed(t *testing.T) {
 				t.Errorf("answered %d", resp.StatusCode)
 			}
 		})
-		t.Run(door.name+"/down", func(t *testing.T) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, door.cfg.Host+path, nil)
+		t.Run(door.Name+"/down", func(t *testing.T) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, door.Cfg.Host+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,15 +258,16 @@ func TestBodiesAreStreamed(t *testing.T) {
 }
 
 // TestTooLongHeaders wants of every door of ours the same refusal, by HTTP/1.1
-// and HTTP/2. What is shorter is in TestAnswersAreEqual.
+// and HTTP/2. What is shorter is in TestAnswersAreEqual. It disturbs nothing:
+// what it sends is refused.
 func TestTooLongHeaders(t *testing.T) {
-	for _, door := range suite.doors(suite.clusters[0])[1:] {
+	for _, door := range installed.Endpoints(installed.Clusters[0])[1:] {
 		for _, protocol := range []string{"http/1.1", "h2"} {
 			for _, size := range []int{66 << 10, 200 << 10} {
-				t.Run(fmt.Sprintf("%s/%s/%d", door.name, protocol, size), func(t *testing.T) {
-					cfg := rest.CopyConfig(door.cfg)
+				t.Run(fmt.Sprintf("%s/%s/%d", door.Name, protocol, size), func(t *testing.T) {
+					cfg := rest.CopyConfig(door.Cfg)
 					cfg.NextProtos = []string{protocol}
-					got, err := ask(t.Context(), cfg, request{method: http.MethodGet, path: "/version", header: http.Header{"X-E2e": {strings.Repeat("x", size)}}})
+					got, err := suite.Ask(t.Context(), cfg, suite.Request{Method: http.MethodGet, Path: "/version", Header: http.Header{"X-E2e": {strings.Repeat("x", size)}}})
 					if err != nil {
 						t.Fatal(err)
 					}

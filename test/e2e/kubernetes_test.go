@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
 )
@@ -42,7 +43,7 @@ type specReport struct {
 
 // specRun is what runs specs through one endpoint.
 type specRun struct {
-	door
+	suite.Endpoint
 	specs lab.Specs
 	dir   string
 	hosts string // the file of host names
@@ -52,7 +53,7 @@ type specRun struct {
 // attempts.
 func (r specRun) run(ctx context.Context) (map[string]specReport, error) {
 	kubeconfig, report, repositories := filepath.Join(r.dir, "kubeconfig"), filepath.Join(r.dir, "report.json"), filepath.Join(r.dir, "repositories")
-	if err := writeKubeconfig(kubeconfig, r.cfg); err != nil {
+	if err := suite.WriteKubeconfig(kubeconfig, r.Cfg); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(repositories, []byte(lab.SpecsRepositories), 0o600); err != nil {
@@ -61,10 +62,10 @@ func (r specRun) run(ctx context.Context) (map[string]specReport, error) {
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-ec", `mount --bind "$0" /etc/hosts; exec "$@"`, r.hosts,
 		r.specs.Program(), "--kubeconfig="+kubeconfig, "--kubectl-path="+r.specs.Kubectl(), "--provider=skeleton",
 		"--ginkgo.seed=1", "--ginkgo.no-color", "--ginkgo.succinct", "--ginkgo.flake-attempts=1",
-		"--ginkgo.focus="+specsFocus, "--ginkgo.skip="+skipped(r.name), "--ginkgo.timeout=45m", "--ginkgo.json-report="+report)
+		"--ginkgo.focus="+specsFocus, "--ginkgo.skip="+skipped(r.Name), "--ginkgo.timeout=45m", "--ginkgo.json-report="+report)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "KUBE_TEST_REPO_LIST="+repositories, "HOME="+r.dir)
-	if r.cfg.Proxy != nil {
+	if r.Cfg.Proxy != nil {
 		// client-go agrees on HTTP/2 with an HTTPS proxy, and then speaks HTTP/1.1 to it.
 		cmd.Env = append(cmd.Env, "DISABLE_HTTP2=true")
 	}
@@ -97,23 +98,23 @@ func (r specRun) run(ctx context.Context) (map[string]specReport, error) {
 // specDoors are the ways to a cluster under names of hosts, which the specs take
 // from a file of their own: what kubectl reaches at 127.0.0.1 it reaches without
 // the HTTP proxy of one of the specs.
-func specDoors(cluster string) (doors []door, hosts string) {
+func specDoors(cluster string) (doors []suite.Endpoint, hosts string) {
 	names := map[string]string{
-		"direct": cluster + "." + nodes.Domain, "hub-user": "cluster-proxy-addon-user." + suite.namespace + ".svc", "aggregated": "hub." + nodes.Domain,
+		"direct": cluster + "." + nodes.Domain, "hub-user": "cluster-proxy-addon-user." + installed.Namespace + ".svc", "aggregated": "hub." + nodes.Domain,
 	}
-	for _, d := range suite.doors(cluster) {
-		if d.name == "proxy-api" {
+	for _, d := range installed.Endpoints(cluster) {
+		if d.Name == "proxy-api" {
 			continue // hub-user is the same door, and harder: he is impersonated
 		}
-		d.cfg = named(d.cfg, names[d.name])
+		d.Cfg = named(d.Cfg, names[d.Name])
 		doors = append(doors, d)
 	}
-	connect := suite.direct(cluster)
+	connect := installed.Direct(cluster)
 	connect.Host = "https://" + cluster + ":443"
-	proxy := &url.URL{Scheme: "https", Host: net.JoinHostPort(names["hub-user"], portOf(doors[1].cfg)), User: url.UserPassword("any", suite.hubToken)}
+	proxy := &url.URL{Scheme: "https", Host: net.JoinHostPort(names["hub-user"], portOf(doors[1].Cfg)), User: url.UserPassword("any", installed.HubToken)}
 	connect.Proxy = http.ProxyURL(proxy)
-	connect.CAData = slices.Concat(connect.CAData, []byte("\n"), suite.hubCA)
-	return append(doors, door{"connect", connect}), "127.0.0.1 localhost " + strings.Join(slices.Sorted(maps.Values(names)), " ") + "\n"
+	connect.CAData = slices.Concat(connect.CAData, []byte("\n"), installed.HubCA)
+	return append(doors, suite.Endpoint{Name: "connect", Cfg: connect}), "127.0.0.1 localhost " + strings.Join(slices.Sorted(maps.Values(names)), " ") + "\n"
 }
 
 // named is cfg with another name for the same host.
@@ -138,7 +139,8 @@ func portOf(cfg *rest.Config) string {
 
 // TestKubernetesSpecs runs Kubernetes' own e2e specs straight at a managed
 // kube-apiserver and through every endpoint, and wants all of them to pass. It
-// writes them to the file E2E_KUBERNETES, with what is left out.
+// writes them to the file E2E_KUBERNETES, with what is left out. It disturbs the
+// managed cluster as Kubernetes' own suite does.
 func TestKubernetesSpecs(t *testing.T) {
 	file := os.Getenv("E2E_KUBERNETES")
 	if file == "" {
@@ -156,11 +158,11 @@ func TestKubernetesSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, image := range images {
-		if err := suite.lab.LoadImage(t.Context(), image); err != nil {
+		if err := installed.Lab.LoadImage(t.Context(), image); err != nil {
 			t.Fatal(err)
 		}
 	}
-	doors, names := specDoors(suite.clusters[0])
+	doors, names := specDoors(installed.Clusters[0])
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	if err := os.WriteFile(hosts, []byte(names), 0o644); err != nil {
 		t.Fatal(err)
@@ -169,7 +171,7 @@ func TestKubernetesSpecs(t *testing.T) {
 	running, ctx := errgroup.WithContext(t.Context())
 	running.SetLimit(specRunsAtOnce)
 	for i, door := range doors {
-		dir, err := os.MkdirTemp("", "cluster-proxy-specs-"+door.name+"-")
+		dir, err := os.MkdirTemp("", "cluster-proxy-specs-"+door.Name+"-")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,12 +180,12 @@ func TestKubernetesSpecs(t *testing.T) {
 				_ = os.RemoveAll(dir)
 				return
 			}
-			t.Logf("output and report of the specs through %s: %s", door.name, dir)
+			t.Logf("output and report of the specs through %s: %s", door.Name, dir)
 		})
 		running.Go(func() (err error) {
 			began := time.Now()
 			results[i], err = specRun{door, specs, dir, hosts}.run(ctx)
-			t.Logf("%s: %s", door.name, time.Since(began).Round(time.Second))
+			t.Logf("%s: %s", door.Name, time.Since(began).Round(time.Second))
 			return err
 		})
 	}
@@ -204,10 +206,10 @@ func TestKubernetesSpecs(t *testing.T) {
 
 // writeTable writes how each spec ended through each endpoint, and returns how
 // many passed straight.
-func writeTable(t *testing.T, text io.Writer, doors []door, results []map[string]specReport) (passed int) {
+func writeTable(t *testing.T, text io.Writer, doors []suite.Endpoint, results []map[string]specReport) (passed int) {
 	columns := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
 	for _, door := range doors {
-		fmt.Fprintf(columns, "%s\t", strings.ToUpper(door.name))
+		fmt.Fprintf(columns, "%s\t", strings.ToUpper(door.Name))
 	}
 	fmt.Fprintln(columns, "SPEC")
 	for _, name := range slices.Sorted(maps.Keys(results[0])) {
@@ -223,7 +225,7 @@ func writeTable(t *testing.T, text io.Writer, doors []door, results []map[string
 			if spec.NumAttempts == 0 {
 				state = "left out"
 			} else if spec.State != "passed" {
-				t.Errorf("%s: %s through %s: %.1000s", name, spec.State, door.name, spec.Failure.Message)
+				t.Errorf("%s: %s through %s: %.1000s", name, spec.State, door.Name, spec.Failure.Message)
 			}
 			fmt.Fprintf(columns, "%s\t", state)
 		}
@@ -237,7 +239,7 @@ func writeTable(t *testing.T, text io.Writer, doors []door, results []map[string
 
 // writeLeftOut writes by name what did not run, with the reason, and wants one for
 // each spec of the two SIGs.
-func writeLeftOut(t *testing.T, text io.Writer, doors []door, results []map[string]specReport) {
+func writeLeftOut(t *testing.T, text io.Writer, doors []suite.Endpoint, results []map[string]specReport) {
 	for _, reason := range leftOut {
 		names := matching(results[0], regexp.MustCompile(reason.specs))
 		for _, name := range names {
@@ -249,10 +251,10 @@ func writeLeftOut(t *testing.T, text io.Writer, doors []door, results []map[stri
 		fmt.Fprintf(text, "\nLeft out, %d: %s\n  %s\n", len(names), reason.why, strings.Join(names, "\n  "))
 	}
 	for i, door := range doors {
-		for _, reason := range leftOutThrough[door.name] {
+		for _, reason := range leftOutThrough[door.Name] {
 			names := matching(results[i], regexp.MustCompile(reason.specs))
 			names = slices.DeleteFunc(names, func(name string) bool { return results[0][name].NumAttempts == 0 })
-			fmt.Fprintf(text, "\nLeft out through %s, %d: %s\n  %s\n", door.name, len(names), reason.why, strings.Join(names, "\n  "))
+			fmt.Fprintf(text, "\nLeft out through %s, %d: %s\n  %s\n", door.Name, len(names), reason.why, strings.Join(names, "\n  "))
 		}
 	}
 	for name, spec := range results[0] {

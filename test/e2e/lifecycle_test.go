@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,94 +9,27 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/utils/ptr"
-	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-func addonAvailable(ctx context.Context, cluster string) error {
-	addon, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(ctx, identity.AddonName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	for _, c := range addon.Status.Conditions {
-		if c.Type == addonv1alpha1.ManagedClusterAddOnConditionAvailable {
-			if c.Status == metav1.ConditionTrue {
-				return nil
-			}
-			return fmt.Errorf("condition Available is %s: %s: %s", c.Status, c.Reason, c.Message)
-		}
-	}
-	return fmt.Errorf("condition Available is not set yet")
-}
-
-func reachable(ctx context.Context, cluster string) error {
-	cs, err := kubernetes.NewForConfig(suite.throughProxyAPI(cluster))
-	if err != nil {
-		return err
-	}
-	_, err = cs.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
-	return err
-}
-
-// deployWorkName is the agent's ManifestWork in the namespace of each cluster.
-const deployWorkName = "addon-" + identity.AddonName + "-deploy-0"
-
-// deployWork is the agent's ManifestWork of a cluster as text.
-func deployWork(ctx context.Context, cluster string) (string, error) {
-	work, err := suite.works.WorkV1().ManifestWorks(cluster).Get(ctx, deployWorkName, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	raw, err := json.Marshal(work.Spec)
-	return string(raw), err
-}
-
-// awaitPods waits until a cluster and the hub have the pods that they are to have, and
-// nothing else runs: what a test before took away or replaced ends the connections
-// of its last seconds when its time to drain is over.
-func awaitPods(t *testing.T, cluster string) {
-	t.Helper()
-	managed := clientset(t, suite.direct(cluster))
-	for _, c := range []struct {
-		name        string
-		deployments appsv1client.DeploymentInterface
-	}{
-		{suite.lab.Hub.Name, suite.hub.AppsV1().Deployments(suite.namespace)},
-		{cluster, managed.AppsV1().Deployments(suite.agentNamespace)},
-	} {
-		eventually(t, c.name+" without pods of before", func() error {
-			list, err := c.deployments.List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			for i := range list.Items {
-				if err := rolledOut(&list.Items[i]); err != nil {
-					return err
-				}
-			}
-			return suite.lab.PodsEnded(t.Context(), c.name)
-		})
-	}
-	eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
-}
-
 // TestAgentComesAndGoes takes the agent of one cluster away and gives it back.
-// While it is away the answer is 503 with a time to come back, the other
-// cluster does not notice, and afterwards everything works again by itself.
+// While it is away the answer is 503 with a time to come back, the other cluster
+// does not notice, and afterwards everything works again by itself. It disturbs
+// one cluster, whose agents stop for a while.
 func TestAgentComesAndGoes(t *testing.T) {
-	if len(suite.clusters) < 2 {
+	installed.NeedLab(t, "takes the power from a cluster's agents")
+	if len(installed.Clusters) < 2 {
 		t.Skip("needs two managed clusters")
 	}
-	away, other := suite.clusters[1], suite.clusters[0]
-	suite.stopAgents(t, away)
-	eventually(t, "503 for "+away, func() error {
-		cfg := suite.throughProxyAPI(away)
-		cfg.BearerToken = suite.hubToken
-		resp, s, err := tryStatus(t.Context(), cfg, "/version")
+	away, other := installed.Clusters[1], installed.Clusters[0]
+	installed.StopAgents(t, away)
+	suite.Eventually(t, "503 for "+away, func() error {
+		cfg := installed.ThroughProxyAPI(away)
+		cfg.BearerToken = installed.HubToken
+		resp, s, err := suite.TryStatus(t.Context(), cfg, "/version")
 		if err != nil {
 			return err
 		}
@@ -109,28 +41,28 @@ func TestAgentComesAndGoes(t *testing.T) {
 		}
 		return nil
 	})
-	if err := reachable(t.Context(), other); err != nil {
+	if err := installed.Reachable(t.Context(), other); err != nil {
 		t.Errorf("%s suffers from what happened to %s: %v", other, away, err)
 	}
-	suite.startAgents(t, away)
-	eventually(t, away+" reachable again", func() error { return reachable(t.Context(), away) })
-	eventually(t, away+" Available", func() error { return addonAvailable(t.Context(), away) })
+	installed.StartAgents(t, away)
+	suite.Eventually(t, away+" reachable again", func() error { return installed.Reachable(t.Context(), away) })
+	suite.Eventually(t, away+" Available", func() error { return installed.AddonAvailable(t.Context(), away) })
 }
 
-// TestProxyServerRestart kills every proxy server; agents and the proxy API
-// come back by themselves.
+// TestProxyServerRestart kills every proxy server; agents and the proxy API come
+// back by themselves. It disturbs all clusters: every tunnel breaks once.
 func TestProxyServerRestart(t *testing.T) {
-	pods, err := suite.hub.CoreV1().Pods(suite.namespace).List(t.Context(), proxyServers)
+	pods, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), proxyServers)
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("%d proxy server pods, %v", len(pods.Items), err)
 	}
 	for _, pod := range pods.Items {
-		if err := suite.hub.CoreV1().Pods(suite.namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil {
+		if err := installed.Hub.CoreV1().Pods(installed.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "other proxy servers", func() error {
-		now, err := suite.hub.CoreV1().Pods(suite.namespace).List(t.Context(), proxyServers)
+	suite.Eventually(t, "other proxy servers", func() error {
+		now, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), proxyServers)
 		if err != nil {
 			return err
 		}
@@ -146,38 +78,39 @@ func TestProxyServerRestart(t *testing.T) {
 		}
 		return nil
 	})
-	for _, cluster := range suite.clusters {
-		eventually(t, cluster+" reachable again", func() error { return reachable(t.Context(), cluster) })
+	for _, cluster := range installed.Clusters {
+		suite.Eventually(t, cluster+" reachable again", func() error { return installed.Reachable(t.Context(), cluster) })
 	}
 }
 
 var proxyServers = metav1.ListOptions{LabelSelector: "proxy.open-cluster-management.io/component-name=proxy-server"}
 
 // TestAddonDeletion removes the addon from one cluster: everything it had put
-// there goes, and because the placement still selects the cluster, it returns.
+// there goes, and because the placement still selects the cluster, it returns. It
+// disturbs one cluster, which has no agent for a while.
 func TestAddonDeletion(t *testing.T) {
-	cluster := suite.clusters[len(suite.clusters)-1]
-	before, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	cluster := installed.Clusters[len(installed.Clusters)-1]
+	before, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	managed := clientset(t, suite.direct(cluster))
-	deployment, err := managed.AppsV1().Deployments(suite.agentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
+	managed := suite.Clientset(t, installed.Direct(cluster))
+	deployment, err := managed.AppsV1().Deployments(installed.AgentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Delete(t.Context(), identity.AddonName, metav1.DeleteOptions{}); err != nil {
+	if err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Delete(t.Context(), identity.AddonName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old agent gone from "+cluster, func() error {
-		now, err := managed.AppsV1().Deployments(suite.agentNamespace).Get(t.Context(), deployment.Name, metav1.GetOptions{})
+	suite.Eventually(t, "the old agent gone from "+cluster, func() error {
+		now, err := managed.AppsV1().Deployments(installed.AgentNamespace).Get(t.Context(), deployment.Name, metav1.GetOptions{})
 		if err == nil && now.UID == deployment.UID {
 			return fmt.Errorf("deployment %q is still there", deployment.Name)
 		}
 		return nil
 	})
-	eventually(t, "a new addon on "+cluster, func() error {
-		now, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	suite.Eventually(t, "a new addon on "+cluster, func() error {
+		now, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -186,39 +119,14 @@ func TestAddonDeletion(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, cluster+" Available", func() error { return addonAvailable(t.Context(), cluster) })
-	eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
+	suite.Eventually(t, cluster+" Available", func() error { return installed.AddonAvailable(t.Context(), cluster) })
+	suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(t.Context(), cluster) })
 }
 
-// patchConfiguration merges a patch into the ManagedProxyConfiguration and puts
-// back what was there when the test ends.
-func patchConfiguration(t *testing.T, patch string) error {
-	t.Helper()
-	ctx := context.Background()
-	before, err := suite.configuration.Get(ctx, identity.AddonName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		eventually(t, "the configuration put back", func() error {
-			now, err := suite.configuration.Get(ctx, identity.AddonName, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			now.Object["spec"] = before.Object["spec"]
-			_, err = suite.configuration.Update(ctx, now, metav1.UpdateOptions{})
-			return err
-		})
-		for _, cluster := range suite.clusters {
-			eventually(t, cluster+" reachable", func() error { return reachable(ctx, cluster) })
-		}
-	})
-	_, err = suite.configuration.Patch(ctx, identity.AddonName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
-}
-
+// TestEntrypointsReachTheManifestWork changes where agents dial the hub. It
+// disturbs all clusters: their agents are replaced, and back.
 func TestEntrypointsReachTheManifestWork(t *testing.T) {
-	cluster := suite.clusters[0]
+	cluster := installed.Clusters[0]
 	for _, test := range []struct {
 		name, patch string
 		want        []string
@@ -229,11 +137,11 @@ func TestEntrypointsReachTheManifestWork(t *testing.T) {
 			[]string{"--proxy-server-host=127.0.0.1", "--enable-port-forward-proxy=true", "cluster-proxy-hub-kubeconfig"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := patchConfiguration(t, test.patch); err != nil {
+			if err := installed.PatchConfiguration(t, test.patch); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the ManifestWork to follow", func() error {
-				work, err := deployWork(t.Context(), cluster)
+			suite.Eventually(t, "the ManifestWork to follow", func() error {
+				work, err := installed.DeployWork(t.Context(), cluster)
 				if err != nil {
 					return err
 				}
@@ -248,16 +156,18 @@ func TestEntrypointsReachTheManifestWork(t *testing.T) {
 	}
 }
 
+// TestLoadBalancerEntrypoint gives a load balancer two addresses, one after the
+// other. It disturbs all clusters: their agents are replaced, and back.
 func TestLoadBalancerEntrypoint(t *testing.T) {
-	if err := patchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"LoadBalancerService","hostname":null,"loadBalancerService":{"name":"e2e-lb"}}}}}`); err != nil {
+	if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"LoadBalancerService","hostname":null,"loadBalancerService":{"name":"e2e-lb"}}}}}`); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = suite.hub.CoreV1().Services(suite.namespace).Delete(context.Background(), "e2e-lb", metav1.DeleteOptions{})
+		_ = installed.Hub.CoreV1().Services(installed.Namespace).Delete(context.Background(), "e2e-lb", metav1.DeleteOptions{})
 	})
-	services := suite.hub.CoreV1().Services(suite.namespace)
+	services := installed.Hub.CoreV1().Services(installed.Namespace)
 	for _, ingress := range []struct{ kind, value string }{{"ip", "192.0.2.10"}, {"hostname", "lb.example.com"}} {
-		eventually(t, "agents told of "+ingress.value, func() error {
+		suite.Eventually(t, "agents told of "+ingress.value, func() error {
 			svc, err := services.Get(t.Context(), "e2e-lb", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -271,7 +181,7 @@ func TestLoadBalancerEntrypoint(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			work, err := deployWork(t.Context(), suite.clusters[0])
+			work, err := installed.DeployWork(t.Context(), installed.Clusters[0])
 			if err != nil {
 				return err
 			}
@@ -284,7 +194,8 @@ func TestLoadBalancerEntrypoint(t *testing.T) {
 }
 
 // TestBadConfigurationChangesNothing sends what nobody should send. The answer
-// names the field and what is allowed, and what worked goes on working.
+// names the field and what is allowed, and what worked goes on working. It
+// disturbs nothing: what it sends is refused.
 func TestBadConfigurationChangesNothing(t *testing.T) {
 	for name, test := range map[string]struct{ patch, want string }{
 		"hostname without value": {`{"spec":{"proxyServer":{"entrypoint":{"type":"Hostname","hostname":null}}}}`, "hostname"},
@@ -292,12 +203,12 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 		"port out of range":      {`{"spec":{"proxyServer":{"entrypoint":{"port":70000}}}}`, "port"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := patchConfiguration(t, test.patch)
+			err := installed.PatchConfiguration(t, test.patch)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want a refusal that names %q", err, test.want)
 			}
-			for _, cluster := range suite.clusters {
-				if err := reachable(t.Context(), cluster); err != nil {
+			for _, cluster := range installed.Clusters {
+				if err := installed.Reachable(t.Context(), cluster); err != nil {
 					t.Errorf("%s: %v", cluster, err)
 				}
 			}

@@ -17,17 +17,20 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 const localCluster = "local-cluster"
 
-// TestHubIsItsOwnCluster has the hub join itself. Its users are themselves there, by
-// what the cluster is and not by what it is called.
+// TestHubIsItsOwnCluster has the hub join itself. Its users are themselves there,
+// by what the cluster is and not by what it is called. It disturbs the hub, which
+// is a managed cluster for a while.
 func TestHubIsItsOwnCluster(t *testing.T) {
+	installed.NeedLab(t, "has the hub join itself")
 	if onNodes {
 		t.Skip("has not been run on nodes yet: issue 16")
 	}
-	if err := suite.lab.JoinHub(t.Context(), localCluster); err != nil {
+	if err := installed.Lab.JoinHub(t.Context(), localCluster); err != nil {
 		t.Fatal(err)
 	}
 	left := false
@@ -38,9 +41,9 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { leave(t) })
-	eventually(t, localCluster+" Available", func() error { return addonAvailable(t.Context(), localCluster) })
-	labelAsLocal(t, suite.clusters[0])
-	account := "system:serviceaccount:default:" + hubUser
+	suite.Eventually(t, localCluster+" Available", func() error { return installed.AddonAvailable(t.Context(), localCluster) })
+	labelAsLocal(t, installed.Clusters[0])
+	account := "system:serviceaccount:default:" + suite.HubUser
 	for name, door := range localDoors(localCluster) {
 		t.Run(name, func(t *testing.T) {
 			hubUserIs(t, door, account, "system:serviceaccounts:default")
@@ -49,35 +52,35 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 		})
 	}
 	// The label says so, but it is another cluster.
-	for name, door := range localDoors(suite.clusters[0]) {
-		t.Run("label/"+name, func(t *testing.T) { hubUserIs(t, door, hubUserThere, hubUserGroups) })
+	for name, door := range localDoors(installed.Clusters[0]) {
+		t.Run("label/"+name, func(t *testing.T) { hubUserIs(t, door, suite.HubUserThere, suite.HubUserGroups) })
 	}
 	t.Run("administrator", func(t *testing.T) {
-		admin := suite.lab.Hub.RESTConfig()
+		admin := installed.HubConfig()
 		admin.Host += "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + localCluster + "/proxy"
 		hubUserIs(t, admin, "admin", "system:masters")
 	})
 	t.Run("restarts", testOwnAgentRestarts)
 	if onNodes {
 		t.Run("uninstall", func(t *testing.T) {
-			uninstall(t)
-			eventually(t, "no agent on the hub", noAgentOnTheHub)
+			installed.Uninstall(t)
+			suite.Eventually(t, "no agent on the hub", noAgentOnTheHub)
 			leave(t) // a hub that is its own cluster without the addon leaves nothing either
-			reinstall(t)
+			installed.Reinstall(t)
 		})
 	}
 }
 
 // localDoors are those by which a service account of the hub reaches a cluster.
 func localDoors(cluster string) map[string]*rest.Config {
-	direct := suite.throughProxyAPI(cluster)
-	direct.BearerToken = suite.hubToken
-	hub := suite.lab.Hub.RESTConfig()
+	direct := installed.ThroughProxyAPI(cluster)
+	direct.BearerToken = installed.HubToken
+	hub := installed.HubConfig()
 	return map[string]*rest.Config{
 		"proxy-api": direct,
 		"aggregated": {
 			Host:        hub.Host + "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + cluster + "/proxy",
-			BearerToken: suite.hubToken, TLSClientConfig: rest.TLSClientConfig{CAFile: hub.CAFile, CAData: hub.CAData}, QPS: -1,
+			BearerToken: installed.HubToken, TLSClientConfig: rest.TLSClientConfig{CAFile: hub.CAFile, CAData: hub.CAData}, QPS: -1,
 		},
 	}
 }
@@ -85,10 +88,10 @@ func localDoors(cluster string) map[string]*rest.Config {
 // hubUserIs asks a cluster by one door who the user is there.
 func hubUserIs(t *testing.T, door *rest.Config, name, group string) {
 	t.Helper()
-	r := request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", header: content("application/json"),
-		body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}
-	eventually(t, "the user to be "+name, func() error {
-		got, err := ask(t.Context(), door, r)
+	r := suite.Request{Method: http.MethodPost, Path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", Header: suite.Content("application/json"),
+		Body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}
+	suite.Eventually(t, "the user to be "+name, func() error {
+		got, err := suite.Ask(t.Context(), door, r)
 		if err != nil || got.Code != http.StatusCreated {
 			return fmt.Errorf("answer %d, %v: %.300s", got.Code, err, got.Body)
 		}
@@ -107,20 +110,20 @@ func hubUserIs(t *testing.T, door *rest.Config, name, group string) {
 
 // testRightsOfTheHub gives the account a right on the hub by its own name there.
 func testRightsOfTheHub(t *testing.T, door *rest.Config) {
-	namespace := scratch(t, suite.hub)
-	get := request{method: http.MethodGet, path: "/api/v1/namespaces/" + namespace + "/configmaps"}
-	if got, err := ask(t.Context(), door, get); err != nil || got.Code != http.StatusForbidden {
+	namespace := suite.Scratch(t, installed.Hub)
+	get := suite.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/" + namespace + "/configmaps"}
+	if got, err := suite.Ask(t.Context(), door, get); err != nil || got.Code != http.StatusForbidden {
 		t.Fatalf("without a right the answer is %d, %v: %.300s", got.Code, err, got.Body)
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: hubUser}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: hubUser}},
+		ObjectMeta: metav1.ObjectMeta{Name: suite.HubUser}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: suite.HubUser}},
 	}
-	if _, err := suite.hub.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := installed.Hub.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the right to be there", func() error {
-		got, err := ask(t.Context(), door, get)
+	suite.Eventually(t, "the right to be there", func() error {
+		got, err := suite.Ask(t.Context(), door, get)
 		if err == nil && got.Code != http.StatusOK {
 			err = fmt.Errorf("answer %d: %.300s", got.Code, got.Body)
 		}
@@ -131,12 +134,12 @@ func testRightsOfTheHub(t *testing.T, door *rest.Config) {
 // testNoLoop sends a request that would come back to the proxy API again and again.
 func testNoLoop(t *testing.T, door *rest.Config) {
 	again := "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + localCluster + "/proxy"
-	got, err := ask(t.Context(), door, request{method: http.MethodGet, path: strings.Repeat(again, 20) + "/version"})
+	got, err := suite.Ask(t.Context(), door, suite.Request{Method: http.MethodGet, Path: strings.Repeat(again, 20) + "/version"})
 	if err != nil || got.Code != http.StatusLoopDetected {
 		t.Errorf("a request that goes round is answered %d, %v: %.300s", got.Code, err, got.Body)
 	}
 	// What the proxy API answers by itself is no loop.
-	got, err = ask(t.Context(), door, request{method: http.MethodGet, path: strings.TrimSuffix(again, "/"+localCluster+"/proxy")})
+	got, err = suite.Ask(t.Context(), door, suite.Request{Method: http.MethodGet, Path: strings.TrimSuffix(again, "/"+localCluster+"/proxy")})
 	if err != nil || got.Code != http.StatusOK || !strings.Contains(got.Body, localCluster) {
 		t.Errorf("the list of clusters is answered %d, %v: %.300s", got.Code, err, got.Body)
 	}
@@ -146,12 +149,12 @@ func testNoLoop(t *testing.T, door *rest.Config) {
 func labelAsLocal(t *testing.T, cluster string) {
 	t.Helper()
 	patch := []byte(`{"metadata":{"labels":{"local-cluster":"true"}}}`)
-	if _, err := suite.managedClusters.Patch(t.Context(), cluster, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := installed.ManagedClusters.Patch(t.Context(), cluster, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		patch := []byte(`{"metadata":{"labels":{"local-cluster":null}}}`)
-		if _, err := suite.managedClusters.Patch(context.Background(), cluster, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := installed.ManagedClusters.Patch(context.Background(), cluster, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,30 +164,30 @@ func labelAsLocal(t *testing.T, cluster string) {
 // the hub may wait for it.
 func testOwnAgentRestarts(t *testing.T) {
 	agents := metav1.ListOptions{LabelSelector: "proxy.open-cluster-management.io/component-name=proxy-agent"}
-	if err := suite.hub.CoreV1().Pods(suite.agentNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, agents); err != nil {
+	if err := installed.Hub.CoreV1().Pods(installed.AgentNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, agents); err != nil {
 		t.Fatal(err)
 	}
 	// The aggregated API, and with it the hub's discovery and namespaces, goes on.
-	hub := suite.lab.Hub.RESTConfig()
-	list := request{method: http.MethodGet, path: "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters"}
+	hub := installed.HubConfig()
+	list := suite.Request{Method: http.MethodGet, Path: "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters"}
 	for range 20 {
-		if got, err := ask(t.Context(), hub, list); err != nil || got.Code != http.StatusOK {
+		if got, err := suite.Ask(t.Context(), hub, list); err != nil || got.Code != http.StatusOK {
 			t.Fatalf("while the hub's own agent restarts, the aggregated API answers %d, %v: %.300s", got.Code, err, got.Body)
 		}
 	}
 	for name, door := range localDoors(localCluster) {
 		t.Run(name, func(t *testing.T) {
-			hubUserIs(t, door, "system:serviceaccount:default:"+hubUser, "system:serviceaccounts:default")
+			hubUserIs(t, door, "system:serviceaccount:default:"+suite.HubUser, "system:serviceaccounts:default")
 		})
 	}
 }
 
 func noAgentOnTheHub() error {
-	pods, err := suite.hub.CoreV1().Pods(suite.agentNamespace).List(context.Background(), metav1.ListOptions{})
+	pods, err := installed.Hub.CoreV1().Pods(installed.AgentNamespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	roles, err := suite.hub.RbacV1().ClusterRoles().List(context.Background(), metav1.ListOptions{})
+	roles, err := installed.Hub.RbacV1().ClusterRoles().List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -201,10 +204,10 @@ func noAgentOnTheHub() error {
 
 func leaveHub(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*suite.Timeout)
 	defer cancel()
-	if err := suite.lab.LeaveHub(ctx); err != nil {
+	if err := installed.Lab.LeaveHub(ctx); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "no agent on the hub", noAgentOnTheHub)
+	suite.Eventually(t, "no agent on the hub", noAgentOnTheHub)
 }

@@ -23,13 +23,14 @@ import (
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
 // TestMoveThereAndBack moves clusters from OCM's own cluster-proxy to this one by
 // helm upgrade, and back by helm rollback, while clients are at work and with
 // nothing done by hand. What they notice goes into a table, in the file that
-// $E2E_MOVE names.
+// $E2E_MOVE names. It disturbs everything: the addon is replaced, and back.
 func TestMoveThereAndBack(t *testing.T) {
 	needNodes(t)
 	file := os.Getenv("E2E_MOVE")
@@ -44,7 +45,7 @@ func TestMoveThereAndBack(t *testing.T) {
 	if err := upstream.Pack(image); err != nil {
 		t.Fatal(err)
 	}
-	if err := suite.lab.LoadImage(t.Context(), image); err != nil {
+	if err := installed.Lab.LoadImage(t.Context(), image); err != nil {
 		t.Fatal(err)
 	}
 	// Upstream's pods do not meet the profile.
@@ -52,7 +53,7 @@ func TestMoveThereAndBack(t *testing.T) {
 	t.Cleanup(func() {
 		removeAll(t)
 		relabel(t, `"restricted"`)
-		reinstall(t)
+		installed.Reinstall(t)
 	})
 	var rows []moveRow
 	for _, replicas := range []int{1, 2} {
@@ -78,16 +79,16 @@ func moveThereAndBack(t *testing.T, upstream lab.Upstream, replicas int) (rows [
 	rows = append(rows, m.watched(t, "to this release", owed[replicas], func() {
 		helm(t, "upgrade", "cluster-proxy", "../../charts/cluster-proxy", "--reuse-values", "--set=tag=lab",
 			"--set=exposedServices[0].namespace=default", "--set=exposedServices[0].service=web")
-		for _, cluster := range suite.clusters {
-			eventually(t, cluster+"'s agents of this release", func() error { return m.agentHas(cluster, ":lab") })
+		for _, cluster := range installed.Clusters {
+			suite.Eventually(t, cluster+"'s agents of this release", func() error { return m.agentHas(cluster, ":lab") })
 		}
 	})...)
 	m.wantNoLeftovers(t)
 	m.wantConditions(t)
 	rows = append(rows, m.watched(t, "back", backLimit, func() {
 		helm(t, "rollback", "cluster-proxy", "1")
-		for _, cluster := range suite.clusters {
-			eventually(t, cluster+"'s agents of upstream", func() error { return m.agentHas(cluster, ":"+lab.UpstreamVersion) })
+		for _, cluster := range installed.Clusters {
+			suite.Eventually(t, cluster+"'s agents of upstream", func() error { return m.agentHas(cluster, ":"+lab.UpstreamVersion) })
 		}
 	})...)
 	return rows
@@ -101,7 +102,7 @@ type mover struct {
 
 func helm(t *testing.T, args ...string) {
 	t.Helper()
-	if err := suite.lab.Helm(context.Background(), append(args, "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace)...); err != nil {
+	if err := installed.Lab.Helm(context.Background(), append(args, "--kubeconfig="+installed.HubKubeconfig, "--namespace="+installed.Namespace)...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -110,7 +111,7 @@ func helm(t *testing.T, args ...string) {
 func relabel(t *testing.T, level string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%s}}}`, level)
-	if _, err := suite.hub.CoreV1().Namespaces().Patch(context.Background(), suite.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := installed.Hub.CoreV1().Namespaces().Patch(context.Background(), installed.Namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -119,24 +120,24 @@ func relabel(t *testing.T, level string) {
 func removeAll(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
-	for _, cluster := range suite.clusters {
-		_ = suite.addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster).Delete(ctx, "move", metav1.DeleteOptions{})
+	for _, cluster := range installed.Clusters {
+		_ = installed.Addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster).Delete(ctx, "move", metav1.DeleteOptions{})
 	}
-	uninstall(t)
-	if err := suite.hub.CoreV1().Secrets(suite.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	installed.Uninstall(t)
+	if err := installed.Hub.CoreV1().Secrets(installed.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
 	for _, crd := range []string{"managedproxyconfigurations", "managedproxyserviceresolvers"} {
-		err := suite.hub.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + crd + ".proxy.open-cluster-management.io").Do(ctx).Error()
+		err := installed.Hub.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + crd + ".proxy.open-cluster-management.io").Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	}
 	for _, name := range []string{"cluster-proxy", "cluster-proxy-server"} {
-		_ = suite.hub.CoreV1().ServiceAccounts(suite.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		_ = installed.Hub.CoreV1().ServiceAccounts(installed.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	}
-	eventually(t, "upstream's Deployment gone", func() error {
-		if _, err := suite.hub.AppsV1().Deployments(suite.namespace).Get(ctx, "cluster-proxy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	suite.Eventually(t, "upstream's Deployment gone", func() error {
+		if _, err := installed.Hub.AppsV1().Deployments(installed.Namespace).Get(ctx, "cluster-proxy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %v", err)
 		}
 		return nil
@@ -149,18 +150,18 @@ func installUpstream(t *testing.T, upstream lab.Upstream, replicas int) *mover {
 	t.Helper()
 	m := &mover{replicas: replicas, namespace: map[string]string{}}
 	values := []string{"proxyServer.entrypointLoadBalancer=true", "enableServiceProxy=true", "userServer.enabled=true", fmt.Sprint("replicas=", replicas)}
-	if err := suite.lab.InstallChart(t.Context(), "cluster-proxy", suite.namespace, upstream.Chart(), values...); err != nil {
+	if err := installed.Lab.InstallChart(t.Context(), "cluster-proxy", installed.Namespace, upstream.Chart(), values...); err != nil {
 		t.Fatal(err)
 	}
-	for i, cluster := range suite.clusters {
+	for i, cluster := range installed.Clusters {
 		m.namespace[cluster] = identity.DefaultAgentNamespace
 		if i == 0 {
 			// The API server's default, since the AddOnDeploymentConfig names none.
 			m.namespace[cluster] = "open-cluster-management-agent-addon"
 			m.configure(t, cluster)
 		}
-		eventually(t, cluster+" Available with upstream's agent", func() error {
-			return errors.Join(addonAvailable(t.Context(), cluster), m.agentHas(cluster, ":"+lab.UpstreamVersion))
+		suite.Eventually(t, cluster+" Available with upstream's agent", func() error {
+			return errors.Join(installed.AddonAvailable(t.Context(), cluster), m.agentHas(cluster, ":"+lab.UpstreamVersion))
 		})
 	}
 	m.findDoors(t)
@@ -172,19 +173,19 @@ func (m *mover) configure(t *testing.T, cluster string) {
 	config := &addonv1alpha1.AddOnDeploymentConfig{ObjectMeta: metav1.ObjectMeta{Name: "move"}, Spec: addonv1alpha1.AddOnDeploymentConfigSpec{
 		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "serviceDomain", Value: "svc.cluster.local"}, {Name: "enableImpersonation", Value: "true"}},
 	}}
-	if _, err := suite.addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+	if _, err := installed.Addons.AddonV1alpha1().AddOnDeploymentConfigs(cluster).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"configs":[{"group":"addon.open-cluster-management.io","resource":"addondeploymentconfigs","namespace":%q,"name":"move"}]}}`, cluster)
-	eventually(t, "an AddOnDeploymentConfig for "+cluster, func() error {
-		_, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Patch(t.Context(), identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{})
+	suite.Eventually(t, "an AddOnDeploymentConfig for "+cluster, func() error {
+		_, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Patch(t.Context(), identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }
 
 // agentHas wants the agent of a cluster rolled out with an image, where it was.
 func (m *mover) agentHas(cluster, suffix string) error {
-	cs, err := kubernetes.NewForConfig(suite.direct(cluster))
+	cs, err := kubernetes.NewForConfig(installed.Direct(cluster))
 	if err != nil {
 		return err
 	}
@@ -195,30 +196,30 @@ func (m *mover) agentHas(cluster, suffix string) error {
 	if image := deployment.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, suffix) {
 		return fmt.Errorf("the image is %s", image)
 	}
-	return rolledOut(deployment)
+	return suite.RolledOut(deployment)
 }
 
 // findDoors finds those of upstream, which has no aggregated API.
 func (m *mover) findDoors(t *testing.T) {
 	t.Helper()
-	eventually(t, "upstream's doors", func() (err error) {
-		if suite.proxyServer, err = suite.lab.ServiceAddress("hub", suite.namespace, "proxy-entrypoint", 8090); err != nil {
+	suite.Eventually(t, "upstream's doors", func() (err error) {
+		if installed.ProxyServer, err = installed.Lab.ServiceAddress("hub", installed.Namespace, "proxy-entrypoint", 8090); err != nil {
 			return err
 		}
-		if suite.proxyAPI, err = suite.lab.ServiceAddress("hub", suite.namespace, "cluster-proxy-addon-user", 9092); err != nil {
+		if installed.ProxyAPI, err = installed.Lab.ServiceAddress("hub", installed.Namespace, "cluster-proxy-addon-user", 9092); err != nil {
 			return err
 		}
-		secret, err := suite.hub.CoreV1().Secrets(suite.namespace).Get(context.Background(), "proxy-server-ca", metav1.GetOptions{})
+		secret, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Get(context.Background(), "proxy-server-ca", metav1.GetOptions{})
 		if err == nil {
-			suite.hubCA = secret.Data["ca.crt"]
+			installed.HubCA = secret.Data["ca.crt"]
 		}
 		return err
 	})
-	for _, cluster := range suite.clusters {
-		eventually(t, cluster+" reachable", func() error {
+	for _, cluster := range installed.Clusters {
+		suite.Eventually(t, cluster+" reachable", func() error {
 			limited, cancel := context.WithTimeout(t.Context(), moveRequestLimit)
 			defer cancel()
-			return once(limited, suite.throughProxyAPI(cluster))
+			return suite.Once(limited, installed.ThroughProxyAPI(cluster))
 		})
 	}
 }
@@ -227,23 +228,23 @@ func (m *mover) findDoors(t *testing.T) {
 func (m *mover) wantNoLeftovers(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	eventually(t, "no leftovers of upstream", func() error {
+	suite.Eventually(t, "no leftovers of upstream", func() error {
 		var left []string
 		note := func(what string, err error) {
 			if !apierrors.IsNotFound(err) {
 				left = append(left, fmt.Sprint(what, ": ", err))
 			}
 		}
-		_, err := suite.hub.RbacV1().ClusterRoles().Get(ctx, "cluster-proxy-addon-agent-tokenreview", metav1.GetOptions{})
+		_, err := installed.Hub.RbacV1().ClusterRoles().Get(ctx, "cluster-proxy-addon-agent-tokenreview", metav1.GetOptions{})
 		note("ClusterRole", err)
-		_, err = suite.hub.RbacV1().ClusterRoleBindings().Get(ctx, "cluster-proxy-addon-agent-tokenreview", metav1.GetOptions{})
+		_, err = installed.Hub.RbacV1().ClusterRoleBindings().Get(ctx, "cluster-proxy-addon-agent-tokenreview", metav1.GetOptions{})
 		note("ClusterRoleBinding", err)
-		_, err = suite.hub.CoreV1().Secrets(suite.namespace).Get(ctx, "cluster-proxy-service-proxy-server-cert", metav1.GetOptions{})
+		_, err = installed.Hub.CoreV1().Secrets(installed.Namespace).Get(ctx, "cluster-proxy-service-proxy-server-cert", metav1.GetOptions{})
 		note("Secret", err)
-		for _, cluster := range suite.clusters {
-			_, err = suite.hub.RbacV1().Roles(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
+		for _, cluster := range installed.Clusters {
+			_, err = installed.Hub.RbacV1().Roles(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
 			note("Role of "+cluster, err)
-			_, err = suite.hub.RbacV1().RoleBindings(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
+			_, err = installed.Hub.RbacV1().RoleBindings(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
 			note("RoleBinding of "+cluster, err)
 		}
 		if len(left) > 0 {
@@ -251,7 +252,7 @@ func (m *mover) wantNoLeftovers(t *testing.T) {
 		}
 		return nil
 	})
-	role, err := suite.hub.RbacV1().ClusterRoles().Get(ctx, "open-cluster-management:cluster-proxy:addon-manager", metav1.GetOptions{})
+	role, err := installed.Hub.RbacV1().ClusterRoles().Get(ctx, "open-cluster-management:cluster-proxy:addon-manager", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,20 +267,20 @@ func (m *mover) wantNoLeftovers(t *testing.T) {
 // mean nothing.
 func (m *mover) wantConditions(t *testing.T) {
 	t.Helper()
-	addon, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(suite.clusters[0]).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	addon, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(installed.Clusters[0]).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	condition := apimeta.FindStatusCondition(addon.Status.Conditions, "VariablesIgnored")
 	if condition == nil || condition.Status != metav1.ConditionTrue || !strings.Contains(condition.Message, "serviceDomain") {
-		t.Errorf("%s: the condition is %v", suite.clusters[0], condition)
+		t.Errorf("%s: the condition is %v", installed.Clusters[0], condition)
 	}
-	list, err := suite.hub.CoreV1().Events(suite.clusters[0]).List(t.Context(), metav1.ListOptions{})
+	list, err := installed.Hub.CoreV1().Events(installed.Clusters[0]).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.Reason == "VariablesIgnored" }) {
-		t.Errorf("%s: no event says which variables are ignored", suite.clusters[0])
+		t.Errorf("%s: no event says which variables are ignored", installed.Clusters[0])
 	}
 }
 
@@ -288,7 +289,7 @@ func (m *mover) wantConditions(t *testing.T) {
 func (m *mover) watched(t *testing.T, way string, limit time.Duration, do func()) (rows []moveRow) {
 	t.Helper()
 	var all []*moveClient
-	for _, cluster := range suite.clusters {
+	for _, cluster := range installed.Clusters {
 		all = append(all, startMoveClients(t, cluster)...)
 	}
 	began := time.Now()

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,8 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 const (
@@ -61,25 +62,25 @@ type moveRow struct {
 // startMoveClients starts one client of each kind, each with its first success.
 func startMoveClients(t *testing.T, cluster string) []*moveClient {
 	t.Helper()
-	api := suite.throughProxyAPI(cluster)
+	api := installed.ThroughProxyAPI(cluster)
 	// It reads Secret proxy-client for each dial, as upstream's GetKonnectivityTLSConfig
 	// and clusteradm do.
-	dialed := throughDialer(cluster, func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialed := installed.ThroughDialer(cluster, func(ctx context.Context, network, address string) (net.Conn, error) {
 		config, err := clientTLSNow(ctx)
 		if err != nil {
 			return nil, err
 		}
-		single, err := konnectivity.CreateSingleUseGrpcTunnelWithContext(ctx, ctx, suite.proxyServer, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		single, err := konnectivity.CreateSingleUseGrpcTunnelWithContext(ctx, ctx, installed.ProxyServer, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 		if err != nil {
 			return nil, err
 		}
 		return single.DialContext(ctx, network, address)
 	})
 	clients := []*moveClient{
-		startMoveClient(t, cluster, "proxy API", func(ctx context.Context) error { return once(ctx, api) }),
-		startMoveClient(t, cluster, "konnectivity dial", func(ctx context.Context) error { return once(ctx, dialed) }),
+		startMoveClient(t, cluster, "proxy API", func(ctx context.Context) error { return suite.Once(ctx, api) }),
+		startMoveClient(t, cluster, "konnectivity dial", func(ctx context.Context) error { return suite.Once(ctx, dialed) }),
 		startMoveClient(t, cluster, "exposed Service", func(ctx context.Context) error {
-			return getService(ctx, api, "/api/v1/namespaces/default/services/http:web:80/proxy-service/")
+			return suite.Get(ctx, api, "/api/v1/namespaces/default/services/http:web:80/proxy-service/")
 		}),
 	}
 	return append(clients, startMoveWatch(t, cluster, api))
@@ -87,41 +88,19 @@ func startMoveClients(t *testing.T, cluster string) []*moveClient {
 
 // clientTLSNow makes a configuration of the Secrets as they are now.
 func clientTLSNow(ctx context.Context) (*tls.Config, error) {
-	secret, err := suite.hub.CoreV1().Secrets(suite.namespace).Get(ctx, "proxy-client", metav1.GetOptions{})
+	secret, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Get(ctx, "proxy-client", metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return rest.TLSConfigFor(&rest.Config{Host: "https://" + suite.proxyServer, TLSClientConfig: rest.TLSClientConfig{
-		CAData: suite.hubCA, CertData: secret.Data["tls.crt"], KeyData: secret.Data["tls.key"], ServerName: "127.0.0.1"}})
-}
-
-func getService(ctx context.Context, cfg *rest.Config, path string) error {
-	tlsConfig, err := rest.TLSConfigFor(cfg)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+cfg.BearerToken)
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d", resp.StatusCode)
-	}
-	return nil
+	return rest.TLSConfigFor(&rest.Config{Host: "https://" + installed.ProxyServer, TLSClientConfig: rest.TLSClientConfig{
+		CAData: installed.HubCA, CertData: secret.Data["tls.crt"], KeyData: secret.Data["tls.key"], ServerName: "127.0.0.1"}})
 }
 
 func startMoveClient(t *testing.T, cluster, name string, request func(context.Context) error) *moveClient {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &moveClient{cluster: cluster, name: name, cancel: cancel}
-	eventually(t, "a first answer for "+name+" of "+cluster, func() error {
+	suite.Eventually(t, "a first answer for "+name+" of "+cluster, func() error {
 		limited, cancel := context.WithTimeout(ctx, moveRequestLimit)
 		defer cancel()
 		return request(limited)
@@ -147,7 +126,7 @@ func startMoveClient(t *testing.T, cluster, name string, request func(context.Co
 // a failure, which lasts until the next event.
 func startMoveWatch(t *testing.T, cluster string, cfg *rest.Config) *moveClient {
 	t.Helper()
-	cs := clientset(t, suite.direct(cluster))
+	cs := suite.Clientset(t, installed.Direct(cluster))
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &moveClient{cluster: cluster, name: "watch", cancel: cancel}
 	c.running.Go(func() {
@@ -162,7 +141,7 @@ func startMoveWatch(t *testing.T, cluster string, cfg *rest.Config) *moveClient 
 	c.running.Go(func() {
 		version, broken := "", time.Time{}
 		for ctx.Err() == nil {
-			err := watchConfigMap(ctx, cfg, "default", "e2e-move", version, func(raw json.RawMessage) error {
+			err := suite.WatchConfigMap(ctx, cfg, "default", "e2e-move", version, func(raw json.RawMessage) error {
 				heardOf, err := heard(raw)
 				if err == nil && !broken.IsZero() {
 					c.note(sample{broken, time.Now(), fmt.Errorf("the watch was cut off")})
@@ -200,7 +179,7 @@ func (c *moveClient) note(s sample) {
 // waitCalm waits until requests have gone well for a while.
 func (c *moveClient) waitCalm(t *testing.T) {
 	t.Helper()
-	err := waitUntil(context.Background(), patience, func() error {
+	err := suite.WaitUntil(context.Background(), suite.Timeout, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if since := time.Since(c.calm); since < moveCalm {

@@ -16,54 +16,25 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/util/exec"
+	"k8s.io/utils/exec"
 
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// needNodes skips what only real nodes can show.
-func needNodes(t *testing.T) {
-	t.Helper()
-	if !onNodes {
-		t.Skip("needs real nodes: make e2e")
-	}
-}
-
-// executors are the two ways to run a command in a pod of Deployment web.
-func executors(t *testing.T, cfg *rest.Config, command ...string) map[string]remotecommand.Executor {
-	t.Helper()
-	cs := clientset(t, cfg)
-	request := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(webPod(t, cs)).SubResource("exec").
-		Param("stdin", "true").Param("stdout", "true").Param("stderr", "true")
-	for _, word := range command {
-		request = request.Param("command", word)
-	}
-	spdyExec, err := remotecommand.NewSPDYExecutor(cfg, http.MethodPost, request.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	wsExec, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, request.URL().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string]remotecommand.Executor{"spdy": spdyExec, "websocket": wsExec}
-}
-
+// TestExecExitCode wants a command's exit code. It disturbs nothing.
 func TestExecExitCode(t *testing.T) {
 	needNodes(t)
-	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		for name, executor := range executors(t, cfg, "sh", "-c", "exit 42") {
+	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
+		for name, executor := range suite.Executors(t, cfg, "sh", "-c", "exit 42") {
 			t.Run(name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 				defer cancel()
 				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 				var exit exec.CodeExitError
@@ -76,17 +47,17 @@ func TestExecExitCode(t *testing.T) {
 }
 
 // TestExecStdinEnds sends 16 MiB and ends: cat ends too, having returned every
-// byte.
+// byte. It disturbs nothing.
 func TestExecStdinEnds(t *testing.T) {
 	needNodes(t)
 	sent := make([]byte, 16<<20)
 	if _, err := rand.Read(sent); err != nil {
 		t.Fatal(err)
 	}
-	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		for name, executor := range executors(t, cfg, "cat") {
+	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
+		for name, executor := range suite.Executors(t, cfg, "cat") {
 			t.Run(name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 				defer cancel()
 				var got, stderr bytes.Buffer
 				if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: bytes.NewReader(sent), Stdout: &got, Stderr: &stderr}); err != nil {
@@ -100,16 +71,17 @@ func TestExecStdinEnds(t *testing.T) {
 	})
 }
 
-// TestCopy copies 1 GiB out of a pod and into one with kubectl cp.
+// TestCopy copies 1 GiB out of a pod and into one with kubectl cp. It disturbs
+// nothing but the disk of one pod.
 func TestCopy(t *testing.T) {
 	needNodes(t)
-	cluster := suite.clusters[0]
-	pod := webPod(t, clientset(t, suite.direct(cluster)))
+	cluster := installed.Clusters[0]
+	pod := suite.WebPod(t, suite.Clientset(t, installed.Direct(cluster)))
 	run := func(args ...string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		out, err := suite.kubectlPatiently(ctx, cluster, "", args...)
+		out, err := installed.KubectlPatiently(ctx, cluster, "", args...)
 		if err != nil {
 			t.Fatalf("kubectl %q: %v\n%s", args, err, out)
 		}
@@ -122,7 +94,7 @@ func TestCopy(t *testing.T) {
 	}
 	run("exec", pod, "--", "sh", "-c", "dd if=/dev/urandom of=/big bs=1M count=1024 2>/dev/null")
 	t.Cleanup(func() {
-		_, _ = suite.kubectl(context.Background(), cluster, "", "exec", pod, "--", "rm", "-f", "/big", "/back")
+		_, _ = installed.Kubectl(context.Background(), cluster, "", "exec", pod, "--", "rm", "-f", "/big", "/back")
 	})
 	local := filepath.Join(t.TempDir(), "big")
 	began := time.Now()
@@ -149,35 +121,9 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// agentsFollow waits until a cluster's agents all run with an argument and are
-// ready, and the cluster is reachable.
-func agentsFollow(t *testing.T, cluster, argument string) {
-	t.Helper()
-	managed := clientset(t, suite.direct(cluster))
-	eventually(t, cluster+"'s agents with "+argument, func() error {
-		deployment, err := managed.AppsV1().Deployments(suite.agentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if args := fmt.Sprint(deployment.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, argument) {
-			return fmt.Errorf("arguments are %s", args)
-		}
-		return rolledOut(deployment)
-	})
-	eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
-}
-
-// rolledOut says what a Deployment's rollout still waits for.
-func rolledOut(d *appsv1.Deployment) error {
-	want := *d.Spec.Replicas
-	if s := d.Status; d.Generation != s.ObservedGeneration || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
-		return fmt.Errorf("deployment %s: want %d replicas, status is %d updated, %d available, %d in all", d.Name, want, s.UpdatedReplicas, s.AvailableReplicas, s.Replicas)
-	}
-	return nil
-}
-
 // TestEntrypointsWork has the agents dial the hub by each kind of entrypoint in
-// turn. All suites begin with the load balancer.
+// turn. All suites begin with the load balancer. It disturbs all clusters: their
+// agents are replaced for each entrypoint.
 func TestEntrypointsWork(t *testing.T) {
 	needNodes(t)
 	// What an administrator would publish himself.
@@ -188,7 +134,7 @@ func TestEntrypointsWork(t *testing.T) {
 			Ports: []corev1.ServicePort{{Port: 8091, NodePort: 30091, TargetPort: intstr.FromString("agent-server")}},
 		},
 	}
-	services := suite.hub.CoreV1().Services(suite.namespace)
+	services := installed.Hub.CoreV1().Services(installed.Namespace)
 	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,90 +144,75 @@ func TestEntrypointsWork(t *testing.T) {
 		{"port forward", `{"type":"PortForward","hostname":null,"loadBalancerService":null}`, "--enable-port-forward-proxy=true"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := patchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":`+test.entrypoint+`}}}`); err != nil {
+			if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":`+test.entrypoint+`}}}`); err != nil {
 				t.Fatal(err)
 			}
-			for _, cluster := range suite.clusters {
-				agentsFollow(t, cluster, test.want)
-				wantPods(t, suite.throughProxyAPI(cluster))
+			for _, cluster := range installed.Clusters {
+				installed.AgentsFollow(t, cluster, test.want)
+				suite.WantPods(t, installed.ThroughProxyAPI(cluster))
 			}
 		})
 	}
 }
 
 // TestAddonDisableEnable takes a cluster out of the placement and puts it back.
+// It disturbs one cluster, which has no addon for a while.
 func TestAddonDisableEnable(t *testing.T) {
-	cluster := suite.clusters[len(suite.clusters)-1]
-	placements := suite.placements.Namespace(suite.namespace)
+	cluster := installed.Clusters[len(installed.Clusters)-1]
+	placements := installed.Placements.Namespace(installed.Namespace)
 	predicate := fmt.Sprintf(`{"spec":{"predicates":[{"requiredClusterSelector":{"labelSelector":{"matchExpressions":[{"key":"name","operator":"NotIn","values":[%q]}]}}}]}}`, cluster)
 	labelled := fmt.Appendf(nil, `{"metadata":{"labels":{"name":%q}}}`, cluster)
-	if _, err := suite.managedClusters.Patch(t.Context(), cluster, types.MergePatchType, labelled, metav1.PatchOptions{}); err != nil {
+	if _, err := installed.ManagedClusters.Patch(t.Context(), cluster, types.MergePatchType, labelled, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	enable := func() {
 		if _, err := placements.Patch(context.Background(), "cluster-proxy-placement", types.MergePatchType, []byte(`{"spec":{"predicates":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Error(err)
 		}
-		eventually(t, cluster+" Available", func() error { return addonAvailable(context.Background(), cluster) })
-		eventually(t, cluster+" reachable", func() error { return reachable(context.Background(), cluster) })
+		suite.Eventually(t, cluster+" Available", func() error { return installed.AddonAvailable(context.Background(), cluster) })
+		suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(context.Background(), cluster) })
 	}
 	t.Cleanup(enable)
 	if _, err := placements.Patch(t.Context(), "cluster-proxy-placement", types.MergePatchType, []byte(predicate), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the addon gone from "+cluster, func() error { return gone(cluster) })
-	for _, other := range suite.clusters {
+	suite.Eventually(t, "the addon gone from "+cluster, func() error { return installed.Gone(cluster) })
+	for _, other := range installed.Clusters {
 		if other != cluster {
-			if err := reachable(t.Context(), other); err != nil {
+			if err := installed.Reachable(t.Context(), other); err != nil {
 				t.Errorf("%s suffers from what happened to %s: %v", other, cluster, err)
 			}
 		}
 	}
 }
 
-// gone says what of the addon is still on a cluster, and nil when nothing is.
-func gone(cluster string) error {
-	ctx := context.Background()
-	if _, err := suite.addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(ctx, identity.AddonName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return fmt.Errorf("the ManagedClusterAddOn is there: %v", err)
-	}
-	cs, err := kubernetes.NewForConfig(suite.direct(cluster))
-	if err != nil {
-		return err
-	}
-	pods, err := cs.CoreV1().Pods(suite.agentNamespace).List(ctx, metav1.ListOptions{})
-	if err == nil && len(pods.Items) > 0 {
-		err = fmt.Errorf("%d pods are there", len(pods.Items))
-	}
-	return err
-}
-
-// TestManagedClusterLeavesAndReturns deletes a ManagedCluster as an
-// administrator of OCM does, and lets the cluster register again.
+// TestManagedClusterLeavesAndReturns deletes a ManagedCluster as an administrator
+// of OCM does, and lets the cluster register again. It disturbs one cluster,
+// which leaves the hub for a while.
 func TestManagedClusterLeavesAndReturns(t *testing.T) {
 	needNodes(t)
-	cluster := suite.clusters[len(suite.clusters)-1]
-	if err := suite.managedClusters.Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
+	cluster := installed.Clusters[len(installed.Clusters)-1]
+	if err := installed.ManagedClusters.Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, cluster+" gone from the hub", func() error {
-		if _, err := suite.managedClusters.Get(t.Context(), cluster, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	suite.Eventually(t, cluster+" gone from the hub", func() error {
+		if _, err := installed.ManagedClusters.Get(t.Context(), cluster, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the ManagedCluster is there: %v", err)
 		}
-		return gone(cluster)
+		return installed.Gone(cluster)
 	})
-	eventually(t, "404 for a cluster that is gone", func() error {
-		cfg := suite.throughProxyAPI(cluster)
-		cfg.BearerToken = suite.hubToken
-		resp, s, err := tryStatus(t.Context(), cfg, "/version")
+	suite.Eventually(t, "404 for a cluster that is gone", func() error {
+		cfg := installed.ThroughProxyAPI(cluster)
+		cfg.BearerToken = installed.HubToken
+		resp, s, err := suite.TryStatus(t.Context(), cfg, "/version")
 		if err == nil && resp.StatusCode != http.StatusNotFound {
 			err = fmt.Errorf("answered %d: %s", resp.StatusCode, s.Message)
 		}
 		return err
 	})
-	if err := suite.lab.Rejoin(t.Context(), cluster); err != nil {
+	if err := installed.Lab.Rejoin(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, cluster+" Available", func() error { return addonAvailable(t.Context(), cluster) })
-	eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
+	suite.Eventually(t, cluster+" Available", func() error { return installed.AddonAvailable(t.Context(), cluster) })
+	suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(t.Context(), cluster) })
 }

@@ -20,7 +20,7 @@ import (
 // only, so the client is there; each round trip takes the same way.
 func (f *faultLab) ownConnections(t *testing.T) (once func(context.Context) error) {
 	t.Helper()
-	cfg := suite.lab.Hub.RESTConfig()
+	cfg := installed.HubConfig()
 	cfg.ServerName = "kubernetes"
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {

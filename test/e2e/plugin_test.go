@@ -9,17 +9,19 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // hubKubeconfig is that of the hub's user.
 func hubKubeconfig(t *testing.T) string {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(suite.lab.Hub.KubeconfigPath)
+	config, err := clientcmd.LoadFromFile(installed.HubKubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range config.AuthInfos {
-		*user = clientcmdapi.AuthInfo{Token: suite.hubToken}
+		*user = clientcmdapi.AuthInfo{Token: installed.HubToken}
 	}
 	file := filepath.Join(t.TempDir(), "hub.kubeconfig")
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
@@ -30,15 +32,16 @@ func hubKubeconfig(t *testing.T) string {
 
 // TestKubectlPlugin lives a user's first minutes: which clusters are there, who
 // am I on one, does everything work, and a kubeconfig that stock kubectl takes.
+// It disturbs nothing: it only reads.
 func TestKubectlPlugin(t *testing.T) {
-	cluster := suite.clusters[0]
+	cluster := installed.Clusters[0]
 	hub := hubKubeconfig(t)
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "kubectl-clusterproxy")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/kubectl-clusterproxy").CombinedOutput(); err != nil {
 		t.Fatalf("building the plugin: %v\n%s", err, out)
 	}
-	kubectl, env := suite.lab.Kubectl("hub")
+	kubectl, env := installed.KubectlProgram("hub")
 	run := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), kubectl, args...)
 		cmd.Env = append(append(os.Environ(), env...), "PATH="+dir+":"+os.Getenv("PATH"))
@@ -48,7 +51,7 @@ func TestKubectlPlugin(t *testing.T) {
 	plugin := func(args ...string) string {
 		t.Helper()
 		var out string
-		eventually(t, "kubectl clusterproxy "+args[0], func() (err error) {
+		suite.Eventually(t, "kubectl clusterproxy "+args[0], func() (err error) {
 			out, err = run(append([]string{"clusterproxy", "--kubeconfig=" + hub}, args...)...)
 			return err
 		})
@@ -59,7 +62,7 @@ func TestKubectlPlugin(t *testing.T) {
 		want []string
 	}{
 		{[]string{"status", cluster}, []string{cluster, "True"}},
-		{[]string{"whoami", cluster}, []string{"system:serviceaccount:default:" + hubUser, hubUserThere}},
+		{[]string{"whoami", cluster}, []string{"system:serviceaccount:default:" + suite.HubUser, suite.HubUserThere}},
 		{[]string{"check", cluster}, []string{"√ hub-api", "√ cluster-api", "√ cluster-identity", "√ cluster-stream"}},
 	} {
 		out := plugin(test.args...)

@@ -15,24 +15,26 @@ import (
 	"k8s.io/client-go/transport/spdy"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // TestAgentsPortForwardToProxyServersOnly uses what an agent has as a credential
 // of the hub in PortForward mode: its name and groups. The role lets it
-// port-forward to every pod of the namespace; the chart's admission policy does not.
+// port-forward to every pod of the namespace; the chart's admission policy does
+// not. It disturbs all clusters: their agents are replaced, and back.
 func TestAgentsPortForwardToProxyServersOnly(t *testing.T) {
-	cluster := suite.clusters[0]
-	if err := patchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"PortForward","hostname":null,"loadBalancerService":null}}}}`); err != nil {
+	cluster := installed.Clusters[0]
+	if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"PortForward","hostname":null,"loadBalancerService":null}}}}`); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agents' rights", func() error {
-		binding, err := suite.hub.RbacV1().RoleBindings(suite.namespace).Get(t.Context(), "cluster-proxy-addon-agent:portforward", metav1.GetOptions{})
+	suite.Eventually(t, "the agents' rights", func() error {
+		binding, err := installed.Hub.RbacV1().RoleBindings(installed.Namespace).Get(t.Context(), "cluster-proxy-addon-agent:portforward", metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == identity.AgentGroup(cluster) }) {
 			err = fmt.Errorf("subjects are %v", binding.Subjects)
 		}
 		return err
 	})
-	admin := suite.lab.Hub.RESTConfig()
+	admin := installed.HubConfig()
 	agent := func(groups ...string) *rest.Config {
 		as := rest.CopyConfig(admin)
 		as.Impersonate = rest.ImpersonationConfig{UserName: identity.AgentCommonName(cluster), Groups: groups}
@@ -57,7 +59,7 @@ func TestAgentsPortForwardToProxyServersOnly(t *testing.T) {
 			{"an agent, agent port and another", "ports=8091&ports=8092", complete, false},
 			{"an administrator", "ports=8095", admin, true},
 		} {
-			eventually(t, fmt.Sprintf("the answer for %s to a port-forward to %s", test.name, pod), func() error {
+			suite.Eventually(t, fmt.Sprintf("the answer for %s to a port-forward to %s", test.name, pod), func() error {
 				err := portForward(test.as, pod, test.query)
 				switch {
 				case test.allowed:
@@ -74,8 +76,8 @@ func TestAgentsPortForwardToProxyServersOnly(t *testing.T) {
 	if reached == 0 {
 		t.Error("there is no proxy server")
 	}
-	for _, cluster := range suite.clusters {
-		agentsFollow(t, cluster, "--enable-port-forward-proxy=true")
+	for _, cluster := range installed.Clusters {
+		installed.AgentsFollow(t, cluster, "--enable-port-forward-proxy=true")
 	}
 }
 
@@ -84,15 +86,15 @@ func podsOfTheHub(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, deployment := range []string{"cluster-proxy", "cluster-proxy-addon-manager", "cluster-proxy-addon-user"} {
-		eventually(t, "a pod of "+deployment, func() error {
-			d, err := suite.hub.AppsV1().Deployments(suite.namespace).Get(t.Context(), deployment, metav1.GetOptions{})
+		suite.Eventually(t, "a pod of "+deployment, func() error {
+			d, err := installed.Hub.AppsV1().Deployments(installed.Namespace).Get(t.Context(), deployment, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if err := rolledOut(d); err != nil {
+			if err := suite.RolledOut(d); err != nil {
 				return err
 			}
-			pods, err := suite.hub.CoreV1().Pods(suite.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+			pods, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 			if err != nil {
 				return err
 			}
@@ -115,7 +117,7 @@ func portForward(as *rest.Config, pod, query string) error {
 	if err != nil {
 		return err
 	}
-	url := client.CoreV1().RESTClient().Post().Namespace(suite.namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
+	url := client.CoreV1().RESTClient().Post().Namespace(installed.Namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
 	url.RawQuery = query
 	transport, upgrader, err := spdy.RoundTripperFor(as)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // sample is one request, or one stretch of a watch between two breaks.
@@ -78,14 +80,14 @@ func (s *sampler) ask(ctx context.Context, once func(context.Context) error) {
 
 // run asks a cluster, and follows the watch.
 func (s *sampler) run(ctx context.Context, cfg *rest.Config) {
-	s.ask(ctx, func(ctx context.Context) error { return once(ctx, cfg) })
+	s.ask(ctx, func(ctx context.Context) error { return suite.Once(ctx, cfg) })
 	s.waiting.Go(func() {
 		for ctx.Err() == nil {
 			began := time.Now()
 			s.mu.Lock()
 			version := s.last
 			s.mu.Unlock()
-			err := watchConfigMap(ctx, cfg, "default", "e2e-faults", version, s.hear)
+			err := suite.WatchConfigMap(ctx, cfg, "default", "e2e-faults", version, s.hear)
 			if ctx.Err() == nil {
 				s.add(&s.breaks, sample{began, time.Now(), err})
 			}

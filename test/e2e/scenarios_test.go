@@ -21,110 +21,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// patience is how long a scenario waits for something that has no reason to
-// take long. It bounds a hang; it is not a promise of speed.
-const patience = 2 * time.Minute
-
-// door is a way to a cluster's kube-apiserver, with a user who may do everything
-// there.
-type door struct {
-	name string
-	cfg  *rest.Config
-}
-
-// doors are all ways: straight; through the proxy API with a token of the
-// cluster, and with one of the hub; and through the hub's own kube-apiserver.
-func (s *installed) doors(cluster string) []door {
-	hubUser := s.throughProxyAPI(cluster)
-	hubUser.BearerToken = s.hubToken
-	hub := s.lab.Hub.RESTConfig()
-	return []door{
-		{"direct", s.direct(cluster)},
-		{"proxy-api", s.throughProxyAPI(cluster)},
-		{"hub-user", hubUser},
-		{"aggregated", &rest.Config{
-			Host:        hub.Host + "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + cluster + "/proxy",
-			BearerToken: s.hubToken, TLSClientConfig: rest.TLSClientConfig{CAFile: hub.CAFile, CAData: hub.CAData}, QPS: -1,
-		}},
-	}
-}
-
-// forEachDoor runs a scenario on every managed cluster, straight and through
-// every door of the hub.
-func forEachDoor(t *testing.T, scenario func(t *testing.T, cluster string, cfg *rest.Config)) {
-	t.Helper()
-	for _, cluster := range suite.clusters {
-		for _, door := range suite.doors(cluster) {
-			t.Run(cluster+"/"+door.name, func(t *testing.T) { scenario(t, cluster, door.cfg) })
-		}
-	}
-}
-
-// forEachTokenDoor is forEachDoor for what takes a token of the cluster: the
-// hub's own kube-apiserver takes the hub's only.
-func forEachTokenDoor(t *testing.T, scenario func(t *testing.T, cluster string, cfg *rest.Config)) {
-	t.Helper()
-	for _, cluster := range suite.clusters {
-		for _, door := range suite.doors(cluster) {
-			if door.name != "aggregated" {
-				t.Run(cluster+"/"+door.name, func(t *testing.T) { scenario(t, cluster, door.cfg) })
-			}
-		}
-	}
-}
-
-func clientset(t *testing.T, cfg *rest.Config) *kubernetes.Clientset {
-	t.Helper()
-	cs, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cs
-}
-
-// scratch makes a namespace for one test and removes it afterwards.
-func scratch(t *testing.T, cs *kubernetes.Clientset) string {
-	t.Helper()
-	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cs.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{})
-	})
-	return ns.Name
-}
-
-func webPod(t *testing.T, cs *kubernetes.Clientset) string {
-	t.Helper()
-	var name string
-	eventually(t, "a running pod of Deployment web", func() error {
-		pods, err := cs.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil {
-			return err
-		}
-		for _, pod := range pods.Items {
-			if pod.Status.Phase == corev1.PodRunning {
-				name = pod.Name
-				return nil
-			}
-		}
-		return fmt.Errorf("%d pods, none running", len(pods.Items))
-	})
-	return name
-}
-
+// TestObjects makes, changes, lists and deletes objects in every way that clients
+// have. It disturbs nothing: what it makes lies in a namespace of its own.
 func TestObjects(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		ns := scratch(t, cs)
+	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		ns := suite.Scratch(t, cs)
 		maps := cs.CoreV1().ConfigMaps(ns)
 		created, err := maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"e2e": "yes"}},
@@ -169,10 +79,12 @@ func TestObjects(t *testing.T) {
 	})
 }
 
+// TestPagesAndTables lists in pages and asks for a Table. It disturbs nothing:
+// what it makes lies in a namespace of its own.
 func TestPagesAndTables(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		ns := scratch(t, cs)
+	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		ns := suite.Scratch(t, cs)
 		for i := range 5 {
 			if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i)}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -209,10 +121,12 @@ func TestPagesAndTables(t *testing.T) {
 	})
 }
 
+// TestWatchIsFlushedAtOnce makes each change after the event of the one before
+// it. It disturbs nothing: what it makes lies in a namespace of its own.
 func TestWatchIsFlushedAtOnce(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		ns := scratch(t, cs)
+	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		ns := suite.Scratch(t, cs)
 		w, err := cs.CoreV1().ConfigMaps(ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=seen"})
 		if err != nil {
 			t.Fatal(err)
@@ -242,17 +156,19 @@ func wantEvent(t *testing.T, w watch.Interface, want watch.EventType) {
 		if event.Type != want {
 			t.Fatalf("event %q, want %q", event.Type, want)
 		}
-	case <-time.After(patience):
-		t.Fatalf("no %q event in %s", want, patience)
+	case <-time.After(suite.Timeout):
+		t.Fatalf("no %q event in %s", want, suite.Timeout)
 	}
 }
 
+// TestLogsFollow reads a line of a log that goes on. It disturbs nothing: it only
+// reads.
 func TestLogsFollow(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 		defer cancel()
-		stream, err := cs.CoreV1().Pods("default").GetLogs(webPod(t, cs), &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+		stream, err := cs.CoreV1().Pods("default").GetLogs(suite.WebPod(t, cs), &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,10 +181,12 @@ func TestLogsFollow(t *testing.T) {
 	})
 }
 
+// TestExec runs a command by each protocol that clients speak. It disturbs
+// nothing.
 func TestExec(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(webPod(t, cs)).SubResource("exec").
+	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(suite.WebPod(t, cs)).SubResource("exec").
 			Param("command", "sh").Param("command", "-c").Param("command", `echo "$CLUSTER"; echo oops >&2; head -c 5`).
 			Param("stdin", "true").Param("stdout", "true").Param("stderr", "true").URL()
 		spdyExec, err := remotecommand.NewSPDYExecutor(cfg, http.MethodPost, url)
@@ -285,7 +203,7 @@ func TestExec(t *testing.T) {
 		}
 		for name, executor := range map[string]remotecommand.Executor{"spdy": spdyExec, "websocket v5": wsExec, "websocket v4": oldExec} {
 			t.Run(name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 				defer cancel()
 				var stdout, stderr bytes.Buffer
 				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("12345"), Stdout: &stdout, Stderr: &stderr})
@@ -303,16 +221,17 @@ func TestExec(t *testing.T) {
 	})
 }
 
+// TestAttach reads a line of a running container. It disturbs nothing.
 func TestAttach(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(webPod(t, cs)).SubResource("attach").
+	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(suite.WebPod(t, cs)).SubResource("attach").
 			Param("stdout", "true").URL()
 		executor, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, url.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 		defer cancel()
 		// Attach to a running container has no end of its own: the first line
 		// is enough, and then the client goes away.
@@ -347,10 +266,12 @@ func (f *firstLine) String() string {
 	return f.buf.String()
 }
 
+// TestPortForward opens many connections at once in one port-forward. It disturbs
+// nothing.
 func TestPortForward(t *testing.T) {
-	forEachDoor(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := clientset(t, cfg)
-		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(webPod(t, cs)).SubResource("portforward").URL()
+	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
+		cs := suite.Clientset(t, cfg)
+		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(suite.WebPod(t, cs)).SubResource("portforward").URL()
 		transport, upgrader, err := spdy.RoundTripperFor(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -393,7 +314,7 @@ func forward(t *testing.T, cluster string, dialer httpstream.Dialer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: suite.Timeout}
 	var asking errgroup.Group
 	for range forwardedConnections {
 		asking.Go(func() error {
@@ -414,16 +335,18 @@ func forward(t *testing.T, cluster string, dialer httpstream.Dialer) {
 	}
 }
 
+// TestKubectl uses the real kubectl through the proxy API. It disturbs nothing:
+// it removes the ConfigMap that it applies.
 func TestKubectl(t *testing.T) {
-	for _, cluster := range suite.clusters {
+	for _, cluster := range installed.Clusters {
 		t.Run(cluster, func(t *testing.T) {
 			manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kubectl-e2e","namespace":"default"},"data":{"cluster":%q}}`, cluster)
 			t.Cleanup(func() {
-				_, _ = suite.kubectl(context.Background(), cluster, "", "delete", "configmap", "kubectl-e2e", "--ignore-not-found")
+				_, _ = installed.Kubectl(context.Background(), cluster, "", "delete", "configmap", "kubectl-e2e", "--ignore-not-found")
 			})
 			run := func(stdin string, args ...string) string {
 				t.Helper()
-				out, err := suite.kubectl(t.Context(), cluster, stdin, args...)
+				out, err := installed.Kubectl(t.Context(), cluster, stdin, args...)
 				if err != nil {
 					t.Fatalf("kubectl %q: %v\n%s", args, err, out)
 				}
@@ -433,7 +356,7 @@ func TestKubectl(t *testing.T) {
 				t.Errorf("get pods: %s", out)
 			}
 			run(manifest, "apply", "--dry-run=server", "-f", "-")
-			if out, err := suite.kubectl(t.Context(), cluster, manifest, "diff", "-f", "-"); err == nil || !strings.Contains(out, "+  cluster: "+cluster) {
+			if out, err := installed.Kubectl(t.Context(), cluster, manifest, "diff", "-f", "-"); err == nil || !strings.Contains(out, "+  cluster: "+cluster) {
 				t.Errorf("diff before apply: %v\n%s", err, out)
 			}
 			run(manifest, "apply", "--server-side", "-f", "-")

@@ -19,30 +19,22 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
-// exposedServices are chart values: of the managed clusters' Services, these two
-// may be reached. The kube-apiserver is one, with HTTPS and WebSockets of its own.
-func exposedServices() []string {
-	return []string{
-		"exposedServices[0].namespace=default", "exposedServices[0].service=web",
-		"exposedServices[1].namespace=default", "exposedServices[1].service=kubernetes", "exposedServices[1].protocol=https",
-	}
-}
-
 // TestServices goes the whole way: what the chart lists is enforced on the hub
 // and by agents, resolved by the managed cluster's DNS, and reached by every
-// door, with the pods' NetworkPolicies in force.
+// door, with the pods' NetworkPolicies in force. It disturbs nothing.
 func TestServices(t *testing.T) {
 	needNodes(t)
 	const prefix = "/api/v1/namespaces/"
-	for _, cluster := range suite.clusters {
-		for _, door := range suite.doors(cluster) {
-			if door.name == "direct" {
+	for _, cluster := range installed.Clusters {
+		for _, door := range installed.Endpoints(cluster) {
+			if door.Name == "direct" {
 				continue // upstream's URL is the hub's
 			}
-			t.Run(cluster+"/"+door.name, func(t *testing.T) {
+			t.Run(cluster+"/"+door.Name, func(t *testing.T) {
 				for _, tc := range []struct {
 					path, want string
 					code       int
@@ -56,8 +48,8 @@ func TestServices(t *testing.T) {
 					{"default/services/http:kubernetes:443/proxy-service/", "exposedServices", 403},
 					{"kube-system/services/http:kube-dns:metrics/proxy-service/", "exposedServices", 403},
 				} {
-					err := waitUntil(t.Context(), patience, func() error {
-						got, err := ask(t.Context(), door.cfg, request{method: http.MethodGet, path: prefix + tc.path})
+					err := suite.WaitUntil(t.Context(), suite.Timeout, func() error {
+						got, err := suite.Ask(t.Context(), door.Cfg, suite.Request{Method: http.MethodGet, Path: prefix + tc.path})
 						if err == nil && (got.Code != tc.code || !strings.Contains(got.Body, tc.want)) {
 							err = fmt.Errorf("%d %.300s, want %d and %q", got.Code, got.Body, tc.code, tc.want)
 						}
@@ -70,13 +62,13 @@ func TestServices(t *testing.T) {
 			})
 		}
 		t.Run(cluster+"/websocket", func(t *testing.T) {
-			cfg := suite.throughProxyAPI(cluster)
+			cfg := installed.ThroughProxyAPI(cluster)
 			through := rest.CopyConfig(cfg)
 			through.Host += prefix + "default/services/https:kubernetes:443/proxy-service"
 			var got, stderr bytes.Buffer
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 			defer cancel()
-			err := executors(t, through, "cat")["websocket"].StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got, Stderr: &stderr})
+			err := suite.Executors(t, through, "cat")["websocket"].StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got, Stderr: &stderr})
 			if err != nil || got.String() != "over and back" {
 				t.Errorf("%q, %v, %s", got.String(), err, stderr.String())
 			}
@@ -105,19 +97,19 @@ func TestServices(t *testing.T) {
 func dialByConnect(t *testing.T, target string) (io.ReadWriteCloser, error) {
 	t.Helper()
 	file := t.TempDir() + "/ca.crt"
-	if err := os.WriteFile(file, suite.hubCA, 0o600); err != nil {
+	if err := os.WriteFile(file, installed.HubCA, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	roots := pkitest.Load(t, pki.Files{CA: file})
-	host, _, err := net.SplitHostPort(suite.proxyAPI)
+	host, _, err := net.SplitHostPort(installed.ProxyAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := tls.Dial("tcp", suite.proxyAPI, roots.ClientConfig(host))
+	conn, err := tls.Dial("tcp", installed.ProxyAPI, roots.ClientConfig(host))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+suite.hubToken))
+	credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+installed.HubToken))
 	return connect.Ask(t.Context(), conn, target, http.Header{"Proxy-Authorization": {credentials}})
 }

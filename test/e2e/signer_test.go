@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // giveCA keeps a new CA in a Secret on the hub.
@@ -28,11 +29,11 @@ func giveCA(t *testing.T, name string) pki.KeyPair {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": pair.CertPEM, "tls.key": pair.KeyPEM}}
-	if _, err := suite.hub.CoreV1().Secrets(suite.namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+	if _, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = suite.hub.CoreV1().Secrets(suite.namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = installed.Hub.CoreV1().Secrets(installed.Namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
 	return pair
 }
@@ -41,53 +42,58 @@ func giveCA(t *testing.T, name string) pki.KeyPair {
 // with them.
 func wantCAs(t *testing.T, hub, agents pki.KeyPair) {
 	t.Helper()
-	for bundle, pair := range map[string]pki.KeyPair{hubBundle: hub, agentBundle: agents} {
-		eventually(t, bundle+" to hold the CA and nothing else", func() error {
-			secret, err := hubSecret(t.Context(), bundle)
+	for bundle, pair := range map[string]pki.KeyPair{suite.HubBundle: hub, suite.AgentBundle: agents} {
+		suite.Eventually(t, bundle+" to hold the CA and nothing else", func() error {
+			secret, err := installed.HubSecret(t.Context(), bundle)
 			if err == nil && !bytes.Equal(secret.Data["ca.crt"], pair.CertPEM) {
 				err = fmt.Errorf("it holds something else")
 			}
 			return err
 		})
 	}
-	wantStable(t)
-	wantCondition(t, "SignerReady", "Ready", "")
-	checkChains(t, certificates(t.Context(), t))
-	for _, cluster := range suite.clusters {
-		eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
+	installed.WantStable(t)
+	installed.WantCondition(t, "SignerReady", "Ready", "")
+	installed.CheckChains(t, installed.Certificates(t.Context(), t))
+	for _, cluster := range installed.Clusters {
+		suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(t.Context(), cluster) })
 	}
 }
 
+// TestProvidedCAs has an administrator provide both CAs. It disturbs all
+// clusters: every certificate is issued again.
 func TestProvidedCAs(t *testing.T) {
+	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a Secret")
 	}
 	hub, agents := giveCA(t, "e2e-hub"), giveCA(t, "e2e-agents")
-	if err := patchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"Provided"}}}}`); err == nil {
+	if err := installed.PatchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"Provided"}}}}`); err == nil {
 		t.Error("type Provided without Secrets is accepted")
 	}
-	if err := patchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"Provided","provided":{"hubCASecretName":"e2e-hub","agentCASecretName":"e2e-agents"}}}}}`); err != nil {
+	if err := installed.PatchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"Provided","provided":{"hubCASecretName":"e2e-hub","agentCASecretName":"e2e-agents"}}}}}`); err != nil {
 		t.Fatal(err)
 	}
 	wantCAs(t, hub, agents)
 }
 
 // TestCertManager plays cert-manager, of which the hub has the definitions only:
-// what is asked for is checked by the kube-apiserver against their schemas.
+// what is asked for is checked by the kube-apiserver against their schemas. It
+// disturbs all clusters: every certificate is issued again, twice.
 func TestCertManager(t *testing.T) {
+	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a Secret")
 	}
-	dyn, err := dynamic.NewForConfig(suite.lab.Hub.RESTConfig())
+	dyn, err := dynamic.NewForConfig(installed.HubConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := patchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"CertManager"}}}}`); err != nil {
+	if err := installed.PatchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"CertManager"}}}}`); err != nil {
 		t.Fatal(err)
 	}
-	wantCondition(t, "SignerReady", "NotReady", "needs cert-manager on the hub")
-	for _, cluster := range suite.clusters {
-		if err := reachable(t.Context(), cluster); err != nil {
+	installed.WantCondition(t, "SignerReady", "NotReady", "needs cert-manager on the hub")
+	for _, cluster := range installed.Clusters {
+		if err := installed.Reachable(t.Context(), cluster); err != nil {
 			t.Errorf("%s: %v", cluster, err)
 		}
 	}
@@ -105,11 +111,11 @@ func TestCertManager(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantCondition(t, "SignerReady", "NotReady", "waiting for cert-manager")
+	installed.WantCondition(t, "SignerReady", "NotReady", "waiting for cert-manager")
 	given := map[string]pki.KeyPair{}
-	requests := dyn.Resource(schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}).Namespace(suite.namespace)
+	requests := dyn.Resource(schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}).Namespace(installed.Namespace)
 	for _, name := range []string{"cluster-proxy-hub-ca", "cluster-proxy-agent-ca-cert"} {
-		eventually(t, "Certificate "+name, func() error {
+		suite.Eventually(t, "Certificate "+name, func() error {
 			object, err := requests.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err

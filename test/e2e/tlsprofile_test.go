@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // listener is one of ours, and how to speak TLS with it.
@@ -33,16 +34,16 @@ func at(address string) func(context.Context) (net.Conn, error) {
 // listeners are all that speak TLS: three on the hub, and the agents' handlers.
 func listeners(t *testing.T) []listener {
 	t.Helper()
-	hub := suite.clientTLS(t)
-	agent := suite.clientTLS(t)
+	hub := installed.ClientTLS(t)
+	agent := installed.ClientTLS(t)
 	list := []listener{
-		{"proxy API", at(suite.proxyAPI), hub},
-		{"client port", at(suite.proxyServer), hub},
-		{"agent port", at(fmt.Sprint("127.0.0.1:", suite.lab.AgentPort)), agent},
+		{"proxy API", at(installed.ProxyAPI), hub},
+		{"client port", at(installed.ProxyServer), hub},
+		{"agent port", at(fmt.Sprint("127.0.0.1:", installed.Lab.AgentPort)), agent},
 	}
-	for _, cluster := range suite.clusters {
-		cs := clientset(t, suite.direct(cluster))
-		secret, err := cs.CoreV1().Secrets(suite.agentNamespace).Get(t.Context(), agentCertificate, metav1.GetOptions{})
+	for _, cluster := range installed.Clusters {
+		cs := suite.Clientset(t, installed.Direct(cluster))
+		secret, err := cs.CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,9 +53,9 @@ func listeners(t *testing.T) []listener {
 		}
 		agent.Certificates = []tls.Certificate{certificate}
 		host := identity.HandlerHost(cluster)
-		handler := suite.clientTLS(t)
-		handler.RootCAs, handler.ServerName = pool(t, mustHubSecret(t, agentBundle).Data["ca.crt"]), host
-		dialer := suite.dialer(t)
+		handler := installed.ClientTLS(t)
+		handler.RootCAs, handler.ServerName = suite.Pool(t, installed.MustHubSecret(t, suite.AgentBundle).Data["ca.crt"]), host
+		dialer := installed.Dialer(t)
 		list = append(list, listener{"agent of " + cluster, func(ctx context.Context) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, identity.HandlerPort))
 		}, handler})
@@ -64,7 +65,7 @@ func listeners(t *testing.T) []listener {
 
 // speaks reports whether a listener speaks a version of TLS.
 func (l listener) speaks(ctx context.Context, version uint16) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, suite.Timeout)
 	defer cancel()
 	raw, err := l.dial(ctx)
 	if err != nil {
@@ -88,7 +89,7 @@ func (l listener) speaks(ctx context.Context, version uint16) (bool, error) {
 func wantTLS12(t *testing.T, want bool) {
 	t.Helper()
 	for _, l := range listeners(t) {
-		eventually(t, fmt.Sprintf("TLS 1.2 at the %s to be %v", l.name, want), func() error {
+		suite.Eventually(t, fmt.Sprintf("TLS 1.2 at the %s to be %v", l.name, want), func() error {
 			if newest, err := l.speaks(t.Context(), tls.VersionTLS13); err != nil || !newest {
 				return fmt.Errorf("TLS 1.3: %v, %w", newest, err)
 			}
@@ -102,20 +103,22 @@ func wantTLS12(t *testing.T, want bool) {
 }
 
 // TestTLSProfile has every listener, on the hub and on managed clusters, follow
-// OCM's TLS profile as it comes, changes and goes, without a restart.
+// OCM's TLS profile as it comes, changes and goes, without a restart. It disturbs
+// all clusters: listeners refuse old clients for a while.
 func TestTLSProfile(t *testing.T) {
+	installed.NeedLab(t, "dials ports of pods and reads logs")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a ConfigMap")
 	}
 	places := map[string]struct {
 		cs        *kubernetes.Clientset
 		namespace string
-	}{"hub": {suite.hub, suite.namespace}}
-	for _, cluster := range suite.clusters {
+	}{"hub": {installed.Hub, installed.Namespace}}
+	for _, cluster := range installed.Clusters {
 		places[cluster] = struct {
 			cs        *kubernetes.Clientset
 			namespace string
-		}{clientset(t, suite.direct(cluster)), suite.agentNamespace}
+		}{suite.Clientset(t, installed.Direct(cluster)), installed.AgentNamespace}
 	}
 	// restarts are those of containers, by place, pod and name.
 	restarts := func() map[string]int32 {
@@ -163,8 +166,8 @@ func TestTLSProfile(t *testing.T) {
 	wantTLS12(t, true)
 	profile("VersionTLS99") // a mistake leaves what is in use, and is said
 	for _, component := range []string{"hub_*_proxy-server.log", "hub_*_user-server.log", "cluster1_*_proxy-agent.log", "2nd-cluster_*_proxy-agent.log"} {
-		eventually(t, component+" to say what is wrong", func() error {
-			files, err := filepath.Glob(filepath.Join(suite.lab.LogDir(), component))
+		suite.Eventually(t, component+" to say what is wrong", func() error {
+			files, err := filepath.Glob(filepath.Join(installed.Lab.LogDir(), component))
 			for _, file := range files {
 				content, err := os.ReadFile(file)
 				if err != nil || strings.Contains(string(content), `minTLSVersion is \"VersionTLS99\"`) {
@@ -177,8 +180,8 @@ func TestTLSProfile(t *testing.T) {
 	wantTLS12(t, true)
 	remove(t.Context())
 	wantTLS12(t, false)
-	for _, cluster := range suite.clusters {
-		eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
+	for _, cluster := range installed.Clusters {
+		suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(t.Context(), cluster) })
 	}
 	// A rollout of the test before this one may still replace some.
 	after, same := restarts(), 0

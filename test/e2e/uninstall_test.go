@@ -22,54 +22,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // kept is what uninstalling leaves in the hub's namespace: the CAs, without
 // which all agents would need new certificates after the next installation.
 var kept = []string{"secret/cluster-proxy-agent-signer", "secret/cluster-proxy-signer"}
 
-// TestHelmTest runs the chart's own test.
+// TestHelmTest runs the chart's own test. It disturbs nothing.
 func TestHelmTest(t *testing.T) {
 	needNodes(t)
-	settle(t)
-	if err := suite.lab.Helm(t.Context(), "test", "cluster-proxy", "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace, "--timeout=2m"); err != nil {
+	installed.Settle(t)
+	if err := installed.Lab.Helm(t.Context(), "test", "cluster-proxy", "--kubeconfig="+installed.HubKubeconfig, "--namespace="+installed.Namespace, "--timeout=2m"); err != nil {
 		t.Error(err)
-	}
-}
-
-func uninstall(t *testing.T) {
-	t.Helper()
-	if err := suite.lab.Helm(t.Context(), "uninstall", "cluster-proxy", "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace, "--wait", "--ignore-not-found"); err != nil {
-		t.Fatal(err)
-	}
-	for _, cluster := range suite.clusters {
-		eventually(t, "nothing left on "+cluster, func() error { return gone(cluster) })
-	}
-}
-
-// reinstall installs the chart again and waits until everything works.
-func reinstall(t *testing.T) {
-	t.Helper()
-	if err := suite.lab.InstallChart(t.Context(), "cluster-proxy", suite.namespace, "../../charts/cluster-proxy", suite.chartValues()...); err != nil {
-		t.Fatal(err)
-	}
-	for _, cluster := range suite.clusters {
-		eventually(t, cluster+" Available", func() error { return addonAvailable(t.Context(), cluster) })
-	}
-	if err := suite.findDoors(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	settle(t)
-	for _, cluster := range suite.clusters {
-		eventually(t, cluster+" reachable", func() error { return reachable(t.Context(), cluster) })
 	}
 }
 
 // left lists what is in a namespace of the hub besides what every namespace has.
 func left(t *testing.T) []string {
 	t.Helper()
-	kubectl, env := suite.lab.Kubectl("hub")
-	cmd := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "--namespace="+suite.namespace, "get", "-o", "name",
+	kubectl, env := installed.KubectlProgram("hub")
+	cmd := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+installed.HubKubeconfig, "--namespace="+installed.Namespace, "get", "-o", "name",
 		"deployments,replicasets,pods,services,secrets,configmaps,serviceaccounts,roles,rolebindings,leases,poddisruptionbudgets,networkpolicies,placements,managedclustersetbindings")
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
@@ -81,24 +54,26 @@ func left(t *testing.T) []string {
 	})
 }
 
+// TestUninstallLeavesTheCAOnly uninstalls the chart and installs it again. It
+// disturbs everything: the addon is gone for a while.
 func TestUninstallLeavesTheCAOnly(t *testing.T) {
 	needNodes(t)
-	before, err := suite.hub.CoreV1().Secrets(suite.namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
+	before, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	uninstall(t)
-	eventually(t, "nothing but the CA on the hub", func() error {
+	installed.Uninstall(t)
+	suite.Eventually(t, "nothing but the CA on the hub", func() error {
 		if now := left(t); !slices.Equal(now, kept) {
 			return fmt.Errorf("there are %q, want %q", now, kept)
 		}
-		works, err := suite.works.WorkV1().ManifestWorks("").List(t.Context(), metav1.ListOptions{})
+		works, err := installed.Works.WorkV1().ManifestWorks("").List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(works.Items) > 0 {
 			err = fmt.Errorf("%d ManifestWorks are there", len(works.Items))
 		}
 		return err
 	})
-	roles, err := suite.hub.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
+	roles, err := installed.Hub.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,51 +82,52 @@ func TestUninstallLeavesTheCAOnly(t *testing.T) {
 			t.Errorf("ClusterRole %s is left", role.Name)
 		}
 	}
-	reinstall(t)
-	after, err := suite.hub.CoreV1().Secrets(suite.namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
+	installed.Reinstall(t)
+	after, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
 	if err != nil || !bytes.Equal(before.Data["ca.crt"], after.Data["ca.crt"]) {
 		t.Errorf("the hub CA is another one after a new installation, %v", err)
 	}
 }
 
 // TestMoveFromUpstream has the chart take over what upstream's chart and addon
-// manager made.
+// manager made. It disturbs everything: the addon is gone for a while, and its
+// CAs are new.
 func TestMoveFromUpstream(t *testing.T) {
 	needNodes(t)
-	uninstall(t)
+	installed.Uninstall(t)
 	for _, name := range kept {
-		_ = suite.hub.CoreV1().Secrets(suite.namespace).Delete(t.Context(), strings.TrimPrefix(name, "secret/"), metav1.DeleteOptions{})
+		_ = installed.Hub.CoreV1().Secrets(installed.Namespace).Delete(t.Context(), strings.TrimPrefix(name, "secret/"), metav1.DeleteOptions{})
 	}
-	if err := suite.lab.InstallChart(t.Context(), "cluster-proxy", suite.namespace, "testdata/upstream"); err != nil {
+	if err := installed.Lab.InstallChart(t.Context(), "cluster-proxy", installed.Namespace, "testdata/upstream"); err != nil {
 		t.Fatal(err)
 	}
-	configuration, err := suite.configuration.Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	configuration, err := installed.Configuration.Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	owner := metav1.OwnerReference{APIVersion: configuration.GetAPIVersion(), Kind: configuration.GetKind(), Name: configuration.GetName(), UID: configuration.GetUID()}
 	ca := upstreamSecrets(t, owner)
-	apply(t, "made.yaml", "NAMESPACE", suite.namespace, "UID", string(configuration.GetUID()))
-	for _, cluster := range suite.clusters {
+	apply(t, "made.yaml", "NAMESPACE", installed.Namespace, "UID", string(configuration.GetUID()))
+	for _, cluster := range installed.Clusters {
 		apply(t, "agent.yaml", "CLUSTER", cluster)
-		managed := clientset(t, suite.direct(cluster))
-		eventually(t, "upstream's agent on "+cluster, func() error {
-			deployment, err := managed.AppsV1().Deployments(suite.agentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
+		managed := suite.Clientset(t, installed.Direct(cluster))
+		suite.Eventually(t, "upstream's agent on "+cluster, func() error {
+			deployment, err := managed.AppsV1().Deployments(installed.AgentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			return rolledOut(deployment)
+			return suite.RolledOut(deployment)
 		})
 	}
-	reinstall(t)
-	for _, cluster := range suite.clusters {
-		agentsHaveImage(t, cluster, ":lab")
+	installed.Reinstall(t)
+	for _, cluster := range installed.Clusters {
+		installed.AgentsHaveImage(t, cluster, ":lab")
 	}
-	signer, err := suite.hub.CoreV1().Secrets(suite.namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
+	signer, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
 	if err != nil || !bytes.Equal(signer.Data["ca.crt"], ca) {
 		t.Errorf("upstream's CA was not taken over, %v", err)
 	}
-	role, err := suite.hub.RbacV1().ClusterRoles().Get(t.Context(), "open-cluster-management:cluster-proxy:addon-manager", metav1.GetOptions{})
+	role, err := installed.Hub.RbacV1().ClusterRoles().Get(t.Context(), "open-cluster-management:cluster-proxy:addon-manager", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +147,8 @@ func apply(t *testing.T, file string, replace ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubectl, env := suite.lab.Kubectl("hub")
-	cmd := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+suite.lab.Hub.KubeconfigPath, "apply", "-f", "-")
+	kubectl, env := installed.KubectlProgram("hub")
+	cmd := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+installed.HubKubeconfig, "apply", "-f", "-")
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(strings.NewReplacer(replace...).Replace(string(content)))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -213,7 +189,7 @@ func upstreamSecrets(t *testing.T, owner metav1.OwnerReference) (ca []byte) {
 			kind = corev1.SecretTypeTLS
 		}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}}, Type: kind, Data: data}
-		if _, err := suite.hub.CoreV1().Secrets(suite.namespace).Create(context.Background(), secret, metav1.CreateOptions{}); err != nil {
+		if _, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Create(context.Background(), secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -76,6 +76,8 @@ func newCommand() *cobra.Command {
 			return nil
 		}},
 		logsCommand(&options.Dir),
+		installCommand(&options.Dir),
+		envCommand(&options.Dir),
 	)
 	return root
 }

@@ -1,4 +1,4 @@
-package e2e
+package suite
 
 import (
 	"bufio"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,15 +22,15 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// ending is how pods end while there is traffic.
-type ending string
+// Ending is how pods end while there is traffic.
+type Ending string
 
 // A pod that is asked to end tells watches to come again, as every API server
 // does: they end between two events, without an error. One that is killed
 // cannot, and a clean end would be a lie.
 const (
-	asked  ending = "asked"
-	killed ending = "killed"
+	Asked  Ending = "asked"
+	Killed Ending = "killed"
 )
 
 // traffic is what clients of one cluster do while something happens to the
@@ -39,8 +38,9 @@ const (
 // through the Go dialer, a watch, and an exec. Each client starts again what
 // broke, as real ones do.
 type traffic struct {
+	s       *Suite
 	cluster string
-	how     ending
+	how     Ending
 	ctx     context.Context
 	cancel  context.CancelFunc
 	clients sync.WaitGroup
@@ -60,20 +60,20 @@ type failure struct {
 }
 
 // startTraffic returns when every client has had its first success.
-func startTraffic(t *testing.T, cluster string, how ending) *traffic {
+func (s *Suite) startTraffic(t *testing.T, cluster string, how Ending) *traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	tr := &traffic{cluster: cluster, how: how, ctx: ctx, cancel: cancel, breaks: map[string]int{}}
-	cs := clientset(t, suite.direct(cluster))
-	ns := scratch(t, cs)
+	tr := &traffic{s: s, cluster: cluster, how: how, ctx: ctx, cancel: cancel, breaks: map[string]int{}}
+	cs := Clientset(t, s.Direct(cluster))
+	ns := Scratch(t, cs)
 	if _, err := cs.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "count"}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	dialed := suite.dialer(t).RESTConfig(cluster)
-	dialed.BearerToken, dialed.CAData = suite.adminToken[cluster], suite.clusterCA(cluster)
+	dialed := s.Dialer(t).RESTConfig(cluster)
+	dialed.BearerToken, dialed.CAData = s.AdminToken[cluster], s.ClusterCA(cluster)
 	ready := &sync.WaitGroup{}
 	for _, client := range []func(done func()){
-		func(done func()) { tr.request("proxy API", suite.throughProxyAPI(cluster), done) },
+		func(done func()) { tr.request("proxy API", s.ThroughProxyAPI(cluster), done) },
 		func(done func()) { tr.request("Go dialer", dialed, done) },
 		func(done func()) { tr.watch(ns, done) },
 		func(done func()) { tr.exec(webSocket, webPodName(ctx, cs), done) },
@@ -87,19 +87,11 @@ func startTraffic(t *testing.T, cluster string, how ending) *traffic {
 	go func() { ready.Wait(); close(began) }()
 	select {
 	case <-began:
-	case <-time.After(patience):
-		t.Fatalf("not every client of %s has had a success in %s: %v %v", cluster, patience, tr.failures, tr.wrong)
+	case <-time.After(Timeout):
+		t.Fatalf("not every client of %s has had a success in %s: %v %v", cluster, Timeout, tr.failures, tr.wrong)
 	}
 	tr.clients.Go(func() { tr.write(cs, ns) })
 	return tr
-}
-
-func webPodName(ctx context.Context, cs *kubernetes.Clientset) string {
-	pods, err := cs.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-	if err != nil || len(pods.Items) == 0 {
-		return "none"
-	}
-	return pods.Items[0].Name
 }
 
 func (tr *traffic) stop() {
@@ -128,7 +120,7 @@ func (tr *traffic) request(what string, cfg *rest.Config, done func()) {
 	for tr.pause(50 * time.Millisecond) {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(tr.ctx, 15*time.Second)
-		err := once(limited, cfg)
+		err := Once(limited, cfg)
 		cancel()
 		if tr.ctx.Err() != nil {
 			return
@@ -143,30 +135,6 @@ func (tr *traffic) request(what string, cfg *rest.Config, done func()) {
 			done()
 		}
 	}
-}
-
-// once makes one request on a connection of its own.
-func once(ctx context.Context, cfg *rest.Config) error {
-	tlsConfig, err := rest.TLSConfigFor(cfg)
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{TLSClientConfig: tlsConfig, DialContext: cfg.Dial, DisableKeepAlives: true}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default", nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+cfg.BearerToken)
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%d: %.200s", resp.StatusCode, body)
-	}
-	return err
 }
 
 // write changes the object that is watched, ten times a second, without the
@@ -199,7 +167,7 @@ func (tr *traffic) ended(what string, err error) {
 	tr.note(func() {
 		// Client-go takes any end of SPDY for that of the command; test/chain looks at
 		// what its socket reads.
-		if what == "watch" && tr.how == asked || what == string(overSPDY) {
+		if what == "watch" && tr.how == Asked || what == string(overSPDY) {
 			tr.breaks[what]++
 			return
 		}
@@ -212,7 +180,7 @@ func (tr *traffic) ended(what string, err error) {
 }
 
 func (tr *traffic) watchOnce(ns string, version *string, last *int, done func()) error {
-	return watchConfigMap(tr.ctx, suite.throughProxyAPI(tr.cluster), ns, "count", *version, func(raw json.RawMessage) error {
+	return WatchConfigMap(tr.ctx, tr.s.ThroughProxyAPI(tr.cluster), ns, "count", *version, func(raw json.RawMessage) error {
 		var event struct {
 			Type   string
 			Object corev1.ConfigMap
@@ -236,38 +204,6 @@ func (tr *traffic) watchOnce(ns string, version *string, last *int, done func())
 	})
 }
 
-// watchConfigMap reads a watch from a version on, or from now if that is empty,
-// until it breaks or event gives an error.
-func watchConfigMap(ctx context.Context, cfg *rest.Config, namespace, name, version string, event func(json.RawMessage) error) error {
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	query := url.Values{"watch": {"1"}, "fieldSelector": {"metadata.name=" + name}, "resourceVersion": {version}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/"+namespace+"/configmaps?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d", resp.StatusCode)
-	}
-	for decoder := json.NewDecoder(resp.Body); ; {
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return err
-		}
-		if err := event(raw); err != nil {
-			return err
-		}
-	}
-}
-
 // execBy is the protocol of an exec.
 type execBy string
 
@@ -288,7 +224,7 @@ func (tr *traffic) exec(by execBy, pod string, done func()) {
 }
 
 func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
-	cfg := suite.throughProxyAPI(tr.cluster)
+	cfg := tr.s.ThroughProxyAPI(tr.cluster)
 	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -348,4 +284,21 @@ func (tr *traffic) verdict(t *testing.T, grace time.Duration, disruptions ...tim
 	}
 	t.Logf("%s: %d requests, %d failed, of which %d within %s of a disruption; %d watch events, none lost; breaks reported as errors: %s",
 		tr.cluster, tr.requests, len(tr.failures), excused, grace, tr.events, strings.TrimPrefix(fmt.Sprint(tr.breaks), "map"))
+}
+
+// UnderTraffic does something while clients of every cluster are at work, and
+// a little longer, and holds the system to its promises.
+func (s *Suite) UnderTraffic(t *testing.T, how Ending, do func() []time.Time) {
+	t.Helper()
+	s.Settle(t)
+	var all []*traffic
+	for _, cluster := range s.Clusters {
+		all = append(all, s.startTraffic(t, cluster, how))
+	}
+	disruptions := do()
+	s.Settle(t)
+	all[0].pause(3 * time.Second)
+	for _, tr := range all {
+		tr.verdict(t, time.Second, disruptions...)
+	}
 }

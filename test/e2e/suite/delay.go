@@ -1,4 +1,4 @@
-package e2e
+package suite
 
 import (
 	"io"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// delayedListener is a listener whose connections go on to a place that is a
+// DelayedListener is a listener whose connections go on to a place that is a
 // round trip away. It ends with the test; without one, with the process.
-func delayedListener(t *testing.T, to string, roundTrip time.Duration) (address string) {
+func DelayedListener(t *testing.T, to string, roundTrip time.Duration) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

@@ -1,0 +1,309 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
+	"k8s.io/utils/ptr"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// AddonAvailable returns nil if the addon of a cluster is Available, or says why not.
+func (s *Suite) AddonAvailable(ctx context.Context, cluster string) error {
+	addon, err := s.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(ctx, identity.AddonName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range addon.Status.Conditions {
+		if c.Type == addonv1alpha1.ManagedClusterAddOnConditionAvailable {
+			if c.Status == metav1.ConditionTrue {
+				return nil
+			}
+			return fmt.Errorf("condition Available is %s: %s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return fmt.Errorf("condition Available is not set yet")
+}
+
+// Reachable returns nil if a cluster answers through the proxy API.
+func (s *Suite) Reachable(ctx context.Context, cluster string) error {
+	cs, err := kubernetes.NewForConfig(s.ThroughProxyAPI(cluster))
+	if err != nil {
+		return err
+	}
+	_, err = cs.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+	return err
+}
+
+// DeployWorkName is the agent's ManifestWork in the namespace of each cluster.
+const DeployWorkName = "addon-" + identity.AddonName + "-deploy-0"
+
+// DeployWork is the agent's ManifestWork of a cluster as text.
+func (s *Suite) DeployWork(ctx context.Context, cluster string) (string, error) {
+	work, err := s.Works.WorkV1().ManifestWorks(cluster).Get(ctx, DeployWorkName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(work.Spec)
+	return string(raw), err
+}
+
+// AwaitPods waits until a cluster and the hub have the pods that they are to have, and
+// nothing else runs: what a test before took away or replaced ends the connections
+// of its last seconds when its time to drain is over.
+func (s *Suite) AwaitPods(t *testing.T, cluster string) {
+	t.Helper()
+	managed := Clientset(t, s.Direct(cluster))
+	for _, c := range []struct {
+		name        string
+		deployments appsv1client.DeploymentInterface
+	}{
+		{"hub", s.Hub.AppsV1().Deployments(s.Namespace)},
+		{cluster, managed.AppsV1().Deployments(s.AgentNamespace)},
+	} {
+		Eventually(t, c.name+" without pods of before", func() error {
+			list, err := c.deployments.List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for i := range list.Items {
+				if err := RolledOut(&list.Items[i]); err != nil {
+					return err
+				}
+			}
+			return s.Lab.PodsEnded(t.Context(), c.name)
+		})
+	}
+	Eventually(t, cluster+" reachable", func() error { return s.Reachable(t.Context(), cluster) })
+}
+
+// PatchConfiguration merges a patch into the ManagedProxyConfiguration and puts
+// back what was there when the test ends.
+func (s *Suite) PatchConfiguration(t *testing.T, patch string) error {
+	t.Helper()
+	ctx := context.Background()
+	before, err := s.Configuration.Get(ctx, identity.AddonName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		Eventually(t, "the configuration put back", func() error {
+			now, err := s.Configuration.Get(ctx, identity.AddonName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			now.Object["spec"] = before.Object["spec"]
+			_, err = s.Configuration.Update(ctx, now, metav1.UpdateOptions{})
+			return err
+		})
+		for _, cluster := range s.Clusters {
+			Eventually(t, cluster+" reachable", func() error { return s.Reachable(ctx, cluster) })
+		}
+	})
+	_, err = s.Configuration.Patch(ctx, identity.AddonName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// StopAgents takes the power from a cluster's agents; StartAgents gives it back.
+func (s *Suite) StopAgents(t *testing.T, cluster string) {
+	t.Helper()
+	if err := s.Lab.PausePods(cluster); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.StartAgents(t, cluster) })
+}
+
+// StartAgents undoes StopAgents.
+func (s *Suite) StartAgents(t *testing.T, cluster string) {
+	t.Helper()
+	if err := s.Lab.ResumePods(cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AgentsFollow waits until a cluster's agents all run with an argument and are
+// ready, and the cluster is reachable.
+func (s *Suite) AgentsFollow(t *testing.T, cluster, argument string) {
+	t.Helper()
+	managed := Clientset(t, s.Direct(cluster))
+	Eventually(t, cluster+"'s agents with "+argument, func() error {
+		deployment, err := managed.AppsV1().Deployments(s.AgentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if args := fmt.Sprint(deployment.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, argument) {
+			return fmt.Errorf("arguments are %s", args)
+		}
+		return RolledOut(deployment)
+	})
+	Eventually(t, cluster+" reachable", func() error { return s.Reachable(t.Context(), cluster) })
+}
+
+// Gone says what of the addon is still on a cluster, and nil when nothing is.
+func (s *Suite) Gone(cluster string) error {
+	ctx := context.Background()
+	if _, err := s.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(ctx, identity.AddonName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("the ManagedClusterAddOn is there: %v", err)
+	}
+	cs, err := kubernetes.NewForConfig(s.Direct(cluster))
+	if err != nil {
+		return err
+	}
+	pods, err := cs.CoreV1().Pods(s.AgentNamespace).List(ctx, metav1.ListOptions{})
+	if err == nil && len(pods.Items) > 0 {
+		err = fmt.Errorf("%d pods are there", len(pods.Items))
+	}
+	return err
+}
+
+// Uninstall removes the chart and waits until nothing of the addon is left on any
+// cluster.
+func (s *Suite) Uninstall(t *testing.T) {
+	t.Helper()
+	if err := s.Lab.Helm(t.Context(), "uninstall", "cluster-proxy", "--kubeconfig="+s.HubKubeconfig, "--namespace="+s.Namespace, "--wait", "--ignore-not-found"); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range s.Clusters {
+		Eventually(t, "nothing left on "+cluster, func() error { return s.Gone(cluster) })
+	}
+}
+
+// Reinstall installs the chart again and waits until everything works.
+func (s *Suite) Reinstall(t *testing.T) {
+	t.Helper()
+	if err := s.Lab.InstallChart(t.Context(), "cluster-proxy", s.Namespace, "../../charts/cluster-proxy", s.ChartValues()...); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range s.Clusters {
+		Eventually(t, cluster+" Available", func() error { return s.AddonAvailable(t.Context(), cluster) })
+	}
+	if err := s.FindEndpoints(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Settle(t)
+	for _, cluster := range s.Clusters {
+		Eventually(t, cluster+" reachable", func() error { return s.Reachable(t.Context(), cluster) })
+	}
+}
+
+// Kind is a kind of the addon's pods.
+type Kind struct {
+	Name       string
+	Client     *kubernetes.Clientset
+	Namespace  string
+	deployment string
+}
+
+// Kinds are those of the hub and of one cluster.
+func (s *Suite) Kinds(t *testing.T, cluster string) []Kind {
+	return []Kind{
+		{"addon manager", s.Hub, s.Namespace, "cluster-proxy-addon-manager"},
+		{"proxy server", s.Hub, s.Namespace, "cluster-proxy"},
+		{"proxy API", s.Hub, s.Namespace, "cluster-proxy-addon-user"},
+		{"proxy agent", Clientset(t, s.Direct(cluster)), s.AgentNamespace, "cluster-proxy-proxy-agent"},
+	}
+}
+
+// Pods are the names of those that are not on their way out.
+func (k Kind) Pods(ctx context.Context) ([]string, error) {
+	deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(ctx, k.deployment, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := k.Client.CoreV1().Pods(k.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil {
+			names = append(names, pod.Name)
+		}
+	}
+	return names, nil
+}
+
+// Kill ends a pod's process, without a word, and then the pod: the kubelet alone
+// would ask the process first, and give it two seconds at least. It returns when
+// that was.
+func (k Kind) Kill(t *testing.T, name string) (at time.Time) {
+	t.Helper()
+	pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = time.Now()
+	killed := 0
+	for _, group := range groups {
+		content, err := os.ReadFile(group)
+		comm, commErr := os.ReadFile(filepath.Join(filepath.Dir(group), "comm"))
+		if err != nil || commErr != nil || !strings.Contains(string(content), "pod"+string(pod.UID)) || strings.TrimSpace(string(comm)) != "cluster-proxy" {
+			continue // not in the pod, or gone meanwhile
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(group)))
+		if err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	if killed == 0 {
+		t.Fatalf("pod %s has no process to kill", name)
+	}
+	if err := k.Client.CoreV1().Pods(k.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// Settle waits until every Deployment of the addon is rolled out everywhere.
+func (s *Suite) Settle(t *testing.T) {
+	t.Helper()
+	for _, cluster := range s.Clusters {
+		for _, k := range s.Kinds(t, cluster) {
+			Eventually(t, k.Name+" rolled out", func() error {
+				deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(context.Background(), k.deployment, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				return RolledOut(deployment)
+			})
+		}
+	}
+}
+
+func (s *Suite) AgentsHaveImage(t *testing.T, cluster, suffix string) {
+	t.Helper()
+	managed := Clientset(t, s.Direct(cluster))
+	Eventually(t, cluster+"'s agents of "+suffix, func() error {
+		deployment, err := managed.AppsV1().Deployments(s.AgentNamespace).Get(context.Background(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if image := deployment.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, suffix) {
+			return fmt.Errorf("the image is %s", image)
+		}
+		return RolledOut(deployment)
+	})
+}

@@ -1,0 +1,107 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// WantPods wants to find pods in namespace default.
+func WantPods(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	pods, err := Clientset(t, cfg).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) == 0 {
+		t.Error("no pods")
+	}
+}
+
+// Executors are the two ways to run a command in a pod of Deployment web.
+func Executors(t *testing.T, cfg *rest.Config, command ...string) map[string]remotecommand.Executor {
+	t.Helper()
+	cs := Clientset(t, cfg)
+	request := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(WebPod(t, cs)).SubResource("exec").
+		Param("stdin", "true").Param("stdout", "true").Param("stderr", "true")
+	for _, word := range command {
+		request = request.Param("command", word)
+	}
+	spdyExec, err := remotecommand.NewSPDYExecutor(cfg, http.MethodPost, request.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wsExec, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, request.URL().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]remotecommand.Executor{"spdy": spdyExec, "websocket": wsExec}
+}
+
+// RolledOut says what a Deployment's rollout still waits for.
+func RolledOut(d *appsv1.Deployment) error {
+	want := *d.Spec.Replicas
+	if s := d.Status; d.Generation != s.ObservedGeneration || s.UpdatedReplicas != want || s.AvailableReplicas != want || s.Replicas != want {
+		return fmt.Errorf("deployment %s: want %d replicas, status is %d updated, %d available, %d in all", d.Name, want, s.UpdatedReplicas, s.AvailableReplicas, s.Replicas)
+	}
+	return nil
+}
+
+// Clientset ends the test if cfg is no good.
+func Clientset(t *testing.T, cfg *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	cs, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cs
+}
+
+// Scratch makes a namespace for one test and removes it afterwards.
+func Scratch(t *testing.T, cs *kubernetes.Clientset) string {
+	t.Helper()
+	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cs.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{})
+	})
+	return ns.Name
+}
+
+// WebPod waits for a running pod of Deployment web.
+func WebPod(t *testing.T, cs *kubernetes.Clientset) string {
+	t.Helper()
+	var name string
+	Eventually(t, "a running pod of Deployment web", func() error {
+		pods, err := cs.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase == corev1.PodRunning {
+				name = pod.Name
+				return nil
+			}
+		}
+		return fmt.Errorf("%d pods, none running", len(pods.Items))
+	})
+	return name
+}
+
+func webPodName(ctx context.Context, cs *kubernetes.Clientset) string {
+	pods, err := cs.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil || len(pods.Items) == 0 {
+		return "none"
+	}
+	return pods.Items[0].Name
+}
