@@ -2,11 +2,13 @@ package addonmanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -211,20 +213,17 @@ func waitForAPIs(ctx context.Context, config *rest.Config, apis ...string) error
 		return fmt.Errorf("preparing discovery: %w", err)
 	}
 	for _, wanted := range apis {
-		for said := false; ; {
-			_, err := client.ServerResourcesForGroupVersion(wanted)
-			if err == nil {
-				break
-			}
-			if !said {
+		var last error
+		err := wait.PollUntilContextCancel(ctx, 2*time.Second, true, func(context.Context) (served bool, err error) {
+			_, err = client.ServerResourcesForGroupVersion(wanted)
+			if err != nil && last == nil {
 				klog.FromContext(ctx).Info("Waiting for the hub to serve an API; is its CustomResourceDefinition installed?", "api", wanted, "err", err.Error())
-				said = true
 			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("waiting for API %s: %w", wanted, err)
-			case <-time.After(2 * time.Second):
-			}
+			last = err
+			return err == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for API %s: %w", wanted, errors.Join(err, last))
 		}
 	}
 	return nil

@@ -26,6 +26,10 @@ const (
 // addonLease renews the addon's Lease on the managed cluster while the agent is
 // connected. OCM's registration agent reads it and sets ManagedClusterAddOn
 // Available.
+//
+// addon-framework's lease.LeaseUpdater is not used: it looks every 60 s, so a
+// cluster would become Available up to a minute after its tunnel did, and it does
+// not try again sooner after an error.
 type addonLease struct {
 	leases    coordinationclient.LeaseInterface
 	connected func() bool

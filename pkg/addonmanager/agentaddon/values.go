@@ -228,7 +228,12 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 			v.Tolerations = placement.Tolerations
 		}
 	}
-	for name, value := range map[string]string{"HTTP_PROXY": spec.ProxyConfig.HTTPProxy, "HTTPS_PROXY": spec.ProxyConfig.HTTPSProxy, "NO_PROXY": spec.ProxyConfig.NoProxy} {
+	// In one order: the same configuration must render the same NetworkPolicy, or the
+	// ManifestWork would change at each reconciliation.
+	for _, variable := range []struct{ name, value string }{
+		{"HTTP_PROXY", spec.ProxyConfig.HTTPProxy}, {"HTTPS_PROXY", spec.ProxyConfig.HTTPSProxy}, {"NO_PROXY", spec.ProxyConfig.NoProxy},
+	} {
+		name, value := variable.name, variable.value
 		if value == "" {
 			continue
 		}

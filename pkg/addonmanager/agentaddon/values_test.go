@@ -192,6 +192,24 @@ func TestDeploymentConfig(t *testing.T) {
 	}
 }
 
+// TestPeersHaveOneOrder renders the proxies of an AddOnDeploymentConfig again and
+// again: another order would be another NetworkPolicy, and another ManifestWork.
+func TestPeersHaveOneOrder(t *testing.T) {
+	spec := addonv1alpha1.AddOnDeploymentConfigSpec{ProxyConfig: addonv1alpha1.ProxyConfig{
+		HTTPProxy: "http://plain.example.com:3128", HTTPSProxy: "http://secure.example.com:3129", NoProxy: "10.0.0.0/8",
+	}}
+	want := []networkPeer{peer("plain.example.com", 3128), peer("secure.example.com", 3129)}
+	for range 50 {
+		v := &values{}
+		if err := applyDeploymentConfig(v, spec); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, v.NetworkPolicy.Peers); diff != "" {
+			t.Fatalf("peers (-want +got): %s", diff)
+		}
+	}
+}
+
 // TestMemoryLimit wants Go to know of the limit that an AddOnDeploymentConfig sets.
 func TestMemoryLimit(t *testing.T) {
 	for limit, want := range map[string]bool{"": false, "256Mi": true} {

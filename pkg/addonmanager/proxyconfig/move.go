@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -192,12 +193,8 @@ func (r *Reconciler) tellIgnored(stored *v1alpha1.ManagedProxyConfiguration, set
 		return
 	}
 	message := "spec.proxyAgent.additionalServiceProxyArgs: nothing is behind " + strings.Join(ignored, ", ") + " in this release; remove them"
-	for _, condition := range stored.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionTypeConfigurationIgnored && condition.Message == message {
-			set(v1alpha1.ConditionTypeConfigurationIgnored, true, "Ignored", message)
-			return
-		}
-	}
 	set(v1alpha1.ConditionTypeConfigurationIgnored, true, "Ignored", message)
-	r.event(stored, "Ignored", "%s", message)
+	if before := apimeta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionTypeConfigurationIgnored); before == nil || before.Message != message {
+		r.event(stored, "Ignored", "%s", message)
+	}
 }

@@ -61,7 +61,7 @@ type Reconciler struct {
 	Arrivals certificates.Witness
 	// Clusters are those with the addon. Nil means none.
 	Clusters func(ctx context.Context) ([]Cluster, error)
-	// Events tells of rotations; nil means nobody.
+	// Events records rotations. It may be nil.
 	Events events.EventRecorder
 	// Metrics may be nil.
 	Metrics *Metrics
