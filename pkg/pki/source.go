@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
-// pollInterval is how often a Source reads its files. A kubelet takes about a
-// minute to project a changed Secret, so this adds nothing that matters; and to
-// read files of a few KiB costs some ten microseconds.
+// pollInterval is how often a Source reads its files (package filewatch).
 const pollInterval = time.Second
 
 // sessionsPerSource bounds the client's resumable sessions, one per server name:
@@ -43,46 +43,40 @@ type Files struct {
 	TLSProfile string
 }
 
-// read gives the content of the files. Of those that may be absent it is nil
-// then.
-func (f Files) read() (content contents, err error) {
-	for i, path := range []string{f.Cert, f.Key, f.CA} {
-		if path == "" {
+// contents are those of Files; of a file that may be absent nil.
+type contents struct{ cert, key, ca, moreCA, minVersion, cipherSuites []byte }
+
+func (f Files) read() (c contents, err error) {
+	profile := func(key string) string {
+		if f.TLSProfile == "" {
+			return ""
+		}
+		return filepath.Join(f.TLSProfile, key)
+	}
+	for _, file := range []struct {
+		path     string
+		content  *[]byte
+		optional bool
+	}{
+		{f.Cert, &c.cert, false}, {f.Key, &c.key, false}, {f.CA, &c.ca, false}, {f.MoreCA, &c.moreCA, true},
+		{profile(profileMinVersion), &c.minVersion, true}, {profile(profileCipherSuites), &c.cipherSuites, true},
+	} {
+		if file.path == "" {
 			continue
 		}
-		if content[i], err = os.ReadFile(path); err != nil {
-			return content, fmt.Errorf("loading certificates: %w", err)
+		if *file.content, err = os.ReadFile(file.path); err != nil && !(file.optional && errors.Is(err, fs.ErrNotExist)) {
+			return c, fmt.Errorf("loading certificates: %w", err)
 		}
 	}
 	if f.CA == "" {
-		content[2] = f.CAData
+		c.ca = f.CAData
 	}
-	optional := []string{f.MoreCA, "", ""}
-	if f.TLSProfile != "" {
-		optional[1], optional[2] = filepath.Join(f.TLSProfile, profileMinVersion), filepath.Join(f.TLSProfile, profileCipherSuites)
-	}
-	for i, path := range optional {
-		if path == "" {
-			continue
-		}
-		if content[3+i], err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return content, fmt.Errorf("loading certificates: %w", err)
-		}
-	}
-	return content, nil
+	return c, nil
 }
 
-// contents are those of certificate, key, CA, second CA, and the TLS profile's
-// version and cipher suites.
-type contents [6][]byte
-
 func (c contents) equal(other contents) bool {
-	for i := range c {
-		if !bytes.Equal(c[i], other[i]) {
-			return false
-		}
-	}
-	return true
+	return bytes.Equal(c.cert, other.cert) && bytes.Equal(c.key, other.key) && bytes.Equal(c.ca, other.ca) &&
+		bytes.Equal(c.moreCA, other.moreCA) && bytes.Equal(c.minVersion, other.minVersion) && bytes.Equal(c.cipherSuites, other.cipherSuites)
 }
 
 // Source hands out TLS configurations made from Files and reloads them. Set
@@ -131,33 +125,22 @@ func (s *Source) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	if err := s.current.Load().profileError; err != nil {
 		logger.Error(err, "Using the defaults for TLS, mend ConfigMap ocm-tls-profile")
 	}
-	lastError := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		changed, err := s.reload()
-		switch {
-		case err != nil && err.Error() != lastError:
-			logger.Error(err, "Keeping what is in use, the changed certificates or TLS profile cannot be loaded")
-			lastError = err.Error()
-		case err == nil:
-			lastError = ""
-		}
-		if changed {
+	return filewatch.Loop{
+		Interval: pollInterval,
+		Load:     s.reload,
+		Changed: func() {
 			logger.Info("Certificates and TLS profile reloaded", "notAfter", s.notAfter(), "minTLSVersion", tls.VersionName(s.minVersion()))
 			if s.Changed != nil {
 				s.Changed()
 			}
-		}
-	}
+		},
+		Failed: func(err error) {
+			logger.Error(err, "Keeping what is in use, the changed certificates or TLS profile cannot be loaded")
+		},
+	}.Run(ctx)
 }
 
 // Check reports whether there is a certificate to present that is valid now,
@@ -203,18 +186,18 @@ func (s *Source) reload() (changed bool, err error) {
 		return false, nil
 	}
 	if s.files.Cert != "" {
-		pair, err := tls.X509KeyPair(next.raw[0], next.raw[1])
+		pair, err := tls.X509KeyPair(next.raw.cert, next.raw.key)
 		if err != nil {
 			return false, fmt.Errorf("loading certificate %q with key %q: %w", s.files.Cert, s.files.Key, err)
 		}
 		next.certificate = &pair
 	}
-	if len(next.raw[2]) > 0 || len(next.raw[3]) > 0 || s.files.CA != "" {
-		if next.pool, err = parsePool(slices.Concat(next.raw[2], []byte("\n"), next.raw[3])); err != nil {
+	if len(next.raw.ca) > 0 || len(next.raw.moreCA) > 0 || s.files.CA != "" {
+		if next.pool, err = parsePool(slices.Concat(next.raw.ca, []byte("\n"), next.raw.moreCA)); err != nil {
 			return false, fmt.Errorf("loading CA bundle %q: %w", s.files.CA, err)
 		}
 	}
-	if next.tls, err = s.parameters(next.raw[4], next.raw[5]); err != nil && last != nil {
+	if next.tls, err = s.parameters(next.raw.minVersion, next.raw.cipherSuites); err != nil && last != nil {
 		return false, err
 	}
 	// A process that has just started has no good profile to keep: it begins

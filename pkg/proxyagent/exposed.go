@@ -17,12 +17,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
 )
 
-// exposedInterval is how often the list is read again. A kubelet takes about a
-// minute to project a changed ConfigMap, so this adds nothing that matters.
+// exposedInterval is how often the list is read again (package filewatch).
 const exposedInterval = 3 * time.Second
 
 // exposedList is the list of exposed Services in a folder, which is a mounted
@@ -44,29 +44,19 @@ func (e *exposedList) get() agentapi.ExposedServices {
 // read leaves the last good one in force.
 func (e *exposedList) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	ticker := time.NewTicker(exposedInterval)
-	defer ticker.Stop()
-	lastError := ""
-	for {
-		before := fmt.Sprint(e.get())
-		err := e.read()
-		switch {
-		case err != nil && err.Error() != lastError:
+	return filewatch.Loop{
+		Interval: exposedInterval,
+		Load: func() (changed bool, err error) {
+			before := fmt.Sprint(e.get())
+			err = e.read()
+			e.invalid.Set(oneIf(err != nil))
+			return fmt.Sprint(e.get()) != before, err
+		},
+		Changed: func() { logger.Info("Read the list of exposed Services", "services", len(e.get())) },
+		Failed: func(err error) {
 			logger.Error(err, "Keeping the list of exposed Services in force, the changed one cannot be read")
-			lastError = err.Error()
-		case err == nil:
-			lastError = ""
-		}
-		if fmt.Sprint(e.get()) != before {
-			logger.Info("Read the list of exposed Services", "services", len(e.get()))
-		}
-		e.invalid.Set(oneIf(err != nil))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+		},
+	}.Run(ctx)
 }
 
 // read takes every file of the folder for a key of the ConfigMap. No folder is

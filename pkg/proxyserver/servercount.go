@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
 // countPoll is how often the file of --server-count-file is read.
@@ -45,22 +47,13 @@ func (c *serverCount) load() (changed bool, err error) {
 // changes nothing.
 func (c *serverCount) run(ctx context.Context, changed func(n int)) error {
 	logger := klog.FromContext(ctx)
-	tick := time.NewTicker(countPoll)
-	defer tick.Stop()
-	for last := ""; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		other, err := c.load()
-		if err != nil && err.Error() != last {
-			last = err.Error()
-			logger.Error(err, "Keeping the number that is known", "servers", c.get())
-		}
-		if other {
-			logger.Info("There is another number of proxy servers", "servers", c.get())
+	return filewatch.Loop{
+		Interval: countPoll,
+		Load:     c.load,
+		Changed: func() {
+			logger.Info("The number of proxy servers changed", "servers", c.get())
 			changed(c.get())
-		}
-	}
+		},
+		Failed: func(err error) { logger.Error(err, "Keeping the number that is known", "servers", c.get()) },
+	}.Run(ctx)
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	upstream "k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
 // interval is how often the CA's file is read.
@@ -59,33 +61,28 @@ func (c ca) CurrentCABundleContent() []byte { return c }
 // Run keeps the provider until ctx is done. A CA that cannot be read leaves the
 // last good one in force.
 func (p *Provider) Run(ctx context.Context) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	var before []byte
 	stop := func() {}
-	for {
-		content, err := p.readCA()
-		if err == nil && (p.current.Load() == nil || !bytes.Equal(content, before)) {
+	defer func() { stop() }()
+	return filewatch.Loop{
+		Interval: interval,
+		Load: func() (changed bool, err error) {
+			content, err := p.readCA()
+			if err != nil || p.current.Load() != nil && bytes.Equal(content, before) {
+				return false, err
+			}
+			next, err := p.use(ctx, content)
+			if err != nil {
+				return false, err
+			}
 			// A token may be in the middle of a check: the old one goes on for a
 			// while after it was replaced.
-			old := stop
-			if stop, err = p.use(ctx, content); err == nil {
-				before = content
-				time.AfterFunc(interval, old)
-			} else {
-				stop = old
-			}
-		}
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Preparing the OpenID Connect provider")
-		}
-		select {
-		case <-ctx.Done():
-			stop()
-			return nil
-		case <-ticker.C:
-		}
-	}
+			time.AfterFunc(interval, stop)
+			stop, before = next, content
+			return true, nil
+		},
+		Failed: func(err error) { klog.FromContext(ctx).Error(err, "Preparing the OpenID Connect provider") },
+	}.Run(ctx)
 }
 
 func (p *Provider) readCA() ([]byte, error) {

@@ -13,10 +13,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
-// interval is how often the policy is read. A kubelet takes about a minute to
-// project a changed ConfigMap, so this adds nothing that matters.
+// interval is how often the policy is read (package filewatch).
 const interval = 3 * time.Second
 
 // Folder is a mounted ConfigMap with the owner's policy. It may be used by many
@@ -72,34 +73,30 @@ func (f *Folder) Run(ctx context.Context) error {
 	if f.dir == "" {
 		return nil
 	}
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	said := "{} <nil>"
-	for {
-		f.Load()
-		policy, err := f.Policy()
-		if now := fmt.Sprint(policy, err); now != said {
-			said = now
-			f.report(ctx, policy, err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-func (f *Folder) report(ctx context.Context, policy Policy, err error) {
 	logger := klog.FromContext(ctx)
-	if err != nil {
-		f.invalid.Set(1)
-		logger.Error(err, "Refusing every request")
-		return
-	}
-	f.invalid.Set(0)
-	logger.Info("Read the owner's policy", "readOnly", policy.ReadOnly, "noStreams", policy.NoStreams, "noSecrets", policy.NoSecrets,
-		"allowedReservedNames", policy.AllowedReservedNames)
+	said := fmt.Sprint(Policy{})
+	return filewatch.Loop{
+		Interval: interval,
+		Load: func() (changed bool, err error) {
+			f.Load()
+			policy, err := f.Policy()
+			if err != nil {
+				f.invalid.Set(1)
+				said = "" // the next policy is news, even if it is the one of before
+				return false, err
+			}
+			f.invalid.Set(0)
+			now := fmt.Sprint(policy)
+			changed, said = now != said, now
+			return changed, nil
+		},
+		Changed: func() {
+			policy, _ := f.Policy()
+			logger.Info("Read the owner's policy", "readOnly", policy.ReadOnly, "noStreams", policy.NoStreams, "noSecrets", policy.NoSecrets,
+				"allowedReservedNames", policy.AllowedReservedNames)
+		},
+		Failed: func(err error) { logger.Error(err, "Refusing every request") },
+	}.Run(ctx)
 }
 
 // load takes a folder that is absent or empty for no policy. A file of another
