@@ -49,8 +49,8 @@ type HandlerFunc func(ctx context.Context, p *Pending)
 // ServeOpen is part of Handler.
 func (f HandlerFunc) ServeOpen(ctx context.Context, p *Pending) { f(ctx, p) }
 
-// Observer is told about the life of a carrier, never while a lock is held: what
-// it is told may be over already.
+// Observer is called when the state of a carrier changes, never while a lock is held:
+// the carrier may have changed again since.
 type Observer interface {
 	CarrierIdle(*Carrier)
 	CarrierBusy(*Carrier)
@@ -86,16 +86,16 @@ type Carrier struct {
 	unsent   bool // the last FIN of a connection is being written, though it is over
 	watching bool // the watcher has rsem, or is about to be started with it
 	observer Observer
-	unused   chan struct{} // closed when idle, if somebody waits for that
+	unused   chan struct{} // closed when idle; nil unless WaitIdle waits
 
-	// Who holds rsem may read from nc; the fields below belong to him. While
-	// no tunnelled connection reads, the watcher holds it.
+	// The holder of rsem may read from nc, and owns the fields below. While no
+	// tunnelled connection reads, the watcher holds it.
 	rsem   chan struct{}
 	small  [smallBuffer]byte
 	lo, hi int
 	rem    int // bytes of the current DATA frame not yet read
 
-	// Who holds wsem may write to nc.
+	// The holder of wsem may write to nc.
 	wsem  chan struct{}
 	wpend []byte // rest of a frame whose write timed out
 	wrem  int    // bytes of the DATA frame that Splice is forwarding
@@ -197,14 +197,14 @@ func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {
 	return c
 }
 
-// Observe sets who is told about the carrier from now on.
+// Observe sets the carrier's observer from now on.
 func (c *Carrier) Observe(o Observer) {
 	c.mu.Lock()
 	c.observer = o
 	c.mu.Unlock()
 }
 
-// Transport gives the connection that the carrier runs on, for its addresses
+// Transport returns the connection that the carrier runs on, for its addresses
 // and its TLS state.
 func (c *Carrier) Transport() net.Conn { return c.nc }
 
@@ -255,7 +255,8 @@ var errDraining = &Error{Code: Draining, Message: "the carrier is drained"}
 
 // Open asks the peer for a connection and waits for the answer. A REFUSE is an
 // *Error and leaves the carrier idle. When ctx ends first, the carrier is
-// closed with RESET: an answer that comes late finds nobody to be mistaken for.
+// closed with RESET, so that a late answer cannot be taken for that of the next
+// OPEN.
 func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	frame := controlFrame(FrameOpen, r.append)
 	if len(frame) > smallBuffer || c.cfg.Role != Opener {

@@ -143,7 +143,7 @@ func (cn *Conn) linger(fin, drain bool) {
 	}
 }
 
-// takePending gives what a write that timed out left; wsem is held.
+// takePending returns what a write that timed out left; wsem is held.
 func (c *Carrier) takePending() []byte {
 	b := c.wpend
 	c.wpend = nil

@@ -236,7 +236,7 @@ func (cn *Conn) unexpected(t FrameType, payload []byte) error {
 	return cn.readEnd()
 }
 
-// gotFIN gives the right to read back to the carrier. The caller owns rsem, must
+// gotFIN returns the right to read to the carrier. The caller owns rsem, must
 // not release it, and runs the watcher next.
 func (cn *Conn) gotFIN() {
 	c := cn.c

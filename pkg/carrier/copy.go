@@ -50,9 +50,9 @@ func (cn *Conn) writeData(buf *[MaxFrame]byte, n int) error {
 	return err
 }
 
-// ReadFrom is part of io.ReaderFrom: it sends what r gives until its end, and
-// does not send FIN. Nothing is copied: r reads into the frame. No buffer is
-// held while a TCP connection gives nothing.
+// ReadFrom is part of io.ReaderFrom: it sends what it reads from r until the end,
+// and does not send FIN. Nothing is copied: r reads into the frame. No buffer is held
+// while nothing arrives on a TCP connection.
 func (cn *Conn) ReadFrom(r io.Reader) (int64, error) {
 	read := lazyReader(r)
 	var total int64

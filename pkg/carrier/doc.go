@@ -16,8 +16,8 @@
 //     (where RESET and a lost transport must still be noticed);
 //   - the Conn, from ACCEPT to the peer's FIN: its Read, WriteTo or Splice.
 //
-// The watcher gives the right away when it reads ACCEPT, or the first frame
-// after an ACCEPT was sent; the Conn gives it back with the FIN.
+// The watcher releases the right when it reads ACCEPT, or the first frame after an
+// ACCEPT was sent; the Conn returns it with the FIN.
 //
 // A dial is to cost few goroutines and few wake-ups: a new goroutine has to grow
 // its stack, and one that is woken by another may have to wake a processor. So
@@ -51,10 +51,10 @@
 //     acknowledges nothing of what it was sent is given up (dial.TCP).
 //   - What reads nothing because its other side is stuck looks at its transport
 //     every 10 s, and ends when that was reset or given up. A transport that has
-//     only ended may hold the last bytes of an upload, and is kept.
+//     only ended may hold the last bytes of an upload, and stays.
 //   - An Open whose context ends closes the carrier with RESET (canceled or
-//     timed out). There is no frame for cancelling: an ACCEPT under way at that
-//     moment finds nobody, and can never answer the next OPEN.
+//     timed out). There is no frame for cancelling, so that an ACCEPT under way at
+//     that moment can never answer the next OPEN.
 //
 // # Copying
 //

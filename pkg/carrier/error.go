@@ -47,7 +47,7 @@ func (c Code) String() string {
 type Error struct {
 	Code    Code
 	Message string
-	Reset   bool  // the peer said so with a RESET
+	Reset   bool  // it came with a RESET
 	Err     error // the cause on this side, if there is one
 }
 
@@ -60,7 +60,7 @@ func (e *Error) Error() string {
 	return e.Code.String() + ": " + e.Message
 }
 
-// Unwrap gives the cause. It is never io.EOF: what was cut off did not end.
+// Unwrap returns the cause. It is never io.EOF: what was cut off did not end.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Timeout is part of net.Error.
@@ -71,7 +71,7 @@ func (e *Error) Temporary() bool {
 	return e.Code == NoAgent || e.Code == TimedOut || e.Code == Overloaded || e.Code == Draining
 }
 
-// CodeOf gives the code of an Error, however deeply wrapped, and 0 otherwise.
+// CodeOf returns the code of an Error, however deeply wrapped, and 0 otherwise.
 func CodeOf(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {

@@ -95,8 +95,8 @@ func (c *Carrier) sendReset(err *Error) {
 	limit := time.NewTimer(resetTime)
 	defer limit.Stop()
 	select {
-	case c.rsem <- struct{}{}: // whoever read was woken up by fail
-	case <-limit.C: // he is busy with what he read
+	case c.rsem <- struct{}{}: // the reader was woken up by fail
+	case <-limit.C: // the reader is busy
 		return
 	}
 	_ = c.nc.SetReadDeadline(deadline)

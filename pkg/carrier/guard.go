@@ -13,8 +13,8 @@ import (
 // at.
 const guardInterval = 10 * time.Second
 
-// guard ends connections whose transports have broken while nobody reads from
-// them: what waits for a target that takes nothing more does not read, and
+// guard ends connections whose transports have broken while they are not read
+// from: what waits for a target that takes nothing more does not read, and
 // would not hear of it until that ends. It looks until stop is called.
 //
 // It finds a reset, and a peer that is gone without a word. A peer that has

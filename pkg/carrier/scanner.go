@@ -29,7 +29,7 @@ func (s *scanner) free() {
 	}
 }
 
-// putBack gives the carrier what was read too much.
+// putBack returns to the carrier what was read beyond the frame.
 func (s *scanner) putBack() {
 	c := s.cn.c
 	if s.hi-s.lo > len(c.small) {
@@ -50,7 +50,7 @@ func (s *scanner) read() error {
 	return s.readMore()
 }
 
-// readNext reads the next frame, and nobody knows how long that takes to come.
+// readNext reads the next frame, which may take any time to come.
 // One that fills the small buffer goes on at once, and should be passed on in
 // as few pieces as it came in.
 func (s *scanner) readNext() error {
@@ -100,7 +100,7 @@ func (s *scanner) control(t FrameType, n int) (fin, ok bool, err error) {
 	return false, true, s.cn.unexpected(t, payload)
 }
 
-// payload gives the next bytes of payload, moved together if they come from
+// payload returns the next bytes of payload, moved together if they come from
 // more than one frame, and whether FIN follows them. They are good until the
 // next call of a method.
 func (s *scanner) payload() (data []byte, fin bool, err error) {

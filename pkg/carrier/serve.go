@@ -13,7 +13,7 @@ type Pending struct {
 }
 
 // serve prepares to answer an OPEN. The function it returns, if any, does that,
-// and is called while another goroutine watches, which sees the opener give up.
+// and is called while another goroutine watches, which notices when the opener gives up.
 func (c *Carrier) serve(payload []byte) (func(), error) {
 	r, err := decodeOpen(payload)
 	if err != nil {

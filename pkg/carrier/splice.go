@@ -91,7 +91,7 @@ func (s *scanner) forward(dst *Conn) (fin bool, err error) {
 	}
 }
 
-// whole gives the bytes that can be forwarded as they are, how many bytes of
+// whole returns the bytes that can be forwarded as they are, how many bytes of
 // the last frame are still to come, and what follows, if it is not DATA: FIN, which
 // is taken out of the buffer, or, as FrameReset, anything else, which is left to
 // unexpected.

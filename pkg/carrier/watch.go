@@ -39,8 +39,8 @@ func (c *Carrier) fill() error {
 
 // watch reads while no tunnelled connection does: it finds out about a peer
 // that died, about OPEN, about the answer to OPEN, and about what comes after
-// a FIN. It owns rsem and gives it up as soon as there is data for somebody,
-// unless that somebody left a function that reads here.
+// a FIN. It owns rsem and releases it as soon as there is data for a connection,
+// unless that left a function that reads here.
 func (c *Carrier) watch() {
 	for {
 		t, payload, ok, err := c.nextFrame()
@@ -79,7 +79,7 @@ func (c *Carrier) watch() {
 type handed int
 
 const (
-	unclaimed handed = iota // nobody wants it yet
+	unclaimed handed = iota // no connection wants it yet
 	released                // the watcher is done
 	returned                // it was used here, up to a FIN
 )
@@ -101,8 +101,8 @@ func (c *Carrier) lend() handed {
 	return released
 }
 
-// handOver gives reading to the tunnelled connection, if one is open whose FIN
-// did not come yet.
+// handOver hands the right to read to the tunnelled connection, if one is open whose
+// FIN did not come yet.
 func (c *Carrier) handOver() handed {
 	if lent := c.lend(); lent != unclaimed {
 		return lent
@@ -119,7 +119,7 @@ func (c *Carrier) handOver() handed {
 	return released
 }
 
-// stopWatching gives rsem up for the tunnelled connection; mu is held.
+// stopWatching releases rsem for the tunnelled connection; mu is held.
 func (c *Carrier) stopWatching() {
 	c.watching = false
 	<-c.rsem

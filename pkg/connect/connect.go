@@ -14,8 +14,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
-// Accept answers a CONNECT request with 200 and gives the connection that
-// follows. It is the caller's to close. With an error that is
+// Accept answers a CONNECT request with 200 and returns the connection that
+// follows. The caller must close it. With an error that is
 // http.ErrAbortHandler the client is gone; with any other nothing was answered
 // yet.
 func Accept(w http.ResponseWriter, r *http.Request) (io.ReadWriteCloser, error) {
@@ -51,9 +51,9 @@ const maxRefusal = 64 << 10
 
 // Ask sends a CONNECT request for a target, host:port, over conn and waits for
 // the answer as long as ctx allows. If it fails conn must be closed; the error is
-// a *Refusal if the other side answered something else than 200. What Ask gives
-// is conn itself, unless something has come behind the answer: then that is read
-// first.
+// a *Refusal if the other side answered something else than 200. Ask
+// returns conn itself, unless something has come behind the answer: that is read
+// first then.
 func Ask(ctx context.Context, conn net.Conn, target string, header http.Header) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	there, err := ask(conn, &http.Request{Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, Header: header})

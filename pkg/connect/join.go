@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// errCutOff is what the other side of a carrier is told of an Abort.
+// errCutOff is the reason of an Abort, for the other side of a carrier.
 var errCutOff = errors.New("the other side of the connection was cut off")
 
 // errNoHalfClose is a clean end that cannot be passed on alone.

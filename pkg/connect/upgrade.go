@@ -76,7 +76,7 @@ func (u *upgrade) close(side io.Closer) error {
 	if backend != nil {
 		Abort(backend)
 	}
-	return side.Close() // gives back what is above the connection
+	return side.Close() // releases what is above the connection
 }
 
 // upgradeWriter is a http.ResponseWriter whose connection is a side.

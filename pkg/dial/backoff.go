@@ -11,7 +11,7 @@ func FullJitter(failures int) time.Duration {
 	return Jitter(500*time.Millisecond, 30*time.Second)(failures)
 }
 
-// Jitter gives delays between nothing and a limit that starts at base and
+// Jitter returns delays between nothing and a limit that starts at base and
 // doubles with each failure after the first until it is most. Both must be
 // positive.
 func Jitter(base, most time.Duration) func(failures int) time.Duration {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withUserTimeout gives a connection up when its peer does not acknowledge for
-// d, but not because the peer takes nothing more.
+// withUserTimeout returns a connection that ends when its peer does not acknowledge
+// for d, but not because the peer takes nothing more.
 func withUserTimeout(tcp *net.TCPConn, d time.Duration) net.Conn {
 	raw, err := tcp.SyscallConn()
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *watchedConn) Write(b []byte) (int, error) {
 	return n, w.explained("write", err)
 }
 
-// look gives the connection up if it is time to, and comes again while there is
+// look closes the connection if it is time to, and looks again while there is
 // something that the peer has not acknowledged.
 func (w *watchedConn) look() {
 	w.mu.Lock()

@@ -1,7 +1,6 @@
 // Package handshakes makes the TLS handshakes of a port, side by side but not all
-// at once. Whoever reaches a port can make it work on a ClientHello, and a thousand
-// peers that come back together would take the processor from what is served
-// already.
+// at once. Any client can make a port work on a ClientHello, and a thousand peers that
+// reconnect together would take the processor from what is served already.
 //
 // Options.Limit handshakes are worked on at a time; one that waits for its peer
 // does not count, so that neither distance nor a silent peer holds the others up.

@@ -95,7 +95,7 @@ func (p *Port) shakeHands(raw net.Conn, v *visitor, made func(*tls.Conn) (closed
 }
 
 // turnTaker is the transport of a handshake. One that has something to work on
-// takes a turn, and gives it back when it waits for its peer again.
+// takes a turn, and returns it when it waits for its peer again.
 type turnTaker struct {
 	net.Conn
 	turns *turns

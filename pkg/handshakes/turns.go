@@ -39,7 +39,7 @@ const (
 
 // turns decides which handshake is worked on next. Begun ones come before new
 // ones, and new ones leave one turn free, so that a begun one never waits for the
-// rest of one: who has only sent a ClientHello has shown nothing yet. They leave no
+// rest of one: a peer that has only sent a ClientHello has shown nothing yet. They leave no
 // more, because the first flight is most of the work where sessions are resumed.
 // Within a class the sources take turns, so a
 // flood from one of them delays that one. A source is served in the order in which
@@ -114,7 +114,7 @@ func (one *turn) begin() {
 	}
 }
 
-// grant gives free turns to those who wait; mu is held.
+// grant hands free turns to the handshakes that wait; mu is held.
 func (t *turns) grant() {
 	for {
 		c, ok := t.next()

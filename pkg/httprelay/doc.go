@@ -63,9 +63,8 @@
 //
 // The hub grants the right to an upgrade, the managed cluster's owner may cap it,
 // and both ends choose connections by it. If one of them read a request in a way of
-// its own, it could be an ordinary one for whoever decides, and a stream for whoever
-// serves it. So IsUpgrade is the widest reading that there is, and nobody has
-// another; and no answer changes the protocol unless WasAskedFor says so, which is
+// its own, it could be an ordinary one where it is authorized, and a stream where it is
+// served. So IsUpgrade is the widest reading that there is, and the only one; and no answer changes the protocol unless WasAskedFor says so, which is
 // the narrowest.
 //
 // # Sizes

@@ -59,7 +59,7 @@ func HandleEarlyResponses(next http.Handler) http.Handler {
 	})
 }
 
-// RewriteEarlyResponses gives the outgoing request the body that
+// RewriteEarlyResponses sets the outgoing request's body to the one that
 // HandleEarlyResponses made.
 func RewriteEarlyResponses(r *httputil.ProxyRequest) {
 	if b, ok := r.In.Context().Value(earlyBodyKey{}).(*earlyBody); ok && r.Out.Body != nil {

@@ -15,7 +15,7 @@ func NoFinalFlush(w http.ResponseWriter) http.ResponseWriter {
 
 type finalFlushWriter struct {
 	http.ResponseWriter
-	left int64 // of the body; -1 if nobody knows
+	left int64 // of the body; -1 if unknown
 }
 
 // Unwrap is for http.ResponseController.

@@ -139,7 +139,7 @@ func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 // explain says of the transport's error if a connection ended under a request.
 // The transport itself sends again what its peer says that it did not look at
 // (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own stream,
-// of making a connection, of whoever asked, or of a connection that was there
+// of making a connection, of the caller, or of a connection that was there
 // (RFC 9113, 5.4). A request that cannot be written in HTTP/2 is taken for the
 // last, and fails again.
 func explain(ctx context.Context, err error) error {
@@ -252,7 +252,7 @@ func (s *Shared) add(d *sharedDial) {
 	s.conns = append(s.conns, c)
 }
 
-// release gives a place on a connection back.
+// release returns a place on a connection.
 func (s *Shared) release(c *sharedConn, bulky bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 )
 
 // IsUpgrade reports whether a request with these headers could be taken for one
-// that wants another protocol on its connection, by anybody on its way: it has an
+// that wants another protocol on its connection, by any server on its way: it has an
 // Upgrade header, or speaks of upgrades in Connection. Some servers want both,
 // k8s.io/apimachinery's httpstream takes the letters in Connection for enough.
-// Whoever grants the right to streams, or denies it, asks this.
+// What grants or denies the right to streams must use it.
 func IsUpgrade(header http.Header) bool {
 	if len(header["Upgrade"]) > 0 {
 		return true
@@ -26,7 +26,7 @@ func IsUpgrade(header http.Header) bool {
 
 // WasAskedFor reports whether the status of an answer is one that its request,
 // as it was sent, may have. It is for ReverseProxy, which panics over what is no
-// status, and gives the client's connection away with a 101 as long as request
+// status, and hands over the client's connection with a 101 as long as request
 // and answer name the same protocol, or both none.
 func WasAskedFor(resp *http.Response) bool {
 	if resp.StatusCode != http.StatusSwitchingProtocols {

@@ -153,8 +153,8 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 	return tunnels.HealthyClientsCount, nil
 }
 
-// startTunnels starts konnectivity's agent. It is told of the drain by ctx and
-// stops with serving.
+// startTunnels starts konnectivity's agent. It drains when ctx ends, and stops with
+// serving.
 func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, handler *connListener) (*agent.ClientSet, error) {
 	k := a.options.Konnectivity
 	counter, err := a.leaseCounter(serving)

@@ -58,7 +58,7 @@
 // On SIGTERM the agent tells the servers, which prefer other agents from then
 // on, and goes on serving until its connections have ended and the minimum has
 // passed, or until the drain timeout. The proxy API keeps connections to the
-// handler; it is told in answers that the next request should take another one,
+// handler; answers tell it that the next request should take another one,
 // also when it is a proxy server on the way that drains (goaway.go). One without
 // a request holds no drain.
 //

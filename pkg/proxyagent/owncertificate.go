@@ -18,7 +18,7 @@ const (
 
 // waitForOwnCertificate waits until the certificate is one of this release's for the
 // cluster. Upstream keeps its own in the same Secret, which is the same for all
-// clusters and lets nobody in: an agent that takes over from upstream's may start
+// clusters and is accepted nowhere: an agent that takes over from upstream's may start
 // before OCM has replaced it. The error ends the process on purpose. Kubelets write a
 // Secret that has changed to the files of a pod that goes on a minute later, and to
 // those of one whose container starts again at once.

@@ -116,7 +116,7 @@ func createStream(tunnel httpstream.Connection, kind string, port int32, id stri
 	return stream, nil
 }
 
-// choose gives a ready pod and the port on which it takes agents.
+// choose returns a ready pod and the port on which it takes agents.
 func (f *portForwarder) choose(ctx context.Context) (pod string, port int32, err error) {
 	list, err := f.pods.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: proxyServerSelector})
 	if err != nil {

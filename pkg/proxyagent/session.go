@@ -125,7 +125,7 @@ func (s *controlSession) closeAll() {
 	s.open, s.ended = nil, true
 }
 
-// RecvMsg gives konnectivity's agent the next packet that it may act on.
+// RecvMsg returns to konnectivity's agent the next packet that it may act on.
 func (s *controlSession) RecvMsg(m any) error {
 	for {
 		if err := s.ClientStream.RecvMsg(m); err != nil {

@@ -255,7 +255,7 @@ func (s *Server) noteSameName(agent sessionKey, other string) {
 }
 
 // admitAgent takes the cluster from the certificate, compares what the agent
-// declares with it, and gives the stream an agent ID that no other stream has:
+// declares with it, and sets for the stream an agent ID that no other stream has:
 // konnectivity files connections under (agent ID, connection ID), and
 // connection IDs start at 1 on each stream.
 func (s *Server) admitAgent(stream *agentStream) (reason string, err error) {

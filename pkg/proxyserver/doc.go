@@ -48,7 +48,7 @@
 // told then, and also when a peer is reached for the first time: it may be one
 // that was missing. While they are on their way, a server that has no agent of a
 // cluster sends the dial to a peer (--peers) with hop count 1 and its own name,
-// which is never sent on; the agent is told the name, and moves connections away
+// which is never sent on; the agent learns the name, and moves connections away
 // when that server drains. Who has an agent is found by asking: a refusal takes
 // a round trip within the hub, the last one to say yes is asked first, and a
 // peer that takes more than 2 s is not waited for before the next is asked.
@@ -100,9 +100,9 @@
 //     are served while package hubaccess admits them. This takes a service account
 //     with list and watch on ManagedClusters and ManagedClusterAddOns, and is why
 //     the pod mounts a token. A stolen token of it reads names of clusters, which
-//     whoever has the pod sees in the agents' certificates anyway; in return a
+//     the pod shows in the agents' certificates anyway; in return a
 //     cluster that is not accepted any more loses its tunnel within seconds. A
-//     ConfigMap in the place of the watch would take a minute to be projected.
+//     ConfigMap instead of the watch would take a minute to be projected.
 //     Before the hub's first answer certificates alone decide, so that a proxy
 //     server that starts while the hub's kube-apiserver is away serves; metric
 //     cluster_proxy_server_clusters_synced is 0 until then. While the hub does not
@@ -114,7 +114,7 @@
 //     certificate, and this counts for all connections of the same agent process.
 //     Each process makes a secret when it starts and says it in the HELLO of its
 //     carriers and the metadata of its streams; nothing else would tell it from
-//     somebody who has stolen the old key and knows the agent's ID. Carriers with
+//     an attacker who has stolen the old key and knows the agent's ID. Carriers with
 //     the old certificate are replaced when they are idle. Agents of older versions
 //     have no such secret: what they have open on connections with an old
 //     certificate is cut when its CA is dropped.
@@ -154,7 +154,7 @@
 //
 // # Several agents of one cluster
 //
-// konnectivity gives every dial to the agent that came first. Here it goes to
+// konnectivity sends every dial to the agent that came first. Here it goes to
 // the one with the fewest connections (certificate mode; see balance.go).
 //
 // # What fails how

@@ -49,7 +49,7 @@ func (c packetCodec) Unmarshal(message mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(message, packet.other)
 }
 
-// beforeData gives the connection of a DATA packet and how many bytes come
+// beforeData returns the connection of a DATA packet and how many bytes come
 // before the data in it. It takes only what protobuf's encoders write: each
 // field once, in order, and nothing behind the data, so that no two readers can
 // see different packets in it.

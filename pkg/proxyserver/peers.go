@@ -27,11 +27,11 @@ const (
 	// well, and peerReach how long a dial to one may take.
 	peerHedgeAfter = 2 * time.Second
 	peerReach      = time.Second
-	// peerSelf is how often an address that leads back here is tried again:
-	// behind a load balancer that may not be so for ever.
+	// peerSelf is how often an address that leads back here is tried again: behind a
+	// load balancer it may lead elsewhere later.
 	peerSelf = 30 * time.Second
 	// surelySelf is how often in a row an address led back here when it counts
-	// as this server's own. Behind a load balancer it may lead here for once.
+	// as this server's own. Behind a load balancer it may lead here now and then.
 	surelySelf = 8
 )
 
@@ -46,7 +46,7 @@ type peers struct {
 	limits    Limits
 	dial      func(ctx context.Context, address, serverName string) (*carrier.Carrier, error)
 	lookup    func(ctx context.Context, host string) ([]string, error)
-	arrived   func()        // a peer was reached that was not before; nil is nobody to tell
+	arrived   func()        // a peer was reached that was not before; nil needs no call
 	now       chan struct{} // asks for a lookup
 	resolved  chan struct{} // closed after the first one
 
@@ -279,7 +279,7 @@ func (p *peers) candidates(host string) []*peerServer {
 }
 
 // open asks one peer after the other, and the next one as well when one takes
-// long: it may be gone without having said so, or its agent may.
+// long: it may have died without a word, or its agent may have.
 func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
 	host, _, err := net.SplitHostPort(request.Address)
 	if err != nil {
@@ -306,7 +306,7 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 		return conn, err
 	}
 	select {
-	case p.now <- struct{}{}: // somebody new may have it
+	case p.now <- struct{}{}: // a new peer may have it
 	default:
 	}
 	return nil, errNoAgent

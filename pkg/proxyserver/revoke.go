@@ -68,7 +68,7 @@ func newPeerConns(m *serverMetrics) *peerConns {
 
 // add registers a connection whose handshake is complete. remove must be called
 // when it is closed. A peer without a certificate that could be taken away is not
-// registered, and whoever serves it refuses it.
+// registered, and is refused where it is served.
 func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Source, ofAgents bool) (remove func()) {
 	state := conn.ConnectionState()
 	certificate, err := pki.PeerCertificate(state)

@@ -202,9 +202,9 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 // longestMove is how long the server goes on for agents that have no other one.
 const longestMove = time.Minute
 
-// drain ends the service in an order that keeps connections, and lets every new
-// dial find somebody: at first everything is served as before, while clients and
-// agents learn that they should go elsewhere; then no new connections are taken,
+// drain ends the service in an order that keeps connections, and lets every new dial
+// find a server: at first everything is served as before, while clients and agents
+// learn that they should go elsewhere; then no new connections are taken,
 // and what is open goes on. Agents that have no other server hold that up for
 // longestMove: a fleet that moves in an instant would be a burden to the new
 // server, and this may be the only one. Konnectivity's agents are told last, and by the end

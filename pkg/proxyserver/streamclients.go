@@ -25,8 +25,8 @@ const dataSize = 32<<10 - 64
 const onlyConnection = 1
 
 // serveStream serves a konnectivity client's stream. If its dial is for an agent
-// with carriers, the stream is joined to a carrier of its own and nobody waits
-// for it; otherwise konnectivity's server takes it from the start.
+// with carriers, the stream is joined to a carrier of its own, which no other
+// stream waits for; otherwise konnectivity's server takes it from the start.
 func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.StreamHandler) error {
 	first := new(client.Packet)
 	if err := stream.RecvMsg(first); err != nil {
@@ -108,13 +108,13 @@ func joinStream(stream grpc.ServerStream, conn *carrier.Conn, sent, received *in
 	up := receiveData(stream, conn, sent)
 	gone()
 	if up != nil {
-		// The stream broke: nobody reads what still comes.
+		// The stream broke: what still comes is not read.
 		conn.Abort(&carrier.Error{Code: carrier.Canceled, Message: "the client is gone"})
 		<-down
 		return up
 	}
 	// The client closed: everything that it sent is on its way, and so is the
-	// end of it. What the target still says, nobody wants to hear.
+	// end of it. What the target still sends is not wanted.
 	_ = conn.Close()
 	return <-down
 }

@@ -232,7 +232,7 @@ func (t *carrierTransport) close() error {
 	return err
 }
 
-// carrierConn gives the errors of this package.
+// carrierConn returns the errors of this package.
 type carrierConn struct {
 	*carrier.Conn
 	address string

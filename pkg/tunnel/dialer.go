@@ -27,7 +27,7 @@ const ServerName = "kubernetes.default.svc"
 type Dialer struct {
 	// ProxyServer is the host:port at which the proxy server takes clients.
 	ProxyServer string
-	// TLS gives the configuration for the next connection to the proxy server:
+	// TLS returns the configuration for the next connection to the proxy server:
 	// client certificate and roots. It is called for each connection, so that
 	// files may be read again. If ServerName is empty, ProxyServer's host is
 	// what the certificate must be for. Nil means no TLS at all, which makes

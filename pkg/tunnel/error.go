@@ -61,14 +61,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("dialing %q through the tunnel: %s: %s", e.Address, e.Code, e.Message)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Timeout is part of net.Error.
 func (e *Error) Timeout() bool { return e.Code == TimedOut }
 
 // Temporary is part of net.Error. It reports whether another attempt, later,
-// may succeed although nobody changes anything.
+// may succeed without any change.
 func (e *Error) Temporary() bool {
 	switch e.Code {
 	case NoAgent, TimedOut, Overloaded, Draining, NoProxyServer, Lost:
@@ -77,7 +77,7 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
-// CodeOf gives the code of an error of this package, however deeply wrapped,
+// CodeOf returns the code of an error of this package, however deeply wrapped,
 // and "" for any other error.
 func CodeOf(err error) Code {
 	var e *Error

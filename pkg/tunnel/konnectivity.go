@@ -166,7 +166,7 @@ func (l *konnectivityLink) Read(p []byte) (int, error) {
 func (l *konnectivityLink) Write(p []byte) (int, error) { return l.raw.Write(p) }
 
 // finish asks the agent to close and waits for its answer. The error would say
-// that there was none; nobody is left to care.
+// that there was none, which no longer matters.
 func (l *konnectivityLink) finish() { _ = l.raw.Close() }
 
 // reloading are TLS credentials that are made anew for each connection.

@@ -48,7 +48,7 @@ func (w *Writer) WriteRecord(n int) error {
 	return nil
 }
 
-// Check reads records until a clean end of file and gives how many there were.
+// Check reads records until a clean end of file and returns how many there were.
 // Every record must have that label and the next sequence number. An end
 // within a record is io.ErrUnexpectedEOF.
 func Check(r io.Reader, label string) (records uint64, err error) {
@@ -68,7 +68,7 @@ func CheckN(r io.Reader, label string, n uint64) (records uint64, err error) {
 	return records, nil
 }
 
-// checkRecord gives io.EOF for an end before the record.
+// checkRecord returns io.EOF for an end before the record.
 func checkRecord(r io.Reader, label string, records uint64) error {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -25,9 +25,9 @@ type Access struct {
 	// OnHub says that this cluster is the hub itself, whose users are themselves
 	// here.
 	OnHub bool
-	// OIDC knows the users of an identity provider. It is asked for requests
-	// of people whom the hub does not know. It may change a request only if it
-	// knows who it is from. Nil knows nobody.
+	// OIDC authenticates users of an identity provider, in requests that carry no
+	// user of the hub. It may change a request only if it authenticates it. Nil
+	// authenticates none.
 	OIDC authenticator.Request
 	// NoHubUsers refuses the hub's users: the cluster's own credentials and OIDC
 	// are left.
@@ -36,7 +36,7 @@ type Access struct {
 	metrics *metrics
 }
 
-// errNoHubUsers tells a user of the hub why he is refused.
+// errNoHubUsers tells a user of the hub why the request is refused.
 var errNoHubUsers = errors.New("users of the hub are not let into this cluster: its AddOnDeploymentConfig has enableImpersonation=false; send a token of this cluster")
 
 type impersonationKey struct{}
@@ -58,11 +58,11 @@ func (a Access) filter(next http.Handler) http.Handler {
 		u, err := hubUser(r.Header)
 		if err != nil || u != nil && hasWebSocketToken(r.Header) {
 			a.metrics.denyIdentity("malformed")
-			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request does not say in one way who it is from")
+			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the headers that say who the user is are malformed or contradict each other")
 			return
 		}
 		if agentapi.Has(r.Header, agentapi.ForService) {
-			next.ServeHTTP(w, r) // whose Service decides about his rights
+			next.ServeHTTP(w, r) // the Service authorizes it
 			return
 		}
 		if u != nil && a.NoHubUsers {

@@ -61,7 +61,7 @@ func NewServer(cfg *rest.Config, source *pki.Source, services Services, access A
 	return server, nil
 }
 
-// onlyProxyAPI lets nobody in but holders of the proxy API's role.
+// onlyProxyAPI admits holders of the proxy API's role only.
 func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httprelay.GrowStack()
@@ -169,7 +169,7 @@ func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 // writeError answers a request that did not reach the kube-apiserver.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client is gone; nobody reads an answer
+		return // the client is gone
 	}
 	klog.FromContext(r.Context()).Info("Forwarding to the kube-apiserver", "err", err)
 	var netErr net.Error

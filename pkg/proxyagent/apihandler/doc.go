@@ -11,8 +11,8 @@
 //
 // A user whom the hub knows comes in Kubernetes' headers for front proxies
 // (X-Remote-User, -Uid, -Group, -Extra-*), which only the proxy API can set. The
-// agent deletes everything else that says who somebody is and impersonates him
-// with its own service account, whose only right that is. It decides for itself
+// agent deletes all other headers about identity and impersonates the user with its
+// own service account, whose only right that is. It decides for itself
 // whom it impersonates (identity.go): service accounts of the hub get the prefix
 // cluster:hub:, names that mean something to a control plane (system:, but for
 // system:authenticated) are refused as users and left out as groups, unless this
@@ -26,8 +26,8 @@
 //
 // Without these headers the hub does not know the user. The request goes through
 // with the token and the Impersonate headers that it has, to the kube-apiserver,
-// which knows whether they are good; unless the agent is told of an OpenID
-// Connect provider and the token is one of that: then he is impersonated too.
+// which authenticates them. If an OpenID Connect provider is configured and issued
+// the token, the agent impersonates its user too.
 // The agent's own credential goes with impersonation and with nothing else; a
 // request without any is anonymous.
 //
@@ -49,8 +49,8 @@
 // dialed (services.go, servicedial.go). Ports by name come from the cluster's
 // DNS, so the agent needs no right to read Services. HTTPS is verified with the
 // cluster's CA under the name <service>.<namespace>.svc. A Service learns
-// nothing of who the user is on the hub; in a request of somebody whom the hub
-// does not know, his own Authorization goes along. Method CONNECT with protocol
+// nothing of who the user is on the hub; if the hub does not know the user, the
+// request's own Authorization goes along. Method CONNECT with protocol
 // tcp makes a plain connection.
 //
 // What fails: a kube-apiserver that cannot be reached is 502, one that does not

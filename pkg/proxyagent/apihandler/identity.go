@@ -29,9 +29,9 @@ const (
 // names. With an asserted identity none of them may reach the kube-apiserver.
 var claims = []string{"Authorization", "Proxy-Authorization", agentapi.Impersonate, agentapi.Asserted}
 
-// hubUser is the user whom the proxy API vouches for, in Kubernetes' headers for
-// front proxies; nil if it vouches for nobody. Every header must have its plain
-// spelling and make sense, or the request is refused: two readers must not
+// hubUser returns the user that the proxy API asserts in Kubernetes' front-proxy
+// headers (requestheader), or nil. Every header must have its plain spelling and make
+// sense, or the request is refused: two readers must not
 // understand it in two ways.
 func hubUser(header http.Header) (user.Info, error) {
 	if !agentapi.Has(header, agentapi.Asserted) {
@@ -67,7 +67,7 @@ func hubUser(header http.Header) (user.Info, error) {
 	return u, nil
 }
 
-// fromHub is a user of the hub under the names that he has here.
+// fromHub returns a user of the hub under their names on this cluster.
 func fromHub(u user.Info) (user.Info, error) {
 	out := &user.DefaultInfo{Name: identity.OnManagedCluster(u.GetName()), UID: u.GetUID(), Extra: u.GetExtra()}
 	if err := checkOwn(u); err != nil {
@@ -106,9 +106,9 @@ func themselves(u user.Info) (transport.ImpersonationConfig, error) {
 	return config, checkValues(u)
 }
 
-// impersonation is whom the agent impersonates for a user. A reserved user name
-// is an error; reserved groups are left out, so that an administrator of the hub
-// is not shut out but has the rights of his other groups. allowed are those that
+// impersonation returns whom the agent impersonates for a user. A reserved user name
+// is an error; reserved groups are left out, so that an administrator of the hub is
+// not shut out but has the rights of their other groups. allowed are those that
 // the cluster's owner allows.
 func impersonation(u user.Info, allowed []string) (transport.ImpersonationConfig, error) {
 	config := transport.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Extra: u.GetExtra()}

@@ -61,7 +61,7 @@ func (d *serviceDialer) dial(ctx context.Context, _, address string) (net.Conn, 
 	return nil, errors.Join(problems...)
 }
 
-// resolve gives addresses that may be dialed.
+// resolve returns addresses that may be dialed.
 func (d *serviceDialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (d *serviceDialer) port(ctx context.Context, s agentapi.Service) (string, e
 	return "", &badRequest{fmt.Sprintf("the Service %q has no port %q that the cluster's DNS knows: give its number", hostOf(s), s.Port)}
 }
 
-// connect makes a request one connection to a Service, into which nobody looks.
+// connect makes a request one connection to a Service, which is not looked into.
 func (p *serviceProxy) connect(w http.ResponseWriter, r *http.Request, address string) {
 	target, err := p.dialer.dial(r.Context(), "tcp", address)
 	if err != nil {

@@ -171,8 +171,8 @@ func checkLogin(login string, terms agentapi.ServiceTerms) error {
 func hostOf(s agentapi.Service) string { return s.Service + "." + s.Namespace + ".svc" }
 
 // rewriteForService makes the request that the Service sees. Nothing that says
-// who the user is on the hub goes there: a Service could claim to be him. With
-// a user whom the hub knows, not even the headers that only the kube-apiserver
+// who the user is on the hub goes there: a Service could pass itself off as them.
+// If the hub knows the user, not even the headers that only the kube-apiserver
 // is to believe.
 func rewriteForService(r *httputil.ProxyRequest) {
 	target, ok := r.In.Context().Value(serviceKey{}).(serviceTarget)
@@ -231,7 +231,7 @@ func (n *notExposed) Error() string {
 // writeError answers a request that did not reach a Service.
 func (p *serviceProxy) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client is gone; nobody reads an answer
+		return // the client is gone
 	}
 	var malformed *badRequest
 	var netErr net.Error

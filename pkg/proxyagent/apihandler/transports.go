@@ -94,7 +94,7 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	return err
 }
 
-// transportFor gives client-go's transport, changed. Without a dialer of its own it
+// transportFor returns client-go's transport, changed. Without a dialer of its own it
 // would be that of every client in the process with the same configuration.
 func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTripper, error) {
 	cfg = rest.CopyConfig(cfg)

@@ -8,7 +8,7 @@
 // reserved prefix make the whole token worthless.
 //
 // The CA of the provider is read again when its file changes. A provider that
-// cannot be reached is tried again every ten seconds; until then nobody is
+// cannot be reached is tried again every ten seconds; until then no user is
 // known, and tokens go to the kube-apiserver, which refuses them.
 //
 // Files: options.go has the flags and their checks, provider.go the authenticator.

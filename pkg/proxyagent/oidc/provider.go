@@ -24,7 +24,7 @@ import (
 const interval = 10 * time.Second
 
 // Provider knows the users of one OpenID Connect provider. It may be used by
-// many goroutines. Nobody is known before Run.
+// many goroutines. No user is known before Run.
 type Provider struct {
 	options *Options
 	current atomic.Pointer[authenticator.Token]

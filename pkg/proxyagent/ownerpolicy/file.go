@@ -100,7 +100,7 @@ func (f *Folder) Run(ctx context.Context) error {
 }
 
 // load takes a folder that is absent or empty for no policy. A file of another
-// name is a mistake of somebody who wanted to cap something.
+// name is a mistake in a policy that was meant to cap something.
 func load(dir string) (Policy, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

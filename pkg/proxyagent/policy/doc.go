@@ -10,7 +10,7 @@
 // addresses to be complete.
 //
 // Services are reached through the handler only. Their addresses come from DNS,
-// which somebody else may control, so CheckAddresses says which of them are
+// which others may control, so CheckAddresses says which of them are
 // never dialed, listed Service or not. The caller resolves, asks here, and dials
 // the address that was looked at.
 //
