@@ -79,7 +79,7 @@
 //   - agent.go: the process, from New to Run. options.go: its flags. drain.go: its end.
 //   - session.go: the stream to a proxy server, where the destination policy decides.
 //   - servers.go, search.go: the proxy servers that the agent is connected to, and when
-//     it looks for more. serverleases.go: how many there are, by Leases.
+//     it looks for more. servercounter.go: how many there are.
 //   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the
 //     proxy on the way to the hub.
 //   - connlistener.go: connections of carriers for the handler. goaway.go: asks the proxy

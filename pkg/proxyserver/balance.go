@@ -71,7 +71,7 @@ func leastLoaded(first *server.Backend, group []*server.Backend, now time.Time) 
 	return best
 }
 
-// onePerAgent keeps one stream of each agent: its newest settled one, since an
+// onePerAgent keeps one stream of each agent: its newest stable one, since an
 // agent has a second one for long only if it lost the first, or else its
 // oldest.
 func onePerAgent(group []*server.Backend, now time.Time) []*server.Backend {
@@ -87,7 +87,7 @@ func onePerAgent(group []*server.Backend, now time.Time) []*server.Backend {
 		case !seen:
 			position[stream.agentID] = len(chosen)
 			chosen = append(chosen, candidate)
-		case now.Sub(stream.started) >= settled:
+		case now.Sub(stream.started) >= stableAfter:
 			chosen[i] = candidate
 		}
 	}

@@ -271,7 +271,7 @@ func TestDialsGoToTheLeastLoadedAgent(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		agents[id] = h.mustConnect(t, agentSpec{cluster: "cluster1", id: id, name: id})
 	}
-	h.mustConnect(t, agentSpec{cluster: "cluster1", id: "a", name: "probe"}) // not settled
+	h.mustConnect(t, agentSpec{cluster: "cluster1", id: "a", name: "probe"}) // not stable
 	config := h.clientTLS(t)
 	for range 9 {
 		conn, err := h.dial(t, config, "cluster1:443")
@@ -289,9 +289,9 @@ func TestDialsGoToTheLeastLoadedAgent(t *testing.T) {
 	manager.mu.RLock()
 	defer manager.mu.RUnlock()
 	for _, group := range manager.groups {
-		later := onePerAgent(group, time.Now().Add(settled))
+		later := onePerAgent(group, time.Now().Add(stableAfter))
 		if len(group) != 4 || len(later) != 3 || later[0] != group[3] {
-			t.Error("a settled reconnection does not replace the lost stream")
+			t.Error("a stable reconnection does not replace the lost stream")
 		}
 	}
 }

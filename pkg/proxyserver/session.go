@@ -13,10 +13,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
-// settled is the age from which a second stream of one agent is taken for its
+// stableAfter is the age from which a second stream of one agent is taken for its
 // reconnection. Until then it may be the probe by which an agent looks for
 // further servers, and closes at once when it finds that it knows this one.
-const settled = 5 * time.Second
+const stableAfter = 5 * time.Second
 
 // agentSession is the session of one agent. It lives as long as any of its
 // streams: an agent that looks for further servers, or comes back before its
@@ -47,13 +47,13 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 	return all
 }
 
-// tell sends a packet by the agent's newest settled stream, or else its oldest.
+// tell sends a packet by the agent's newest stable stream, or else its oldest.
 func (agent *agentSession) tell(what client.PacketType, n int) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	var chosen *agentStream
 	for _, stream := range agent.streams {
-		if chosen == nil || time.Since(stream.started) >= settled {
+		if chosen == nil || time.Since(stream.started) >= stableAfter {
 			chosen = stream
 		}
 	}
@@ -68,7 +68,7 @@ func (agent *agentSession) hasCarriers() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
-		return s.announced && time.Since(s.started) < settled
+		return s.announced && time.Since(s.started) < stableAfter
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 )
 
-// intercept puts a watchedStream between konnectivity's client and its gRPC
+// intercept puts a dialStream between konnectivity's client and its gRPC
 // stream. It makes three things possible that the client's API does not: to
 // tell an abnormal end from a clean one, to end a stream whose peer does not
 // take data any more, and not to lose what a target says first.
@@ -24,24 +24,24 @@ func (t *konnectivityTransport) intercept(ctx context.Context, desc *grpc.Stream
 		cancel()
 		return nil, err
 	}
-	return &watchedStream{ClientStream: stream, transport: t, cancel: cancel, dialed: make(chan struct{})}, nil
+	return &dialStream{ClientStream: stream, transport: t, cancel: cancel, dialed: make(chan struct{})}, nil
 }
 
-type watchedStream struct {
+type dialStream struct {
 	grpc.ClientStream
 	transport *konnectivityTransport
 	cancel    context.CancelFunc
-	watch     *watch        // set before dialed is closed
+	state     *dialState    // set before dialed is closed
 	dialed    chan struct{} // closed when the dial request was sent
 	connected bool          // the dial's answer came; the reading goroutine's own
 }
 
-func (s *watchedStream) SendMsg(m any) error {
+func (s *dialStream) SendMsg(m any) error {
 	pkt, ok := m.(*client.Packet)
 	if !ok || pkt.Type != client.PacketType_DIAL_REQ {
 		return s.ClientStream.SendMsg(m)
 	}
-	w, address, err := s.transport.takeWatch(pkt.GetDialRequest().Address)
+	w, address, err := s.transport.takeDial(pkt.GetDialRequest().Address)
 	if err != nil {
 		return err
 	}
@@ -49,15 +49,15 @@ func (s *watchedStream) SendMsg(m any) error {
 	w.mu.Lock()
 	w.cancel = s.cancel
 	w.mu.Unlock()
-	s.watch = w
+	s.state = w
 	close(s.dialed)
 	return s.ClientStream.SendMsg(m)
 }
 
-func (s *watchedStream) RecvMsg(m any) error {
+func (s *dialStream) RecvMsg(m any) error {
 	if s.connected {
 		select {
-		case <-s.watch.ready:
+		case <-s.state.ready:
 		case <-s.Context().Done():
 		}
 	}
@@ -77,22 +77,22 @@ func (s *watchedStream) RecvMsg(m any) error {
 	return nil
 }
 
-func (s *watchedStream) ended(err error) {
+func (s *dialStream) ended(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the proxy server ended the stream")
 	}
-	s.watch.end(false, err)
+	s.state.end(false, err)
 }
 
-func (s *watchedStream) received(pkt *client.Packet) {
+func (s *dialStream) received(pkt *client.Packet) {
 	switch pkt.Type {
 	case client.PacketType_DIAL_RSP:
 		s.connected = pkt.GetDialResponse().GetError() == ""
 	case client.PacketType_CLOSE_RSP:
 		if message := pkt.GetCloseResponse().GetError(); message != "" {
-			s.watch.end(false, errors.New(message))
+			s.state.end(false, errors.New(message))
 			return
 		}
-		s.watch.end(true, nil)
+		s.state.end(true, nil)
 	}
 }

@@ -26,10 +26,10 @@ import (
 // konnectivityTransport is the transport over konnectivity's ProxyService: one
 // gRPC connection, one stream per dial.
 type konnectivityTransport struct {
-	tunnel  konnectivity.ReusableTunnel
-	server  string
-	nextID  atomic.Uint64
-	watches sync.Map // dial id → *watch, until the stream has taken it
+	tunnel konnectivity.ReusableTunnel
+	server string
+	nextID atomic.Uint64
+	dials  sync.Map // dial id → *dialState, until the stream has taken it
 }
 
 // newKonnectivity makes the transport. It calls connecting, if that is set,
@@ -74,17 +74,17 @@ func (t *konnectivityTransport) close() error { return t.tunnel.Close() }
 func (t *konnectivityTransport) protocol() Protocol { return Konnectivity }
 
 func (t *konnectivityTransport) dial(ctx context.Context, address string) (net.Conn, error) {
-	w := &watch{address: address, ready: make(chan struct{})}
+	w := &dialState{address: address, ready: make(chan struct{})}
 	id := strconv.FormatUint(t.nextID.Add(1), 10)
-	t.watches.Store(id, w)
-	defer t.watches.Delete(id)
+	t.dials.Store(id, w)
+	defer t.dials.Delete(id)
 	raw, err := t.tunnel.DialContext(ctx, "tcp", id+" "+address)
 	if err != nil {
 		return nil, t.dialError(ctx, address, err)
 	}
 	// Only now does konnectivity's client know the connection.
 	close(w.ready)
-	return newConn(&konnectivityLink{raw: raw, watch: w}, "tunnel:0", address), nil
+	return newConn(&konnectivityLink{raw: raw, dialState: w}, "tunnel:0", address), nil
 }
 
 func (t *konnectivityTransport) dialError(ctx context.Context, address string, err error) error {
@@ -107,9 +107,9 @@ func (t *konnectivityTransport) dialError(ctx context.Context, address string, e
 	return fail(NoProxyServer, address, fmt.Sprintf("proxy server %q: %v", t.server, err), err)
 }
 
-// watch is what the stream below a connection shows that konnectivity's client
+// dialState is what the stream below a connection shows that konnectivity's client
 // does not pass on. It is written by the stream's reading goroutine.
-type watch struct {
+type dialState struct {
 	address string
 	// ready is closed when konnectivity's client has registered the
 	// connection. It would drop data of targets that speak first otherwise.
@@ -120,7 +120,7 @@ type watch struct {
 	err    error // how the stream ended otherwise
 }
 
-func (w *watch) end(clean bool, err error) {
+func (w *dialState) end(clean bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.clean && w.err == nil {
@@ -129,7 +129,7 @@ func (w *watch) end(clean bool, err error) {
 }
 
 // eof is what a reader gets after the last byte.
-func (w *watch) eof() error {
+func (w *dialState) eof() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -142,7 +142,7 @@ func (w *watch) eof() error {
 }
 
 // abort ends the stream.
-func (w *watch) abort() {
+func (w *dialState) abort() {
 	w.mu.Lock()
 	cancel := w.cancel
 	w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *watch) abort() {
 // konnectivityLink makes a conn's link out of konnectivity's connection.
 type konnectivityLink struct {
 	raw net.Conn
-	*watch
+	*dialState
 }
 
 func (l *konnectivityLink) Read(p []byte) (int, error) {
@@ -192,13 +192,13 @@ func (r reloading) Clone() credentials.TransportCredentials { return r }
 
 func (r reloading) OverrideServerName(string) error { return nil }
 
-// takeWatch splits the address of a dial request into the dial's watch and the
+// takeDial splits the address of a dial request into the dial's state and the
 // address to ask for.
-func (t *konnectivityTransport) takeWatch(tagged string) (*watch, string, error) {
+func (t *konnectivityTransport) takeDial(tagged string) (*dialState, string, error) {
 	id, address, _ := strings.Cut(tagged, " ")
-	w, ok := t.watches.LoadAndDelete(id)
+	w, ok := t.dials.LoadAndDelete(id)
 	if !ok {
 		return nil, "", fmt.Errorf("dial request %q belongs to no dial", tagged)
 	}
-	return w.(*watch), address, nil
+	return w.(*dialState), address, nil
 }

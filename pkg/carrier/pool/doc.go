@@ -29,7 +29,8 @@
 // jitter). An Open that comes meanwhile, or the peer's request for carriers, shortens
 // the pause to that after a first failure.
 //
-// Files: pool.go has the configuration, the carriers and Open, refill.go the dials,
+// Files: pool.go has the configuration, the carriers and Open, refill.go the dials and
+// what closes surplus carriers,
 // hedge.go silent peers and dials that take long, ping.go Ping, drain.go Drain and
 // Close.
 package pool

@@ -216,25 +216,6 @@ func (p *Pool) dropIdle(c *carrier.Carrier) {
 	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool { return i.c == c })
 }
 
-// closeSurplus closes what was idle for IdleTime, oldest first, and comes
-// again while there are more than MinIdle.
-func (p *Pool) closeSurplus() {
-	p.mu.Lock()
-	var old []*carrier.Carrier
-	for len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[len(old)].since) >= p.cfg.IdleTime {
-		old = append(old, p.idle[len(old)].c)
-	}
-	p.idle = slices.Delete(p.idle, 0, len(old))
-	p.shrink = nil
-	if len(p.idle) > p.cfg.MinIdle && !p.draining {
-		p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[0].since), p.closeSurplus)
-	}
-	p.mu.Unlock()
-	for _, c := range old {
-		c.Drain()
-	}
-}
-
 // Open opens a connection on an idle carrier, and waits for one as long as ctx
 // allows if there is none. A carrier that turns out to be dead before it gave
 // an answer is replaced by another one.

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -145,5 +146,24 @@ func (p *Pool) pause(delay time.Duration) error {
 			hurry = nil
 			timer.Reset(min(time.Until(end), p.cfg.Backoff(1)))
 		}
+	}
+}
+
+// closeSurplus closes what was idle for IdleTime, oldest first, and comes
+// again while there are more than MinIdle.
+func (p *Pool) closeSurplus() {
+	p.mu.Lock()
+	var old []*carrier.Carrier
+	for len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[len(old)].since) >= p.cfg.IdleTime {
+		old = append(old, p.idle[len(old)].c)
+	}
+	p.idle = slices.Delete(p.idle, 0, len(old))
+	p.shrink = nil
+	if len(p.idle) > p.cfg.MinIdle && !p.draining {
+		p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[0].since), p.closeSurplus)
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.Drain()
 	}
 }

@@ -45,3 +45,54 @@ func (a *Agent) leaseCounter(serving context.Context) (agent.ServerCounter, erro
 	}
 	return agent.NewServerLeaseCounter(clock.RealClock{}, coordinationlisters.NewLeaseLister(informer.GetIndexer()), selector), nil
 }
+
+// counter counts the servers to have streams to: those that inner counts, and
+// in place of each that drains one more. Konnectivity's agent asks before each
+// dial, and its own pauses are all alike, so a thousand agents that lost a server
+// would come back as one: the answer comes when the agent may dial.
+func (s *servers) counter(inner agent.ServerCounter) agent.ServerCounter {
+	return pacedCounter{inner: inner, servers: s}
+}
+
+type pacedCounter struct {
+	inner   agent.ServerCounter
+	servers *servers
+}
+
+// Count is part of agent.ServerCounter.
+func (c pacedCounter) Count() int {
+	for {
+		count, wait, changed := c.servers.wanted(c.inner.Count())
+		if wait <= 0 {
+			return count
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+		}
+	}
+}
+
+// wanted is how many streams the agent should have if there are so many servers,
+// and how long it should wait until it dials if it has less; changed is closed
+// when that is another time.
+func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted = max(count, 1)
+	for _, known := range s.sessions {
+		if known.draining {
+			wanted++
+		}
+	}
+	switch {
+	case s.stopped:
+	case len(s.sessions) >= wanted:
+		s.search.complete()
+	default:
+		wait = s.search.next(s.serving(), len(s.sessions) > 0)
+	}
+	return wanted, wait, s.changed
+}
