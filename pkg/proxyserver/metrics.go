@@ -56,16 +56,10 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		Name: "cluster_proxy_server_tls_handshakes_dropped_total",
 		Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all.",
 	}, []string{"reason"})
-	for _, reason := range []string{"source", "all"} {
-		m.handshakesDropped.WithLabelValues(reason)
-	}
 	m.limited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_cluster_limits_total",
 		Help: "What was refused because the agents of one cluster together, or one agent, had too many: sessions, streams, carriers or idle carriers.",
 	}, []string{"limit"})
-	for _, limit := range []string{"sessions", "streams", "carriers", "idle carriers"} {
-		m.limited.WithLabelValues(limit)
-	}
 	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_connections_ended_total",
 		Help: "Connections of agents and clients that were ended because the peer would not be let in any more, by reason: cluster (it may not be served, or is another one of that name), expired (certificate), ca (not trusted any more).",
@@ -75,14 +69,13 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		Help: "1 once the hub has said which clusters may be served (--watch-managed-clusters). Until then certificates alone decide.",
 	})
 	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced)
-	for _, reason := range []string{endedCluster, endedExpired, endedCA} {
-		m.ended.WithLabelValues(reason)
-	}
-	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
-		m.tlsFailures.WithLabelValues(reason)
-	}
 	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
-	// Alerts need the zero.
+	m.startAtZero()
+	return m
+}
+
+// startAtZero makes the series of all labels: alerts need the zero.
+func (m *serverMetrics) startAtZero() {
 	for _, reason := range []string{"certificate", endedCluster, "metadata", "identifiers"} {
 		m.agentsRejected.WithLabelValues(reason)
 	}
@@ -90,7 +83,18 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	for _, result := range []string{"full", "resumed", "failed"} {
 		m.handshakes.WithLabelValues(result)
 	}
-	return m
+	for _, reason := range []string{"source", "all"} {
+		m.handshakesDropped.WithLabelValues(reason)
+	}
+	for _, limit := range []string{"sessions", "streams", "carriers", "idle carriers"} {
+		m.limited.WithLabelValues(limit)
+	}
+	for _, reason := range []string{endedCluster, endedExpired, endedCA} {
+		m.ended.WithLabelValues(reason)
+	}
+	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
+		m.tlsFailures.WithLabelValues(reason)
+	}
 }
 
 // watchAgents shows how many agents are connected.

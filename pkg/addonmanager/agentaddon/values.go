@@ -166,24 +166,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 			{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "infra", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 		},
-		Args: []string{
-			"proxy-agent",
-			"--cluster-name=" + cluster.Name,
-			"--proxy-server-host=" + host,
-			"--proxy-server-port=" + strconv.Itoa(int(port)),
-			"--agent-identifiers=" + identity.Identifiers(a.hosts(cluster.Name, namespace)),
-			"--agent-install-namespace=" + namespace,
-			"--ca-cert=/etc/ca/ca.crt",
-			"--agent-cert=/etc/tls/tls.crt",
-			"--agent-key=/etc/tls/tls.key",
-			"--handler-port=7443",
-			"--exposed-services=/etc/exposed-services",
-			"--tls-profile=/etc/tls-profile",
-			"--health-server-port=8093",
-			"--admin-server-port=8094",
-			"--addon-lease-namespace=" + namespace,
-			"--owner-policy=/etc/owner-policy",
-		},
+		Args: a.baseArgs(cluster.Name, namespace, host, port),
 	}
 	moving, err := proxyconfig.Moving(ctx, a.Reader, c)
 	if err != nil {
@@ -204,6 +187,28 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	}
 	v.Args = slices.Concat(v.Args, c.Spec.ProxyAgent.AdditionalServiceProxyArgs, c.Spec.ProxyAgent.AdditionalArgs)
 	return v, nil
+}
+
+// baseArgs are the agent's arguments on every cluster.
+func (a *Addon) baseArgs(cluster, namespace, host string, port int32) []string {
+	return []string{
+		"proxy-agent",
+		"--cluster-name=" + cluster,
+		"--proxy-server-host=" + host,
+		"--proxy-server-port=" + strconv.Itoa(int(port)),
+		"--agent-identifiers=" + identity.Identifiers(a.hosts(cluster, namespace)),
+		"--agent-install-namespace=" + namespace,
+		"--ca-cert=/etc/ca/ca.crt",
+		"--agent-cert=/etc/tls/tls.crt",
+		"--agent-key=/etc/tls/tls.key",
+		"--handler-port=7443",
+		"--exposed-services=/etc/exposed-services",
+		"--tls-profile=/etc/tls-profile",
+		"--health-server-port=8093",
+		"--admin-server-port=8094",
+		"--addon-lease-namespace=" + namespace,
+		"--owner-policy=/etc/owner-policy",
+	}
 }
 
 // hosts are the names in the tunnel that lead to a cluster. The one with the
