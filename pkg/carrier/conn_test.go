@@ -83,7 +83,7 @@ func TestCleanEndMakesTheCarrierIdleAgain(t *testing.T) {
 				}
 				b := <-accepted
 				if a.RemoteAddr().String() != "10.0.0.2:2" || a.LocalAddr().String() != "10.0.0.1:1" {
-					t.Errorf("addresses %v, %v", a.LocalAddr(), a.RemoteAddr())
+					t.Errorf("addresses %v, %v; want 10.0.0.1:1, 10.0.0.2:2", a.LocalAddr(), a.RemoteAddr())
 				}
 				go func() {
 					_, _ = io.Copy(b, b)
@@ -128,7 +128,7 @@ func TestAbortArrivesWithItsCode(t *testing.T) {
 	_, err := io.ReadAll(a)
 	var e *Error
 	if !errors.As(err, &e) || e.Code != CutOff || !e.Reset || e.Message != "target reset it" {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v with a reset and the message", err, CutOff)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestRefuse(t *testing.T) {
 	for range 3 {
 		_, err := opener.Open(t.Context(), request)
 		if CodeOf(err) != Denied {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, Denied)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestCancelClosesTheCarrierAndTellsTheHandler(t *testing.T) {
 		cancel()
 	}()
 	if _, err := opener.Open(ctx, request); CodeOf(err) != Canceled {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v", err, Canceled)
 	}
 	if err := <-told; CodeOf(err) != Canceled {
 		t.Errorf("handler was told %v", err)
@@ -176,7 +176,7 @@ func TestCloseWhileThePeerSendsResets(t *testing.T) {
 	}
 	var e *Error
 	if !errors.As(err, &e) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want an *Error", err)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestDrain(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := opener.Open(t.Context(), request); CodeOf(err) != Draining {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v", err, Draining)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestHelloTakesNoLongerThanItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, _, err := Accepted(ctx, b, Config{}); CodeOf(err) != TimedOut {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v", err, TimedOut)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestAcceptingSideTellsItsNameIfAsked(t *testing.T) {
 		}()
 		accepted, hello, err := Accepted(t.Context(), b, Config{Name: "server-1"})
 		if err != nil || hello.Session != "s" {
-			t.Fatalf("HELLO = %+v, %v", hello, err)
+			t.Fatalf("HELLO = %+v, %v; want session s", hello, err)
 		}
 		c, want := <-dialed, ""
 		if features != nil {

@@ -49,7 +49,7 @@ func TestControlPayloadsSurvive(t *testing.T) {
 func TestHeadersAreDecodedWithoutAllocation(t *testing.T) {
 	b := AppendHeader(nil, FrameData, MaxData)
 	if n := testing.AllocsPerRun(100, func() { _, _, _ = ParseHeader(b) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want none", n)
 	}
 }
 

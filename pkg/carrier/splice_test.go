@@ -129,7 +129,7 @@ func TestChainPassesErrorsOn(t *testing.T) {
 	_, err := client.Open(t.Context(), request)
 	var e *Error
 	if !errors.As(err, &e) || e.Code != Denied || e.Message != "link-local" {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v: link-local", err, Denied)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestChainPassesAbnormalEndsOn(t *testing.T) {
 		cn := mustOpen(t, client)
 		_, _ = cn.Write([]byte("x"))
 		if _, err := io.ReadAll(cn); CodeOf(err) != CutOff {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, CutOff)
 		}
 	})
 	for leg, name := range []string{"hub's client leg dies", "hub's agent leg dies", "agent dies"} {
@@ -155,7 +155,7 @@ func TestChainPassesAbnormalEndsOn(t *testing.T) {
 			_, _ = io.ReadFull(cn, make([]byte, 1))
 			_ = legs[leg].Close()
 			if _, err := io.ReadAll(cn); CodeOf(err) != CutOff {
-				t.Errorf("error %v", err)
+				t.Errorf("error %v, want %v", err, CutOff)
 			}
 			for _, c := range legs {
 				<-c.Done()

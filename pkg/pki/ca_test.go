@@ -103,7 +103,7 @@ func TestSignRequestCopiesNothingButTheKey(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := cert.Subject.String(); got != "CN=own,O=o" {
-		t.Errorf("subject %q", got)
+		t.Errorf("subject %q, want CN=own,O=o", got)
 	}
 	if !cmp.Equal(cert.DNSNames, leaf.DNSNames) || len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) != 0 {
 		t.Errorf("SANs of the request: %v %v %v %v", cert.DNSNames, cert.IPAddresses, cert.EmailAddresses, cert.URIs)
@@ -172,10 +172,10 @@ func TestWeakOrForgedRequestsAreRefused(t *testing.T) {
 		"no CERTIFICATE":       []byte("garbage"),
 	} {
 		if _, err := ParseRequest(request); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: ParseRequest = %v", name, err)
+			t.Errorf("%s: ParseRequest = %v, want an error that names it", name, err)
 		}
 		if _, err := testCA(t, "ca").SignRequest(request, Leaf{CommonName: "a", Client: true, Validity: time.Hour}, time.Now()); err == nil {
-			t.Errorf("%s: signed", name)
+			t.Errorf("%s: signed, want an error", name)
 		}
 	}
 }
@@ -305,7 +305,7 @@ func FuzzParseCA(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cert, key []byte) {
 		ca, err := ParseCA(KeyPair{cert, key})
 		if (ca == nil) == (err == nil) {
-			t.Fatalf("ParseCA = %v, %v", ca, err)
+			t.Fatalf("ParseCA = %v, %v; want a CA or an error", ca, err)
 		}
 		_, _ = NotAfter(cert)
 		_, _ = parsePool(cert)

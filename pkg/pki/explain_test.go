@@ -65,11 +65,11 @@ func TestHandshakeReason(t *testing.T) {
 	server, stranger := load(t, filesOf(t, t.TempDir(), ca, leaf, ca)), load(t, filesOf(t, t.TempDir(), other, leaf, other))
 	_, _, err := handshake(t, server.ServerConfig(tls.RequireAndVerifyClientCert), stranger.ClientConfig("server"))
 	if HandshakeReason(err) != ReasonUnknownCA || Explain(err) != err {
-		t.Errorf("%q for %v", HandshakeReason(err), err)
+		t.Errorf("%q for %v, want %q and no explanation", HandshakeReason(err), err, ReasonUnknownCA)
 	}
 	_, _, err = handshake(t, server.ServerConfig(tls.RequireAndVerifyClientCert), server.ClientConfig("another"))
 	if HandshakeReason(err) != ReasonCertificate {
-		t.Errorf("%q for %v", HandshakeReason(err), err)
+		t.Errorf("%q for %v, want %q", HandshakeReason(err), err, ReasonCertificate)
 	}
 	if HandshakeReason(nil) != ReasonOther || Explain(nil) != nil {
 		t.Error("no error has a reason")

@@ -29,7 +29,7 @@ func TestCheckApart(t *testing.T) {
 		t.Error("CAs are told apart wrongly")
 	}
 	if got := Join(one.CertPEM(), two.CertPEM(), one.CertPEM(), nil); bytes.Count(got, []byte("BEGIN")) != 2 {
-		t.Errorf("bundle %s", got)
+		t.Errorf("bundle %s, want two certificates", got)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestProveHTTP2(t *testing.T) {
 		{"its own is another cluster's", client, client, server.CertPEM(), "other.example.com", false},
 	} {
 		if err := proof(t, server, test.trusted, test.mine, test.roots, test.serverName); (err == nil) != test.want {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: %v, want it accepted: %t", test.name, err, test.want)
 		}
 	}
 	// A peer that never says anything proves nothing.

@@ -93,7 +93,7 @@ func TestReloadOfCertificateAndCA(t *testing.T) {
 		t.Fatal(err)
 	}
 	if role, err := PeerRole(state); err != nil || role != identity.RoleClient {
-		t.Errorf("role %q, %v", role, err)
+		t.Errorf("role %q, %v; want %q", role, err, identity.RoleClient)
 	}
 	if state.Version != tls.VersionTLS13 {
 		t.Errorf("TLS version %x", state.Version)
@@ -137,7 +137,7 @@ func TestClientsWithoutCAAreRefused(t *testing.T) {
 	client := load(t, filesOf(t, t.TempDir(), ca, Leaf{CommonName: string(identity.RoleClient), Client: true}, ca))
 	for _, auth := range []tls.ClientAuthType{tls.RequireAndVerifyClientCert, tls.VerifyClientCertIfGiven} {
 		if _, _, err := handshake(t, load(t, files).ServerConfig(auth), client.ClientConfig("s")); err == nil {
-			t.Errorf("%s: accepted", auth)
+			t.Errorf("%s: accepted, want an error", auth)
 		}
 	}
 }
@@ -157,10 +157,10 @@ func TestUnverifiedCertificatesHaveNoName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if role, err := PeerRole(state); err == nil {
-			t.Errorf("role %q", role)
+			t.Errorf("role %q, want an error", role)
 		}
 		if agent, err := PeerAgent(state); err == nil {
-			t.Errorf("agent %+v", agent)
+			t.Errorf("agent %+v, want an error", agent)
 		}
 	}
 }
@@ -184,11 +184,11 @@ func TestNamesOfPeers(t *testing.T) {
 		}
 		role, err := PeerRole(state)
 		if role != want.role || (err == nil) != (want.role != "") {
-			t.Errorf("PeerRole(%q) = %q, %v", commonName, role, err)
+			t.Errorf("PeerRole(%q) = %q, %v; want %q", commonName, role, err, want.role)
 		}
 		agent, err := PeerAgent(state)
 		if agent.Cluster != want.cluster || (err == nil) != (want.cluster != "") {
-			t.Errorf("PeerAgent(%q) = %+v, %v", commonName, agent, err)
+			t.Errorf("PeerAgent(%q) = %+v, %v; want cluster %q", commonName, agent, err, want.cluster)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestLoadNamesTheFileAndKeepsTheLastGood(t *testing.T) {
 		}
 	}
 	if err := source.Check(); err != nil {
-		t.Errorf("Check = %v", err)
+		t.Errorf("Check = %v, want nil", err)
 	}
 	if err := NewSource(files).Check(); err == nil {
 		t.Error("a source that never loaded is good")
@@ -257,7 +257,7 @@ func TestRunReloads(t *testing.T) {
 		time.Sleep(pollInterval)
 		synctest.Wait()
 		if got := source.current.Load().certificate.Leaf.Subject.CommonName; got != "new" {
-			t.Errorf("still %q", got)
+			t.Errorf("the certificate is %q, want \"new\"", got)
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -268,15 +268,15 @@ func TestRunReloads(t *testing.T) {
 
 func TestParseTLSParameters(t *testing.T) {
 	if p, err := ParseTLSParameters("", nil); err != nil || p.MinVersion != 0 {
-		t.Errorf("defaults: %v %v", p, err)
+		t.Errorf("defaults: %v, %v; want no version", p, err)
 	}
 	p, err := ParseTLSParameters("VersionTLS12", []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"})
 	if err != nil || p.MinVersion != tls.VersionTLS12 || len(p.CipherSuites) != 1 {
-		t.Errorf("%v %v", p, err)
+		t.Errorf("parameters %v, %v; want TLS 1.2 and one suite", p, err)
 	}
 	for _, version := range []string{"VersionTLS10", "VersionTLS11", "1.3"} {
 		if _, err := ParseTLSParameters(version, nil); err == nil {
-			t.Errorf("%s accepted", version)
+			t.Errorf("%s accepted, want an error", version)
 		}
 	}
 	if _, err := ParseTLSParameters("", []string{"TLS_RSA_WITH_RC4_128_SHA"}); err == nil {

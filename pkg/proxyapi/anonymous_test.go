@@ -27,11 +27,11 @@ func TestNoCredentialIs401(t *testing.T) {
 	}
 	for _, path := range []string{"/livez", "/healthz"} {
 		if resp, body := get(t, client, w.url+path, http.Header{}); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d %s", path, resp.StatusCode, body)
+			t.Errorf("%s: %d %s, want 200", path, resp.StatusCode, body)
 		}
 	}
 	if dials := w.hub.Dials(w.handlerAddress("cluster1")); dials != 0 {
-		t.Errorf("%d dials", dials)
+		t.Errorf("%d dials, want none", dials)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestUnknownTokensDoNotTellClustersApart(t *testing.T) {
 	}
 	// A token that is good at one cluster learns about that one only.
 	if code, body, _ := answer("of-cluster1", "/cluster1/version"); code != http.StatusOK {
-		t.Fatalf("%d %s", code, body)
+		t.Fatalf("answered %d %s, want 200", code, body)
 	}
 	if code, _, _ := answer("of-cluster1", "/nowhere/version"); code != http.StatusUnauthorized {
 		t.Errorf("a token of another cluster, no cluster: %d", code)

@@ -20,7 +20,7 @@ func decode[T any](t *testing.T, body string) T {
 	t.Helper()
 	var out T
 	if err := json.Unmarshal([]byte(body), &out); err != nil {
-		t.Fatalf("%v: %s", err, body)
+		t.Fatalf("decoding a %T: %v: %s", out, err, body)
 	}
 	return out
 }
@@ -43,7 +43,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 	}
 	_, body = get(t, client, w.url+"/apis", header)
 	if groups := decode[metav1.APIGroupList](t, body).Groups; len(groups) != 1 || groups[0].PreferredVersion.GroupVersion != v1alpha1.GroupVersion.String() {
-		t.Errorf("groups %+v", groups)
+		t.Errorf("groups %+v, want one of version %s", groups, v1alpha1.GroupVersion)
 	}
 	for path, pattern := range map[string]string{
 		"/openapi/v2": `"#/definitions/([^"]+)"`,
@@ -94,10 +94,10 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 		titles = append(titles, strings.ToUpper(c.Name))
 	}
 	if got := strings.Join(titles, ","); got != "NAME,AVAILABLE,TUNNELS,LATENCY,VERSION,LAST SEEN" {
-		t.Errorf("columns %s", got)
+		t.Errorf("columns %s, want NAME,AVAILABLE,TUNNELS,LATENCY,VERSION,LAST SEEN", got)
 	}
 	if len(table.Rows) != 1 || fmt.Sprint(table.Rows[0].Cells) != "[cluster1 True 0 <none> v1.36.3 <unknown>]" {
-		t.Errorf("rows %v", table.Rows)
+		t.Errorf("rows %v, want one: cluster1 True 0 <none> v1.36.3 <unknown>", table.Rows)
 	}
 	for _, path := range []string{groupPath + "/clusters", clustersPath + "cluster1/identity", "/apis", "/openapi/v2"} {
 		if resp, _ := get(t, client, w.url+path, http.Header{"Authorization": {"Bearer of-a-cluster"}}); resp.StatusCode != http.StatusUnauthorized {
@@ -123,7 +123,7 @@ func TestAggregatedDoor(t *testing.T) {
 		"cluster1/proxy/proxy/": "/proxy/",
 	} {
 		if resp, body := get(t, client, w.url+clustersPath+path, header); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d %s", path, resp.StatusCode, body)
+			t.Errorf("%s: %d %s, want 200", path, resp.StatusCode, body)
 			continue
 		}
 		if r := <-seen; r.RequestURI != want || r.Header.Get("X-Remote-User") != "jane" {
@@ -155,7 +155,7 @@ func TestWhoAmI(t *testing.T) {
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Method != http.MethodPost || r.RequestURI != reviewPath || !strings.Contains(string(body), "SelfSubjectReview") {
-			t.Errorf("%s %s %s", r.Method, r.RequestURI, body)
+			t.Errorf("%s %s %s, want POST %s with a SelfSubjectReview", r.Method, r.RequestURI, body, reviewPath)
 		}
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusCreated)
@@ -166,7 +166,7 @@ func TestWhoAmI(t *testing.T) {
 	_, body := get(t, client, w.url+clustersPath+"cluster1/identity", header)
 	got := decode[v1alpha1.ClusterIdentity](t, body)
 	if got.Hub.Username != "jane" || got.Cluster.Username != "jane" || len(got.Cluster.Groups) != 2 || got.Kind != "ClusterIdentity" {
-		t.Errorf("%s", body)
+		t.Errorf("answered %s, want a ClusterIdentity of jane, here and there, with two groups there", body)
 	}
 	resp, body := get(t, client, w.url+clustersPath+"cluster2/identity", header)
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no agent of cluster") {

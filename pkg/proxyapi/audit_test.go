@@ -92,7 +92,8 @@ func TestRefusalsAreAudited(t *testing.T) {
 	}
 	for _, e := range events() {
 		if e.User.Username != anonymous.Name || e.ResponseStatus.Code != want[string(e.AuditID)] || len(e.RequestURI) > 2*maxRefusedURL {
-			t.Errorf("%s: %s %.100s %d (%d bytes)", e.AuditID, e.User.Username, e.RequestURI, e.ResponseStatus.Code, len(e.RequestURI))
+			t.Errorf("%s: %s %.100s %d (%d bytes); want %s, %d and %d bytes at most", e.AuditID, e.User.Username, e.RequestURI, e.ResponseStatus.Code, len(e.RequestURI),
+				anonymous.Name, want[string(e.AuditID)], 2*maxRefusedURL)
 		}
 		delete(want, string(e.AuditID))
 	}

@@ -399,7 +399,7 @@ func TestDrainEndsWatches(t *testing.T) {
 		defer resp.Body.Close()
 		body := bufio.NewReader(resp.Body)
 		if line, err := body.ReadString('\n'); err != nil || !strings.Contains(line, "ADDED") {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf("the watch gave %q, %v; want ADDED", line, err)
 		}
 		defer func() {
 			if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {

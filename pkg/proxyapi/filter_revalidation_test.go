@@ -71,7 +71,7 @@ func (w *world) openStream(config *tls.Config, text, header string) *openStream 
 		w.t.Fatal(err)
 	}
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols {
-		w.t.Fatalf("%q answered %d", text, resp.StatusCode)
+		w.t.Fatalf("%q answered %d, want 200 or 101", text, resp.StatusCode)
 	}
 	go func() {
 		defer close(s.ended)
@@ -144,7 +144,7 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 	}
 	for name, s := range others {
 		if !s.open() {
-			t.Errorf("%s ended", name)
+			t.Errorf("%s ended, want it open", name)
 		}
 	}
 	for reason, want := range map[string]float64{"unauthenticated": 8, "forbidden": 11} {

@@ -136,7 +136,7 @@ func start(t testing.TB, change ...func(*Options)) *world {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-w.stopped; err != nil {
-			t.Errorf("run: %v", err)
+			t.Errorf("Run = %v, want nil", err)
 		}
 	})
 	return w

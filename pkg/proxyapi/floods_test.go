@@ -99,7 +99,7 @@ func TestRapidReset(t *testing.T) {
 	}
 	for range good {
 		if resp, body := get(t, client, w.url+"/cluster1/version", jane); resp.StatusCode != http.StatusOK {
-			t.Errorf("jane: %d %s", resp.StatusCode, body)
+			t.Errorf("jane: %d %s, want 200", resp.StatusCode, body)
 		}
 	}
 	attackers.Wait()

@@ -57,7 +57,7 @@ func TestRequestsArriveUnchanged(t *testing.T) {
 		"X-Forwarded-For": {"10.1.1.1"}, "X-Forwarded-Host": {"evil"}, "Forwarded": {"for=x"}, "Cluster-Proxy-Proto": {"http"}, "Accept": {"a", "b"},
 	})
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Warning") != `299 - "old"` || resp.Header.Get("Set-Cookie") != "a=b" {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		t.Errorf("answered %d %v, want 200 with the agent's Warning and Set-Cookie", resp.StatusCode, resp.Header)
 	}
 	r := <-seen
 	if want := "/api/v1//x%2Fy%20z?a=%2F/..&b;c=1"; r.RequestURI != want {
@@ -89,7 +89,7 @@ func TestRequestsShareConnections(t *testing.T) {
 		req.Header = header
 		resp, err := client.Do(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("%v, %v", resp, err)
+			t.Errorf("answered %v, %v; want 200", resp, err)
 			return
 		}
 		resp.Body.Close()
@@ -235,7 +235,7 @@ func TestStreams(t *testing.T) {
 	for i := range 3 {
 		fmt.Fprintln(feed, i)
 		if !events.Scan() || events.Text() != fmt.Sprint("event ", i) {
-			t.Fatalf("got %q, %v", events.Text(), events.Err())
+			t.Fatalf("got %q, %v; want event %d", events.Text(), events.Err(), i)
 		}
 	}
 	cancel()
@@ -296,7 +296,7 @@ func upgrade(t *testing.T, w *world) (*tls.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("X-Stream-Protocol-Version") != "v4" {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+		t.Fatalf("answered %d %v, want 101 and v4", resp.StatusCode, resp.Header)
 	}
 	return conn, reader
 }
@@ -305,7 +305,7 @@ func echo(t *testing.T, conn io.Writer, reader *bufio.Reader, line string) {
 	t.Helper()
 	fmt.Fprintln(conn, line)
 	if got, err := reader.ReadString('\n'); got != line+"\n" {
-		t.Errorf("echo %q, %v", got, err)
+		t.Errorf("echo %q, %v; want %q", got, err, line+"\n")
 	}
 }
 

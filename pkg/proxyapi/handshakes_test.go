@@ -87,7 +87,7 @@ func TestFloodBesideUsers(t *testing.T) {
 		for range 100 {
 			began := time.Now()
 			if resp, body := get(t, client, w.url+"/cluster1/version", nil); resp.StatusCode != http.StatusOK {
-				t.Errorf("%d %s", resp.StatusCode, body)
+				t.Errorf("answered %d %s, want 200", resp.StatusCode, body)
 			}
 			took = append(took, time.Since(began))
 		}

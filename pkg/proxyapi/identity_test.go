@@ -67,7 +67,7 @@ func TestUsersOfTheHubAreAsserted(t *testing.T) {
 			header.Set("Audit-ID", "an-id-of-the-client")
 			resp, body := get(t, client, w.url+"/cluster1/api/v1/pods", header)
 			if resp.StatusCode != http.StatusOK {
-				t.Fatalf("%d: %s", resp.StatusCode, body)
+				t.Fatalf("answered %d: %s, want 200", resp.StatusCode, body)
 			}
 			r := <-seen
 			if diff := cmp.Diff(asJane, identityHeaders(r)); diff != "" {
@@ -227,7 +227,7 @@ func TestImpersonationIsCheckedOnTheHub(t *testing.T) {
 	client := w.client()
 	header := http.Header{"Authorization": {"Bearer admin"}, "Impersonate-User": {"bob"}, "Impersonate-Group": {"ops"}}
 	if resp, body := get(t, client, w.url+"/cluster1/version", header); resp.StatusCode != 200 {
-		t.Fatalf("%d %s", resp.StatusCode, body)
+		t.Fatalf("answered %d %s, want 200", resp.StatusCode, body)
 	}
 	want := map[string][]string{"X-Remote-User": {"bob"}, "X-Remote-Group": {"ops", "system:authenticated"}}
 	if diff := cmp.Diff(want, identityHeaders(<-seen)); diff != "" {

@@ -21,7 +21,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		}
 		name, _, _ := strings.Cut(flag, "=")
 		if err := o.Validate(); (err == nil) != ok || !ok && !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", flag, err)
+			t.Errorf("%s: %v, want it accepted: %t", flag, err, ok)
 		}
 	}
 }

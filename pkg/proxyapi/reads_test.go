@@ -81,7 +81,7 @@ func TestReadsOutliveAgents(t *testing.T) {
 		agent := w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
 		for range 3 {
 			if resp, body := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer managed"}}); resp.StatusCode != http.StatusOK {
-				t.Errorf("%d %s", resp.StatusCode, body)
+				t.Errorf("answered %d %s, want 200", resp.StatusCode, body)
 			}
 		}
 		_ = agent.server.Close()

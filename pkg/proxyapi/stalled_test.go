@@ -103,7 +103,7 @@ func TestUnreadUpload(t *testing.T) {
 			t.Errorf("PATCH %s beside an upload that is not read: %d, %v", path, code, err)
 		}
 		if code, err := w.do(client, "jane", http.MethodGet, path, nil); code != http.StatusOK {
-			t.Errorf("GET %s: %d, %v", path, code, err)
+			t.Errorf("GET %s: %d, %v; want 200", path, code, err)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}), "cluster1")
 	reader := w.client()
 	if code, err := w.do(reader, "jane", http.MethodPost, "/cluster1/api/v1/namespaces", nil); code != http.StatusOK {
-		t.Fatalf("before: %d, %v", code, err)
+		t.Fatalf("before: %d, %v; want 200", code, err)
 	}
 	// Little is kept in the client, which is part of this process.
 	client := w.client()

@@ -65,7 +65,7 @@ func TestAnswersToUpgrades(t *testing.T) {
 		reader := bufio.NewReader(conn)
 		resp, err := http.ReadResponse(reader, nil)
 		if err != nil {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("reading the answer after %q: %v", text, err)
 			continue
 		}
 		location := resp.Header.Get("Location")
@@ -105,7 +105,7 @@ func TestUnaskedAnswers(t *testing.T) {
 		r = r.WithContext(context.WithValue(r.Context(), scopeKey{}, c))
 		err := l.modifyResponse(&http.Response{StatusCode: tc.code, Header: http.Header{}, Body: http.NoBody, Request: r})
 		if (err != nil) != tc.refused {
-			t.Errorf("%d to %q: %v", tc.code, tc.upgrade, err)
+			t.Errorf("%d to %q: %v, want it refused: %t", tc.code, tc.upgrade, err, tc.refused)
 		}
 	}
 }

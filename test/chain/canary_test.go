@@ -57,7 +57,7 @@ func sendCanaries(t *testing.T, w *world) {
 			}
 			resp, err := w.client(major).Do(r)
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("asking %s: %v", name, err)
 			}
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()

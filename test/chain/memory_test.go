@@ -43,7 +43,7 @@ func TestMemoryRunsOut(t *testing.T) {
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(resp.Body)
 		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "memory limit") {
-			t.Fatalf("answer %d %.500s", resp.StatusCode, body)
+			t.Fatalf("answer %d %.500s, want 503 for the memory limit", resp.StatusCode, body)
 		}
 		return nil, string(body)
 	}

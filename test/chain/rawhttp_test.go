@@ -95,7 +95,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 			code := ask(what, fields[0], fields[1])
 			codes[code]++
 			if !slices.Contains([]int{0, 200, 400, 401, 403, 431}, code) {
-				t.Errorf("%s: answered %d", what, code)
+				t.Errorf("%s: answered %d, want no answer, 200, 400, 401, 403 or 431", what, code)
 			}
 			arrived := seen.Take()
 			for _, r := range arrived {

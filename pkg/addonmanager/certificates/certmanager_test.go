@@ -60,7 +60,7 @@ func TestCertManagerObjectsFitItsDefinitions(t *testing.T) {
 					t.Fatal(err)
 				}
 				if problems := validation.ValidateCustomResource(nil, object.Object, validator); len(problems) > 0 {
-					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), problems)
+					t.Errorf("%s %s: %v, want no problems", object.GetKind(), object.GetName(), problems)
 				}
 				structural, err := structuralschema.NewStructural(definition)
 				if err != nil {

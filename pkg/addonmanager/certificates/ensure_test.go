@@ -54,7 +54,7 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(first.Expiry) != 5 || first.RenewAfter <= 0 {
-		t.Errorf("Ensure = %+v", first)
+		t.Errorf("Ensure = %+v, want 5 expiries and a time to renew", first)
 	}
 	for _, ca := range []string{"cluster-proxy-signer", AgentSignerSecret} {
 		if owners := get(t, c, ca).OwnerReferences; len(owners) != 0 {
@@ -174,7 +174,7 @@ func TestUsersBrokenCertificateHurtsNobodyElse(t *testing.T) {
 		for _, name := range []string{"proxy-server", "agent-server", "proxy-client", APIClientSecret} {
 			var s corev1.Secret
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: hubNamespace, Name: name}, &s); err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("reading Secret %s: %v", name, err)
 			}
 		}
 		if string(get(t, c, UserServingSecret).Data["tls.crt"]) != "x" {

@@ -31,7 +31,7 @@ func TestProbeRemembersByTest(t *testing.T) {
 	names = []string{"c"}
 	test.ID = "one"
 	if missing, _, err := p.Missing(t.Context(), test); err != nil || len(missing) > 0 {
-		t.Errorf("missing %v, %v", missing, err)
+		t.Errorf("missing %v, %v; want none", missing, err)
 	}
 }
 

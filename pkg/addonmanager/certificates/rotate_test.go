@@ -70,7 +70,7 @@ func TestRotation(t *testing.T) {
 	at := start.Add(time.Hour)
 	for ca, rotation := range ensure(t, c, rotating("1", w), at).Rotations {
 		if rotation.Phase != Distributing || !rotation.Moved {
-			t.Errorf("%s: %+v", ca, rotation)
+			t.Errorf("%s: %+v, want %s and moved", ca, rotation, Distributing)
 		}
 	}
 	if trusted(t, c, HubBundleSecret) != 2 || trusted(t, c, AgentBundleSecret) != 2 {
@@ -102,7 +102,7 @@ func TestRotation(t *testing.T) {
 	at = at.Add(2 * time.Minute)
 	result = ensure(t, c, rotating("1", w), at)
 	if result.Rotations[HubCA].Phase != Reissuing || result.Rotations[AgentCA].Phase != Stable {
-		t.Errorf("rotations: %+v", result.Rotations)
+		t.Errorf("rotations: %+v, want the hub's CA %s and the agents' %s", result.Rotations, Reissuing, Stable)
 	}
 	for _, leaf := range []string{"proxy-server", "agent-server", "proxy-client", APIClientSecret, UserServingSecret} {
 		if !issuedBy(t, c, leaf, "cluster-proxy-signer") {
@@ -140,7 +140,7 @@ func TestEveryPhaseIsATestOfItsOwn(t *testing.T) {
 	}
 	slices.Sort(w.asked)
 	if len(w.asked) != 3 || len(slices.Compact(w.asked)) != 3 {
-		t.Errorf("asked %q", w.asked)
+		t.Errorf("asked %q, want three questions, each once", w.asked)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestRestoredHubGoesOn(t *testing.T) {
 	restored := newClient(kept...)
 	result := ensure(t, restored, rotating("1", w), start.Add(2*time.Hour))
 	if result.Rotations[HubCA].Phase != Distributing || trusted(t, restored, HubBundleSecret) != 2 {
-		t.Errorf("restored: %+v", result.Rotations)
+		t.Errorf("restored: %+v, want the hub's CA %s and two in its bundle", result.Rotations, Distributing)
 	}
 	if !bytes.Equal(get(t, restored, HubBundleSecret).Data[caCert], get(t, c, HubBundleSecret).Data[caCert]) {
 		t.Error("the restored hub trusts others than before")
@@ -242,7 +242,7 @@ func TestPhaseBeginsWhenItIsWrittenOut(t *testing.T) {
 	}
 	for ca, rotation := range ensure(t, c, rotating("1", w), at.Add(2*time.Minute)).Rotations {
 		if rotation.Phase != Reissuing {
-			t.Errorf("%s: %+v", ca, rotation)
+			t.Errorf("%s: %+v, want %s", ca, rotation, Reissuing)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestOldCAStaysForACertificateThatCannotBeIssued(t *testing.T) {
 	for i := range 3 {
 		result, err := Ensure(t.Context(), short, rotating("1", w), start.Add(time.Duration(2+i)*time.Hour))
 		if err == nil || result.Rotations[HubCA].Phase != Reissuing {
-			t.Errorf("%v, %+v", err, result.Rotations[HubCA])
+			t.Errorf("%v, %+v; want an error and %s", err, result.Rotations[HubCA], Reissuing)
 		}
 	}
 	if trusted(t, c, HubBundleSecret) != 2 {
@@ -267,7 +267,7 @@ func TestOldCAStaysForACertificateThatCannotBeIssued(t *testing.T) {
 		t.Errorf("nobody can have read the certificate yet: %+v", got)
 	}
 	if got := ensure(t, c, rotating("1", w), at.Add(2*time.Minute)).Rotations[HubCA]; got.Phase != Stable {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want %s", got, Stable)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestProvided(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ensure(t, c, p, start.Add(time.Hour)); got.Rotations[HubCA].Phase != Distributing || got.Rotations[AgentCA].Phase != Stable {
-		t.Errorf("rotations: %+v", got.Rotations)
+		t.Errorf("rotations: %+v, want the hub's CA %s and the agents' %s", got.Rotations, Distributing, Stable)
 	}
 	ensure(t, c, p, start.Add(2*time.Hour))
 	ensure(t, c, p, start.Add(3*time.Hour))

@@ -62,7 +62,7 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 		}
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 2 || s.InUse != 10 {
-			t.Errorf("busy %+v", s)
+			t.Errorf("busy: %+v, want 2 idle and 10 in use", s)
 		}
 		for _, cn := range near {
 			_ = cn.Close()
@@ -70,12 +70,12 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 		}
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 12 || s.InUse != 0 {
-			t.Errorf("after %+v", s)
+			t.Errorf("after all were closed: %+v, want 12 idle and none in use", s)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 2 {
-			t.Errorf("later %+v", s)
+			t.Errorf("two minutes later: %+v, want 2 idle", s)
 		}
 		_ = p.Close()
 	})
@@ -90,7 +90,7 @@ func TestPoolNeverHandsOutTheDead(t *testing.T) {
 			_ = c.Close()
 		}
 		if _, err := p.Open(t.Context(), request); err != nil {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want none", err)
 		}
 		_ = p.Close()
 	})
@@ -106,7 +106,7 @@ func TestPoolLimits(t *testing.T) {
 			}
 		}
 		if _, err := p.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Overloaded {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, carrier.Overloaded)
 		}
 		_ = p.Close()
 
@@ -115,7 +115,7 @@ func TestPoolLimits(t *testing.T) {
 		go func() { _, _ = p.Open(ctx, request) }()
 		synctest.Wait()
 		if _, err := p.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Overloaded {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, carrier.Overloaded)
 		}
 		cancel()
 		_ = p.Close()
@@ -129,7 +129,7 @@ func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, carrier.TimedOut)
 		}
 		if asked != 1 {
 			t.Errorf("asked for %d, want 1 for who waits; the dialing side keeps idle ones itself", asked)
@@ -147,7 +147,7 @@ func TestPoolAsksAgainForWhoWaits(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
 		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, carrier.TimedOut)
 		}
 		if asked != 3 {
 			t.Errorf("asked %d times in 12 s, want 3", asked)
@@ -271,7 +271,7 @@ func TestPoolDrain(t *testing.T) {
 		go func() { drained <- p.Drain(t.Context()) }()
 		synctest.Wait()
 		if _, err := p.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Draining {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, carrier.Draining)
 		}
 		select {
 		case <-drained:
