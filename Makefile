@@ -12,7 +12,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/cluster-proxy
@@ -56,6 +56,10 @@ image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, w
 .PHONY: conformance
 conformance: ## Run konnectivity's own tests against our binaries
 	go test -tags=conformance -count=1 -timeout=60m $(TESTFLAGS) ./test/conformance/...
+
+.PHONY: conformance-upstream
+conformance-upstream: ## Run the e2e suite of OCM's own cluster-proxy against the chart (as e2e); writes test/conformance/upstream.txt
+	CONFORMANCE_UPSTREAM=$(CURDIR)/test/conformance/upstream.txt go test -v -count=1 -timeout=40m $(TESTFLAGS) ./test/conformance/upstream
 
 .PHONY: bench
 bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=dial for the rows of that name, which writes nothing)

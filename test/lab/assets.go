@@ -139,10 +139,15 @@ func buildModules(ctx context.Context, kind string, modules []module, long strin
 }
 
 func (m module) build(ctx context.Context, source, target string, out io.Writer, began time.Time) error {
+	return m.compile(ctx, []string{"build"}, source, target, out, began)
+}
+
+// compile runs one of go's commands that write a program.
+func (m module) compile(ctx context.Context, command []string, source, target string, out io.Writer, began time.Time) error {
 	partial := fmt.Sprintf("%s.%d.partial", target, os.Getpid())
 	defer os.Remove(partial)
-	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w " + m.flags, "-o", partial}, m.args...)
-	cmd := exec.CommandContext(ctx, "go", append(args, m.pkg)...)
+	args := slices.Concat(command, []string{"-trimpath", "-ldflags", "-s -w " + m.flags, "-o", partial}, m.args, []string{m.pkg})
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	var said bytes.Buffer

@@ -34,7 +34,7 @@ type Options struct {
 	// Dir holds the lab's files while it runs. It must be empty or absent.
 	Dir string
 	// Clusters are the names of the managed clusters; cluster1 and cluster2 if
-	// there are none.
+	// it is nil.
 	Clusters []string
 	// OCM is the release of OCM to run.
 	OCM Release
@@ -58,7 +58,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if len(o.Clusters) == 0 {
+	if o.Clusters == nil {
 		o.Clusters = []string{"cluster1", "cluster2"}
 	}
 	if o.Out == nil {

@@ -30,3 +30,4 @@ func (c *Cluster) prepareNode(*certs.Authority) error            { return errNoN
 func (c *Cluster) keep(program) error                            { return errNoNodes }
 func (c *Cluster) stopProgram(context.Context, string) error     { return errNoNodes }
 func (s Specs) Images(context.Context, string) ([]string, error) { return nil, errNoNodes }
+func (s UpstreamSuite) Images(*Lab, string) ([]string, error)    { return nil, errNoNodes }

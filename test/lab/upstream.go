@@ -33,22 +33,8 @@ var upstreamPrograms = map[string]string{
 // BuildUpstream builds the programs of OCM's own cluster-proxy, once. It says on
 // out what it does.
 func BuildUpstream(ctx context.Context, out io.Writer) (Upstream, error) {
-	const folder = "upstream"
-	source, err := sourceDir()
+	source, u, err := findUpstream(ctx)
 	if err != nil {
-		return Upstream{}, err
-	}
-	source = filepath.Join(source, "binaries", folder)
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return Upstream{}, fmt.Errorf("finding the cache folder: %w", err)
-	}
-	key, err := assetsKey(filepath.Dir(source), []module{{name: folder}})
-	if err != nil {
-		return Upstream{}, err
-	}
-	u := Upstream{programs: filepath.Join(cache, "cluster-proxy-lab", folder+"-"+key)}
-	if err := os.MkdirAll(u.programs, 0o755); err != nil {
 		return Upstream{}, err
 	}
 	began := time.Now()
@@ -62,8 +48,31 @@ func BuildUpstream(ctx context.Context, out io.Writer) (Upstream, error) {
 			return Upstream{}, fmt.Errorf("building %s of OCM's own cluster-proxy: %w", name, err)
 		}
 	}
+	return u, nil
+}
+
+// findUpstream returns the nested module that names the release, and the release
+// without its programs.
+func findUpstream(ctx context.Context) (source string, u Upstream, err error) {
+	const folder = "upstream"
+	if source, err = sourceDir(); err != nil {
+		return "", Upstream{}, err
+	}
+	source = filepath.Join(source, "binaries", folder)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", Upstream{}, fmt.Errorf("finding the cache folder: %w", err)
+	}
+	key, err := assetsKey(filepath.Dir(source), []module{{name: folder}})
+	if err != nil {
+		return "", Upstream{}, err
+	}
+	u.programs = filepath.Join(cache, "cluster-proxy-lab", folder+"-"+key)
+	if err := os.MkdirAll(u.programs, 0o755); err != nil {
+		return "", Upstream{}, err
+	}
 	u.Source, err = moduleDir(ctx, source, "open-cluster-management.io/cluster-proxy")
-	return u, err
+	return source, u, err
 }
 
 // Chart is the folder of its chart.

@@ -1,8 +1,9 @@
 //go:build linux
 
 // Command labnode is what a lab with nodes runs inside: the first process of
-// every machine and of the network between them, the sandbox of every pod, and
-// the workload "web". It is static, so that it runs in empty images.
+// every machine and of the network between them, the sandbox of every pod, the
+// workload "web", and a stand-in for the program openssl. It is static, so that it
+// runs in empty images.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -19,6 +21,8 @@ import (
 func main() {
 	var err error
 	switch {
+	case filepath.Base(os.Args[0]) == "openssl":
+		err = openssl(os.Args[1:])
 	case len(os.Args) == 2 && os.Args[1] == "network":
 		err = nodes.RunNetwork()
 	case len(os.Args) == 3 && os.Args[1] == "machine":
