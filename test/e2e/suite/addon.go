@@ -13,12 +13,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/utils/ptr"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	workv1 "open-cluster-management.io/api/work/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -101,6 +103,13 @@ func (s *Suite) PatchConfiguration(t *testing.T, patch string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made := map[string]string{}
+	for _, cluster := range s.Clusters {
+		Eventually(t, cluster+"'s ManifestWork applied", func() (err error) {
+			made[cluster], err = s.configurationsOf(ctx, cluster)
+			return err
+		})
+	}
 	t.Cleanup(func() {
 		Eventually(t, "the configuration put back", func() error {
 			now, err := s.Configuration.Get(ctx, identity.AddonName, metav1.GetOptions{})
@@ -112,11 +121,49 @@ func (s *Suite) PatchConfiguration(t *testing.T, patch string) error {
 			return err
 		})
 		for _, cluster := range s.Clusters {
+			Eventually(t, cluster+"'s agents as before", func() error { return s.settled(ctx, t, cluster, made[cluster]) })
 			Eventually(t, cluster+" reachable", func() error { return s.Reachable(ctx, cluster) })
 		}
 	})
 	_, err = s.Configuration.Patch(ctx, identity.AddonName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
+}
+
+// configurationsOf names the configurations that a cluster's ManifestWork was made
+// with, by the hashes of their specs. It is an error while the work is not applied.
+func (s *Suite) configurationsOf(ctx context.Context, cluster string) (string, error) {
+	work, err := s.Works.WorkV1().ManifestWorks(cluster).Get(ctx, DeployWorkName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
+		return "", fmt.Errorf("the ManifestWork is not applied: %v", applied)
+	}
+	return work.Annotations[workv1.ManifestConfigSpecHashAnnotationKey], nil
+}
+
+// settled has an error until a cluster has applied manifests that were made with these
+// configurations, and has replaced its agents. The next test would otherwise begin
+// while they are replaced.
+func (s *Suite) settled(ctx context.Context, t *testing.T, cluster, configurations string) error {
+	now, err := s.configurationsOf(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if now != configurations {
+		return fmt.Errorf("the ManifestWork was made with %s, want %s", now, configurations)
+	}
+	list, err := Clientset(t, s.Direct(cluster)).AppsV1().Deployments(s.AgentNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if err := RolledOut(&list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // StopAgents takes the power from a cluster's agents; StartAgents gives it back.
