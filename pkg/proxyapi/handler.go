@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"runtime/debug"
-	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -32,13 +32,16 @@ type handler struct {
 	own    http.Handler
 	probes http.Handler
 	// inFlight counts requests, those with a hijacked connection included.
-	inFlight sync.WaitGroup
+	inFlight atomic.Int64
 }
+
+// busy returns how many requests are in flight.
+func (h *handler) busy() int { return int(h.inFlight.Load()) }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httprelay.GrowStack()
 	h.inFlight.Add(1)
-	defer h.inFlight.Done()
+	defer h.inFlight.Add(-1)
 	defer logPanic(r)
 	// At a cluster's own host these are the cluster's.
 	if _, there := clusterOfHost(r.Host, h.domain); !there && (r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz") {

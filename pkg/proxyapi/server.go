@@ -210,7 +210,9 @@ func (s *Server) serve(ctx, running context.Context, listener net.Listener, h *h
 	}
 	cancelRequests()
 	_ = httpServer.Close() // what is left was given its time
-	waitFor(&h.inFlight, time.After(cutOff))
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutOff)
+	defer cancel()
+	health.AwaitIdle(limit, 0, h.busy)
 	<-failed
 	return nil
 }
@@ -229,32 +231,16 @@ func (s *Server) drain(ctx, running context.Context, httpServer *http.Server, h 
 	logger := klog.FromContext(ctx)
 	logger.Info("Draining", "minDrainDuration", s.options.MinDrainDuration, "drainTimeout", s.options.DrainTimeout)
 	s.health.Drain()
-	select {
-	case <-time.After(s.options.MinDrainDuration):
-	case <-running.Done():
+	health.AwaitIdle(running, s.options.MinDrainDuration, func() int { return 0 })
+	if running.Err() != nil {
 		return
 	}
 	drainWatches()
 	limit, cancel := context.WithTimeout(running, s.options.DrainTimeout)
 	defer cancel()
-	if err := httpServer.Shutdown(limit); err == nil && waitFor(&h.inFlight, limit.Done()) {
+	if err := httpServer.Shutdown(limit); err == nil && health.AwaitIdle(limit, 0, h.busy) == 0 {
 		logger.Info("Drained")
 		return
 	}
 	logger.Info("Cutting off the requests that did not end in time")
-}
-
-// waitFor reports whether w got done before limit gave up.
-func waitFor[T any](w interface{ Wait() }, limit <-chan T) bool {
-	done := make(chan struct{})
-	go func() {
-		w.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-limit:
-		return false
-	}
 }
