@@ -16,6 +16,7 @@ func TestReadyWithoutProxyServer(t *testing.T) {
 	w.api.User("hubs", "jane")
 	w.api.Allow("jane * clusters/proxy *")
 	client := w.client("h2")
+	<-w.server.prober.probed // until then it is not ready
 	if response, body := get(t, client, w.url+"/readyz", nil); response.StatusCode != http.StatusOK {
 		t.Errorf("/readyz answers %d %s, want 200", response.StatusCode, body)
 	}
