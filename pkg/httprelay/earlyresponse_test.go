@@ -62,7 +62,7 @@ func TestAnswersBeforeTheBodyEnd(t *testing.T) {
 				got, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if err != nil || resp.StatusCode != want || want == http.StatusOK && string(got) != "xx" {
-					t.Errorf("%s: %d %q, %v", path, resp.StatusCode, got, err)
+					t.Errorf("%s: %d %q, %v; want %d", path, resp.StatusCode, got, err, want)
 					return
 				}
 			}

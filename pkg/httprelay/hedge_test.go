@@ -79,7 +79,7 @@ func TestReadsOfASilentConnection(t *testing.T) {
 		for range connections / 2 {
 			reads.Go(func() {
 				if err := read(); err != nil || time.Since(began) > 3*time.Second {
-					t.Errorf("%v after %s", err, time.Since(began))
+					t.Errorf("%v after %s, want an answer in 3 s", err, time.Since(began))
 				}
 			})
 		}

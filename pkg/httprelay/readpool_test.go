@@ -87,7 +87,7 @@ func TestPooledConnectionsAreUsedAgain(t *testing.T) {
 		one(k)
 		for request := 1; request < 4; request++ {
 			if body, err := ask(t, k); err != nil || body != fmt.Sprint(1, request) {
-				t.Errorf("request %d: %q, %v", request, body, err)
+				t.Errorf("request %d: %q, %v; want %q", request, body, err, fmt.Sprint(1, request))
 			}
 		}
 		time.Sleep(59 * time.Second)
@@ -123,7 +123,7 @@ func TestNoAnswerMeetsAnotherRequest(t *testing.T) {
 				one(k)
 				body, err := ask(t, k)
 				if (err == nil) != (body == "a") {
-					t.Errorf("%q, %v", body, err)
+					t.Errorf("answer %q, %v; want \"a\" or an error", body, err)
 				}
 				if _, err := ask(t, k); !errors.Is(err, ErrNone) {
 					t.Errorf("the connection is used again: %v", err)
@@ -184,7 +184,7 @@ func TestFits(t *testing.T) {
 			r.Header.Set("Upgrade", tc.upgrade)
 		}
 		if Fits(r) != tc.want {
-			t.Errorf("Fits(%+v) = %v", tc, !tc.want)
+			t.Errorf("Fits(%+v) = %v, want %v", tc, !tc.want, tc.want)
 		}
 	}
 }

@@ -221,7 +221,7 @@ func TestWritesAskQuietConnections(t *testing.T) {
 		time.Sleep(2 * trust)
 		began := time.Now()
 		if err := write(); err != nil || time.Since(began) > 3*time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
+			t.Errorf("%v after %s, want an answer in 3 s", err, time.Since(began))
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestSlowAnswersAreWaitedFor(t *testing.T) {
 			t.Errorf("a read that takes a minute: %v", err)
 		}
 		if n := p.dials(); n != 1 {
-			t.Errorf("%d connections", n)
+			t.Errorf("%d connections, want 1", n)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func TestOutOfFiles(t *testing.T) {
 		child.Env = append(os.Environ(), fewFiles+"=1")
 		output, err := child.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v\n%s", err, output)
+			t.Fatalf("running the child: %v\n%s", err, output)
 		}
 		for _, line := range []string{"Accepting no connections until that is over", "Accepting connections again"} {
 			if n := strings.Count(string(output), line); n != 1 {

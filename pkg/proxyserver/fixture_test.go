@@ -85,7 +85,7 @@ func startPreparedHub(t *testing.T, hubCA, agentCA *pki.CA, prepare func(*Server
 	select {
 	case <-h.Started():
 	case <-h.done:
-		t.Fatalf("Run = %v", h.result)
+		t.Fatalf("Run = %v before it has started", h.result)
 	}
 	h.clientAddr = h.Addrs().Client.String()
 	return h

@@ -142,7 +142,7 @@ func TestClustersNeverMix(t *testing.T) {
 				}
 				buffer := make([]byte, 64)
 				if n, err := conn.Read(buffer); err != nil || string(buffer[:n]) != cluster+":"+text {
-					t.Errorf("%s answered %q, %v", cluster, buffer[:n], err)
+					t.Errorf("%s answered %q, %v; want %q", cluster, buffer[:n], err, cluster+":"+text)
 				}
 			}
 		})
@@ -191,7 +191,7 @@ func TestPacketsWithoutPayloadEndTheirStreamOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := stream.Recv(); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("client's %s: %v", name, err)
+			t.Errorf("client's %s: %v, want InvalidArgument", name, err)
 		}
 	}
 	conn, err := h.dial(t, h.clientTLS(t), "cluster1:443")
@@ -261,7 +261,7 @@ func TestAgentAnswersItsOwnDialsOnly(t *testing.T) {
 	asked.accept(42, 9)
 	response, err := stream.Recv()
 	if err != nil || response.GetDialResponse().GetConnectID() != 9 {
-		t.Errorf("answer %v, %v", response, err)
+		t.Errorf("answer %v, %v; want connection 9", response, err)
 	}
 }
 

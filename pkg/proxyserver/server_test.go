@@ -156,7 +156,7 @@ func TestUnixSocket(t *testing.T) {
 	exchange(t, conn, "x", "cluster1:x")
 	_ = conn.Close()
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o770 {
-		t.Errorf("socket: %v %v", info.Mode(), err)
+		t.Errorf("socket: %v, %v; want mode 0770", info.Mode(), err)
 	}
 }
 
@@ -312,6 +312,6 @@ func TestRunNamesWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "/absent/") {
-		t.Errorf("Run = %v", err)
+		t.Errorf("Run = %v, want an error that names /absent/", err)
 	}
 }

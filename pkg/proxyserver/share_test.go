@@ -211,6 +211,6 @@ func TestDialsEndByTheirOwnAgentOnly(t *testing.T) {
 	_ = conn.Close()
 	asked.accept(42, 9)
 	if response, err := stream.Recv(); err != nil || response.GetDialResponse().GetConnectID() != 9 {
-		t.Errorf("answer %v, %v", response, err)
+		t.Errorf("answer %v, %v; want connection 9", response, err)
 	}
 }

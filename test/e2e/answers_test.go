@@ -127,7 +127,7 @@ func TestAnswersAreEqual(t *testing.T) {
 	}
 	nodes, err := cs.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil || len(nodes.Items) == 0 {
-		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
+		t.Fatalf("%d nodes, %v; want one", len(nodes.Items), err)
 	}
 	compare(t, cluster, requests(t, ns, suite.WebPod(t, cs), nodes.Items[0].Name))
 }
@@ -148,7 +148,7 @@ func compare(t *testing.T, cluster string, requests []suite.Request) {
 				}
 				got, err := suite.Ask(t.Context(), door.Cfg, r)
 				if err != nil {
-					t.Errorf("%s: %v", door.Name, err)
+					t.Errorf("asking through %s: %v", door.Name, err)
 					continue
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -175,7 +175,7 @@ func TestEarlyAnswersEnd(t *testing.T) {
 					wg.Go(func() {
 						for range each {
 							if got, err := suite.Ask(t.Context(), door.Cfg, r); err != nil || got.Code != http.StatusUnsupportedMediaType {
-								t.Errorf("answered %d, %v", got.Code, err)
+								t.Errorf("answered %d, %v; want 415", got.Code, err)
 								return
 							}
 						}

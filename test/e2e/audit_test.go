@@ -58,7 +58,7 @@ func TestManagedAPIServerSeesTheRequest(t *testing.T) {
 			}
 			resp.Body.Close()
 			if resp.StatusCode != http.StatusOK {
-				t.Fatalf("answered %d", resp.StatusCode)
+				t.Fatalf("answered %d, want 200", resp.StatusCode)
 			}
 			suite.Eventually(t, "the request in the audit log", func() error {
 				events, err := auditEvents(cluster, id)

@@ -97,7 +97,7 @@ func runForever(t *testing.T, cfg *rest.Config, pod string) {
 	conn, resp := upgrade(t, cfg, "/api/v1/namespaces/default/pods/"+pod+"/exec?stdin=1&stdout=1&command=sh&command=-c&command=echo+on%3B+cat", http.Header{
 		"Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io"}})
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("answered %d", resp.StatusCode)
+		t.Fatalf("answered %d, want 101", resp.StatusCode)
 	}
 	for frames := bufio.NewReader(conn); ; {
 		line, err := frames.ReadString('\n')

@@ -36,7 +36,7 @@ func TestManagedClusterKnowsTheHubUser(t *testing.T) {
 				id := uuid.NewString()
 				r := suite.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/pods", Header: http.Header{"Audit-Id": {id}}}
 				if got, err := suite.Ask(t.Context(), door.Cfg, r); err != nil || got.Code != http.StatusOK {
-					t.Fatalf("answer %d, %v: %.500s", got.Code, err, got.Body)
+					t.Fatalf("answer %d, %v: %.500s; want 200", got.Code, err, got.Body)
 				}
 				suite.Eventually(t, "the user in the audit log", func() error {
 					events, err := auditEvents(cluster, id)

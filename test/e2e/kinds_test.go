@@ -119,7 +119,7 @@ func TestProxySubresources(t *testing.T) {
 		t.Run("upgrade/"+door.Name, func(t *testing.T) {
 			conn, resp := upgrade(t, door.Cfg, all[0].Path, http.Header{"Upgrade": {"e2e"}})
 			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "e2e" {
-				t.Fatalf("answer %d, %v", resp.StatusCode, resp.Header)
+				t.Fatalf("answer %d, %v; want 101 to e2e", resp.StatusCode, resp.Header)
 			}
 			const sent = "over and back"
 			if _, err := io.WriteString(conn, sent); err != nil {
@@ -127,7 +127,7 @@ func TestProxySubresources(t *testing.T) {
 			}
 			got := make([]byte, len(sent))
 			if _, err := io.ReadFull(conn, got); err != nil || string(got) != sent {
-				t.Errorf("got %q, %v", got, err)
+				t.Errorf("got %q, %v; want %q", got, err, sent)
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func upgrade(t *testing.T, cfg *rest.Config, path string, header http.Header) (i
 	conn, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok {
 		body, _ := io.ReadAll(resp.Body)
-		t.Fatalf("answer %d: %.300s", resp.StatusCode, body)
+		t.Fatalf("answer %d: %.300s; want a connection", resp.StatusCode, body)
 	}
 	return conn, resp
 }
@@ -229,7 +229,7 @@ func TestBodiesAreStreamed(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			if resp.StatusCode != http.StatusOK {
-				t.Errorf("answered %d", resp.StatusCode)
+				t.Errorf("answered %d, want 200", resp.StatusCode)
 			}
 		})
 		t.Run(door.Name+"/down", func(t *testing.T) {

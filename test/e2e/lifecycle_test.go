@@ -209,7 +209,7 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 			}
 			for _, cluster := range installed.Clusters {
 				if err := installed.Reachable(t.Context(), cluster); err != nil {
-					t.Errorf("%s: %v", cluster, err)
+					t.Errorf("%s is not reachable any more: %v", cluster, err)
 				}
 			}
 		})

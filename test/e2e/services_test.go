@@ -70,7 +70,7 @@ func TestServices(t *testing.T) {
 			defer cancel()
 			err := suite.Executors(t, through, "cat")["websocket"].StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got, Stderr: &stderr})
 			if err != nil || got.String() != "over and back" {
-				t.Errorf("%q, %v, %s", got.String(), err, stderr.String())
+				t.Errorf("cat gave %q, %v, %s; want \"over and back\"", got.String(), err, stderr.String())
 			}
 		})
 		t.Run(cluster+"/tcp", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestServices(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := io.ReadAll(conn); err != nil || !bytes.Contains(got, []byte(cluster)) {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("the Service answers %q, %v; want %s in it", got, err, cluster)
 			}
 			_, err = dialByConnect(t, "kube-dns.kube-system.svc."+cluster+":53")
 			if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusForbidden {

@@ -94,7 +94,7 @@ func TestCertManager(t *testing.T) {
 	installed.WantCondition(t, "SignerReady", "NotReady", "needs cert-manager on the hub")
 	for _, cluster := range installed.Clusters {
 		if err := installed.Reachable(t.Context(), cluster); err != nil {
-			t.Errorf("%s: %v", cluster, err)
+			t.Errorf("%s is not reachable any more: %v", cluster, err)
 		}
 	}
 	definitions := dyn.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})

@@ -84,7 +84,7 @@ func (s *Suite) testServices(t *testing.T) {
 		n := agent.watch(t, `cluster_proxy_agent_service_denied_total{reason="loopback"}`)
 		for range 10 {
 			if code, body := ask(api, service("http", "changing", port)); code != http.StatusForbidden && code != http.StatusBadGateway {
-				t.Errorf("%d %s", code, body)
+				t.Errorf("answered %d %s, want 403 or 502", code, body)
 			}
 		}
 		n.check(t, 1, "Denied a request for a Service", `reason="loopback"`, "changing.default.svc")
@@ -92,7 +92,7 @@ func (s *Suite) testServices(t *testing.T) {
 	t.Run("client that is not the proxy API", func(t *testing.T) {
 		n := agent.watch(t, "cluster_proxy_agent_requests_denied_total")
 		if code, body := ask("proxy-client", service("http", "web", allowedPort)); code != http.StatusForbidden {
-			t.Errorf("%d %s", code, body)
+			t.Errorf("answered %d %s, want 403", code, body)
 		}
 		n.check(t, 1, "not the proxy API")
 	})

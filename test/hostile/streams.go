@@ -88,11 +88,11 @@ func opened(t *testing.T, conn net.Conn, request, what string) io.Reader {
 	method, _, _ := strings.Cut(request, " ")
 	response, err := http.ReadResponse(reader, &http.Request{Method: method})
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatalf("%s: reading the answer: %v", what, err)
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusSwitchingProtocols {
 		body, _ := io.ReadAll(response.Body)
-		t.Fatalf("%s: %d %.300s", what, response.StatusCode, body)
+		t.Fatalf("%s: %d %.300s, want 200 or 101", what, response.StatusCode, body)
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatalf("%s: %v", what, err)

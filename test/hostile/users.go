@@ -73,7 +73,7 @@ func (s *Suite) testClaims(t *testing.T) {
 				var answer authenticationv1.SelfSubjectReview
 				if code == http.StatusCreated {
 					if err := json.Unmarshal([]byte(body), &answer); err != nil {
-						t.Errorf("%q: %v", lines, err)
+						t.Errorf("decoding the answer to %q: %v", lines, err)
 					}
 				}
 				return code, answer.Status.UserInfo, body
@@ -94,7 +94,7 @@ func (s *Suite) testClaims(t *testing.T) {
 						}
 					case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
 					default:
-						t.Errorf("%s, %s: %d %s", name, spelling, code, body)
+						t.Errorf("%s, %s: %d %s, want the user's own identity or a refusal", name, spelling, code, body)
 					}
 					// One that the hub reads as a wish to impersonate is refused for
 					// the lack of that right, not passed over.
@@ -127,7 +127,7 @@ func (s *Suite) testWays(t *testing.T) {
 		lines = append(lines, fmt.Sprint("Audit-ID: ", mark, asked))
 		code, _, body := d.send(t, requestText(method, target, host, token, "", lines...))
 		if code >= 500 && code != http.StatusNotImplemented {
-			t.Errorf("%s: %s %s: %d %s", d.name, method, target, code, body)
+			t.Errorf("%s: %s %s: %d %s, want less than 500, or 501", d.name, method, target, code, body)
 		}
 		return code
 	}
@@ -186,7 +186,7 @@ func (s *Suite) testViewerExec(t *testing.T) {
 	asked := 0
 	for _, d := range s.doorways(t, cluster) {
 		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "", "Audit-ID: "+mark+"good")); code != http.StatusOK {
-			t.Fatalf("%s: reading: %d %s", d.name, code, body)
+			t.Fatalf("%s: reading: %d %s, want 200", d.name, code, body)
 		}
 		for _, test := range []struct {
 			path  string

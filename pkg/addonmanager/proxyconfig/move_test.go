@@ -65,7 +65,7 @@ func TestMove(t *testing.T) {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster-proxy"}})
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: Reconcile = %v, want nil", name, err)
 		}
 		var clients, agents corev1.Service
 		if !exists(t, c, "proxy-entrypoint", &clients) || !exists(t, c, "proxy-agent-entrypoint", &agents) {

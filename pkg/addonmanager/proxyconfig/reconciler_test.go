@@ -99,15 +99,15 @@ func TestReconcile(t *testing.T) {
 	}
 	container := d.Spec.Template.Spec.Containers[0]
 	if container.Args[0] != "proxy-server" || len(container.Command) != 0 || d.Spec.Template.Labels[addonLabel] != "cluster-proxy" || d.Spec.Selector.MatchLabels[componentLabel] != "proxy-server" || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
-		t.Errorf("Deployment: %+v", d.Spec)
+		t.Errorf("Deployment: %+v, want the subcommand proxy-server, our labels, and no pod unavailable during a rollout", d.Spec)
 	}
 	got := stored(t, c)
 	if got.Status.LastObservedGeneration != 7 {
-		t.Errorf("lastObservedGeneration = %d", got.Status.LastObservedGeneration)
+		t.Errorf("lastObservedGeneration = %d, want 7", got.Status.LastObservedGeneration)
 	}
 	for _, kind := range []string{"ConfigurationValid", "ProxyServerSecretSigned", "AgentServerSecretSigned", "ProxyClientSecretSigned", "UserServerSecretSigned"} {
 		if condition := apimeta.FindStatusCondition(got.Status.Conditions, kind); condition == nil || condition.Status != metav1.ConditionTrue || condition.ObservedGeneration != 7 {
-			t.Errorf("%s: %+v", kind, condition)
+			t.Errorf("%s: %+v, want True of generation 7", kind, condition)
 		}
 	}
 	if apimeta.IsStatusConditionTrue(got.Status.Conditions, "ProxyServerDeployed") {
@@ -210,7 +210,7 @@ func TestRefusalIsStable(t *testing.T) {
 	_, first := Normalize(bad)
 	for range 100 {
 		if _, err := Normalize(bad); err.Error() != first.Error() {
-			t.Fatalf("%v, then %v", first, err)
+			t.Fatalf("%v, then %v; want the same each time", first, err)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func TestPortForwardRights(t *testing.T) {
 	}
 	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}, {APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}}}
 	if !reflect.DeepEqual(role.Rules, want) {
-		t.Errorf("rules %+v", role.Rules)
+		t.Errorf("rules %+v, want %+v", role.Rules, want)
 	}
 	object := stored(t, c)
 	entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname", Hostname: &v1alpha1.EntryPointHostname{Value: "h"}})(object)
@@ -353,7 +353,7 @@ func TestEntrypoints(t *testing.T) {
 				return
 			}
 			if err != nil || host != tc.host || port != tc.port {
-				t.Errorf("%q %d %v", host, port, err)
+				t.Errorf("host %q, port %d, %v; want %q, %d", host, port, err, tc.host, tc.port)
 			}
 		})
 	}
@@ -382,6 +382,6 @@ func TestStatusOfADeletedConfiguration(t *testing.T) {
 	r := &Reconciler{Client: c}
 	err := r.writeStatus(t.Context(), configuration(nil), &v1alpha1.ManagedProxyConfigurationStatus{LastObservedGeneration: 1})
 	if err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("writeStatus: %v", err)
+		t.Errorf("writeStatus: %v, want nil or not found", err)
 	}
 }

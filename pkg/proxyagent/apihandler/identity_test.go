@@ -152,7 +152,7 @@ func FuzzNobodyBecomesTheControlPlane(f *testing.F) {
 		}
 		for _, got := range append(groups, name) {
 			if got != strings.TrimSpace(got) || strings.HasPrefix(got, "system:") && got != "system:authenticated" || strings.HasPrefix(got, "kubeadm:") || strings.ContainsAny(got, "\r\n\x00") {
-				t.Errorf("asserts %q", got)
+				t.Errorf("asserts %q, want no name of Kubernetes' own but system:authenticated, and no spaces around it", got)
 			}
 		}
 	})
@@ -204,7 +204,7 @@ func TestAssertedIdentityIsImpersonated(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	f := start(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })
 	if code, message := do(t, f, http.MethodGet, "/api", claimed); code != http.StatusOK {
-		t.Fatalf("answered %d %s", code, message)
+		t.Fatalf("answered %d %s, want 200", code, message)
 	}
 	if diff := cmp.Diff(impersonated, identityHeaders(<-seen)); diff != "" {
 		t.Errorf("the kube-apiserver saw (-want +got):\n%s", diff)
@@ -242,7 +242,7 @@ func TestUpgradeIsImpersonated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("answer %v, %v", resp, err)
+		t.Fatalf("answer %v, %v; want 101", resp, err)
 	}
 	if diff := cmp.Diff(impersonated, identityHeaders(<-seen)); diff != "" {
 		t.Errorf("the kube-apiserver saw (-want +got):\n%s", diff)
@@ -280,7 +280,7 @@ func TestFiveHundredGroups(t *testing.T) {
 		header.Add("X-Remote-Group", fmt.Sprintf("cn=a-group-with-a-long-name-%d,ou=groups,o=example", i))
 	}
 	if code, message := do(t, f, http.MethodGet, "/api", header); code != http.StatusOK {
-		t.Fatalf("answered %d %s", code, message)
+		t.Fatalf("answered %d %s, want 200", code, message)
 	}
 	if got := len((<-seen)["Impersonate-Group"]); got != 500 {
 		t.Errorf("%d groups arrived", got)
@@ -341,6 +341,6 @@ func TestExtraAndUIDAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config, err := impersonation(u, nil); err != nil || config.UID != "1" || !slices.Equal(config.Extra["a"], []string{"b"}) {
-		t.Errorf("%+v, %v", config, err)
+		t.Errorf("impersonation = %+v, %v; want UID 1 and a=b", config, err)
 	}
 }

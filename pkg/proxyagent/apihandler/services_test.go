@@ -180,7 +180,7 @@ func TestServicesDenied(t *testing.T) {
 		}
 	}
 	if len(c.dialed) != 0 {
-		t.Errorf("dialed %q", c.dialed)
+		t.Errorf("dialed %q, want nothing", c.dialed)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestServiceNameThatChanges(t *testing.T) {
 		w.Header().Set("Connection", "close") // the next request has to dial again
 	})
 	if code, body := askService(t, front, "/", wants("http", "default", "web", "80")); code != 200 {
-		t.Errorf("%d %q", code, body)
+		t.Errorf("answered %d %q, want 200", code, body)
 	}
 	if code, body := askService(t, front, "/", wants("http", "default", "web", "80")); code != 403 || !strings.Contains(body, "loopback") {
 		t.Errorf("after the name has changed: %d %q", code, body)
@@ -280,7 +280,7 @@ func TestServiceSeesNoIdentity(t *testing.T) {
 	want := http.Header{"Authorization": {"Bearer x"}, "X-Forwarded-For": {"192.0.2.1"}, "Audit-Id": {"id"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"Go-http-client/1.1"}}
 	ask := func(header http.Header) {
 		if code, body := askService(t, front, "/", header); code != 200 {
-			t.Fatalf("%v: %d %q", header, code, body)
+			t.Fatalf("%v: %d %q, want 200", header, code, body)
 		}
 	}
 	ask(header)

@@ -119,7 +119,7 @@ func (s *Suite) CheckChains(t *testing.T, leaves map[string][]byte) {
 		}
 		usages := []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
 		if _, err := cert.Verify(x509.VerifyOptions{Roots: Pool(t, right), KeyUsages: usages}); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s is not trusted as one of its own CA: %v", name, err)
 		}
 		if _, err := cert.Verify(x509.VerifyOptions{Roots: Pool(t, wrong), KeyUsages: usages}); err == nil {
 			t.Errorf("%s is trusted as if it were of the other CA", name)
