@@ -17,7 +17,7 @@
 //     second are asked for, so that a new one does not wait behind thousands.
 //
 // While a CA is rotated the manager is a client of the proxy servers too: it asks
-// agents through the tunnel whether they have moved (certificates.Probe), with
+// agents through the tunnel whether they have moved (certificates.AgentChecker), with
 // certificates that it makes for that and keeps nowhere.
 //
 // It starts before its definitions and its configuration exist and waits.

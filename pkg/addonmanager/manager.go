@@ -116,11 +116,11 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 		SignerNamespace: o.SignerSecretNamespace, SignerName: o.SignerSecretName, Namespace: o.Namespace,
 		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation,
 	}}
-	reconciler.Witness = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
+	reconciler.Checker = &certificates.AgentChecker{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
 	reconciler.Clusters = addonsOf(mgr.GetClient())
 	reconciler.Live = mgr.GetAPIReader()
 	peers, serverName := o.peers()
-	reconciler.Arrivals = &certificates.Probe{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: peers, ServerName: serverName}
+	reconciler.Arrivals = &certificates.AgentChecker{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: peers, ServerName: serverName}
 	reconciler.Metrics = proxyconfig.NewMetrics(metrics.Registry)
 	reconciler.Events = mgr.GetEventRecorder(identity.AddonManager)
 	if err := reconciler.SetupWithManager(mgr); err != nil {

@@ -25,7 +25,7 @@ const (
 	certManagerRenewal  = "14600h0m0s" // a third of them before the end
 )
 
-// CertManager is the Source of CAs that cert-manager keeps: it asks for them with
+// CertManager is the CASource of CAs that cert-manager keeps: it asks for them with
 // Certificates and waits until cert-manager has filled their Secrets. When
 // cert-manager renews one, that is a rotation like every other.
 type CertManager struct {

@@ -17,8 +17,8 @@
 //
 // # Where CAs come from
 //
-// They are made here, or a Source gives them: Secrets that somebody else keeps
-// (Provided), or cert-manager (CertManager). A Source's CA is copied, because the
+// They are made here, or a CASource returns them: Secrets that somebody else keeps
+// (Provided), or cert-manager (CertManager). A CASource's CA is copied, because the
 // one before must be able to sign until the next one is trusted. So there is one
 // way to another CA, whoever asks for it: the annotation on the configuration, the
 // last third of a CA's life, a Secret of the user's that has changed, a renewal of
@@ -39,7 +39,7 @@
 //
 // Going on too early would cut clusters off, so nothing that could be stale is
 // believed: no report, no ManifestWork's status, no time that has passed. The
-// manager asks each cluster's agent itself (Probe), in a TLS handshake through the
+// manager asks each cluster's agent itself (AgentChecker), in a TLS handshake through the
 // tunnel:
 //
 //   - the hub CA: the agent must accept a client's certificate of the new CA. It

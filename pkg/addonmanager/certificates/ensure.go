@@ -41,13 +41,13 @@ type Params struct {
 	// UserServerNames those of the proxy API.
 	ServerNames, UserServerNames []string
 
-	// Source gives the CAs; nil means that they are made here.
-	Source Source
+	// Source returns the CAs; nil means that they are made here.
+	Source CASource
 	// Request asks for a rotation of both CAs when it changes to another text.
 	// It has no effect with a Source.
 	Request string
-	// Witness knows who has moved; without one no rotation goes on.
-	Witness Witness
+	// Checker knows which clusters have moved; without one no rotation goes on.
+	Checker RotationChecker
 	// Propagation is how long a pod may take to read a Secret that has changed.
 	Propagation time.Duration
 }

@@ -23,9 +23,9 @@ const (
 
 var commonNames = map[CA]string{HubCA: "open-cluster-management:cluster-proxy", AgentCA: "open-cluster-management:cluster-proxy:agents"}
 
-// Source gives the CA that is wanted, where the addon manager does not make it
+// CASource returns the CA that is wanted, where the addon manager does not make it
 // itself. It returns an error while there is none.
-type Source interface {
+type CASource interface {
 	CA(ctx context.Context, ca CA) (pki.KeyPair, error)
 }
 
@@ -40,16 +40,16 @@ type Rotation struct {
 	Moved bool
 }
 
-// Witness knows which clusters have moved to new CAs; see Probe.
-type Witness interface {
-	// Missing are the clusters that have not been seen to pass test, sorted. last
+// RotationChecker knows which clusters have moved to new CAs; see AgentChecker.
+type RotationChecker interface {
+	// Missing are the clusters that have not been seen to pass the check, sorted. last
 	// is when the last one of the others was seen to for the first time.
-	Missing(ctx context.Context, test Test) (missing []string, last time.Time, err error)
+	Missing(ctx context.Context, check Check) (missing []string, last time.Time, err error)
 }
 
-// Test is what an agent must do to show that its cluster has moved.
-type Test struct {
-	// ID tells a test from others.
+// Check is what an agent must do to show that its cluster has moved.
+type Check struct {
+	// ID tells a check from others.
 	ID string
 	// Tunnel signs the certificate that leads through the proxy servers, which
 	// are verified with Servers, PEM.
@@ -61,35 +61,35 @@ type Test struct {
 	Agents []byte
 }
 
-// CurrentTest is whether an agent has a certificate of the agent CA, as it is now,
+// CurrentCheck is whether an agent has a certificate of the agent CA, as it is now,
 // and accepts those of the hub CA. It is an error while Ensure has not made them.
-func CurrentTest(ctx context.Context, reader client.Reader, p Params, id string) (Test, error) {
+func CurrentCheck(ctx context.Context, reader client.Reader, p Params, id string) (Check, error) {
 	var read [2]*authority
 	for i, name := range []string{p.SignerName, AgentSignerSecret} {
 		var secret corev1.Secret
 		if err := reader.Get(ctx, client.ObjectKey{Namespace: p.SignerNamespace, Name: name}, &secret); err != nil {
-			return Test{}, fmt.Errorf("reading a CA: %w", err)
+			return Check{}, fmt.Errorf("reading a CA: %w", err)
 		}
 		a, err := readAuthority(&secret)
 		if err != nil {
-			return Test{}, err
+			return Check{}, err
 		}
 		read[i] = a
 	}
 	hub, agents := read[0], read[1]
-	return Test{ID: id, Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}, nil
+	return Check{ID: id, Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}, nil
 }
 
-func testOf(ca CA, hub, agents *authority) Test {
-	test := Test{Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}
+func checkOf(ca CA, hub, agents *authority) Check {
+	check := Check{Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}
 	if ca == HubCA {
-		test.Client = hub.newest()
-		test.ID = fmt.Sprintf("%s %s %s", ca, hub.phase(), hub.newest().Fingerprint())
-		return test
+		check.Client = hub.newest()
+		check.ID = fmt.Sprintf("%s %s %s", ca, hub.phase(), hub.newest().Fingerprint())
+		return check
 	}
-	test.Agents = agents.newest().CertPEM()
-	test.ID = fmt.Sprintf("%s %s %s", ca, agents.phase(), agents.newest().Fingerprint())
-	return test
+	check.Agents = agents.newest().CertPEM()
+	check.ID = fmt.Sprintf("%s %s %s", ca, agents.phase(), agents.newest().Fingerprint())
+	return check
 }
 
 // rotate starts a rotation if one is wanted, and goes on with one that has
@@ -111,10 +111,10 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *
 	// That everybody on the hub trusts the next agent CA is all that is needed
 	// before it signs; everything else is about clusters.
 	if (ca == HubCA || a.phase() == Reissuing) && !a.oldEnded(now) {
-		if p.Witness == nil {
+		if p.Checker == nil {
 			return rotation, fmt.Errorf("rotating the %s: nobody can tell which clusters have moved", ca)
 		}
-		missing, last, err := p.Witness.Missing(ctx, testOf(ca, hub, agents))
+		missing, last, err := p.Checker.Missing(ctx, checkOf(ca, hub, agents))
 		if err != nil {
 			return rotation, fmt.Errorf("finding out which clusters have moved to the new %s: %w", ca, err)
 		}

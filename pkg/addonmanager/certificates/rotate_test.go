@@ -17,21 +17,21 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// clusters is a Witness that is told who has moved.
+// clusters is a RotationChecker that is told who has moved.
 type clusters struct {
 	missing []string
 	last    time.Time
 	asked   []string
 }
 
-func (c *clusters) Missing(_ context.Context, test Test) ([]string, time.Time, error) {
-	c.asked = append(c.asked, test.ID)
+func (c *clusters) Missing(_ context.Context, check Check) ([]string, time.Time, error) {
+	c.asked = append(c.asked, check.ID)
 	return c.missing, c.last, nil
 }
 
-func rotating(request string, w Witness) Params {
+func rotating(request string, w RotationChecker) Params {
 	p := params()
-	p.Request, p.Witness, p.Propagation = request, w, time.Minute
+	p.Request, p.Checker, p.Propagation = request, w, time.Minute
 	return p
 }
 
@@ -161,7 +161,7 @@ func TestRotationStartsByItselfBeforeTheEnd(t *testing.T) {
 }
 
 // Without anybody who can tell, nothing is dropped.
-func TestNoWitnessNoProgress(t *testing.T) {
+func TestNoCheckerNoProgress(t *testing.T) {
 	c := newClient()
 	p := rotating("", nil)
 	ensure(t, c, p, start)
@@ -359,9 +359,9 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 	before := get(t, c, "cluster-proxy-signer")
 	p = rotating("1", &clusters{missing: []string{"away"}})
 	ensure(t, c, p, start)
-	p.Witness = &clusters{}
+	p.Checker = &clusters{}
 	ensure(t, c, p, start.Add(time.Hour))
-	p.Witness = &clusters{missing: []string{"away"}}
+	p.Checker = &clusters{missing: []string{"away"}}
 	ensure(t, c, p, start.Add(2*time.Hour))
 	for name, data := range map[string]map[string][]byte{"hub": get(t, c, "cluster-proxy-signer").Data, "was-hub": before.Data} {
 		if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: name}, Data: data}); err != nil {
@@ -372,7 +372,7 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 		t.Fatal("the hub CA was to be in the middle of its rotation")
 	}
 	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CA]string{HubCA: "hub", AgentCA: "was-hub"}}
-	p.Witness = &clusters{}
+	p.Checker = &clusters{}
 	agents = get(t, c, AgentSignerSecret)
 	delete(agents.Data, previousCert) // the agent CA has arrived
 	if err := c.Update(t.Context(), agents); err != nil {

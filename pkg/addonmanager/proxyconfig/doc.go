@@ -30,7 +30,7 @@
 //     upstream's agents have their connections. Where both are one Service, behind
 //     an address that somebody else publishes, agents wait for the next step;
 //   - when the agents of all clusters answer at a proxy server of this release
-//     (certificates.Probe, by the Service of peers), or no more came for 15
+//     (certificates.AgentChecker, by the Service of peers), or no more came for 15
 //     seconds, or a minute has passed, clients are led over, once and for all, and
 //     upstream's pods end. A proxy API that finds upstream's proxy servers is not
 //     ready until then, so upstream's user servers stay as well.

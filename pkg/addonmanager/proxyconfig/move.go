@@ -150,11 +150,11 @@ func (r *Reconciler) missing(ctx context.Context, c *v1alpha1.ManagedProxyConfig
 	if err != nil {
 		return nil, false, err
 	}
-	test, err := certificates.CurrentTest(ctx, r.Client, params, "move")
+	check, err := certificates.CurrentCheck(ctx, r.Client, params, "move")
 	if err != nil {
 		return nil, late, client.IgnoreNotFound(err)
 	}
-	missing, last, err := r.Arrivals.Missing(ctx, test)
+	missing, last, err := r.Arrivals.Missing(ctx, check)
 	if err != nil {
 		return nil, late, nil // the next time; what it needs may not be there yet
 	}

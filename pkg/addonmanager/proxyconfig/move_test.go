@@ -24,7 +24,7 @@ type arrivals struct {
 	last    time.Time
 }
 
-func (a *arrivals) Missing(context.Context, certificates.Test) ([]string, time.Time, error) {
+func (a *arrivals) Missing(context.Context, certificates.Check) ([]string, time.Time, error) {
 	return a.missing, a.last, nil
 }
 

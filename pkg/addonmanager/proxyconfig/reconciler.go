@@ -51,14 +51,14 @@ type Options struct {
 type Reconciler struct {
 	Client  client.Client
 	Options Options
-	// Witness knows which clusters have moved to a new CA.
-	Witness certificates.Witness
+	// Checker knows which clusters have moved to a new CA.
+	Checker certificates.RotationChecker
 	// Live reads pods, which Client's cache does not hold. Nil means that there are
 	// none of upstream's proxy servers.
 	Live client.Reader
 	// Arrivals knows which clusters have come to the proxy servers of this release,
 	// while upstream's serve beside them. Nil means that none has.
-	Arrivals certificates.Witness
+	Arrivals certificates.RotationChecker
 	// Clusters are those with the addon. Nil means none.
 	Clusters func(ctx context.Context) ([]Cluster, error)
 	// Events records rotations. It may be nil.
@@ -247,7 +247,7 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 		ProxyClientSecret: secrets.SigningProxyClientSecretName,
 		ServerNames:       names, UserServerNames: userNames,
 		Source: r.source(c), Request: c.Annotations[v1alpha1.RotateAnnotation],
-		Witness: r.Witness, Propagation: r.Options.Propagation,
+		Checker: r.Checker, Propagation: r.Options.Propagation,
 	}
 	return params, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // source is where a configuration's CAs come from; nil means that they are made
 // here.
-func (r *Reconciler) source(c *v1alpha1.ManagedProxyConfiguration) certificates.Source {
+func (r *Reconciler) source(c *v1alpha1.ManagedProxyConfiguration) certificates.CASource {
 	signer := c.Spec.Authentication.Signer
 	switch signer.Type {
 	case v1alpha1.Provided:
