@@ -38,4 +38,13 @@
 // API, and approves and signs certificate signing requests of its own signer (in
 // PortForward mode it approves those of kubernetes.io/kube-apiserver-client too,
 // with the same strictness). The chart's rbac.yaml is the exact list.
+//
+// # Files
+//
+//	manager.go    Manager: wires everything into one process, and waits for the APIs
+//	options.go    its flags
+//	lease.go      the Lease of the election
+//	rerender.go   asks for manifests again when something they depend on changes
+//	notices.go    the condition VariablesIgnored of addons
+//	leftovers.go  starts package leftovers
 package addonmanager

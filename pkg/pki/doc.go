@@ -16,13 +16,13 @@
 // certificate. ParseRequest shows what a CSR asks for, in full, to those who
 // decide whether to approve it.
 //
-// Who rotates a CA finds here what tells two of them apart, and ProveHTTP2, a
+// For rotations there are Fingerprint, which tells two CAs apart, and ProveHTTP2, a
 // handshake that shows what a peer presents and trusts now.
 //
 // # Using certificates
 //
 // A Source holds a certificate, its key and a CA bundle from files, and hands
-// out TLS configurations. It reads the content again every few seconds, so
+// out TLS configurations. It reads the content again every second, so
 // that a renewed Secret takes effect on the next handshake without a restart.
 // A change that does not parse (half written, key of another certificate) is
 // logged, and the last good state stays in use.
@@ -43,12 +43,12 @@
 // that much. Where time is why a certificate fails, Explain says so, and says
 // clock skew; HandshakeReason is the same for a metric.
 //
-// A bundle that is absent means that nobody is trusted where a server verifies
+// A bundle that is absent means that no client is trusted where a server verifies
 // clients; it never falls back to the roots of the operating system there.
 //
 // # Connections that exist
 //
-// TLS looks at a certificate once. Recheck tells those who keep connections whether
+// TLS looks at a certificate once. Recheck reports, for connections that are kept, whether
 // a new handshake with that certificate would still succeed: it would not after its
 // end, nor once the CA that signed it has left the bundle.
 //
@@ -56,4 +56,17 @@
 //
 // PeerAgent and PeerRole read names from the verified chain only. A connection
 // without one is an error, whatever certificate the peer may have shown.
+//
+// # Files
+//
+//	ca.go          CA, Leaf and KeyPair: making certificates
+//	request.go     CSRs: what they ask for, and signing them
+//	renewal.go     when to issue a certificate again
+//	rotation.go    what tells two CAs apart, and ProveHTTP2
+//	source.go      Source: files, read again when they change
+//	config.go      the TLS configurations of a Source
+//	parameters.go  versions and cipher suites, and OCM's TLS profile
+//	peer.go        who is on the other end
+//	recheck.go     connections that exist
+//	explain.go     why a handshake failed
 package pki

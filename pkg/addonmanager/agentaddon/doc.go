@@ -43,4 +43,17 @@
 // pods of upstream's agent after a rollback. Whatever cannot be rendered is said in the condition
 // ManifestApplied of the ManagedClusterAddOn, and the manifests that are there
 // stay as they are.
+//
+// # Files
+//
+//	addon.go         Addon, and which configuration a cluster has
+//	registration.go  the certificates that agents ask for, and how they are signed
+//	approve.go       which certificate signing requests are approved
+//	references.go    whether a cluster's references to configurations are the hub's
+//	values.go        the values of the agent's chart
+//	variables.go     customized variables, by a schema
+//	oidc.go          those for an OpenID Connect provider
+//	exposed.go       the list of exposed Services
+//	hub.go           what is different where the managed cluster is the hub itself
+//	metrics.go       Metrics
 package agentaddon

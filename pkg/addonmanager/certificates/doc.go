@@ -49,9 +49,9 @@
 //     cluster's name, before the old one is dropped.
 //
 // A cluster that is away does not answer, so the rotation waits for it for as long
-// as it takes, and the condition names it. Who does not want to wait removes the
-// addon from that cluster. Nobody is waited for when the old CA has expired, for
-// nobody can be using it. What was proven counts for one phase only, and is
+// as it takes, and the condition names it. To stop waiting, remove the
+// addon from that cluster. No cluster is waited for when the old CA has expired, because
+// none can be using it. What was proven counts for one phase only, and is
 // forgotten when the manager restarts. After the last proof a phase lasts for the
 // time that pods may take to read a changed Secret (Params.Propagation), for other
 // pods of the same clusters and for those on the hub, which nobody asks. That time
@@ -66,4 +66,15 @@
 // Old Secrets that come back are simply the CAs. Agents are told of the hub CA by
 // OCM, which does not need the tunnel, and ask for certificates of the agent CA
 // because the subject that they are to have is another. No cluster joins again.
+//
+// # Files
+//
+//	ensure.go        Ensure: everything that is kept, from Params to Result
+//	store.go         Secrets: their names, and what others read in them
+//	serving.go       the proxy API's serving certificate
+//	rotate.go        CAs, RotationChecker, and the next step of a rotation
+//	authority.go     one CA in its Secret, with its phase
+//	agentchecker.go  AgentChecker: asks agents through the tunnel
+//	provided.go      CAs that users keep in Secrets
+//	certmanager.go   CAs that cert-manager keeps
 package certificates

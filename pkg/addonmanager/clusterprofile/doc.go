@@ -14,4 +14,8 @@
 // is the bundle that clients may trust across rotations, not the leaf; the
 // address may be one outside the hub; and an entry is there only while the addon
 // is, since an address that leads nowhere is worse than none.
+//
+// # Files
+//
+//	reconciler.go  Reconciler
 package clusterprofile

@@ -15,4 +15,8 @@
 // subjects. Another one of the same name stays. Upstream's addon manager makes them
 // again after a rollback. Its definition ManagedProxyServiceResolver stays: it
 // grants nothing, and upstream's addon manager does not start without it.
+//
+// # Files
+//
+//	leftovers.go  Remover
 package leftovers

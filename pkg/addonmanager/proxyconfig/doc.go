@@ -46,4 +46,17 @@
 // Conditions say until when each certificate is valid, whether the CAs can be had
 // from where the signer says, and how far a rotation is and whom it waits for. The
 // same is in metrics, and each phase of a rotation is an event.
+//
+// # Files
+//
+//	reconciler.go  Reconciler: one reconciliation, and what starts one
+//	validate.go    defaults and checks of a configuration
+//	desired.go     the objects that are desired; no I/O
+//	args.go        the arguments of proxy servers, in one form
+//	pods.go        settings of the proxy servers' pods from the hub's chart
+//	entrypoint.go  the address that agents dial
+//	apply.go       server-side apply, and the removal of what is not desired
+//	move.go        the move from upstream's proxy servers
+//	rotation.go    where CAs come from, and the report of rotations
+//	metrics.go     Metrics
 package proxyconfig
