@@ -9,7 +9,7 @@ import (
 )
 
 // A proof is remembered, by test; whoever did not answer is missing.
-func TestProbeRemembersByTest(t *testing.T) {
+func TestCheckerRemembersByCheck(t *testing.T) {
 	ca := pkitest.NewCA(t, "hub")
 	names := []string{"b", "a", "c"}
 	p := &AgentChecker{
@@ -35,7 +35,7 @@ func TestProbeRemembersByTest(t *testing.T) {
 	}
 }
 
-func TestProbeFailsClosed(t *testing.T) {
+func TestCheckerFailsClosed(t *testing.T) {
 	ca := pkitest.NewCA(t, "hub")
 	check := Check{ID: "one", Tunnel: ca, Servers: ca.CertPEM(), Client: ca, Agents: ca.CertPEM()}
 	for name, p := range map[string]*AgentChecker{
