@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes charts/cluster-proxy/crds, which Helm uses for the first install, from charts/cluster-proxy/files, with which
-# the chart upgrades. It adds the marks by which Helm knows its own; templates/crd.yaml says why.
+# the chart upgrades. It adds the marks by which Helm knows its own; templates/crd.yaml says why. They are no kubebuilder
+# markers: those would be in both files and in the API's public types, and the marks are of one release's name.
 set -euo pipefail
 cd "$(dirname "$0")/../charts/cluster-proxy"
 for from in files/*.yaml; do

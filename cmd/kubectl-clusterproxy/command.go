@@ -42,7 +42,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	// kubectl's own flags say which hub, and as whom.
+	// kubectl's own flags select the hub and the user.
 	root.PersistentFlags().StringVar(&p.files.ExplicitPath, "kubeconfig", "", "the hub's kubeconfig; without it $KUBECONFIG, then ~/.kube/config")
 	flags := clientcmd.RecommendedConfigOverrideFlags("")
 	flags.ClusterOverrideFlags.InsecureSkipTLSVerify.LongName = "" // there is no such thing here

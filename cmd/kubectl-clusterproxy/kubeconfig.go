@@ -98,7 +98,7 @@ func contexts(raw *clientcmdapi.Config, current, prefix string, found []v1alpha1
 }
 
 // merge adds entries to the user's kubeconfig. One of the same name that leads
-// elsewhere is somebody else's and stays.
+// elsewhere has another owner and stays.
 func (p *plugin) merge(raw, added *clientcmdapi.Config) error {
 	for name, entry := range added.Clusters {
 		if old, ok := raw.Clusters[name]; ok && old.Server != entry.Server {

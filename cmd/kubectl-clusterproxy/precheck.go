@@ -105,7 +105,7 @@ func checkVariables(ctx context.Context, hub kubernetes.Interface, addon *addonv
 	return findings
 }
 
-// checkUsers looks for anybody who has the role that users of the hub need.
+// checkUsers looks for subjects of the role that users of the hub need.
 func checkUsers(ctx context.Context, hub kubernetes.Interface) finding {
 	f := finding{ID: "pre-users", Optional: true, Remedy: "bind ClusterRole cluster-proxy-user to those who use it, or install with proxyAPI.allowAuthenticated=true"}
 	bindings, err := hub.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})

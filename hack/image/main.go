@@ -83,7 +83,7 @@ func run(name, out string, archs []string) error {
 	return file.Close()
 }
 
-// created is the time of the commit, so that who builds it later gets the same
+// created is the time of the commit, so that a later build has the same
 // image. SOURCE_DATE_EPOCH overrides it, as everywhere.
 func created() (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")

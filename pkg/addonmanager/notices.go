@@ -60,7 +60,7 @@ func (n *notices) write(ctx context.Context, addon *addonv1alpha1.ManagedCluster
 }
 
 func (n *notices) patch(ctx context.Context, before, after *addonv1alpha1.ManagedClusterAddOn) error {
-	// Conditions are replaced as a whole: not those that somebody has changed since.
+	// Conditions are replaced as a whole: not those that have changed since.
 	patch, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 	if err != nil {
 		return fmt.Errorf("preparing condition %s: %w", conditionVariablesIgnored, err)

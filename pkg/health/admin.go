@@ -12,7 +12,7 @@ import (
 // metrics, and profiles where they are asked for.
 type Admin struct {
 	Metrics http.Handler
-	// Profiling serves /debug/pprof, ContentionProfiling also records who blocks.
+	// Profiling serves /debug/pprof, ContentionProfiling also records what blocks.
 	Profiling, ContentionProfiling bool
 }
 

@@ -10,7 +10,7 @@
 // A failing probe answers 500 and names every check that fails, as does a
 // passing one with ?verbose. Checks run on each request and must be quick:
 // they look at state and do no I/O. What they report is readable
-// by everybody who reaches the port, so it holds no secrets.
+// by everything that reaches the port, so it holds no secrets.
 //
 // A process that ends calls Drain first, waits by AwaitIdle until its work is done,
 // and stops the health server last, so that the probes tell the truth for as long as

@@ -29,7 +29,7 @@ func (g *generation) serverConfig(base *tls.Config) *tls.Config {
 	config := g.tls.apply(&tls.Config{
 		Certificates: []tls.Certificate{*g.certificate},
 		ClientAuth:   base.ClientAuth,
-		// crypto/tls reads nil as "the system's roots", which nobody wants here.
+		// crypto/tls reads nil as "the system's roots", which must never be used here.
 		ClientCAs:  x509.NewCertPool(),
 		NextProtos: base.NextProtos,
 	})

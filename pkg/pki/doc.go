@@ -13,8 +13,8 @@
 // A certificate is built from a Leaf, never from what a requester sent: of a
 // CSR only the public key is used, after its self-signature and its strength
 // were checked. So no subject, SAN, usage or extension of a CSR can reach a
-// certificate. ParseRequest shows what a CSR asks for, in full, to those who
-// decide whether to approve it.
+// certificate. ParseRequest shows what a CSR asks for, in full, for the decision
+// whether to approve it.
 //
 // For rotations there are Fingerprint, which tells two CAs apart, and ProveHTTP2, a
 // handshake that shows what a peer presents and trusts now.

@@ -51,7 +51,7 @@ func NoCertificate(err error) bool {
 const remoteExpired = "remote error: tls: expired certificate"
 
 // Explain adds to the error of a handshake what to do where time is the reason:
-// crypto/tls says "expired or not yet valid", and nobody thinks of clocks.
+// crypto/tls says "expired or not yet valid", which does not make one think of clocks.
 func Explain(err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {

@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// Request is everything that a CSR asks for. Who approves a CSR compares all
-// of it: a field that he does not know must be empty.
+// Request is everything that a CSR asks for. An approver compares all
+// of it: a field that it does not know must be empty.
 type Request struct {
 	CommonName    string
 	Organizations []string

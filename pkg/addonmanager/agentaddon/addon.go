@@ -41,8 +41,8 @@ type Addon struct {
 	// ExposedServices is the hub's ConfigMap with the Services that agents
 	// forward requests to. Without a name there are none.
 	ExposedServices client.ObjectKey
-	// Ignored is told of the customized variables of an addon that mean nothing
-	// here, each time its manifests are made; nil means nobody.
+	// Ignored is called with the customized variables of an addon that mean nothing
+	// here, each time its manifests are made. It may be nil.
 	Ignored func(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, variables []string)
 
 	// Hub reads the hub's own ClusterRoles.
@@ -53,7 +53,7 @@ type Addon struct {
 	exposed exposed
 }
 
-// Build gives addon-framework what it asks for.
+// Build returns what addon-framework asks for.
 func (a *Addon) Build() (agent.AgentAddon, error) {
 	return addonfactory.NewAgentAddonFactory(identity.AddonName, manifests.FS, manifests.Dir).
 		WithConfigGVRs(configurationGVR, utils.AddOnDeploymentConfigGVR).
@@ -99,7 +99,7 @@ func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (stri
 // namespaceOf returns the namespace of an addon's agent. current is where it is now,
 // and may be empty.
 func (a *Addon) namespaceOf(current string, deployment *addonv1alpha1.AddOnDeploymentConfig) string {
-	// The API server fills in OCM's own default, which nobody has asked for. But
+	// The API server fills in OCM's own default where the field is empty. But
 	// upstream takes it for an answer: an agent that is there stays there, beside
 	// the ConfigMaps and pull Secrets that its owner has put there. A cluster may
 	// write its status; it can choose only between these two.

@@ -39,7 +39,7 @@ var allowedUsages = []certificatesv1.KeyUsage{
 }
 
 // approve says why a request is not approved, or nil. Every field of the request
-// is an attacker's, except who made it, which the kube-apiserver has written. units
+// is an attacker's, except its author, which the kube-apiserver has written. units
 // are the organizational units that an agent's certificate has now, sorted.
 func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest, units []string) error {
 	if !cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil {
@@ -102,7 +102,7 @@ func checkRequester(cluster *clusterv1.ManagedCluster, csr *certificatesv1.Certi
 	own := clusterUserPrefix + cluster.Name
 	switch {
 	case name == grpcServer && slices.Contains(groups, grpcServerGroup):
-		// The server sets this annotation to whom it authenticated, whatever the agent wrote there.
+		// The server sets this annotation to the user it authenticated, whatever the agent wrote there.
 		if name = csr.Annotations[operatorv1.CSRUsernameAnnotation]; !isAgentOf(cluster.Name, name) {
 			return fmt.Errorf("requester %q of OCM's gRPC server is not an agent of cluster %q", name, cluster.Name)
 		}

@@ -8,8 +8,8 @@
 // it is exactly that and comes from that cluster's own OCM identity
 // (approve.go): the name of the way in which it joined. That is what the
 // kube-apiserver says of the requester. Of clusters that joined by OCM's gRPC server
-// it says that the server asks, which names the agent in an annotation; nobody
-// else's annotation is read. There the agent's group is not known, so what OCM
+// it says that the server asks, which names the agent in an annotation; no other
+// requester's annotation is read. There the agent's group is not known, so what OCM
 // lets call itself a cluster's agent is one: a group that differs from the name,
 // which refuses requests of other clusters, refuses none of these. The certificate is built from our template and takes nothing
 // from the request but the public key (registration.go). In PortForward mode, and

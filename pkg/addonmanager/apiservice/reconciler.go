@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 }
 
 // bundle is what the proxy API's serving certificate is verified with: the hub
-// CA's bundle, and the CA that came with a certificate that somebody provided.
+// CA's bundle, and the CA that came with a provided certificate.
 func (r *Reconciler) bundle(ctx context.Context) ([]byte, error) {
 	var parts [][]byte
 	for _, name := range []string{certificates.HubBundleSecret, certificates.UserServingSecret} {

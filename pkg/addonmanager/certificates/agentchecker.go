@@ -88,7 +88,7 @@ func (a *AgentChecker) run(ctx context.Context, check Check, clusters []string) 
 		now = a.Now()
 	}
 	pair := func(ca *pki.CA) (pki.KeyPair, error) {
-		// The role of any client of the tunnel: it lets nobody do more.
+		// The role of any client of the tunnel: it grants nothing more.
 		return ca.Issue(pki.Leaf{CommonName: string(identity.RoleClient), Organizations: []string{identity.Organization}, Client: true, Validity: checkLife}, now)
 	}
 	outer, err := pair(check.Tunnel)

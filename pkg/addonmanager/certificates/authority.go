@@ -99,7 +99,7 @@ func (a *authority) newest() *pki.CA {
 	return a.current
 }
 
-// oldEnded reports whether the CA that is to go has expired, so that nobody can
+// oldEnded reports whether the CA that is to go has expired, so that no peer can
 // be using it.
 func (a *authority) oldEnded(now time.Time) bool {
 	if a.next != nil {
@@ -138,7 +138,7 @@ func (a *authority) advance() {
 	}
 }
 
-// write keeps what was changed. It fails if somebody else changed the Secret
+// write keeps what was changed. It fails if the Secret was changed
 // meanwhile; the decision is then made again.
 func (a *authority) write(ctx context.Context, c client.Client, now time.Time) error {
 	if a.secret.Annotations == nil {

@@ -31,7 +31,7 @@ const (
 type CertManager struct {
 	Client    client.Client
 	Namespace string
-	// IssuerName, IssuerKind and IssuerGroup refer to who signs the CAs. An empty
+	// IssuerName, IssuerKind and IssuerGroup refer to the issuer of the CAs. An empty
 	// name means an Issuer that is made here, by which they sign themselves.
 	IssuerName, IssuerKind, IssuerGroup string
 }

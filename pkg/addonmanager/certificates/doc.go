@@ -1,7 +1,7 @@
 // Package certificates keeps the addon's CAs and certificates on the hub in
 // Secrets.
 //
-// There are two CAs, each in a Secret with its key that nobody but the addon
+// There are two CAs, each in a Secret with its key that only the addon
 // manager reads. The hub CA (cluster-proxy-signer, upstream's name, whose RSA CA
 // is taken over as it is) signs serving and client certificates on the hub; the
 // agent CA (cluster-proxy-agent-signer) signs agents' certificates and nothing
@@ -13,11 +13,11 @@
 //
 // Everything else is issued again when its names change, when the CA changes, or
 // when a third of its life is left. Two more Secrets hold the CAs without keys,
-// for those who verify.
+// for verifiers.
 //
 // # Where CAs come from
 //
-// They are made here, or a CASource returns them: Secrets that somebody else keeps
+// They are made here, or a CASource returns them: Secrets that users keep
 // (Provided), or cert-manager (CertManager). A CASource's CA is copied, because the
 // one before must be able to sign until the next one is trusted. So there is one
 // way to another CA, whoever asks for it: the annotation on the configuration, the
@@ -54,7 +54,7 @@
 // none can be using it. What was proven counts for one phase only, and is
 // forgotten when the manager restarts. After the last proof a phase lasts for the
 // time that pods may take to read a changed Secret (Params.Propagation), for other
-// pods of the same clusters and for those on the hub, which nobody asks. That time
+// pods of the same clusters and for those on the hub, which are not asked. That time
 // begins when the last bundle or certificate that the phase asks for was written,
 // and no old CA is dropped while a certificate cannot be issued again.
 //

@@ -116,7 +116,7 @@ func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authorit
 		changed = changed || wrote
 	}
 	if err := errors.Join(failures...); err != nil {
-		return err // nobody could verify what is issued now
+		return err // what is issued now could not be verified
 	}
 	leaves := p.leaves()
 	// In order, so that the same failures make the same message.
@@ -195,7 +195,7 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, 
 	}
 	data := map[string][]byte{corev1.TLSCertKey: pair.CertPEM, corev1.TLSPrivateKeyKey: pair.KeyPEM}
 	if name == UserServingSecret {
-		// The chain, so that one file does for those who trust its end.
+		// The chain, so that one file is enough for peers that trust its end.
 		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, hub.current.CertPEM()}, nil)
 	}
 	// What was read decides: if another addon manager has issued one since, it stays.

@@ -11,7 +11,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// Provided is the CASource of CAs that somebody else keeps in Secrets, with keys
+// Provided is the CASource of CAs that users keep in Secrets, with keys
 // tls.crt and tls.key, or ca.crt and ca.key.
 type Provided struct {
 	Client    client.Reader

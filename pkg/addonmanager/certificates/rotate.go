@@ -105,7 +105,7 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *
 	}
 	rotation := Rotation{Phase: a.phase(), Expiry: a.current.NotAfter()}
 	if !kept && a.phase() == Reissuing {
-		return rotation, nil // somebody may still use a certificate of the old CA
+		return rotation, nil // a certificate of the old CA may still be in use
 	}
 	settled := a.since(now)
 	// That everybody on the hub trusts the next agent CA is all that is needed

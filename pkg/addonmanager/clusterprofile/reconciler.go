@@ -105,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	cluster := profile.Labels[clusterv1.ClusterNameLabelKey]
 	if profile.Labels[v1alpha1.LabelClusterManagerKey] != Provider || identity.ValidateCluster(cluster) != nil {
-		return ctrl.Result{}, nil // somebody else's
+		return ctrl.Result{}, nil // another controller's
 	}
 	providers, err := r.providers(ctx, cluster)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package leftovers removes what OCM's own cluster-proxy leaves behind on the hub
-// that grants a right or holds a key, once its proxy servers serve nobody any more:
+// that grants a right or holds a key, once its proxy servers serve no client any more:
 //
 //   - ClusterRole and ClusterRoleBinding cluster-proxy-addon-agent-tokenreview, by
 //     which its agents ask the hub whose tokens are;

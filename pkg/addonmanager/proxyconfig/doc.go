@@ -4,7 +4,7 @@
 // hub's kube-apiserver.
 //
 // The admission policy that keeps these agents to the pods of Deployment
-// cluster-proxy is the chart's: who may write admission policies could refuse
+// cluster-proxy is the chart's: an account that may write admission policies could refuse
 // everything on the hub, and the addon manager has no such right.
 //
 // A reconciliation reads, checks, builds what is desired with functions that do
@@ -28,7 +28,7 @@
 //   - the Service for clients leads to upstream's pods alone, by their
 //     pod-template-hash, and the load balancer for agents to those of this release;
 //     upstream's agents have their connections. Where both are one Service, behind
-//     an address that somebody else publishes, agents wait for the next step;
+//     an address that is published elsewhere, agents wait for the next step;
 //   - when the agents of all clusters answer at a proxy server of this release
 //     (certificates.AgentChecker, by the Service of peers), or no more came for 15
 //     seconds, or a minute has passed, clients are led over, once and for all, and
@@ -44,7 +44,7 @@
 // Every object has the configuration as owner and goes with it, except the CAs.
 //
 // Conditions say until when each certificate is valid, whether the CAs can be had
-// from where the signer says, and how far a rotation is and whom it waits for. The
+// from where the signer says, and how far a rotation is and which clusters it waits for. The
 // same is in metrics, and each phase of a rotation is an event.
 //
 // # Files

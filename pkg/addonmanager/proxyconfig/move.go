@@ -61,7 +61,7 @@ func (m move) clients() map[string]string {
 }
 
 // agents selects the pods that agents are led to. Upstream's agents have their
-// connections; those who dial are of this release.
+// connections; agents that dial are of this release.
 func (m move) agents() map[string]string {
 	if m.former != "" && m.ready {
 		return ownSelector()

@@ -104,7 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// comesOrGoes lets events of addons through that change who may port-forward.
+// comesOrGoes lets events of addons through that change which agents may port-forward.
 var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*addonv1alpha1.ManagedClusterAddOn)
 	after, ok2 := e.ObjectNew.(*addonv1alpha1.ManagedClusterAddOn)

@@ -127,7 +127,7 @@ func checkSigner(signer v1alpha1.ManagedProxyConfigurationCertificateSigner) err
 	return fmt.Errorf("%s.type is %q: it must be SelfSigned, Provided or CertManager", field, signer.Type)
 }
 
-// providedNames are the Secrets with CAs that are somebody else's.
+// providedNames are the Secrets with CAs that users provide.
 func providedNames(c *v1alpha1.ManagedProxyConfiguration) []named {
 	signer := c.Spec.Authentication.Signer
 	if signer.Type != v1alpha1.Provided {
