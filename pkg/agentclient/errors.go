@@ -57,7 +57,7 @@ func StatusOf(err error, cluster string, since time.Time) (code int, message str
 	case errors.As(err, &untrusted):
 		return http.StatusBadGateway, fmt.Sprintf("what answers in the name of cluster %q has no valid certificate of that cluster's agent: check the agent's certificate and the agent CA of the hub", cluster)
 	case errors.As(err, &handshake):
-		return http.StatusBadGateway, fmt.Sprintf("TLS with the agent of cluster %q did not come about: check the proxy-agent pods on that cluster and the certificate of the proxy API", cluster)
+		return http.StatusBadGateway, fmt.Sprintf("the TLS handshake with the agent of cluster %q failed: check the proxy-agent pods on that cluster and the certificate of the proxy API", cluster)
 	}
 	return http.StatusBadGateway, fmt.Sprintf("the connection to cluster %q broke before it answered: try again", cluster)
 }

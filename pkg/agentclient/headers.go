@@ -22,7 +22,7 @@ var callersHeaders = []string{"Authorization", agentapi.Impersonate}
 
 // errUndecided is the error of a request without a Target or an Identity. It is a bug
 // of the caller, and must not be sent.
-var errUndecided = errors.New("the request has no target, or nobody decided about it")
+var errUndecided = errors.New("the request has no target or no identity")
 
 // SetHeaders tells the agent who a request is from, by front-proxy headers, and which
 // Service it is for. First every header is deleted that could say so, then they are

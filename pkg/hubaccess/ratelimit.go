@@ -133,7 +133,7 @@ func sourceOf(address string) (source, network netip.Prefix) {
 	return source, network
 }
 
-// classOf is the issuer and key ID of a JWT, which nobody has verified; empty for
+// classOf is the issuer and key ID of a JWT, which is not verified; empty for
 // other tokens.
 func classOf(token string) string {
 	var header struct {

@@ -55,7 +55,7 @@ func (r *reachable) of(ctx context.Context, u user.Info, clusters func() []strin
 		}
 	}
 	done := r.asking.DoChan(string(key[:]), func() (any, error) {
-		// Others may wait for the answer too, whoever goes away.
+		// Others may wait for the answer too if this request goes away.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
 		list := reachableList{at: time.Now()} // the first decision is from then

@@ -15,7 +15,7 @@ import (
 var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
 // withAuthentication finds out who sends a request. A caller whom the hub does not
-// know may still be somebody on a managed cluster, but not at the proxy API
+// know may still be a user of a managed cluster, but not of the proxy API
 // itself. One without a credential is refused before anything is dialed, unless
 // anonymous requests are allowed, or those for the Service that is asked for.
 func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Handler {

@@ -182,7 +182,7 @@ func (v *revalidation) withdrawn(ctx context.Context, g *streamGroup) (reason st
 	case answer.code == http.StatusForbidden:
 		return "forbidden"
 	case answer.code == http.StatusNoContent && scope.user.GetName() != g.user:
-		return "unauthenticated" // the credential is somebody else's now
+		return "unauthenticated" // the credential is another user's now
 	}
 	return ""
 }

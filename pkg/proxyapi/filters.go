@@ -47,7 +47,7 @@ type clusters interface {
 	// Synced is an error until the hub's answer is complete.
 	Synced() error
 	// AwaySince is when the addon of that cluster stopped being available; zero if
-	// it is available or nobody knows.
+	// it is available or that is not known.
 	AwaySince(cluster string) time.Time
 	// Names are those of the served clusters, in no order.
 	Names() []string
@@ -80,7 +80,7 @@ func (f *requestFilters) refuse(w http.ResponseWriter, r *http.Request, err erro
 	writeStatus(w, code, message)
 }
 
-// unauthenticated answers a request whose sender is nobody.
+// unauthenticated answers a request whose caller is not authenticated.
 func (f *requestFilters) unauthenticated(w http.ResponseWriter, r *http.Request) {
 	f.refuse(w, r, scopeOf(r.Context()).failure)
 }
@@ -93,8 +93,8 @@ var noCredential = refusal(http.StatusUnauthorized, "the hub does not know who y
 // cluster refused it, cannot be reached, or does not exist.
 var notAccepted = refusal(http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected")
 
-// hidden returns notAccepted in place of errors that would tell a caller, whom
-// neither the hub nor the cluster has vouched for, about clusters. Anonymous
+// hidden returns notAccepted in place of errors that would tell a caller, whose
+// credential neither the hub nor the cluster has accepted, about clusters. Anonymous
 // requests are allowed to tell clusters apart if they are allowed at all, but not if
 // they are for one Service only.
 func (f *requestFilters) hidden(scope *requestScope, err error) error {

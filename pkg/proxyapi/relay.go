@@ -89,8 +89,8 @@ func (l *relay) modifyResponse(resp *http.Response) error {
 		l.authenticator.AcceptedBy(scope.target.Cluster, scope.credential)
 	}
 	if !httprelay.WasAskedFor(resp) {
-		// What the client sends next would be somebody else's.
-		return refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which nobody asked for", scope.target.Cluster, resp.StatusCode))
+		// The client's next bytes would be taken for another client's.
+		return refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which the request did not ask for", scope.target.Cluster, resp.StatusCode))
 	}
 	if err := checkRedirect(resp, scope, isService); err != nil {
 		return err
@@ -116,7 +116,7 @@ func drainSmall(resp *http.Response) {
 // checkRedirect keeps a redirect, or the place of what was created, within what
 // was asked for. A cluster that could
 // send clients to another place would have them take their credentials there
-// (CVE-2022-3172), or ask another cluster behind the same door for something.
+// (CVE-2022-3172), or send requests to another cluster at this endpoint.
 func checkRedirect(resp *http.Response, scope *requestScope, isService bool) error {
 	locations := resp.Header["Location"]
 	if len(locations) == 0 || resp.StatusCode != http.StatusCreated && (resp.StatusCode < 300 || resp.StatusCode > 399) {
@@ -142,7 +142,7 @@ func checkRedirect(resp *http.Response, scope *requestScope, isService bool) err
 }
 
 // sameHost compares hosts without their ports: another spelling of the port is
-// the same door.
+// the same endpoint.
 func sameHost(a, b string) bool {
 	name := func(host string) string {
 		u := url.URL{Host: host}

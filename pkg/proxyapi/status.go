@@ -72,6 +72,6 @@ func writeStatus(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	// The client may be gone, and there is nobody else to tell.
+	// The client may be gone, and no one else reads the error.
 	_, _ = w.Write(body)
 }

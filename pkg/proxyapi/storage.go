@@ -161,5 +161,5 @@ func (l *listed) Destroy()                                          {}
 func (l *listed) ConnectMethods() []string                          { return l.methods }
 func (l *listed) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
 func (l *listed) Connect(context.Context, string, runtime.Object, rest.Responder) (http.Handler, error) {
-	return nil, apierrors.NewBadRequest(fmt.Sprintf("clusters/<name>/%s answers nothing in this form: the cluster's API is below clusters/<name>/%s/, written plainly", l.name, v1alpha1.ProxySubresource))
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("clusters/<name>/%s is not served by this path: the cluster's API is below clusters/<name>/%s/, without percent-encoding", l.name, v1alpha1.ProxySubresource))
 }

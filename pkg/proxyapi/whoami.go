@@ -85,7 +85,7 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 	if code != http.StatusCreated {
 		var status metav1.Status
 		if json.Unmarshal(answer, &status) != nil || status.Kind != "Status" {
-			status = newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered %d to the question who you are there", cluster, code))
+			status = newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered a SelfSubjectReview with status %d", cluster, code))
 		}
 		// Its words, but the code that was seen: others are no codes of HTTP.
 		status.Status = metav1.StatusFailure
@@ -96,7 +96,7 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 	}
 	var review authenticationv1.SelfSubjectReview
 	if err := json.Unmarshal(answer, &review); err != nil {
-		return nil, &apierrors.StatusError{ErrStatus: newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered the question who you are there with something else", cluster))}
+		return nil, &apierrors.StatusError{ErrStatus: newStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered a SelfSubjectReview with something else", cluster))}
 	}
 	there := review.Status.UserInfo
 	info := &v1alpha1.UserInfo{Username: there.Username, UID: there.UID, Groups: there.Groups}
