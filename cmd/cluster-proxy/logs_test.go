@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // mainEnv makes this program cluster-proxy.
@@ -185,23 +186,17 @@ func startTunnel(t *testing.T, log *os.File) *tunnel.Dialer {
 func awaitReady(t *testing.T, url string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(time.Minute); ; {
+	wait.Poll{Every: 50 * time.Millisecond, For: time.Minute}.Success(t, "the proxy server to have an agent", func() error {
 		response, err := client.Get(url)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
-			}
-			err = fmt.Errorf("it answers %s", response.Status)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("waiting for the proxy server to have an agent: %v", err)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("it answers %s", response.Status)
 		}
-	}
+		return nil
+	})
 }
 
 // runMain runs cluster-proxy until the test ends.

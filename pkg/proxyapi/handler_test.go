@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 func get(t testing.TB, client *http.Client, url string, header http.Header) (*http.Response, string) {
@@ -323,13 +324,13 @@ func TestDrainWaitsForUpgrades(t *testing.T) {
 	w.agent("cluster1", upgraded(t), "cluster1")
 	conn, reader := upgrade(t, w)
 	w.stop()
-	for { // until nobody listens any more
+	wait.Poll{Every: 10 * time.Millisecond, For: 20 * time.Second}.Until(t, "nothing listens any more", func() bool {
 		probe, err := net.Dial("tcp", strings.TrimPrefix(w.url, "https://"))
-		if err != nil {
-			break
+		if err == nil {
+			probe.Close()
 		}
-		probe.Close()
-	}
+		return err != nil
+	})
 	if !w.server.health.Draining() {
 		t.Error("still ready")
 	}

@@ -21,35 +21,27 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	testports "open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
 // startPeers runs servers of one hub that know each other and themselves.
 func startPeers(t *testing.T, n int, change ...func(*Options)) []*testHub {
 	t.Helper()
 	hubCA, agentCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
+	var own []int
 	var addresses []string
-	for range n {
-		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	for i := range n {
+		own = append(own, testports.Take(t))
+		addresses = append(addresses, fmt.Sprint("127.0.0.1:", own[i]))
 	}
 	var hubs []*testHub
 	for i := range n {
 		hubs = append(hubs, startHubWith(t, hubCA, agentCA, append(change, func(o *Options) {
 			o.ServerID, o.Peers = fmt.Sprint("server-", i), addresses
-			_, port, _ := net.SplitHostPort(addresses[i])
-			_, _ = fmt.Sscan(port, &o.ServerPort)
+			o.ServerPort = own[i]
 		})...))
 	}
 	return hubs
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func (h *testHub) dialer(t *testing.T) *tunnel.Dialer {

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -107,17 +108,13 @@ func TestDialerSurvivesTheProxyServer(t *testing.T) {
 	listener := httptest.NewServer(http.NotFoundHandler())
 	defer listener.Close()
 	hub.Forward(target, listener.Listener.Addr().String())
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	wait.Poll{Every: 10 * time.Millisecond, For: 10 * time.Second}.Success(t, "a new connection", func() error {
 		conn, err := dialer.DialContext(t.Context(), "tcp", target)
 		if err == nil {
 			conn.Close()
-			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still not reconnected: %v", err)
-		}
-	}
+		return err
+	})
 }
 
 func TestClosedDialer(t *testing.T) {
