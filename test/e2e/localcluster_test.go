@@ -27,9 +27,6 @@ const localCluster = "local-cluster"
 // is a managed cluster for a while.
 func TestHubIsItsOwnCluster(t *testing.T) {
 	installed.NeedLab(t, "has the hub join itself")
-	if onNodes {
-		t.Skip("has not been run on nodes yet: issue 16")
-	}
 	if err := installed.Lab.JoinHub(t.Context(), localCluster); err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +41,10 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 	suite.Eventually(t, localCluster+" Available", func() error { return installed.AddonAvailable(t.Context(), localCluster) })
 	labelAsLocal(t, installed.Clusters[0])
 	account := "system:serviceaccount:default:" + suite.HubUser
+	for _, door := range localDoors(localCluster) {
+		hubUserIs(t, door, account, "system:serviceaccounts:default")
+	}
+	awaitOwnAgents(t)
 	for name, door := range localDoors(localCluster) {
 		t.Run(name, func(t *testing.T) {
 			hubUserIs(t, door, account, "system:serviceaccounts:default")
@@ -69,6 +70,31 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 			installed.Reinstall(t)
 		})
 	}
+}
+
+// awaitOwnAgents waits until the hub's own agents of before it was known as the hub's
+// are gone. While they serve, users have the names there that they have on other clusters.
+func awaitOwnAgents(t *testing.T) {
+	t.Helper()
+	suite.Eventually(t, "no more agents of before the hub was known", func() error {
+		deployments, err := installed.Hub.AppsV1().Deployments(installed.AgentNamespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range deployments.Items {
+			err = errors.Join(err, suite.RolledOut(&deployments.Items[i]))
+		}
+		pods, err1 := installed.Hub.CoreV1().Pods(installed.AgentNamespace).List(t.Context(), metav1.ListOptions{})
+		if err1 != nil {
+			return err1
+		}
+		for _, pod := range pods.Items {
+			if pod.DeletionTimestamp != nil {
+				err = errors.Join(err, fmt.Errorf("pod %s is ending", pod.Name))
+			}
+		}
+		return err
+	})
 }
 
 // localDoors are those by which a service account of the hub reaches a cluster.

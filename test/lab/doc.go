@@ -12,7 +12,8 @@
 // Two releases of OCM can be run (Options.OCM, or LAB_OCM): what people run, with
 // both versions of the addon API and the webhook that converts them, and the oldest
 // one that the addon is tested with, which has one version and no gRPC server. Each
-// is built the first time that it is asked for.
+// is built the first time that it is asked for. So are OCM's own cluster-proxy, from
+// which users come, and its e2e suite (BuildUpstream, BuildUpstreamSuite).
 //
 // Our own pods do more than look Running. The pod runner takes the place of the
 // kubelet for pods labelled open-cluster-management.io/addon=cluster-proxy: it
