@@ -222,7 +222,8 @@ func (s *Suite) Gone(cluster string) error {
 // cluster.
 func (s *Suite) Uninstall(t *testing.T) {
 	t.Helper()
-	if err := s.Lab.Helm(t.Context(), "uninstall", "cluster-proxy", "--kubeconfig="+s.HubKubeconfig, "--namespace="+s.Namespace, "--wait", "--ignore-not-found"); err != nil {
+	ctx := context.Background() // a cleanup may call it
+	if err := s.Lab.Helm(ctx, "uninstall", "cluster-proxy", "--kubeconfig="+s.HubKubeconfig, "--namespace="+s.Namespace, "--wait", "--ignore-not-found"); err != nil {
 		t.Fatal(err)
 	}
 	for _, cluster := range s.Clusters {
@@ -233,18 +234,19 @@ func (s *Suite) Uninstall(t *testing.T) {
 // Reinstall installs the chart again and waits until everything works.
 func (s *Suite) Reinstall(t *testing.T) {
 	t.Helper()
-	if err := s.Lab.InstallChart(t.Context(), "cluster-proxy", s.Namespace, "../../charts/cluster-proxy", s.ChartValues()...); err != nil {
+	ctx := context.Background() // a cleanup may call it
+	if err := s.Lab.InstallChart(ctx, "cluster-proxy", s.Namespace, "../../charts/cluster-proxy", s.ChartValues()...); err != nil {
 		t.Fatal(err)
 	}
 	for _, cluster := range s.Clusters {
-		Eventually(t, cluster+" Available", func() error { return s.AddonAvailable(t.Context(), cluster) })
+		Eventually(t, cluster+" Available", func() error { return s.AddonAvailable(ctx, cluster) })
 	}
-	if err := s.FindEndpoints(t.Context()); err != nil {
+	if err := s.FindEndpoints(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.Settle(t)
 	for _, cluster := range s.Clusters {
-		Eventually(t, cluster+" reachable", func() error { return s.Reachable(t.Context(), cluster) })
+		Eventually(t, cluster+" reachable", func() error { return s.Reachable(ctx, cluster) })
 	}
 }
 
