@@ -44,9 +44,21 @@ type values struct {
 	Resources           corev1.ResourceRequirements `json:"resources"`
 	Tolerations         []corev1.Toleration         `json:"tolerations,omitempty"`
 	MinReadySeconds     int32                       `json:"minReadySeconds,omitempty"`
+	Former              *former                     `json:"former,omitempty"`
 
 	// ignored are customized variables that mean nothing here.
 	ignored []string
+}
+
+// former is what upstream's agents need while they serve clients beside those of this
+// release. The names of the objects are upstream's: the work agent would otherwise
+// remove what they use before they end.
+type former struct {
+	// KubeAPIHost is the name of the Service that leads to the kube-apiserver; empty if
+	// there is none.
+	KubeAPIHost string `json:"kubeAPIHost,omitempty"`
+	// ServiceDomain ends the names of Services on the cluster.
+	ServiceDomain string `json:"serviceDomain"`
 }
 
 // networkPolicy is what the agent's NetworkPolicy is made of.
@@ -174,6 +186,10 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	}
 	if moving {
 		v.MinReadySeconds = overlapSeconds
+		v.Former = &former{ServiceDomain: "svc.cluster.local"}
+		if a.EnableKubeAPIProxy {
+			v.Former.KubeAPIHost = cluster.Name
+		}
 	}
 	v.NetworkPolicy.Enabled = a.NetworkPolicy
 	if !v.PortForward { // which needs the hub's kube-apiserver, and that no more than its port

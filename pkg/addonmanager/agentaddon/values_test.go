@@ -446,6 +446,58 @@ func TestUpstreamsVariables(t *testing.T) {
 	}
 }
 
+// TestFormerAgentsKeepWhatTheyNeed renders a cluster's manifests while upstream's proxy
+// servers serve, and when the move is over.
+func TestFormerAgentsKeepWhatTheyNeed(t *testing.T) {
+	servers := func(command string) *appsv1.Deployment {
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: hubNamespace},
+			Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "proxy-server", Command: []string{command}}},
+			}}},
+		}
+	}
+	spec := &addonv1alpha1.AddOnDeploymentConfigSpec{CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "serviceDomain", Value: "svc.example.org"}}}
+	for _, tc := range []struct {
+		name, command string
+		want          []string
+	}{
+		{"upstream's proxy servers serve", "/proxy-server", []string{
+			"Service/cluster1 kubernetes.default.svc.example.org", "ClusterRole/cluster-proxy-addon-agent-impersonator",
+			"ClusterRoleBinding/cluster-proxy-addon-agent-impersonator:open-cluster-management-cluster-proxy",
+		}},
+		{"the move is over", "/cluster-proxy", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			hostname := &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeHostname, Hostname: &v1alpha1.EntryPointHostname{Value: "hub.example.com"}}
+			_, objects, err := render(t, "cluster1", configuration(hostname), spec, servers(tc.command))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, object := range objects {
+				switch o := object.(type) {
+				case *corev1.Service:
+					got = append(got, "Service/"+o.Name+" "+o.Spec.ExternalName)
+				case *rbacv1.ClusterRole:
+					if strings.HasPrefix(o.Name, "cluster-proxy-addon-agent") {
+						got = append(got, "ClusterRole/"+o.Name)
+					}
+				case *rbacv1.ClusterRoleBinding:
+					if strings.HasPrefix(o.Name, "cluster-proxy-addon-agent") {
+						got = append(got, "ClusterRoleBinding/"+o.Name)
+					}
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(tc.want)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("objects of upstream (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestAgentStaysInItsNamespace wants an agent that upstream installed in OCM's own
 // default to stay there. It asks as addon-framework does: with OCM's default in the
 // status, whatever the stored addon says.

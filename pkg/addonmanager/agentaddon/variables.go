@@ -67,8 +67,12 @@ var variables = map[string]func(v *values, value string) error{
 		v.NetworkPolicy.Enabled = on
 		return nil
 	},
-	// What an ExternalName Service needed, which there is none of any more.
-	"serviceDomain": func(v *values, _ string) error {
+	// What an ExternalName Service needs, of which there is one only while upstream's
+	// agents serve.
+	"serviceDomain": func(v *values, value string) error {
+		if v.Former != nil && len(validation.IsDNS1123Subdomain(value)) == 0 {
+			v.Former.ServiceDomain = value
+		}
 		v.ignored = append(v.ignored, "serviceDomain")
 		return nil
 	},
