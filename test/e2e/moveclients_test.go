@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -192,6 +193,9 @@ func (c *moveClient) waitCalm(t *testing.T) {
 	}
 }
 
+// localPort is one of a connection, which is another one for each.
+var localPort = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
 // stop ends the client. A request that failed stands for the time until the next
 // one was made; a watch was broken from its end to its next event.
 func (c *moveClient) stop(way string, replicas int, began time.Time) moveRow {
@@ -199,21 +203,23 @@ func (c *moveClient) stop(way string, replicas int, began time.Time) moveRow {
 	c.running.Wait()
 	row := moveRow{way: way, cluster: c.cluster, client: c.name, replicas: replicas, made: c.made, failed: len(c.failed)}
 	slices.SortFunc(c.failed, func(a, b sample) int { return a.began.Compare(b.began) })
-	said := map[string]int{}
+	said := map[string][]time.Duration{} // when requests with an error were made
 	for _, f := range c.failed {
 		if c.name == "watch" {
 			row.lost += f.ended.Sub(f.began)
 		} else {
 			row.lost += moveTick
 		}
-		said[strings.TrimSpace(fmt.Sprintf("%.160s", f.err.Error()))]++
+		text := strings.TrimSpace(fmt.Sprintf("%.160s", localPort.ReplaceAllString(f.err.Error(), "127.0.0.1:…")))
+		said[text] = append(said[text], f.began.Sub(began).Round(100*time.Millisecond))
 	}
 	if len(c.failed) > 0 {
 		row.first = c.failed[0].began.Sub(began)
 		row.span = c.failed[len(c.failed)-1].ended.Sub(c.failed[0].began)
 	}
 	for _, text := range slices.Sorted(maps.Keys(said)) {
-		row.errors = append(row.errors, fmt.Sprintf("%d × %s", said[text], text))
+		when := said[text]
+		row.errors = append(row.errors, fmt.Sprintf("%d × %s (%s to %s)", len(when), text, when[0], when[len(when)-1]))
 	}
 	return row
 }
