@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/utils/ptr"
+	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	workv1 "open-cluster-management.io/api/work/v1"
 
@@ -103,12 +104,9 @@ func (s *Suite) PatchConfiguration(t *testing.T, patch string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := map[string]string{}
-	for _, cluster := range s.Clusters {
-		Eventually(t, cluster+"'s ManifestWork applied", func() (err error) {
-			made[cluster], err = s.configurationsOf(ctx, cluster)
-			return err
-		})
+	hash, err := utils.GetSpecHash(before)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		Eventually(t, "the configuration put back", func() error {
@@ -121,7 +119,7 @@ func (s *Suite) PatchConfiguration(t *testing.T, patch string) error {
 			return err
 		})
 		for _, cluster := range s.Clusters {
-			Eventually(t, cluster+"'s agents as before", func() error { return s.settled(ctx, t, cluster, made[cluster]) })
+			Eventually(t, cluster+"'s agents as before", func() error { return s.settled(ctx, t, cluster, hash) })
 			Eventually(t, cluster+" reachable", func() error { return s.Reachable(ctx, cluster) })
 		}
 	})
@@ -129,30 +127,29 @@ func (s *Suite) PatchConfiguration(t *testing.T, patch string) error {
 	return err
 }
 
-// configurationsOf names the configurations that a cluster's ManifestWork was made
-// with, by the hashes of their specs. It is an error while the work is not applied.
-func (s *Suite) configurationsOf(ctx context.Context, cluster string) (string, error) {
-	work, err := s.Works.WorkV1().ManifestWorks(cluster).Get(ctx, DeployWorkName, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
-		return "", fmt.Errorf("the ManifestWork is not applied: %v", applied)
-	}
-	return work.Annotations[workv1.ManifestConfigSpecHashAnnotationKey], nil
-}
-
-// settled has an error until a cluster has applied manifests that were made with these
-// configurations, and has replaced its agents. The next test would otherwise begin
-// while they are replaced.
-func (s *Suite) settled(ctx context.Context, t *testing.T, cluster, configurations string) error {
-	now, err := s.configurationsOf(ctx, cluster)
+// settled has an error until OCM and the addon manager have seen that the configuration
+// has this hash, and the cluster has applied what was made of it and replaced its
+// agents. The next test would otherwise begin while they are replaced.
+func (s *Suite) settled(ctx context.Context, t *testing.T, cluster, hash string) error {
+	addon, err := s.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(ctx, identity.AddonName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if now != configurations {
-		return fmt.Errorf("the ManifestWork was made with %s, want %s", now, configurations)
+	for _, reference := range addon.Status.ConfigReferences {
+		if reference.Resource == "managedproxyconfigurations" && (reference.DesiredConfig == nil || reference.DesiredConfig.SpecHash != hash) {
+			return fmt.Errorf("the addon's configuration is %+v, want hash %s", reference.DesiredConfig, hash)
+		}
+	}
+	work, err := s.Works.WorkV1().ManifestWorks(cluster).Get(ctx, DeployWorkName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if made := work.Annotations[workv1.ManifestConfigSpecHashAnnotationKey]; !strings.Contains(made, hash) {
+		return fmt.Errorf("the ManifestWork was made with %s, want hash %s", made, hash)
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
+		return fmt.Errorf("the ManifestWork is not applied: %v", applied)
 	}
 	list, err := Clientset(t, s.Direct(cluster)).AppsV1().Deployments(s.AgentNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
