@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,29 +48,6 @@ func TestAnswerLeavesTheRightToWriteAlone(t *testing.T) {
 		_ = a.Close()
 		_ = (<-accepted).Close()
 	})
-}
-
-// slowToReturn is a transport whose writes arrive, and return when the gate opens.
-type slowToReturn struct {
-	net.Conn
-	gate atomic.Pointer[chan struct{}]
-}
-
-func (s *slowToReturn) Write(b []byte) (int, error) {
-	n, err := s.Conn.Write(b)
-	if gate := s.gate.Load(); gate != nil {
-		<-*gate
-	}
-	return n, err
-}
-
-func (s *slowToReturn) hold() (release func()) {
-	gate := make(chan struct{})
-	s.gate.Store(&gate)
-	return func() {
-		s.gate.Store(nil)
-		close(gate)
-	}
 }
 
 // raw is the far end of a carrier that is driven by hand.
