@@ -4,6 +4,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // bareRelay is client → TLS → relay → TLS → relay → TCP, all of it
@@ -27,8 +29,8 @@ func bareRelay(t testing.TB, address string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, hubIn := overTLS(t)
-	hubOut, agent := overTLS(t)
+	client, hubIn := transport.TLS(t)
+	hubOut, agent := transport.TLS(t)
 	go join(hubIn, hubOut)
 	go join(agent, target)
 	return client
@@ -42,7 +44,7 @@ func paths(b *testing.B, address string, run func(b *testing.B, cn net.Conn)) {
 		_ = cn.Close()
 	})
 	b.Run("carrier", func(b *testing.B) {
-		client, _ := chain(b, overTLS, relayTo(address))
+		client, _ := chain(b, transport.TLS, relayTo(address))
 		cn := mustOpen(b, client)
 		run(b, cn)
 		_ = cn.Close()
@@ -118,7 +120,7 @@ func BenchmarkDial(b *testing.B) {
 		}
 	})
 	b.Run("carrier", func(b *testing.B) {
-		client, _ := chain(b, overTLS, relayTo(address))
+		client, _ := chain(b, transport.TLS, relayTo(address))
 		b.ReportAllocs()
 		for b.Loop() {
 			cn := mustOpen(b, client)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // nettests are nettest's subtests in their order. Each makes one pipe.
@@ -25,7 +27,7 @@ var nettests = []string{"BasicIO", "PingPong", "RacyRead", "RacyWrite", "ReadTim
 var writesAfterTimeout = []string{"FutureTimeout", "ConcurrentMethods"}
 
 func TestNettest(t *testing.T) {
-	for name, make := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+	for name, make := range map[string]transport.Maker{"pipe": transport.Pipe, "TCP": transport.TCP, "TLS": transport.TLS} {
 		t.Run(name, func(t *testing.T) {
 			left := nettests
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
@@ -35,7 +37,7 @@ func TestNettest(t *testing.T) {
 				subtest, under := left[0], make
 				left = left[1:]
 				if name == "TLS" && slices.Contains(writesAfterTimeout, subtest) {
-					under = tcp
+					under = transport.TCP
 				}
 				accepted := newChan()
 				opener, acceptor := ends(t, under, accepting(accepted))
@@ -60,7 +62,7 @@ func TestNettest(t *testing.T) {
 func newChan() chan *Conn { return make(chan *Conn, 1) }
 
 // opened gives both ends of an open connection.
-func opened(t testing.TB, make transport) (a, b *Conn) {
+func opened(t testing.TB, make transport.Maker) (a, b *Conn) {
 	t.Helper()
 	accepted := newChan()
 	opener, _ := ends(t, make, accepting(accepted))
@@ -72,10 +74,10 @@ func opened(t testing.TB, make transport) (a, b *Conn) {
 }
 
 func TestCleanEndMakesTheCarrierIdleAgain(t *testing.T) {
-	for name, transport := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+	for name, make := range map[string]transport.Maker{"pipe": transport.Pipe, "TCP": transport.TCP, "TLS": transport.TLS} {
 		t.Run(name, func(t *testing.T) {
 			accepted := newChan()
-			opener, _ := ends(t, transport, accepting(accepted))
+			opener, _ := ends(t, make, accepting(accepted))
 			for range 50 {
 				a, err := opener.Open(t.Context(), request)
 				if err != nil {
@@ -107,9 +109,9 @@ func TestCleanEndMakesTheCarrierIdleAgain(t *testing.T) {
 }
 
 func TestCutOffIsNeverACleanEnd(t *testing.T) {
-	for name, transport := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+	for name, make := range map[string]transport.Maker{"pipe": transport.Pipe, "TCP": transport.TCP, "TLS": transport.TLS} {
 		t.Run(name, func(t *testing.T) {
-			a, b := opened(t, transport)
+			a, b := opened(t, make)
 			go func() {
 				_, _ = b.Write([]byte("abc"))
 				_ = b.Carrier().Close()
@@ -123,7 +125,7 @@ func TestCutOffIsNeverACleanEnd(t *testing.T) {
 }
 
 func TestAbortArrivesWithItsCode(t *testing.T) {
-	a, b := opened(t, overTLS)
+	a, b := opened(t, transport.TLS)
 	b.Abort(&Error{Code: CutOff, Message: "target reset it"})
 	_, err := io.ReadAll(a)
 	var e *Error
@@ -133,7 +135,7 @@ func TestAbortArrivesWithItsCode(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	opener, _ := ends(t, tcp, func(_ context.Context, p *Pending) {
+	opener, _ := ends(t, transport.TCP, func(_ context.Context, p *Pending) {
 		_ = p.Refuse(&Error{Code: Denied, Message: strings.Repeat("x", 5000)})
 	})
 	for range 3 {
@@ -147,7 +149,7 @@ func TestRefuse(t *testing.T) {
 func TestCancelClosesTheCarrierAndTellsTheHandler(t *testing.T) {
 	told := make(chan error, 1)
 	started := make(chan struct{})
-	opener, acceptor := ends(t, tcp, func(ctx context.Context, p *Pending) {
+	opener, acceptor := ends(t, transport.TCP, func(ctx context.Context, p *Pending) {
 		close(started)
 		<-ctx.Done()
 		told <- context.Cause(ctx)
@@ -167,7 +169,7 @@ func TestCancelClosesTheCarrierAndTellsTheHandler(t *testing.T) {
 }
 
 func TestCloseWhileThePeerSendsResets(t *testing.T) {
-	a, b := opened(t, overTLS)
+	a, b := opened(t, transport.TLS)
 	go func() { _ = a.Close() }()
 	buf := make([]byte, 32<<10)
 	var err error
@@ -182,7 +184,7 @@ func TestCloseWhileThePeerSendsResets(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	accepted := newChan()
-	opener, acceptor := ends(t, tcp, accepting(accepted))
+	opener, acceptor := ends(t, transport.TCP, accepting(accepted))
 	a, err := opener.Open(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +205,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestHelloTakesNoLongerThanItsContext(t *testing.T) {
-	_, b := tcp(t)
+	_, b := transport.TCP(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, _, err := Accepted(ctx, b, Config{}); CodeOf(err) != TimedOut {

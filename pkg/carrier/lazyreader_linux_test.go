@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // TestSilentConnectionsHoldNoBuffers lets connections carry big frames both ways,
@@ -22,7 +24,7 @@ func TestSilentConnectionsHoldNoBuffers(t *testing.T) {
 	data := make([]byte, size)
 	before := weigh()
 	for range n {
-		client, _ := chain(t, tcp, relayTo(address))
+		client, _ := chain(t, transport.TCP, relayTo(address))
 		cn := mustOpen(t, client)
 		defer cn.Close()
 		wrote := make(chan error, 1)

@@ -2,74 +2,19 @@ package carrier
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// transport makes the two ends of a connection.
-type transport func(t testing.TB) (dialed, accepted net.Conn)
-
-func pipe(testing.TB) (net.Conn, net.Conn) { return net.Pipe() }
-
-func tcp(t testing.TB) (net.Conn, net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	a, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, b
-}
-
-// certified is one certificate for both ends of every carrier over TLS.
-var certified struct {
-	sync.Once
-	source *pki.Source
-}
-
-func overTLS(t testing.TB) (net.Conn, net.Conn) { return secured(t, tcp) }
-
-// secured is TLS over a transport.
-func secured(t testing.TB, over transport) (net.Conn, net.Conn) {
-	t.Helper()
-	a, b := over(t)
-	certified.Do(func() {
-		ca := pkitest.NewCA(t, "carrier test")
-		certified.source = pkitest.NewSource(t, ca, pki.Leaf{CommonName: "x", DNSNames: []string{"localhost"}, Server: true, Client: true}, ca)
-	})
-	client := tls.Client(a, certified.source.ClientConfig("localhost"))
-	server := tls.Server(b, certified.source.ServerConfig(tls.RequireAndVerifyClientCert))
-	failed := make(chan error, 1)
-	go func() { failed <- server.Handshake() }()
-	if err := client.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
-	return client, server
-}
-
 // ends makes a carrier whose dialed end is the opener.
-func ends(t testing.TB, make transport, handler HandlerFunc) (opener, acceptor *Carrier) {
+func ends(t testing.TB, make transport.Maker, handler HandlerFunc) (opener, acceptor *Carrier) {
 	t.Helper()
 	a, b := make(t)
 	return endsOver(t, a, b, handler)

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // TestAnswerLeavesTheRightToWriteAlone answers a request twice, as the carrier
@@ -20,7 +22,7 @@ import (
 func TestAnswerLeavesTheRightToWriteAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		accepted, again, blocked := newChan(), make(chan error, 1), make(chan struct{})
-		opener, _ := ends(t, pipe, func(_ context.Context, p *Pending) {
+		opener, _ := ends(t, transport.Pipe, func(_ context.Context, p *Pending) {
 			cn, err := p.Accept(Endpoints{})
 			if err != nil {
 				t.Error(err)
@@ -125,7 +127,7 @@ func TestSpliceDeliversWhatCameBeforeRESET(t *testing.T) {
 		from, far := raw(t, Config{Role: Acceptor, Handler: accepting(in)})
 		_, _ = far.Write(controlFrame(FrameOpen, request.append))
 		_, _ = io.ReadFull(far, make([]byte, len(controlFrame(FrameAccept, Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"}.append))))
-		to, acceptor := ends(t, pipe, accepting(out))
+		to, acceptor := ends(t, transport.Pipe, accepting(out))
 		cn, err := to.Open(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +154,7 @@ func TestDeadlinesFollowTheMonotonicClock(t *testing.T) {
 	if !deadline.After(time.Now()) || deadline.Unix() > time.Now().Unix() {
 		t.Skip("package time keeps its clocks in another way")
 	}
-	a, b := opened(t, tcp)
+	a, b := opened(t, transport.TCP)
 	defer a.Close()
 	defer b.Close()
 	_ = a.SetDeadline(deadline)

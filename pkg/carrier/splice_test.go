@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // chain is client → carrier → splice → carrier → target handler.
-func chain(t testing.TB, make transport, target HandlerFunc) (client *Carrier, legs [3]*Carrier) {
+func chain(t testing.TB, make transport.Maker, target HandlerFunc) (client *Carrier, legs [3]*Carrier) {
 	t.Helper()
 	hubOut, agent := ends(t, make, target)
 	client, hubIn := ends(t, make, func(ctx context.Context, p *Pending) {
@@ -79,9 +80,9 @@ func echo(nc net.Conn) {
 }
 
 func TestChainCarriesManyConnectionsInTurn(t *testing.T) {
-	for name, transport := range map[string]transport{"TCP": tcp, "TLS": overTLS} {
+	for name, make := range map[string]transport.Maker{"TCP": transport.TCP, "TLS": transport.TLS} {
 		t.Run(name, func(t *testing.T) {
-			client, _ := chain(t, transport, relayTo(listen(t, echo)))
+			client, _ := chain(t, make, relayTo(listen(t, echo)))
 			for i := range 30 {
 				label := fmt.Sprintf("cluster%d", i)
 				cn := mustOpen(t, client)
@@ -123,7 +124,7 @@ func mustOpen(t testing.TB, c *Carrier) *Conn {
 }
 
 func TestChainPassesErrorsOn(t *testing.T) {
-	client, _ := chain(t, overTLS, func(_ context.Context, p *Pending) {
+	client, _ := chain(t, transport.TLS, func(_ context.Context, p *Pending) {
 		_ = p.Refuse(&Error{Code: Denied, Message: "link-local"})
 	})
 	_, err := client.Open(t.Context(), request)
@@ -140,7 +141,7 @@ func TestChainPassesAbnormalEndsOn(t *testing.T) {
 		_ = nc.Close()
 	}
 	t.Run("target resets", func(t *testing.T) {
-		client, _ := chain(t, overTLS, relayTo(listen(t, reset)))
+		client, _ := chain(t, transport.TLS, relayTo(listen(t, reset)))
 		cn := mustOpen(t, client)
 		_, _ = cn.Write([]byte("x"))
 		if _, err := io.ReadAll(cn); CodeOf(err) != CutOff {
@@ -149,7 +150,7 @@ func TestChainPassesAbnormalEndsOn(t *testing.T) {
 	})
 	for leg, name := range []string{"hub's client leg dies", "hub's agent leg dies", "agent dies"} {
 		t.Run(name, func(t *testing.T) {
-			client, legs := chain(t, overTLS, relayTo(listen(t, echo)))
+			client, legs := chain(t, transport.TLS, relayTo(listen(t, echo)))
 			cn := mustOpen(t, client)
 			_, _ = cn.Write([]byte("x"))
 			_, _ = io.ReadFull(cn, make([]byte, 1))
@@ -164,7 +165,7 @@ func TestChainPassesAbnormalEndsOn(t *testing.T) {
 	}
 	t.Run("client dies", func(t *testing.T) {
 		ended := make(chan error, 1)
-		client, legs := chain(t, overTLS, relayTo(listen(t, func(nc net.Conn) {
+		client, legs := chain(t, transport.TLS, relayTo(listen(t, func(nc net.Conn) {
 			_, err := io.Copy(io.Discard, nc)
 			ended <- err
 			_ = nc.Close()

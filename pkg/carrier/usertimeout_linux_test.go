@@ -11,20 +11,21 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // impatient is short, and as long as the kernel lets probes be apart.
 const impatient = time.Second
 
 // tuned makes transports that give their peers up soon.
-func tuned(make transport) transport {
+func tuned(make transport.Maker) transport.Maker {
 	return func(t testing.TB) (net.Conn, net.Conn) {
 		a, b := make(t)
 		return dial.TCP{UserTimeout: impatient}.Tune(a), dial.TCP{UserTimeout: impatient}.Tune(b)
 	}
 }
 
-func tunedTLS(t testing.TB) (net.Conn, net.Conn) { return secured(t, tuned(tcp)) }
+func tunedTLS(t testing.TB) (net.Conn, net.Conn) { return transport.Secure(t, tuned(transport.TCP)) }
 
 // wait waits for real time: kernels have no other.
 func wait(t *testing.T, d time.Duration) {
@@ -50,9 +51,9 @@ func TestReaderThatPausesGetsEveryByte(t *testing.T) {
 	}
 	var all []paused
 	var wg sync.WaitGroup
-	for name, hop := range map[string]transport{
-		"TCP": tuned(tcp), "TLS": tunedTLS,
-		"a carrier over TCP": overCarrier(tuned(tcp)), "a carrier over TLS": overCarrier(tunedTLS),
+	for name, hop := range map[string]transport.Maker{
+		"TCP": tuned(transport.TCP), "TLS": tunedTLS,
+		"a carrier over TCP": overCarrier(tuned(transport.TCP)), "a carrier over TLS": overCarrier(tunedTLS),
 		"server and agent to the client": throughChain(tunedTLS),
 		"server and agent to the target": reversed(throughChain(tunedTLS)),
 	} {
@@ -91,11 +92,11 @@ func (m *match) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func overCarrier(make transport) transport {
+func overCarrier(make transport.Maker) transport.Maker {
 	return func(t testing.TB) (net.Conn, net.Conn) { return opened(t, make) }
 }
 
-func reversed(make transport) transport {
+func reversed(make transport.Maker) transport.Maker {
 	return func(t testing.TB) (net.Conn, net.Conn) {
 		a, b := make(t)
 		return b, a
@@ -104,7 +105,7 @@ func reversed(make transport) transport {
 
 // throughChain is a client's connection through server and agent, and its
 // target's end.
-func throughChain(make transport) transport {
+func throughChain(make transport.Maker) transport.Maker {
 	return func(t testing.TB) (net.Conn, net.Conn) {
 		t.Helper()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,7 +126,7 @@ func throughChain(make transport) transport {
 // TestSilentTransportCutsCarriersOff is about those who wait on either side of a
 // relay whose other leg has gone silent.
 func TestSilentTransportCutsCarriersOff(t *testing.T) {
-	for name, make := range map[string]transport{"TCP": tuned(tcp), "TLS": tunedTLS} {
+	for name, make := range map[string]transport.Maker{"TCP": tuned(transport.TCP), "TLS": tunedTLS} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, legs := chain(t, make, relayTo(listen(t, echo)))

@@ -13,31 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // impatient is short, and as long as the kernel lets probes be apart.
 const impatient = time.Second
 
-// tcp makes a connection and returns its ends.
-func tcp(t *testing.T) (near, far net.Conn) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	if near, err = net.Dial("tcp", listener.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if far, err = listener.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	return near, far
-}
-
 // tuned makes a connection of which both ends give their peer up soon.
 func tuned(t *testing.T) (near, far net.Conn) {
-	near, far = tcp(t)
+	near, far = transport.TCP(t)
 	return TCP{UserTimeout: impatient}.Tune(near), TCP{UserTimeout: impatient}.Tune(far)
 }
 
@@ -53,7 +37,7 @@ func wait(t *testing.T, d time.Duration) {
 }
 
 func TestTuneReachesTheSocket(t *testing.T) {
-	a, b := tcp(t)
+	a, b := transport.TCP(t)
 	defer a.Close()
 	defer b.Close()
 	TCP{KeepAlive: 7 * time.Second, UserTimeout: 21 * time.Second}.Tune(a)
@@ -118,7 +102,7 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 // reaches it.
 func TestOneWaySilenceIsSilence(t *testing.T) {
 	t.Parallel()
-	near, far := tcp(t)
+	near, far := transport.TCP(t)
 	near = TCP{UserTimeout: impatient}.Tune(near)
 	defer near.Close()
 	defer far.Close()
@@ -146,7 +130,7 @@ func TestOneWaySilenceIsSilence(t *testing.T) {
 func TestPartitionOfSecondsHeals(t *testing.T) {
 	t.Parallel()
 	const partition = 5 * time.Second
-	near, far := tcp(t)
+	near, far := transport.TCP(t)
 	near = TCP{UserTimeout: 10 * time.Second}.Tune(near)
 	far = TCP{UserTimeout: 10 * time.Second}.Tune(far)
 	defer near.Close()

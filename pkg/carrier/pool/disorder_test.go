@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // TestAnyOrderWithoutRest lets both sides of carriers in pools do what they like,
@@ -24,7 +25,7 @@ func TestAnyOrderWithoutRest(t *testing.T) {
 	if testing.Short() {
 		seeds = 20
 	}
-	for name, make := range map[string]transport{"pipe": pipe, "TCP": tcp, "TLS": overTLS} {
+	for name, make := range map[string]transport.Maker{"pipe": transport.Pipe, "TCP": transport.TCP, "TLS": transport.TLS} {
 		t.Run(name, func(t *testing.T) {
 			uses := 0
 			for seed := range seeds {
@@ -48,7 +49,7 @@ type hurried struct {
 }
 
 // hurry uses one carrier until it breaks, or often enough, and returns how often.
-func hurry(t *testing.T, make transport, seed uint64) (uses int) {
+func hurry(t *testing.T, make transport.Maker, seed uint64) (uses int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	accepted := newChan()
 	opener, acceptor := ends(t, make, func(_ context.Context, p *carrier.Pending) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // slowToReturn is a transport whose writes arrive, and return when the gate opens.
@@ -104,7 +105,7 @@ func TestPoolKnowsWhichCarriersAreBusy(t *testing.T) {
 	t.Run("before Add", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cns := newChan()
-			opener, acceptor := ends(t, pipe, accepting(cns))
+			opener, acceptor := ends(t, transport.Pipe, accepting(cns))
 			if _, err := opener.Open(t.Context(), request); err != nil {
 				t.Fatal(err)
 			}
