@@ -59,7 +59,8 @@ gives an Error with code Lost, and never io.EOF.
 
 Connections have read and write deadlines, and addresses. Write returns when
 the bytes are on their way, as with a socket. Close returns at once; what was
-written before is still sent, for at most five seconds.
+written before is still sent, for at most a minute over a carrier, and five seconds
+over konnectivity's protocol.
 
 # Transport
 
