@@ -246,6 +246,11 @@ func (m *mover) wantNoLeftovers(t *testing.T) {
 			note("Role of "+cluster, err)
 			_, err = installed.Hub.RbacV1().RoleBindings(cluster).Get(ctx, "cluster-proxy-addon-agent", metav1.GetOptions{})
 			note("RoleBinding of "+cluster, err)
+			managed := suite.Clientset(t, installed.Direct(cluster))
+			_, err = managed.RbacV1().ClusterRoles().Get(ctx, "cluster-proxy-addon-agent-impersonator", metav1.GetOptions{})
+			note("ClusterRole on "+cluster, err)
+			_, err = managed.CoreV1().Services(m.namespace[cluster]).Get(ctx, cluster, metav1.GetOptions{})
+			note("Service on "+cluster, err)
 		}
 		if len(left) > 0 {
 			return errors.New(strings.Join(left, "; "))
