@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/utils/exec"
+	"k8s.io/client-go/util/exec"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
