@@ -89,38 +89,31 @@ func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (stri
 	if err != nil {
 		return "", fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
 	}
-	current, err := a.currentNamespace(context.Background(), addon)
-	if err != nil {
-		return "", err
-	}
-	return a.namespaceOf(current, deployment), nil
+	return a.namespaceOf(context.Background(), addon, deployment)
 }
 
-// namespaceOf returns the namespace of an addon's agent. current is where it is now,
-// and may be empty.
-func (a *Addon) namespaceOf(current string, deployment *addonv1alpha1.AddOnDeploymentConfig) string {
-	// The API server fills in OCM's own default where the field is empty. But
-	// upstream takes it for an answer: an agent that is there stays there, beside
-	// the ConfigMaps and pull Secrets that its owner has put there. A cluster may
-	// write its status; it can choose only between these two.
+// namespaceOf returns the namespace of an addon's agent.
+func (a *Addon) namespaceOf(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, deployment *addonv1alpha1.AddOnDeploymentConfig) (string, error) {
 	const ocmDefault = "open-cluster-management-agent-addon"
 	switch {
 	case deployment == nil || deployment.Spec.AgentInstallNamespace == "":
-		return a.InstallNamespace
-	case deployment.Spec.AgentInstallNamespace == ocmDefault && current != ocmDefault:
-		return a.InstallNamespace
+		return a.InstallNamespace, nil
+	case deployment.Spec.AgentInstallNamespace != ocmDefault:
+		return deployment.Spec.AgentInstallNamespace, nil
 	}
-	return deployment.Spec.AgentInstallNamespace
-}
-
-// currentNamespace returns the namespace in the status of the stored addon.
-// addon-framework puts OCM's default into the copy that it asks about.
-func (a *Addon) currentNamespace(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
+	// The API server fills in OCM's own default where the field is empty. But
+	// upstream takes it for an answer: an agent that is there stays there, beside
+	// the ConfigMaps and pull Secrets that its owner has put there. A cluster may
+	// write its status; it can choose only between these two. The stored status
+	// counts: addon-framework puts OCM's default into the copy that it asks about.
 	var stored addonv1alpha1.ManagedClusterAddOn
 	if err := a.Reader.Get(ctx, client.ObjectKeyFromObject(addon), &stored); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("reading the ManagedClusterAddOn of cluster %q: %w", addon.Namespace, err)
 	}
-	return stored.Status.Namespace, nil
+	if stored.Status.Namespace == ocmDefault {
+		return ocmDefault, nil
+	}
+	return a.InstallNamespace, nil
 }
 
 // configuration is the one that an addon refers to, with its defaults.

@@ -122,7 +122,7 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 	if err != nil {
 		return nil, fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
 	}
-	namespace, err := a.installNamespace(addon)
+	namespace, err := a.namespaceOf(ctx, addon, deployment)
 	if err != nil {
 		return nil, err
 	}
