@@ -66,6 +66,34 @@ func (s *Suite) DeployWork(ctx context.Context, cluster string) (string, error) 
 	return string(raw), err
 }
 
+// AppliedWork returns the agent's ManifestWork of a cluster. It is an error while the
+// cluster has not applied the work as it is now.
+func (s *Suite) AppliedWork(ctx context.Context, cluster string) (*workv1.ManifestWork, error) {
+	work, err := s.Works.WorkV1().ManifestWorks(cluster).Get(ctx, DeployWorkName, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
+		return nil, fmt.Errorf("the ManifestWork is not applied: %v", applied)
+	}
+	return work, nil
+}
+
+// allRolledOut has an error while one of the Deployments is not rolled out.
+func allRolledOut(ctx context.Context, deployments appsv1client.DeploymentInterface) error {
+	list, err := deployments.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if err := RolledOut(&list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AwaitPods waits until a cluster and the hub have the pods that they are to have, and
 // nothing else runs: what a test before took away or replaced ends the connections
 // of its last seconds when its time to drain is over.
@@ -80,14 +108,8 @@ func (s *Suite) AwaitPods(t *testing.T, cluster string) {
 		{cluster, managed.AppsV1().Deployments(s.AgentNamespace)},
 	} {
 		Eventually(t, c.name+" without pods of before", func() error {
-			list, err := c.deployments.List(t.Context(), metav1.ListOptions{})
-			if err != nil {
+			if err := allRolledOut(t.Context(), c.deployments); err != nil {
 				return err
-			}
-			for i := range list.Items {
-				if err := RolledOut(&list.Items[i]); err != nil {
-					return err
-				}
 			}
 			return s.Lab.PodsEnded(t.Context(), c.name)
 		})
@@ -140,27 +162,14 @@ func (s *Suite) settled(ctx context.Context, t *testing.T, cluster, hash string)
 			return fmt.Errorf("the addon's configuration is %+v, want hash %s", reference.DesiredConfig, hash)
 		}
 	}
-	work, err := s.Works.WorkV1().ManifestWorks(cluster).Get(ctx, DeployWorkName, metav1.GetOptions{})
+	work, err := s.AppliedWork(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	if made := work.Annotations[workv1.ManifestConfigSpecHashAnnotationKey]; !strings.Contains(made, hash) {
 		return fmt.Errorf("the ManifestWork was made with %s, want hash %s", made, hash)
 	}
-	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
-		return fmt.Errorf("the ManifestWork is not applied: %v", applied)
-	}
-	list, err := Clientset(t, s.Direct(cluster)).AppsV1().Deployments(s.AgentNamespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range list.Items {
-		if err := RolledOut(&list.Items[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return allRolledOut(ctx, Clientset(t, s.Direct(cluster)).AppsV1().Deployments(s.AgentNamespace))
 }
 
 // StopAgents takes the power from a cluster's agents; StartAgents gives it back.
