@@ -15,8 +15,9 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/cluster-proxy
+build: ## Build bin/cluster-proxy, and the kubectl plugin with its shell completion
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	install -m 755 cmd/kubectl-clusterproxy/kubectl_complete-clusterproxy bin/
 
 .PHONY: test
 test: test-unit test-lab ## Run the tests that need Go only: packages first, then the scenarios in a lab of whole clusters
@@ -74,6 +75,11 @@ bench-api: ## Measure the HTTP path beside direct access to the same kube-apiser
 	$(if $(BENCH_ROWS),,BENCH_GROUND="$$(go run ./test/bench -ground)" || exit; export BENCH_GROUND;) \
 	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/api) hack/awake.sh go test -tags=benchapi -count=1 -timeout=40m -v -run TestAPIBenchmark ./test/e2e && \
 	BENCH_DELAY=20ms $(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/api-20ms) hack/awake.sh go test -tags=benchapi -count=1 -timeout=20m -v -run TestAPIBenchmark ./test/e2e
+
+.PHONY: bench-fleet
+bench-fleet: ## Measure views of many clusters beside the same requests to each of them; writes test/bench/fleet.txt (BENCH_ROUNDS=1 for a glance, BENCH_ROWS=regexp for some rows, which writes nothing; those of "members" need no lab)
+	$(if $(BENCH_ROWS),,BENCH_GROUND="$$(go run ./test/bench -ground)" || exit; export BENCH_GROUND;) \
+	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/fleet) hack/awake.sh go test -tags=benchfleet -count=1 -timeout=60m -v -run TestFleetBenchmark ./test/e2e
 
 .PHONY: lint
 lint: ## Look for mistakes: go vet, staticcheck

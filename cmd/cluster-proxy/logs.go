@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// keptLines is how many lines of the log wait for a reader that is slow.
-	keptLines = 1000
+	// maxQueuedLines bounds the lines of the log that wait for a slow reader.
+	maxQueuedLines = 1000
 	// lastWords is how long the end of the process waits for the log's reader.
 	lastWords = time.Second
 )
@@ -31,7 +31,7 @@ type lineWriter struct {
 }
 
 func newLineWriter(out io.Writer) *lineWriter {
-	w := &lineWriter{out: out, lines: make(chan []byte, keptLines), idle: make(chan chan struct{})}
+	w := &lineWriter{out: out, lines: make(chan []byte, maxQueuedLines), idle: make(chan chan struct{})}
 	go w.run()
 	return w
 }
@@ -122,7 +122,8 @@ func logJSONTo(w io.Writer) {
 	klog.SetSlogLogger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: verbosity{}})))
 }
 
-// verbosity is klog's of this moment: the addon manager lowers what --v says.
+// verbosity returns klog's current verbosity, which the addon manager may have lowered
+// below --v.
 type verbosity struct{}
 
 // Level is part of slog.Leveler. slog's levels below 0 are klog's above 0.

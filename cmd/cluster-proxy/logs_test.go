@@ -135,7 +135,7 @@ func TestJSONLog(t *testing.T) {
 		}
 		var entry struct{ Time, Level, Msg, Err string }
 		if err := json.Unmarshal(line, &entry); err != nil || entry.Time == "" || entry.Level != "ERROR" || entry.Msg == "" || !strings.Contains(entry.Err, "--proxy-cert") {
-			t.Errorf("%v: %s", err, line)
+			t.Errorf("the line is %s (%v); want JSON with a time, level ERROR, a message and an error that names --proxy-cert", line, err)
 		}
 	}
 	if log.Len() == 0 {
@@ -168,7 +168,7 @@ func startTunnel(t *testing.T, log *os.File) *tunnel.Dialer {
 	ca := pkitest.NewCA(t, "hub")
 	serving := pkitest.Issue(t, filepath.Join(dir, "server"), ca, pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, ca)
 	agent := pkitest.Issue(t, filepath.Join(dir, "agent"), ca, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, ca)
-	client := pkitest.NewSource(t, ca, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, ca)
+	client := pkitest.NewReloader(t, ca, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, ca)
 	clients, agents, health := ports.Take(t), ports.Take(t), ports.Take(t)
 	runMain(t, log, "proxy-server", "--v=6", fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", health), "--admin-port=0",
 		"--server-bind-address=127.0.0.1", "--agent-bind-address=127.0.0.1", "--health-bind-address=127.0.0.1",
@@ -227,9 +227,9 @@ func (g *gate) Write(p []byte) (int, error) {
 func TestDroppedLinesAreCounted(t *testing.T) {
 	g := &gate{open: make(chan struct{})}
 	w := newLineWriter(g)
-	for range keptLines + 10 {
+	for range maxQueuedLines + 10 {
 		if n, err := io.WriteString(w, "line\n"); n != 5 || err != nil {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("WriteString returned %d, %v; want 5 and no error", n, err)
 		}
 	}
 	close(g.open)
@@ -241,8 +241,8 @@ func TestDroppedLinesAreCounted(t *testing.T) {
 			break
 		}
 	}
-	if lines+dropped != keptLines+10 || dropped < 9 {
-		t.Errorf("%d lines were written and %d dropped, of %d", lines, dropped, keptLines+10)
+	if lines+dropped != maxQueuedLines+10 || dropped < 9 {
+		t.Errorf("%d lines were written and %d dropped, of %d", lines, dropped, maxQueuedLines+10)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestDroppedLinesAreCounted(t *testing.T) {
 func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocked := &gate{open: make(chan struct{})}
-		w := &lineWriter{out: blocked, lines: make(chan []byte, keptLines), idle: make(chan chan struct{})}
+		w := &lineWriter{out: blocked, lines: make(chan []byte, maxQueuedLines), idle: make(chan chan struct{})}
 		_, _ = io.WriteString(w, "line\n")
 		began := time.Now()
 		w.flush()

@@ -28,7 +28,7 @@ func newCommand(log io.Writer) *cobra.Command {
 	format := logText
 	root := &cobra.Command{
 		Use:           "cluster-proxy",
-		Short:         "Reach Kubernetes clusters that nobody can dial",
+		Short:         "Reach Kubernetes clusters that cannot be dialed directly",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) {

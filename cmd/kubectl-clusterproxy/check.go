@@ -30,8 +30,9 @@ func (p *plugin) checkCommand() *cobra.Command {
 	var output string
 	var pre bool
 	cmd := &cobra.Command{
-		Use:   "check [CLUSTER...]",
-		Short: "Find out why a cluster cannot be reached, hop by hop; the exit status is 1 if one cannot",
+		Use:               "check [CLUSTER...]",
+		Short:             "Find out why a cluster cannot be reached, hop by hop; the exit status is 1 if one cannot",
+		ValidArgsFunction: p.completeClusters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if pre {
 				return p.checkBefore(cmd.Context(), output)
@@ -39,7 +40,7 @@ func (p *plugin) checkCommand() *cobra.Command {
 			return p.check(cmd.Context(), args, output)
 		},
 	}
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, "json", "yaml")
 	cmd.Flags().BoolVar(&pre, "pre", false, "find out before an upgrade, from OCM's own cluster-proxy too, what will not go on as it is")
 	return cmd
 }

@@ -38,7 +38,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubectl-clusterproxy",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterproxy"},
-		Short:         "Reach the managed clusters of this hub",
+		Short:         "Reach the managed clusters of this hub, one by one and all at once",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -47,9 +47,10 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	flags := clientcmd.RecommendedConfigOverrideFlags("")
 	flags.ClusterOverrideFlags.InsecureSkipTLSVerify.LongName = "" // there is no such thing here
 	clientcmd.BindOverrideFlags(p.overrides, root.PersistentFlags(), flags)
+	root.CompletionOptions.HiddenDefaultCmd = true // kubectl completes, with kubectl_complete-clusterproxy
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(p.statusCommand(), p.checkCommand(), p.kubeconfigCommand(), p.whoamiCommand())
+	root.AddCommand(p.statusCommand(), p.checkCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand())
 	return root
 }
 
@@ -115,16 +116,25 @@ func clusters(ctx context.Context, hub kubernetes.Interface, names []string) ([]
 	return chosen, nil
 }
 
-// outputFlag is the format of a command's output besides its own.
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "", "format: json or yaml instead of text")
+// outputFlag is the format of a command's output besides its own. Another than the
+// formats is refused before anything is asked.
+func outputFlag(cmd *cobra.Command, output *string, formats ...string) {
+	allowed := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]
+	cmd.Flags().StringVarP(output, "output", "o", "", "format: "+allowed+" instead of text")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is two lines above
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if *output != "" && !slices.Contains(formats, *output) {
+			return fmt.Errorf("--output is %q: it must be %s", *output, allowed)
+		}
+		return nil
+	}
 }
 
 // print writes object as JSON or YAML. It reports false if text was asked for.
 func (p *plugin) print(output string, object any) (bool, error) {
 	switch output {
-	case "":
-		return false, nil
 	case "json":
 		encoder := json.NewEncoder(p.out)
 		encoder.SetIndent("", "  ")
@@ -137,5 +147,5 @@ func (p *plugin) print(output string, object any) (bool, error) {
 		_, err = p.out.Write(raw)
 		return true, err
 	}
-	return true, fmt.Errorf("--output is %q: it must be json or yaml", output)
+	return false, nil
 }

@@ -139,7 +139,7 @@ func TestKubeconfigIsWhole(t *testing.T) {
 	for _, cluster := range []string{"c1", "c2"} {
 		c := config.Contexts["prod-"+cluster]
 		if c == nil || c.AuthInfo != "ann" || c.Namespace != "team" {
-			t.Fatalf("context of %s is %+v", cluster, c)
+			t.Fatalf("context of %s is %+v, want user ann and namespace team", cluster, c)
 		}
 		entry := config.Clusters[c.Cluster]
 		if want := hub.Clusters["hub"].Server + groupPath + "/" + cluster + "/proxy"; entry.Server != want || len(entry.CertificateAuthorityData) == 0 {
@@ -147,7 +147,7 @@ func TestKubeconfigIsWhole(t *testing.T) {
 		}
 	}
 	if config.AuthInfos["ann"].Token != "hub-token" || config.CurrentContext != "prod-c1" {
-		t.Errorf("user %v, current context %q", config.AuthInfos["ann"], config.CurrentContext)
+		t.Errorf("user %v, current context %q; want the hub's token and prod-c1", config.AuthInfos["ann"], config.CurrentContext)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestMergeKeepsWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config.CurrentContext != "hub" || config.Contexts["c1"] == nil || config.Contexts["hub"] == nil {
-		t.Errorf("contexts are %v, current %q", config.Contexts, config.CurrentContext)
+		t.Errorf("contexts are %v, current %q; want c1 and hub, which is current", config.Contexts, config.CurrentContext)
 	}
 	// A cluster of the user's own that has the same name.
 	config.Clusters["c1"].Server = "https://mine.example.com"
@@ -172,7 +172,7 @@ func TestMergeKeepsWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err == nil || !strings.Contains(err.Error(), "choose a --prefix") {
-		t.Errorf("merging over somebody else's entry: %v", err)
+		t.Errorf("merging over somebody else's entry: %v, want an error that names --prefix", err)
 	}
 	if now, err := clientcmd.LoadFromFile(kubeconfig); err != nil || now.Clusters["c1"].Server != "https://mine.example.com" {
 		t.Errorf("the entry is gone, or %v", err)

@@ -13,25 +13,40 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
 
+// kubeconfigOptions are the flags of the command kubeconfig.
+type kubeconfigOptions struct {
+	merge         bool
+	prefix, fleet string
+}
+
 func (p *plugin) kubeconfigCommand() *cobra.Command {
-	var merge bool
-	var prefix string
+	var options kubeconfigOptions
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [CLUSTER...]",
-		Short: "Write a kubeconfig with a context for each cluster, for kubectl, helm, k9s and others",
+		Short: "Write a kubeconfig with a context for each cluster and view, for kubectl, helm, k9s and others",
 		Long: `Write a kubeconfig with a context for each cluster, all that you may reach if none is named.
 The user of each context is the one of your context for the hub, and so is the server, with the
-cluster's path behind it: nothing else than the hub need be reachable.`,
+cluster's path behind it: nothing else than the hub need be reachable.
+
+If no cluster is named, each FleetView gets a context too, which leads to all its clusters at once:
+"fleet" for view all, "fleet-VIEW" for every other. --fleet chooses another name than "fleet"; with
+--fleet= there are none. Contexts of clusters come first: if a cluster is called "fleet" or
+"fleet-VIEW", that name is its context, the view gets none, and a line on standard error says so.
+
+An entry of your kubeconfig that leads elsewhere is never replaced: for a cluster the command then
+fails, and a view gets no context.`,
+		ValidArgsFunction: p.completeClusters,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.kubeconfig(cmd.Context(), args, prefix, merge)
+			return p.kubeconfig(cmd.Context(), args, options)
 		},
 	}
-	cmd.Flags().BoolVar(&merge, "merge", false, "add the contexts to your kubeconfig instead of printing one")
-	cmd.Flags().StringVar(&prefix, "prefix", "", "what the names of contexts begin with, before the cluster's name")
+	cmd.Flags().BoolVar(&options.merge, "merge", false, "add the contexts to your kubeconfig instead of printing one")
+	cmd.Flags().StringVar(&options.prefix, "prefix", "", "what the names of contexts begin with, before the name of the cluster or of --fleet")
+	cmd.Flags().StringVar(&options.fleet, "fleet", "fleet", "the context of view all, and what those of other views begin with; empty: no contexts of views")
 	return cmd
 }
 
-func (p *plugin) kubeconfig(ctx context.Context, names []string, prefix string, merge bool) error {
+func (p *plugin) kubeconfig(ctx context.Context, names []string, options kubeconfigOptions) error {
 	hub, err := p.hub()
 	if err != nil {
 		return err
@@ -43,76 +58,98 @@ func (p *plugin) kubeconfig(ctx context.Context, names []string, prefix string, 
 	if len(found) == 0 {
 		return errors.New("there is no cluster that you may reach; see: kubectl auth can-i get clusters.clusterproxy.open-cluster-management.io/proxy")
 	}
-	raw, err := p.loader().RawConfig()
-	if err != nil {
-		return fmt.Errorf("loading the hub's kubeconfig: %w", err)
-	}
-	current := raw.CurrentContext
-	if p.overrides.CurrentContext != "" {
-		current = p.overrides.CurrentContext
-	}
-	added, err := contexts(&raw, current, prefix, found)
+	out, err := p.newContexts(options)
 	if err != nil {
 		return err
 	}
-	if merge {
-		return p.merge(&raw, added)
+	for _, cluster := range found {
+		if err := out.add(options.prefix+cluster.Name, groupPath+"/"+cluster.Name+"/"+v1alpha1.ProxySubresource); err != nil {
+			return err
+		}
 	}
-	added.CurrentContext = prefix + found[0].Name
-	if err := clientcmdapi.FlattenConfig(added); err != nil {
+	if len(names) == 0 && options.fleet != "" {
+		p.addViews(ctx, hub, out, options.prefix+options.fleet)
+	}
+	if options.merge {
+		return p.merge(out)
+	}
+	out.added.CurrentContext = options.prefix + found[0].Name
+	if err := clientcmdapi.FlattenConfig(out.added); err != nil {
 		return fmt.Errorf("reading what the kubeconfig refers to: %w", err)
 	}
-	out, err := clientcmd.Write(*added)
+	raw, err := clientcmd.Write(*out.added)
 	if err != nil {
 		return err
 	}
-	_, err = p.out.Write(out)
+	_, err = p.out.Write(raw)
 	return err
 }
 
-// contexts makes a context for each cluster out of the one for the hub.
-func contexts(raw *clientcmdapi.Config, current, prefix string, found []v1alpha1.Cluster) (*clientcmdapi.Config, error) {
-	hubContext, ok := raw.Contexts[current]
+// contexts are the contexts that the command writes.
+type contexts struct {
+	// user is the user's kubeconfig; current is the hub's context in it.
+	user    *clientcmdapi.Config
+	current string
+	// merge says that added becomes part of user.
+	merge bool
+	added *clientcmdapi.Config
+}
+
+func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
+	user, err := p.loader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
+	}
+	current := user.CurrentContext
+	if p.overrides.CurrentContext != "" {
+		current = p.overrides.CurrentContext
+	}
+	hub, ok := user.Contexts[current]
 	if !ok {
 		return nil, fmt.Errorf("there is no context %q in the kubeconfig: name the hub's with --context", current)
 	}
-	hubCluster, ok := raw.Clusters[hubContext.Cluster]
-	if !ok {
+	if _, ok := user.Clusters[hub.Cluster]; !ok {
 		return nil, fmt.Errorf("context %q of the kubeconfig has no cluster", current)
 	}
-	out := clientcmdapi.NewConfig()
-	if user, ok := raw.AuthInfos[hubContext.AuthInfo]; ok {
-		out.AuthInfos[hubContext.AuthInfo] = user
+	added := clientcmdapi.NewConfig()
+	if info, ok := user.AuthInfos[hub.AuthInfo]; ok {
+		added.AuthInfos[hub.AuthInfo] = info
 	}
-	for _, cluster := range found {
-		name := prefix + cluster.Name
-		if raw.Contexts[current] == raw.Contexts[name] || name == hubContext.Cluster {
-			return nil, fmt.Errorf("%q is the hub's own entry in the kubeconfig: choose a --prefix", name)
-		}
-		entry := hubCluster.DeepCopy()
-		entry.Server = strings.TrimSuffix(hubCluster.Server, "/") + groupPath + "/" + cluster.Name + "/" + v1alpha1.ProxySubresource
-		out.Clusters[name] = entry
-		out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: hubContext.AuthInfo, Namespace: hubContext.Namespace}
-	}
-	return out, nil
+	return &contexts{user: &user, current: current, merge: options.merge, added: added}, nil
 }
 
-// merge adds entries to the user's kubeconfig. One of the same name that leads
-// elsewhere has another owner and stays.
-func (p *plugin) merge(raw, added *clientcmdapi.Config) error {
-	for name, entry := range added.Clusters {
-		if old, ok := raw.Clusters[name]; ok && old.Server != entry.Server {
-			return fmt.Errorf("the kubeconfig has a cluster %q that leads to %s: choose a --prefix", name, old.Server)
+// add makes a context out of the one for the hub, which leads to a path there. An entry
+// of the same name in the user's kubeconfig that leads elsewhere has another owner, or
+// another meaning for the user, and stays.
+func (c *contexts) add(name, path string) error {
+	hub := c.user.Contexts[c.current]
+	if name == c.current || name == hub.Cluster {
+		return fmt.Errorf("%q is the hub's own entry in the kubeconfig: choose a --prefix", name)
+	}
+	cluster := c.user.Clusters[hub.Cluster].DeepCopy()
+	cluster.Server = strings.TrimSuffix(cluster.Server, "/") + path
+	if c.merge {
+		if old, ok := c.user.Clusters[name]; ok && old.Server != cluster.Server {
+			return fmt.Errorf("the kubeconfig has a cluster %q that leads to %s: choose a --prefix, or run kubectl config delete-cluster", name, old.Server)
 		}
-		if old, ok := raw.Contexts[name]; ok && old.Cluster != name {
-			return fmt.Errorf("the kubeconfig has a context %q for cluster %q: choose a --prefix", name, old.Cluster)
+		if old, ok := c.user.Contexts[name]; ok && old.Cluster != name {
+			return fmt.Errorf("the kubeconfig has a context %q for cluster %q: choose a --prefix, or run kubectl config delete-context", name, old.Cluster)
 		}
-		raw.Clusters[name], raw.Contexts[name] = entry, added.Contexts[name]
+	}
+	c.added.Clusters[name] = cluster
+	c.added.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: hub.AuthInfo, Namespace: hub.Namespace}
+	return nil
+}
+
+// merge adds the contexts to the user's kubeconfig.
+func (p *plugin) merge(c *contexts) error {
+	for name, cluster := range c.added.Clusters {
+		c.user.Clusters[name], c.user.Contexts[name] = cluster, c.added.Contexts[name]
 	}
 	access := p.loader().ConfigAccess()
-	if err := clientcmd.ModifyConfig(access, *raw, true); err != nil {
+	if err := clientcmd.ModifyConfig(access, *c.user, true); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	fmt.Fprintf(p.out, "added %d contexts to %s\n", len(added.Contexts), access.GetDefaultFilename())
+	fmt.Fprintf(p.out, "added %d contexts to %s\n", len(c.added.Contexts), access.GetDefaultFilename())
 	return nil
 }

@@ -16,11 +16,12 @@ import (
 func (p *plugin) statusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "status [CLUSTER...]",
-		Short: "Show which clusters can be reached; the exit status is 1 if one cannot",
-		RunE:  func(cmd *cobra.Command, args []string) error { return p.status(cmd.Context(), args, output) },
+		Use:               "status [CLUSTER...]",
+		Short:             "Show which clusters can be reached; the exit status is 1 if one cannot",
+		ValidArgsFunction: p.completeClusters,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.status(cmd.Context(), args, output) },
 	}
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, "json", "yaml")
 	return cmd
 }
 

@@ -17,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
 // hostileText is what a cluster could say to whoever looks at it on a terminal.
@@ -59,6 +60,20 @@ func FuzzStatus(f *testing.F) {
 			t.Fatal(err)
 		}
 		wantText(t, out.String(), 3)
+	})
+}
+
+func FuzzViews(f *testing.F) {
+	addHostile(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, out := newTerminal()
+		view := newView(text, 1, proxyv1alpha1.UnreachableCluster{Name: text, Reason: text})
+		view.Spec.Names = proxyv1alpha1.FleetViewNames(text)
+		view.Status.UnreachableCount++ // a line for more than are listed
+		if err := p.viewTables([]proxyv1alpha1.FleetView{view, view}, true); err != nil {
+			t.Fatal(err)
+		}
+		wantText(t, out.String(), 3+2+1+2)
 	})
 }
 
@@ -126,6 +141,7 @@ func TestHostileClusters(t *testing.T) {
 		user := v1alpha1.UserInfo{Username: text, Groups: []string{text}}
 		serve(identityPath("c1"), 200, v1alpha1.ClusterIdentity{Hub: user, Cluster: user})
 		serve(groupPath+"/c2/proxy/version", 503, refusal)
+		serve(viewsPath, 200, proxyv1alpha1.FleetViewList{Items: []proxyv1alpha1.FleetView{newView(text, 1, proxyv1alpha1.UnreachableCluster{Name: text, Reason: text})}})
 		serve(identityPath("c2"), 503, refusal)
 		server := httptest.NewServer(mux)
 		config := clientcmdapi.NewConfig()
@@ -136,7 +152,7 @@ func TestHostileClusters(t *testing.T) {
 		if err := clientcmd.WriteToFile(*config, file); err != nil {
 			t.Fatal(err)
 		}
-		for _, command := range []string{"status", "check", "whoami c1", "whoami c2", "status -o json", "status -o yaml", "check -o json"} {
+		for _, command := range []string{"views", "kubeconfig", "__complete views x", "status", "check", "whoami c1", "whoami c2", "status -o json", "status -o yaml", "check -o json"} {
 			var said bytes.Buffer
 			out, errOut, err := run(t, file, strings.Fields(command)...)
 			fmt.Fprintln(terminal{&said}, "error:", err)

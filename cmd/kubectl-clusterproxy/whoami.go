@@ -14,12 +14,13 @@ import (
 func (p *plugin) whoamiCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "whoami CLUSTER",
-		Short: "Show who you are on the hub, and who that makes you on a cluster",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return p.whoami(cmd.Context(), args[0], output) },
+		Use:               "whoami CLUSTER",
+		Short:             "Show who you are on the hub, and who that makes you on a cluster",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.completeOneCluster,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.whoami(cmd.Context(), args[0], output) },
 	}
-	outputFlag(cmd, &output)
+	outputFlag(cmd, &output, "json", "yaml")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ func read(t *testing.T, archive []byte) map[string][]byte {
 			t.Errorf("%s carries an owner or a time of its own: %+v", header.Name, header)
 		}
 		if digest, ok := strings.CutPrefix(header.Name, "blobs/sha256/"); ok && digest != "" && digestOf(content) != "sha256:"+digest {
-			t.Errorf("%s has digest %s", header.Name, digestOf(content))
+			t.Errorf("%s has digest %s; want the one that is its name", header.Name, digestOf(content))
 		}
 		files[header.Name] = content
 	}
@@ -76,7 +76,7 @@ func TestImage(t *testing.T) {
 	var top, index struct{ Manifests []descriptor }
 	follow(files["index.json"], &top)
 	if name := top.Manifests[0].Annotations["io.containerd.image.name"]; name != "example.com/cluster-proxy:v1" {
-		t.Errorf("the image is named %q", name)
+		t.Errorf("the image is named %q; want example.com/cluster-proxy:v1", name)
 	}
 	follow(blob(top.Manifests[0]), &index)
 	var archs []string
@@ -115,7 +115,7 @@ func TestImage(t *testing.T) {
 		}
 	}
 	if !cmp.Equal(archs, []string{"linux/amd64", "linux/arm64"}) {
-		t.Errorf("variants are %v", archs)
+		t.Errorf("variants are %v; want linux/amd64 and linux/arm64", archs)
 	}
 }
 

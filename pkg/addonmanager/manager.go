@@ -17,6 +17,8 @@ import (
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -71,7 +73,8 @@ func (m *Manager) Run(ctx context.Context) error {
 
 func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install, inventoryv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install,
+		clusterv1.Install, clusterv1beta2.Install, inventoryv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)
 		}
@@ -92,6 +95,7 @@ func (m *Manager) newManager(config *rest.Config) (ctrl.Manager, error) {
 					Field:      fields.OneTermEqualSelector("metadata.name", identity.AddonName),
 					Transform:  slim,
 				},
+				&clusterv1.ManagedCluster{}: {Transform: slim},
 			},
 		},
 	})
@@ -133,6 +137,9 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	}
 	if err := addLeftovers(mgr, o.Namespace); err != nil {
 		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addFleetViews(ctx, mgr) })); err != nil {
+		return fmt.Errorf("adding the controller of fleet views: %w", err)
 	}
 	if o.FeatureGates[ClusterProfile] {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {

@@ -18,19 +18,18 @@ import (
 )
 
 // conditionVariablesIgnored is True on a ManagedClusterAddOn whose
-// AddOnDeploymentConfig has variables of upstream that mean nothing here.
+// AddOnDeploymentConfig has variables of upstream that this release ignores.
 const conditionVariablesIgnored = "VariablesIgnored"
 
-// notices tell in a condition and an event of each addon which customized variables
-// mean nothing here.
+// notices reports in a condition and an event of each addon which customized variables
+// are ignored.
 type notices struct {
 	addons addonclient.Interface
 	events events.EventRecorder
 }
 
-// tell changes the condition if what it says is not so any more. The agent's
-// manifests do not wait for that: an error is logged, and the next time they are made
-// it is tried again.
+// tell updates the condition if it is outdated. The agent's manifests do not wait for
+// that: an error is logged, and tell tries again the next time they are made.
 func (n *notices) tell(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, variables []string) {
 	if err := n.write(ctx, addon, variables); err != nil {
 		klog.FromContext(ctx).Info("Telling which customized variables are ignored the next time", "cluster", addon.Namespace, "err", err.Error())
@@ -46,7 +45,7 @@ func (n *notices) write(ctx context.Context, addon *addonv1alpha1.ManagedCluster
 		return n.patch(ctx, addon, changed)
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(variables)))
-	message := "nothing is behind the customized variables " + strings.Join(names, ", ") + " of its AddOnDeploymentConfig in this release; remove them"
+	message := "this release ignores the customized variables " + strings.Join(names, ", ") + " of the AddOnDeploymentConfig; remove them"
 	if !apimeta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
 		Type: conditionVariablesIgnored, Status: metav1.ConditionTrue, Reason: "Ignored", Message: message,
 	}) {

@@ -11,9 +11,9 @@ import (
 	addonfake "open-cluster-management.io/api/client/addon/clientset/versioned/fake"
 )
 
-// TestIgnoredVariablesAreTold wants a condition and one event, and neither again
+// TestIgnoredVariablesAreReported wants a condition and one event, and neither again
 // while nothing changes.
-func TestIgnoredVariablesAreTold(t *testing.T) {
+func TestIgnoredVariablesAreReported(t *testing.T) {
 	addon := &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy", Namespace: "cluster1", ResourceVersion: "1"}}
 	client := addonfake.NewSimpleClientset(addon)
 	recorder := events.NewFakeRecorder(10)

@@ -2,6 +2,7 @@ package addonmanager
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
@@ -83,7 +84,7 @@ func NewOptions() *Options {
 		EnableKubeAPIProxy:     true,
 
 		ExposedServicesConfigMap: agentapi.ExposedServicesConfigMap,
-		ProxyServer:              "proxy-entrypoint." + namespace + ".svc:8090",
+		ProxyServer:              fmt.Sprintf("proxy-entrypoint.%s.svc:%d", namespace, identity.ProxyServerPort),
 		SecretPropagation:        5 * time.Minute,
 	}
 }

@@ -7,8 +7,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,8 +42,7 @@ type source struct {
 func sources(exposedServices string) []source {
 	return []source{
 		{&v1alpha1.ManagedProxyConfiguration{}, func(object client.Object) (any, bool) { return object.GetGeneration(), true }},
-		// Agents are sent one thing while upstream's proxy servers serve, and another
-		// when they do not any more.
+		// Agents' manifests differ while upstream's proxy servers serve.
 		{&appsv1.Deployment{}, func(object client.Object) (any, bool) {
 			return object.(*appsv1.Deployment).Spec.MinReadySeconds, object.GetName() == identity.AddonName
 		}},
@@ -110,13 +111,23 @@ func everyCluster(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// slim drops from an addon what this process does not read.
+// slim drops from an addon and a cluster what this process does not read.
 func slim(object any) (any, error) {
-	if addon, ok := object.(*addonv1alpha1.ManagedClusterAddOn); ok {
-		addon.ObjectMeta = metav1.ObjectMeta{Name: addon.Name, Namespace: addon.Namespace, UID: addon.UID,
-			ResourceVersion: addon.ResourceVersion, DeletionTimestamp: addon.DeletionTimestamp}
-		addon.Spec = addonv1alpha1.ManagedClusterAddOnSpec{}
-		addon.Status = addonv1alpha1.ManagedClusterAddOnStatus{Namespace: addon.Status.Namespace, KubeClientDriver: addon.Status.KubeClientDriver}
+	switch o := object.(type) {
+	case *addonv1alpha1.ManagedClusterAddOn:
+		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID,
+			ResourceVersion: o.ResourceVersion, DeletionTimestamp: o.DeletionTimestamp}
+		o.Spec = addonv1alpha1.ManagedClusterAddOnSpec{}
+		available := meta.FindStatusCondition(o.Status.Conditions, addonv1alpha1.ManagedClusterAddOnConditionAvailable)
+		o.Status = addonv1alpha1.ManagedClusterAddOnStatus{Namespace: o.Status.Namespace, KubeClientDriver: o.Status.KubeClientDriver}
+		if available != nil {
+			o.Status.Conditions = []metav1.Condition{*available}
+		}
+	case *clusterv1.ManagedCluster:
+		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels,
+			DeletionTimestamp: o.DeletionTimestamp}
+		o.Spec = clusterv1.ManagedClusterSpec{HubAcceptsClient: o.Spec.HubAcceptsClient}
+		o.Status = clusterv1.ManagedClusterStatus{}
 	}
 	return object, nil
 }

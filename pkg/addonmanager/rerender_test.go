@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -87,12 +89,40 @@ func TestWhatIsRenderedAgain(t *testing.T) {
 
 func TestSlimKeepsWhatIsRead(t *testing.T) {
 	now := metav1.Now()
-	made, err := slim(&addonv1alpha1.ManagedClusterAddOn{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "ns", DeletionTimestamp: &now, Annotations: map[string]string{"long": "text"}},
-		Status:     addonv1alpha1.ManagedClusterAddOnStatus{Namespace: "x", KubeClientDriver: "token", Conditions: []metav1.Condition{{Type: "Available"}}},
-	})
-	addon := made.(*addonv1alpha1.ManagedClusterAddOn)
-	if err != nil || addon.Name != "n" || addon.Namespace != "ns" || addon.DeletionTimestamp == nil || addon.Annotations != nil || addon.Status.Conditions != nil || addon.Status.Namespace != "x" || addon.Status.KubeClientDriver != "token" {
-		t.Errorf("%+v, %v is kept", addon, err)
+	available := metav1.Condition{Type: "Available", Status: metav1.ConditionFalse}
+	for name, test := range map[string]struct{ object, want client.Object }{
+		"addon": {
+			object: &addonv1alpha1.ManagedClusterAddOn{
+				ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "ns", DeletionTimestamp: &now, Annotations: map[string]string{"long": "text"}},
+				Spec:       addonv1alpha1.ManagedClusterAddOnSpec{InstallNamespace: "x"},
+				Status: addonv1alpha1.ManagedClusterAddOnStatus{Namespace: "x", KubeClientDriver: "token",
+					Conditions: []metav1.Condition{{Type: "Other"}, available}},
+			},
+			want: &addonv1alpha1.ManagedClusterAddOn{
+				ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "ns", DeletionTimestamp: &now},
+				Status:     addonv1alpha1.ManagedClusterAddOnStatus{Namespace: "x", KubeClientDriver: "token", Conditions: []metav1.Condition{available}},
+			},
+		},
+		"cluster": {
+			object: &clusterv1.ManagedCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: "n", DeletionTimestamp: &now, Labels: map[string]string{"region": "eu"}, Annotations: map[string]string{"long": "text"}},
+				Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60},
+				Status:     clusterv1.ManagedClusterStatus{Conditions: []metav1.Condition{available}},
+			},
+			want: &clusterv1.ManagedCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: "n", DeletionTimestamp: &now, Labels: map[string]string{"region": "eu"}},
+				Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := slim(test.object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(any(test.want), got); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 )
 
-// CarriersHeader in the metadata of a stream is how both sides say that they
-// speak carriers.
+// CarriersHeader in the metadata of a stream says that the side which sends it speaks
+// carriers.
 const CarriersHeader = "cluster-proxy-carriers"
 
 // The types of packets, all from a proxy server to an agent.
 const (
-	// MoreCarriers asks for as many carriers.
+	// MoreCarriers asks for the given number of carriers.
 	MoreCarriers = client.PacketType(64)
-	// Draining says that the server is about to stop: the agent should have a
-	// stream to another one instead. The number is for how many seconds the server
-	// waits for that; an older server says 0 and waits 5. An agent that has another
-	// server answers with konnectivity's DRAIN.
+	// Draining says that the server is about to stop: the agent should have a stream to
+	// another one instead. The number is how many seconds the server waits for that; an
+	// older server sends 0 and waits 5. An agent that has another server answers with
+	// konnectivity's DRAIN.
 	Draining = client.PacketType(65)
 	// ServerCount says how many proxy servers there are now. The same number again
-	// says that one which was missing has come.
+	// means that a missing one has come.
 	ServerCount = client.PacketType(66)
 )
 
@@ -52,11 +52,11 @@ func HasPayload(packet *client.Packet) bool {
 	return true
 }
 
-// ProcessHeader in the metadata of an agent's stream, and the feature with that name
-// in the HELLO of its carriers, is a secret that each agent process makes when it
-// starts. It tells a proxy server which connections are of one process: when one of
-// them shows a renewed certificate, it counts for all of them. A name could not do
-// that, because whoever stole the old certificate may know it.
+// ProcessHeader in the metadata of an agent's stream, and the feature with that name in
+// the HELLO of its carriers, is a secret that each agent process makes when it starts.
+// It tells a proxy server which connections are of one process: when one of them shows
+// a renewed certificate, it counts for all of them. A name would not do, because a
+// thief of the old certificate may know it.
 const ProcessHeader = "cluster-proxy-process"
 
 // ProcessFeature returns the feature that holds a process's secret.

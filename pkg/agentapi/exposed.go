@@ -50,8 +50,8 @@ type ExposedService struct {
 	// ForwardAuthorization lets callers log in to the Service: the header
 	// Cluster-Proxy-Authorization of their requests is its Authorization.
 	ForwardAuthorization bool `json:"forwardAuthorization,omitempty"`
-	// Anonymous lets requests through that have no credential. It is the hub's
-	// business, and agents do not get it.
+	// Anonymous allows requests without a credential. Only the hub enforces it, and
+	// agents do not get it.
 	Anonymous bool `json:"anonymous,omitempty"`
 }
 
@@ -61,8 +61,8 @@ type ExposedServices []ExposedService
 // ServiceTerms say how a Service may be asked for.
 type ServiceTerms struct{ Exposed, ForwardAuthorization, Anonymous bool }
 
-// ParseExposedServices reads a ConfigMap's data. Any mistake, an unknown field included, makes
-// the whole of it an error: a list that is half read would deny without a word
+// ParseExposedServices reads a ConfigMap's data. Any mistake, including an unknown
+// field, makes the whole list invalid: a list that is read in part would silently deny
 // what its author allowed.
 func ParseExposedServices(data map[string]string) (ExposedServices, error) {
 	var list ExposedServices

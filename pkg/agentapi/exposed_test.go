@@ -145,7 +145,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		if strings.Trim(namespace+service+port+protocol, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || service == "" || namespace == "" {
-			t.Errorf("%v passes", s)
+			t.Errorf("%v is accepted; want names of letters, digits and hyphens, and a namespace and a Service", s)
 		}
 	})
 }

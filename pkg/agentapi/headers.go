@@ -7,20 +7,21 @@ import (
 
 // Beginnings of headers.
 const (
-	// Asserted say who a request is from, on the word of the proxy API.
-	Asserted = "X-Remote-"
-	// ForService name a Service.
+	// FrontProxy begins Kubernetes' front-proxy headers (requestheader), by which the
+	// proxy API asserts the user of a request.
+	FrontProxy = "X-Remote-"
+	// ForService begins the headers that name a Service.
 	ForService = "Cluster-Proxy-"
-	// Impersonate say whom a request wants to be taken for.
+	// Impersonate begins the headers of a request that asks for impersonation.
 	Impersonate = "Impersonate-"
 )
 
-// Vouched are the headers in which a proxy speaks about addresses of others. Only
-// the hop before may.
-var Vouched = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}
+// Forwarded are the beginnings of headers in which a proxy passes on the address of
+// its client (RFC 7239). Only the previous hop may set them.
+var Forwarded = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}
 
-// Leaving is in an agent's answer over HTTP/2 if the next request
-// should take another connection.
+// Leaving is in an agent's answer over HTTP/2 if the next request should use another
+// connection.
 const Leaving = "Cluster-Proxy-Leaving"
 
 // WebSocketToken begins the WebSocket protocol by which browsers send a token, see
@@ -34,8 +35,8 @@ const (
 	port      = ForService + "Port"
 )
 
-// ServiceAuthorization is what a Service gets to see as Authorization, where its
-// entry in the list says so.
+// ServiceAuthorization becomes the Authorization of a request to a Service whose entry
+// in the list allows it.
 const ServiceAuthorization = ForService + "Authorization"
 
 // Begins reports whether a header's name begins with prefix.
@@ -101,8 +102,8 @@ func SetService(header http.Header, s Service) {
 	header.Set(port, s.Port)
 }
 
-// Service is the Service that headers name. Each header must be there once, in
-// its plain spelling: two readers must not understand it in two ways.
+// ServiceOf returns the Service that headers name. Each header must occur once, in its
+// plain spelling: two readers must not understand it in two ways.
 func ServiceOf(header http.Header) (Service, error) {
 	for name, values := range header {
 		switch {

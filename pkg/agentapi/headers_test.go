@@ -10,7 +10,7 @@ func TestBegins(t *testing.T) {
 		"X-Remote-User": true, "x-remote-user": true, "X_REMOTE_USER": true, "x_remote-Extra-a": true, "X-Remote-": true,
 		"X-Remote": false, "X-Remoted-User": false, "": false, "A-X-Remote-User": false,
 	} {
-		if Begins(name, Asserted) != want {
+		if Begins(name, FrontProxy) != want {
 			t.Errorf("Begins(%q) is not %v", name, want)
 		}
 	}
@@ -18,8 +18,8 @@ func TestBegins(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	header := http.Header{"X_Forwarded_For": {"a"}, "forwarded": {"b"}, "X-Real-Ip": {"c"}, "Accept": {"d"}}
-	if Delete(header, Vouched); len(header) != 1 || header.Get("Accept") != "d" || Has(header, "Forwarded") {
-		t.Errorf("left: %v", header)
+	if Delete(header, Forwarded); len(header) != 1 || header.Get("Accept") != "d" || Has(header, "Forwarded") {
+		t.Errorf("left: %v, want Accept alone", header)
 	}
 }
 
@@ -30,7 +30,7 @@ func TestServiceGoesThereAndBack(t *testing.T) {
 		header := http.Header{}
 		SetService(header, s)
 		if got, err := ServiceOf(header); err != nil || got != s {
-			t.Errorf("%+v became %+v, %v", s, got, err)
+			t.Errorf("ServiceOf returned %+v, %v; want %+v", got, err, s)
 		}
 	}
 	header := http.Header{}
@@ -56,7 +56,7 @@ func TestServiceRefusesTwoReadings(t *testing.T) {
 		header := good()
 		if spoil(header); header != nil {
 			if s, err := ServiceOf(header); err == nil {
-				t.Errorf("%s: %+v", what, s)
+				t.Errorf("%s: ServiceOf returned %+v, want an error", what, s)
 			}
 		}
 	}

@@ -37,16 +37,16 @@ const (
 	Stream
 )
 
-// Identity is as whom a request is sent. The zero value is refused.
+// Identity says as which user a request is sent. The zero value is refused.
 type Identity struct {
 	// User is asserted to the agent, which impersonates it. Credentials in the request
-	// go no further then.
+	// are then deleted.
 	User user.Info
 	// PassThrough, without a User, sends the request as it is, with its credentials:
 	// the cluster knows the caller, and the hub does not.
 	PassThrough bool
-	// ServiceAuthorization is what a Service gets to see as Authorization; empty for
-	// nothing.
+	// ServiceAuthorization becomes the Authorization of a request to a Service, if it
+	// is not empty.
 	ServiceAuthorization string
 }
 

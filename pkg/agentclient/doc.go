@@ -14,17 +14,17 @@
 // first deletes what the request has of that name, in any letters, with hyphens or
 // underscores. With a user it also deletes Authorization, Impersonate-* and tokens in
 // WebSocket protocols: a credential of the hub never leaves it. A request with neither
-// a user nor PassThrough is an error; there is no third state to fall into.
+// a user nor PassThrough is an error; there is no third state.
 //
 // # Transport pools
 //
 // Each cluster has a transport pool that never connects to another one: up to
 // SharedConns HTTP/2 connections for requests and as many as needed for watches,
 // HTTP/1.1 for upgrades, one connection each, and up to ReadConns HTTP/1.1 connections
-// for reads (package httprelay says why). A read that finds none of these free goes by
-// HTTP/2, and so does everything in the first moment. All users share the pool: what a
-// user may do is decided per request, by what is in it. An HTTP/1.1 connection is used
-// again only after an answer that was read to its end, when nothing came after it.
+// for reads (package httprelay says why). A read that finds none of these free uses
+// HTTP/2, as do the first requests. All users share the pool: what a user may do is
+// decided per request, by what is in it. An HTTP/1.1 connection is used again only
+// after an answer that was read to its end, when nothing came after it.
 //
 // An agent that drains, or that knows that the proxy server on the way does, says so in
 // an answer. New requests then take new connections, and the old ones end with their
@@ -35,10 +35,10 @@
 // StatusOf maps every error to an HTTP status and a message that says what to do.
 //
 // A pooled connection that is found dead before a request was sent on it is replaced
-// without an error. A request that was sent is not repeated, but for a read (GET and
-// HEAD, no watch, no stream) of whose answer nothing came, if that was known within
-// 15 s: one that broke on a connection for reads goes by HTTP/2, one that broke there
-// has a new connection, once.
+// without an error. A request that was sent is not repeated, except a read (GET and
+// HEAD, no watch, no stream) that failed within 15 s before anything of its answer
+// arrived: if it failed on a connection for reads, it is sent by HTTP/2, and if it
+// failed there, once more on a new connection.
 //
 // When a cluster is not served any more, Evict closes all connections to its agent,
 // with the requests on them. When an agent's certificate becomes one that a handshake

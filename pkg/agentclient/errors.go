@@ -21,7 +21,7 @@ import (
 // answer. It is never sent.
 const StatusClientClosed = 499
 
-// HandshakeError is the failure of TLS with an agent.
+// HandshakeError is the failure of a TLS handshake with an agent.
 type HandshakeError struct{ Err error }
 
 func (e *HandshakeError) Error() string { return fmt.Sprintf("TLS with the agent: %v", e.Err) }

@@ -50,7 +50,7 @@ func newMetrics() Metrics {
 func start(t *testing.T, handler http.Handler) (*Client, *atomic.Int32) {
 	t.Helper()
 	dir, hubCA, agentCA := t.TempDir(), pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
-	load := func(name string, ca *pki.CA, leaf pki.Leaf, bundle *pki.CA) *pki.Source {
+	load := func(name string, ca *pki.CA, leaf pki.Leaf, bundle *pki.CA) *pki.Reloader {
 		return pkitest.Load(t, pkitest.Issue(t, filepath.Join(dir, name), ca, leaf, bundle))
 	}
 	agent := load("agent", agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Organizations: identity.AgentOrganizations("cluster1"),

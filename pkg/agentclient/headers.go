@@ -14,22 +14,22 @@ import (
 )
 
 // frontProxyHeaders are headers that only the hub's side sends to agents.
-var frontProxyHeaders = []string{agentapi.Asserted, agentapi.ForService}
+var frontProxyHeaders = []string{agentapi.FrontProxy, agentapi.ForService}
 
-// callersHeaders are those in which a caller says who it is. They go no further than
-// the hub if the hub knows the caller.
+// callersHeaders are the headers with a caller's own identity. If the hub knows the
+// caller, they are not sent on.
 var callersHeaders = []string{"Authorization", agentapi.Impersonate}
 
 // errUndecided is the error of a request without a Target or an Identity. It is a bug
 // of the caller, and must not be sent.
 var errUndecided = errors.New("the request has no target or no identity")
 
-// SetHeaders tells the agent who a request is from, by front-proxy headers, and which
-// Service it is for. First every header is deleted that could say so, then they are
-// set. RoundTrip calls it. With an error the request must not be sent.
+// SetHeaders tells the agent by front-proxy headers which user a request is from, and
+// which Service it is for. It first deletes every header that could say so, and then
+// sets them. RoundTrip calls it. After an error the request must not be sent.
 func SetHeaders(r *http.Request, to Target, as Identity) error {
 	header := r.Header
-	agentapi.Delete(header, agentapi.Vouched)
+	agentapi.Delete(header, agentapi.Forwarded)
 	agentapi.Delete(header, frontProxyHeaders)
 	switch {
 	case to.Cluster == "":
@@ -63,11 +63,11 @@ func CheckUser(u user.Info) error {
 	}
 	for _, name := range names {
 		if strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the user's name, groups or extra have blanks at an end or control characters, and cannot be told to a cluster: use another user"}
+			return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the user's name, groups or extra have blanks at an end or control characters, and cannot be passed on to a cluster: use another user"}
 		}
 	}
 	if u.GetName() == "" {
-		return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the hub gives the user no name, so a cluster cannot be told who it is: use another user"}
+		return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the hub gives the user no name to pass on to a cluster: use another user"}
 	}
 	return nil
 }

@@ -31,9 +31,9 @@ const (
 	ReadConns = 16
 	// readIdleTimeout is when an unused one of these is given up.
 	readIdleTimeout = time.Minute
-	// replaceInterval is how often at most the connections to an agent are replaced
-	// because it says so: the new ones may lead to the same place while the tunnel
-	// learns of it.
+	// replaceInterval is the minimum time between two replacements of an agent's
+	// connections at its request: the new ones may lead to the same place until the
+	// tunnel has noticed.
 	replaceInterval = 2 * time.Second
 )
 
@@ -64,9 +64,9 @@ func newPool(c *Client, cluster string) *pool {
 			return p.connect(ctx, "http/1.1")
 		},
 		DisableCompression: true,
-		// A connection is for one upgrade. After one that was refused it could be
-		// used again, and net/http repeats what breaks on a used connection: an exec
-		// by WebSocket is a GET.
+		// Each upgrade needs a new connection. After a refused upgrade net/http could
+		// use the connection again, and it repeats a request that breaks on a used
+		// connection: an exec by WebSocket is a GET.
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: httprelay.MaxHeaderBytes,
 		Protocols:              new(http.Protocols),

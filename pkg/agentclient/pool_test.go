@@ -49,7 +49,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 		resp := post("/api")
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusOK || resp.Header.Get(agentapi.Leaving) != "" {
-			t.Errorf("%d %v", resp.StatusCode, resp.Header)
+			t.Errorf("answered %d with headers %v, want 200 without %s", resp.StatusCode, resp.Header, agentapi.Leaving)
 		}
 		return <-addresses
 	}
@@ -93,7 +93,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 		ask()
 	}
 	if after := handshakes.Load(); after != before {
-		t.Errorf("%d more handshakes within %s", after-before, replaceInterval)
+		t.Errorf("%d more handshakes within %s, want none", after-before, replaceInterval)
 	}
 }
 

@@ -155,8 +155,8 @@ func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, er
 	return c, hello, nil
 }
 
-// interruptOn makes I/O on nc fail when ctx ends. The function it returns puts
-// an end to that and reports whether ctx was still good.
+// interruptOn makes I/O on nc fail when ctx ends. The function it returns stops that
+// and reports whether ctx had not ended.
 func interruptOn(ctx context.Context, nc net.Conn) func() bool {
 	return context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 }
@@ -235,7 +235,7 @@ func (c *Carrier) Close() error {
 // Abort closes the carrier and says why to the peer. What it carries is cut off.
 func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
 
-// GiveUp closes the carrier without a word to the peer, which does not answer, and
+// GiveUp closes the carrier without telling the peer, which does not answer, and
 // without waiting for the transport. What it carries fails with the reason.
 func (c *Carrier) GiveUp(reason *Error) { c.fail(reason, keepQuiet) }
 

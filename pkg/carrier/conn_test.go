@@ -98,7 +98,7 @@ func TestCleanEndMakesTheCarrierIdleAgain(t *testing.T) {
 				}()
 				got, err := io.ReadAll(a)
 				if err != nil || !bytes.Equal(got, sent) {
-					t.Fatalf("got %d bytes, error %v", len(got), err)
+					t.Fatalf("got %d bytes, error %v, want the %d bytes that were sent", len(got), err, len(sent))
 				}
 				if err := a.Close(); err != nil {
 					t.Error(err)
@@ -118,7 +118,7 @@ func TestCutOffIsNeverACleanEnd(t *testing.T) {
 			}()
 			got, err := io.ReadAll(a)
 			if string(got) != "abc" || CodeOf(err) != CutOff || errors.Is(err, io.EOF) {
-				t.Errorf("got %q, error %v", got, err)
+				t.Errorf("got %q, error %v, want \"abc\" and CutOff", got, err)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestCancelClosesTheCarrierAndTellsTheHandler(t *testing.T) {
 		t.Errorf("error %v, want %v", err, Canceled)
 	}
 	if err := <-told; CodeOf(err) != Canceled {
-		t.Errorf("handler was told %v", err)
+		t.Errorf("handler was told %v, want Canceled", err)
 	}
 	<-acceptor.Done()
 }

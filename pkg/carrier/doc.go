@@ -19,13 +19,13 @@
 // The watcher releases the right when it reads ACCEPT, or the first frame after an
 // ACCEPT was sent; the Conn returns it with the FIN.
 //
-// A dial is to cost few goroutines and few wake-ups: a new goroutine has to grow
-// its stack, and one that is woken by another may have to wake a processor. So
-// Splice and Relay leave a function with the watcher, which copies in its own
-// goroutine once the first frame is there and watches again after the FIN; and
-// a watcher that reads OPEN answers it itself, with another one in its place.
-// What is left of a dial in a proxy server is one new goroutine, and every frame
-// is forwarded by the goroutine that was woken to read it.
+// A dial should cost few goroutines and few wake-ups: a new goroutine has to grow its
+// stack, and one that is woken by another may have to wake a processor. Splice and
+// Relay therefore leave a function with the watcher, which copies in its own goroutine
+// once the first frame has arrived and watches again after the FIN; and a watcher that
+// reads OPEN answers it itself, while another one takes its place. A dial then costs a
+// proxy server one new goroutine, and every frame is forwarded by the goroutine that
+// was woken to read it.
 //
 // Nothing else takes either right: a Close that finds the right to write taken
 // knows that a Write of the connection is blocked. A request that was answered
@@ -47,11 +47,11 @@
 //     cannot be put into the middle of a frame.
 //   - Abort, a violation of the protocol, a broken transport: *Error, and the
 //     carrier is closed, with RESET where a frame boundary allows it.
-//   - A reader that pauses is waited for without limit. Only a peer that
-//     acknowledges nothing of what it was sent is given up (dial.TCP).
-//   - What reads nothing because its other side is stuck looks at its transport
-//     every 10 s, and ends when that was reset or given up. A transport that has
-//     only ended may hold the last bytes of an upload, and stays.
+//   - A pausing reader may pause without limit. Only a peer that acknowledges nothing
+//     of what it was sent is given up (dial.TCP).
+//   - A connection that reads nothing because its other side is stuck checks its
+//     transport every 10 s, and ends if that was reset or given up. A transport that
+//     ended cleanly may still hold the last bytes of an upload, and stays.
 //   - An Open whose context ends closes the carrier with RESET (canceled or
 //     timed out). There is no frame for cancelling, so that an ACCEPT under way at
 //     that moment can never answer the next OPEN.

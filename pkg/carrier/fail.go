@@ -136,9 +136,9 @@ func (c *Carrier) sent() bool {
 	return c.rests()
 }
 
-// tellIdle says that the carrier rests. Who brought that about calls it, once:
-// an opener's carrier may be in use again right after. An acceptor's may be in use
-// again already.
+// tellIdle reports that the carrier rests. The goroutine that caused that calls it,
+// once: an opener's carrier may be in use again right after, and an acceptor's may be
+// already.
 func (c *Carrier) tellIdle() {
 	c.mu.Lock()
 	if !c.rests() {

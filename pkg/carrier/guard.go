@@ -13,12 +13,12 @@ import (
 // at.
 const guardInterval = 10 * time.Second
 
-// guard ends connections whose transports have broken while they are not read
-// from: what waits for a target that takes nothing more does not read, and
-// would not hear of it until that ends. It looks until stop is called.
+// guard ends connections whose transports have broken while nothing reads from them: a
+// connection that waits for a target which accepts no more data does not read, and
+// would not notice until the target ends. It runs until stop is called.
 //
-// It finds a reset, and a peer that is gone without a word. A peer that has
-// only ended is not found, since what it sent last must still be delivered.
+// It detects a reset, and a peer that is gone silently. It does not detect a peer that
+// ended cleanly, since what it sent last must still be delivered.
 func guard(conns ...*Conn) (stop func()) {
 	g := &guarded{}
 	for _, cn := range conns {

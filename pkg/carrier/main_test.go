@@ -36,7 +36,7 @@ func endsOver(t testing.TB, a, b net.Conn, handler HandlerFunc) (opener, accepto
 		t.Fatal(err)
 	}
 	if hello.Session != "s" || len(hello.Features) != 2 || hello.Version != Version {
-		t.Fatalf("HELLO arrived as %+v", hello)
+		t.Fatalf("HELLO arrived as %+v, want session s, two features and version %d", hello, Version)
 	}
 	t.Cleanup(func() {
 		_ = opener.Close()

@@ -108,7 +108,7 @@ func TestDrainWaitsForTheLastFIN(t *testing.T) {
 				}
 				got := make([]byte, HeaderSize)
 				if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, frame(FrameFin, "")) {
-					t.Errorf("the peer got %x, %v", got, err)
+					t.Errorf("the peer got %x, %v, want FIN", got, err)
 				}
 				if err := <-drained; err != nil {
 					t.Error(err)

@@ -102,8 +102,8 @@ func (p *Pending) answer(frame []byte, enter func()) error {
 	if len(frame) > smallBuffer {
 		return violation("answer of %d bytes is too long", len(frame))
 	}
-	// An answered request has no business with the right to write: it is the
-	// connection's now, and Close takes one that holds it for a blocked Write.
+	// An answered request must not take the right to write: it belongs to the
+	// connection now, and Close treats a taken right as a blocked Write.
 	if err := p.unanswered(); err != nil {
 		return err
 	}

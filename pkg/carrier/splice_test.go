@@ -99,7 +99,7 @@ func TestChainCarriesManyConnectionsInTurn(t *testing.T) {
 					}
 				})
 				if n, err := carriertest.Check(cn, label); n != 7 || err != nil {
-					t.Errorf("%d records, error %v", n, err)
+					t.Errorf("%d records, error %v, want 7 and none", n, err)
 				}
 				wg.Wait()
 				_ = cn.Close()

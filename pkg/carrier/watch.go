@@ -2,8 +2,8 @@ package carrier
 
 import "errors"
 
-// nextFrame takes the next frame out of the small buffer; ok is false if it is
-// not there in full. Of a DATA frame it takes nothing and only says so.
+// nextFrame takes the next frame out of the small buffer; ok is false if it is not
+// there in full. Of a DATA frame it takes nothing and only says so.
 func (c *Carrier) nextFrame() (t FrameType, payload []byte, ok bool, err error) {
 	b := c.small[c.lo:c.hi]
 	if len(b) < HeaderSize {
@@ -37,10 +37,9 @@ func (c *Carrier) fill() error {
 	return err
 }
 
-// watch reads while no tunnelled connection does: it finds out about a peer
-// that died, about OPEN, about the answer to OPEN, and about what comes after
-// a FIN. It owns rsem and releases it as soon as there is data for a connection,
-// unless that left a function that reads here.
+// watch reads while no tunnelled connection does: it notices a peer that died, OPEN,
+// the answer to OPEN, and what comes after a FIN. It owns rsem and releases it as soon
+// as there is data for a connection, unless that left a function that reads here.
 func (c *Carrier) watch() {
 	for {
 		t, payload, ok, err := c.nextFrame()
@@ -57,7 +56,7 @@ func (c *Carrier) watch() {
 		}
 		if isTimeout(err) {
 			// A deadline of the tunnelled connection, or the carrier was closed.
-			switch c.handOver() {
+			switch c.passRead() {
 			case released:
 				return
 			case returned:
@@ -75,17 +74,17 @@ func (c *Carrier) watch() {
 	}
 }
 
-// handed says what became of the right to read.
-type handed int
+// readRight tells where the right to read is.
+type readRight int
 
 const (
-	unclaimed handed = iota // no connection wants it yet
-	released                // the watcher is done
-	returned                // it was used here, up to a FIN
+	unclaimed readRight = iota // here: no connection wants it yet
+	released                   // passed on; the watcher is done
+	returned                   // here again, after it was used up to a FIN
 )
 
 // lend runs the function that the tunnelled connection left with readWith.
-func (c *Carrier) lend() handed {
+func (c *Carrier) lend() readRight {
 	c.mu.Lock()
 	if c.state != open || c.cur.reader == nil {
 		c.mu.Unlock()
@@ -101,9 +100,9 @@ func (c *Carrier) lend() handed {
 	return released
 }
 
-// handOver hands the right to read to the tunnelled connection, if one is open whose
+// passRead hands the right to read to the tunnelled connection, if one is open whose
 // FIN did not come yet.
-func (c *Carrier) handOver() handed {
+func (c *Carrier) passRead() readRight {
 	if lent := c.lend(); lent != unclaimed {
 		return lent
 	}
@@ -125,10 +124,10 @@ func (c *Carrier) stopWatching() {
 	<-c.rsem
 }
 
-// readWith has read called once: with nil and the right to read, or with the
-// reason why nothing can be read. It reports whether the FIN was read, and
-// leaves the right to read where it is. The watcher's goroutine does it, if
-// that has the right; else it takes one more.
+// readWith arranges one call of read: with nil and the right to read, or with the
+// reason why nothing can be read. read reports whether it read the FIN, and leaves the
+// right to read where it is. The watcher's goroutine calls it, if that has the right;
+// otherwise a new one does.
 func (cn *Conn) readWith(read func(error) (fin bool)) {
 	c := cn.c
 	c.mu.Lock()
@@ -172,7 +171,7 @@ func (c *Carrier) dispatch(t FrameType, payload []byte) (finished bool) {
 		if t != FrameData {
 			c.lo -= HeaderSize + len(payload)
 		}
-		switch c.handOver() {
+		switch c.passRead() {
 		case returned:
 			return false
 		case unclaimed: // the carrier was closed meanwhile

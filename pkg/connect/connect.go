@@ -26,7 +26,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (io.ReadWriteCloser, error) 
 	}
 	conn, buffered, err := controller.Hijack()
 	if err != nil {
-		return nil, fmt.Errorf("taking the connection over: %w", err)
+		return nil, fmt.Errorf("taking over the connection: %w", err)
 	}
 	// The server's limits were for a request.
 	_ = conn.SetDeadline(time.Time{})
@@ -132,8 +132,8 @@ func (s *h2Stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Abort resets the stream: net/http does that when a write's time has passed.
-// The end of the handler, which is a clean one, then comes too late.
+// Abort resets the stream by a write deadline in the past, after which net/http resets
+// it. The handler's clean end then comes too late.
 func (s *h2Stream) Abort(error) {
 	_ = s.controller.SetWriteDeadline(time.Unix(1, 0))
 	_ = s.Close()

@@ -57,7 +57,7 @@ func TestJoinPassesCleanEndsOn(t *testing.T) {
 		t.Error(err)
 	}
 	if a.got.String() != "from b" || b.got.String() != "from a" || !a.half || !b.half {
-		t.Errorf("a got %q (%v), b got %q (%v)", a.got.String(), a.half, b.got.String(), b.half)
+		t.Errorf("a got %q (%v), b got %q (%v); want what the other one sent, and a half-close", a.got.String(), a.half, b.got.String(), b.half)
 	}
 }
 
@@ -94,11 +94,11 @@ func TestAskAndAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "hello" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v, want \"hello\"", got, err)
 	}
 	_, err = ask("refused:1")
 	if refusal := new(Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusTeapot || !strings.Contains(err.Error(), "I'm a teapot") || string(refusal.Body) != "no\n" {
-		t.Errorf("refused with %v", err)
+		t.Errorf("refused with %v, want 418 with its text and body", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAskLeavesAConnectionAsItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if early == "" && conn != here {
-			t.Errorf("gives %T for the connection", conn)
+			t.Errorf("gives %T for the connection, want the connection itself", conn)
 		}
 		if got, err := io.ReadAll(conn); err != nil || string(got) != early {
 			t.Errorf("got %q, %v behind the answer, want %q", got, err, early)
@@ -137,7 +137,7 @@ func TestAskWaitsAsLongAsItsContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if _, err := Ask(ctx, here, "silent:1", http.Header{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
-			t.Errorf("error %v after %s", err, time.Since(began))
+			t.Errorf("error %v after %s, want DeadlineExceeded after a minute", err, time.Since(began))
 		}
 	})
 }

@@ -1,8 +1,7 @@
-// Package connect is about HTTP requests that become connections. Of method
-// CONNECT it has both ends: Accept answers a request and returns the connection
-// that follows, Ask sends one, and Join copies between two connections. Upgrade
-// does for httputil.ReverseProxy, which does the copying there, what Join does
-// when something breaks.
+// Package connect turns HTTP requests into connections. It has both ends of method
+// CONNECT: Accept answers a request and returns the connection that follows, Ask sends
+// one, and Join copies between two connections. Upgrade makes httputil.ReverseProxy,
+// which copies by itself, end broken connections as Join does.
 //
 // # Ends keep their meaning
 //
@@ -13,16 +12,16 @@
 //   - An aborted carrier is reset (RESET), so is a stream of HTTP/2 (RST_STREAM).
 //   - An aborted TCP connection is reset. TLS ends without close_notify, since the
 //     reset comes from the socket below.
-//   - TLS that ends without close_notify was cut off. crypto/tls says io.EOF of
-//     it; TLS connections that may be joined are therefore made BelowTLS. A
-//     client that closes its socket without a word counts as one that died.
+//   - TLS that ends without close_notify was cut off. crypto/tls returns io.EOF for it;
+//     TLS connections that may be joined are therefore made BelowTLS. A client that
+//     closes its socket without close_notify counts as one that died.
 //   - HTTP/2 has no half-close that a handler can send: a stream ends with its
 //     handler. When the target ends, the client is told by the end of the stream,
 //     and the target is aborted unless the client had ended, too.
 //
-// Out of reach: konnectivity's own servers and agents tell a target a clean end
-// whatever happened, and clients of SPDY (kubectl exec where WebSockets are
-// turned off) take a reset for one.
+// Two cases are out of reach: konnectivity's own servers and agents end a target's
+// connection cleanly whatever happened, and clients of SPDY (kubectl exec with
+// WebSockets turned off) take a reset for a clean end.
 //
 // Ask reads at most httprelay.MaxHeaderBytes of an answer's headers.
 //

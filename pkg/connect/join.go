@@ -12,11 +12,10 @@ var errCutOff = errors.New("the other side of the connection was cut off")
 // errNoHalfClose is a clean end that cannot be passed on alone.
 var errNoHalfClose = errors.New("the connection has no half-close")
 
-// Join copies both ways until both sides have ended. If one fails, both are
-// aborted, and Join returns the error. A clean end that its receiver can only be
-// told of by the end of both directions (HTTP/2) ends both: that is an abort for
-// the side which sent it, unless the other direction has ended too. The caller
-// closes a and b.
+// Join copies both ways until both sides have ended. If one fails, both are aborted,
+// and Join returns the error. If the receiver of a clean end has no half-close
+// (HTTP/2), both directions end: this aborts the side that sent the end, unless the
+// other direction has ended too. The caller closes a and b.
 func Join(a, b io.ReadWriteCloser) error {
 	type end struct {
 		to, from io.ReadWriteCloser

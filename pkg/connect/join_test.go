@@ -19,10 +19,10 @@ import (
 )
 
 // cert is both sides' of every TLS connection in these tests.
-func cert(t *testing.T) *pki.Source {
+func cert(t *testing.T) *pki.Reloader {
 	t.Helper()
 	ca := pkitest.NewCA(t, "ca")
-	return pkitest.NewSource(t, ca, pki.Leaf{CommonName: "localhost", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}, ca)
+	return pkitest.NewReloader(t, ca, pki.Leaf{CommonName: "localhost", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}, ca)
 }
 
 // tcpPair is the two ends of a TCP connection.
@@ -64,12 +64,12 @@ func (f *far) whole(t *testing.T) string {
 }
 
 // targets are the kinds of connections that a client is joined with.
-var targets = map[string]func(t *testing.T, source *pki.Source) (net.Conn, *far){
-	"TCP": func(t *testing.T, _ *pki.Source) (net.Conn, *far) {
+var targets = map[string]func(t *testing.T, source *pki.Reloader) (net.Conn, *far){
+	"TCP": func(t *testing.T, _ *pki.Reloader) (net.Conn, *far) {
 		near, end := tcpPair(t)
 		return near, &far{ReadWriteCloser: end, closeWrite: func() { _ = end.CloseWrite() }, close: func() { end.Close() }, kill: func() { _ = end.SetLinger(0); end.Close() }}
 	},
-	"TLS": func(t *testing.T, source *pki.Source) (net.Conn, *far) {
+	"TLS": func(t *testing.T, source *pki.Reloader) (net.Conn, *far) {
 		below, end := tcpPair(t)
 		near, there := tls.Client(BelowTLS(below), source.ClientConfig("127.0.0.1")), tls.Server(BelowTLS(end), source.ServerConfig(tls.NoClientCert))
 		shaken := make(chan error, 1)
@@ -79,7 +79,7 @@ var targets = map[string]func(t *testing.T, source *pki.Source) (net.Conn, *far)
 		}
 		return near, &far{ReadWriteCloser: there, closeWrite: func() { _ = there.CloseWrite() }, close: func() { there.Close() }, kill: func() { end.Close() }}
 	},
-	"carrier": func(t *testing.T, _ *pki.Source) (net.Conn, *far) {
+	"carrier": func(t *testing.T, _ *pki.Reloader) (net.Conn, *far) {
 		below, end := tcpPair(t)
 		conns := make(chan *carrier.Conn, 1)
 		accept := carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
@@ -184,7 +184,7 @@ func exchange(t *testing.T, from, to io.ReadWriter, text string) {
 	go func() { _, err := io.WriteString(from, text); sent <- err }()
 	got := make([]byte, len(text))
 	if _, err := io.ReadFull(to, got); err != nil || string(got) != text {
-		t.Fatalf("%q, %v arrived", got, err)
+		t.Fatalf("%q, %v arrived, want %q", got, err, text)
 	}
 	if err := <-sent; err != nil {
 		t.Fatal(err)
@@ -238,14 +238,14 @@ func TestCleanEnds(t *testing.T) {
 		exchange(t, c, there, "question")
 		c.closeWrite()
 		if got := there.whole(t); got != "" {
-			t.Errorf("the target got %q more", got)
+			t.Errorf("the target got %q more, want nothing more", got)
 		}
 		if _, err := io.WriteString(there, "answer"); err != nil {
 			t.Fatal(err)
 		}
 		there.close()
 		if got := c.whole(t); got != "answer" {
-			t.Errorf("the client got %q", got)
+			t.Errorf("the client got %q, want \"answer\"", got)
 		}
 		c.close()
 		if err := <-ended; err != nil {
@@ -262,7 +262,7 @@ func TestTargetEndsFirst(t *testing.T) {
 		exchange(t, c, there, "half of a")
 		there.closeWrite()
 		if got := c.whole(t); got != "" {
-			t.Errorf("the client got %q more", got)
+			t.Errorf("the client got %q more, want nothing more", got)
 		}
 		if c.stream {
 			wantCutOff(t, "the target", there)
@@ -270,7 +270,7 @@ func TestTargetEndsFirst(t *testing.T) {
 			exchange(t, c, there, "whole")
 			c.close()
 			if got := there.whole(t); got != "" {
-				t.Errorf("the target got %q more", got)
+				t.Errorf("the target got %q more, want nothing more", got)
 			}
 		}
 		if err := <-ended; err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Queue is a net.Listener in the process: its connections are those that something
-// else accepted, and handed to it.
+// Queue is a net.Listener within the process, for connections that were accepted
+// elsewhere.
 type Queue struct {
 	address net.Addr
 	conns   chan net.Conn

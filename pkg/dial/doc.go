@@ -1,13 +1,13 @@
-// Package dial holds what every process needs to dial, and to go on dialing.
+// Package dial holds what every process needs to dial, and to keep dialing while things
+// fail.
 //
-// StaleDialer dials hosts by name, and goes on doing so while DNS does not answer:
-// the address that a name led to last is better than none, as RFC 8767 (serve-stale)
-// has it for resolvers. Thus a cluster that has lost its DNS keeps its tunnels. It
-// never decides whom to trust: the peer shows a certificate for the name.
+// StaleDialer dials hosts by name, also while DNS does not answer: it then uses the
+// address that the name had last, as RFC 8767 (serve-stale) allows resolvers to. A
+// cluster that has lost its DNS thus keeps its tunnels. It never decides whom to trust:
+// the peer shows a certificate for the name.
 //
 // Jitter and FullJitter are the backoff between attempts: exponential, with full
-// jitter, so that a thousand agents that lost a server together do not come back
-// together.
+// jitter, so that a thousand agents that lost a server do not all come back at once.
 //
 // TCP tunes connections, so that a peer that is gone is noticed in time and little
 // waits in the kernel to be sent. Its comment has the reasons.

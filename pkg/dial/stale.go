@@ -9,7 +9,7 @@ import (
 )
 
 // byNameTimeout bounds a dial by name if there is an address to fall back to: a DNS
-// server that is gone does not refuse, it is silent.
+// server that is gone is silent.
 const byNameTimeout = 3 * time.Second
 
 // StaleDialer is a net.Dialer that remembers. Its methods are safe for concurrent
@@ -21,9 +21,8 @@ type StaleDialer struct {
 	last map[string]string // the IP address and port, by what was asked for
 }
 
-// DialContext dials a TCP address, host:port. A name that does not exist is an
-// answer, and leads nowhere. The error is that of the dial by name if neither way
-// leads anywhere.
+// DialContext dials a TCP address, host:port. If DNS answers that the name does not
+// exist, the dial fails. If both ways fail, the error is that of the dial by name.
 func (d *StaleDialer) DialContext(ctx context.Context, address string) (net.Conn, error) {
 	d.mu.Lock()
 	last := d.last[address]

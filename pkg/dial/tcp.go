@@ -5,31 +5,30 @@ import (
 	"time"
 )
 
-// TCP says how a connection finds out that its peer is gone without a word. Zero
-// values mean 30 s each.
+// TCP says how a connection detects a peer that is gone silently. Zero values mean 30 s
+// each.
 //
-// A reader that pauses is waited for without limit, whatever is still in which
-// buffer. Only a peer that acknowledges nothing of what it was sent is given up,
-// after UserTimeout. TCP_USER_TIMEOUT cannot tell the two apart and stays off; a
-// connection looks at the kernel's TCP_INFO instead, ten times in that time, while
-// it has sent what is not acknowledged. An idle one has neither a goroutine nor a
-// timer. Packets from the peer that acknowledge nothing new do not count, unless
-// its window is shut and they answer a probe. Linux 6.15 and later probe often
-// enough for a verdict in time; before, a peer that dies behind a window that was
-// shut for minutes is found after four probes, which may be minutes apart.
+// A pausing reader may pause without limit, whatever is still in which buffer. Only a
+// peer that acknowledges nothing of what it was sent is given up, after UserTimeout.
+// TCP_USER_TIMEOUT cannot tell the two apart and stays off; a connection looks at the
+// kernel's TCP_INFO instead, ten times in that time, while it has sent what is not
+// acknowledged. An idle one has neither a goroutine nor a timer. Packets from the peer
+// that acknowledge nothing new do not count, unless its window is shut and they answer
+// a probe. Linux 6.15 and later probe often enough for a verdict in time; before, a
+// peer that dies behind a window that was shut for minutes is found after four probes,
+// which may be minutes apart.
 //
-// What waits in the kernel to be sent goes before all that comes later: a small
-// answer beside large ones, which take turns above the kernel only. So a connection
-// takes no more bytes ahead than it sends in 100 ms, 16 KiB at least and 128 KiB at
-// most (Linux); what is sent and not acknowledged does not count. On a fast link
-// fewer would cost throughput, and on a slow one 128 KiB are seconds.
+// What waits in the kernel is sent before everything that comes later, also before a
+// small answer, since answers take turns above the kernel only. A connection therefore
+// queues no more bytes than it sends in 100 ms, 16 KiB at least and 128 KiB at most
+// (Linux); what is sent and not acknowledged does not count. On a fast link fewer would
+// cost throughput, and on a slow one 128 KiB are seconds.
 type TCP struct {
 	// KeepAlive is how long a transport is silent before it is probed.
 	KeepAlive time.Duration
 	// UserTimeout is how long sent bytes may stay unacknowledged (Linux only), and
-	// twice as long as it takes probes of a silent transport to find it dead. A
-	// peer that acknowledges and takes nothing more may do so for as long as it
-	// likes, whatever is still in which buffer.
+	// twice as long as it takes probes of a silent transport to find it dead. A peer
+	// that acknowledges but accepts no more data may do so without limit.
 	UserTimeout time.Duration
 }
 

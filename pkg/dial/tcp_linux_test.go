@@ -153,8 +153,8 @@ func TestPartitionOfSecondsHeals(t *testing.T) {
 	}
 }
 
-// TestNobodyLooksAtAnIdleTransport counts what thousands of idle sockets cost.
-func TestNobodyLooksAtAnIdleTransport(t *testing.T) {
+// TestIdleTransportIsNotPolled counts what thousands of idle sockets cost.
+func TestIdleTransportIsNotPolled(t *testing.T) {
 	t.Parallel()
 	near, far := tuned(t)
 	defer near.Close()

@@ -26,7 +26,7 @@ const (
 	unsentTime  = 100 * time.Millisecond
 	leastUnsent = 16 << 10
 	mostUnsent  = 128 << 10
-	// unsentSample is after how many bytes the rate is looked at: more than what
+	// unsentSample is the number of bytes after which the rate is measured: more than
 	// an idle transport takes at once on a slow link.
 	unsentSample = 64 << 10
 )

@@ -30,11 +30,10 @@ func withUserTimeout(tcp *net.TCPConn, d time.Duration) net.Conn {
 	return w
 }
 
-// watchedConn is a connection that is looked at while it has sent what is not
-// acknowledged. It has no TCP_USER_TIMEOUT: Linux counts a shut window like a
-// missing acknowledgement, though every probe is answered (tcp(7)), and would end
-// a connection whose reader pauses for as long and drop what the send buffer
-// holds.
+// watchedConn is a connection that is checked while something that it has sent is not
+// acknowledged. It has no TCP_USER_TIMEOUT: Linux counts a shut window like a missing
+// acknowledgement, though every probe is answered (tcp(7)), and would end a connection
+// whose reader pauses for as long and drop what the send buffer holds.
 type watchedConn struct {
 	net.Conn // hides ReadFrom, which would write past Write
 	tcp      *net.TCPConn
@@ -83,7 +82,7 @@ func (w *watchedConn) Write(b []byte) (int, error) {
 	return n, w.explained("write", err)
 }
 
-// look closes the connection if it is time to, and looks again while there is
+// look closes the connection if its time is over, and checks it again while there is
 // something that the peer has not acknowledged.
 func (w *watchedConn) look() {
 	w.mu.Lock()
@@ -120,14 +119,14 @@ func (w *watchedConn) explained(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: w.tcp.LocalAddr(), Addr: w.tcp.RemoteAddr(), Err: w.err}
 }
 
-// lostProbes is how many unanswered probes of a shut window make a peer that is
-// gone. A few may be lost, and one under way.
+// lostProbes is how many unanswered probes of a shut window mean that the peer is gone.
+// A few may be lost, and one under way.
 const lostProbes = 4
 
 // tcpClose is TCP_CLOSE of linux/tcp_states.h.
 const tcpClose = 7
 
-// silence is how long a peer has owed an acknowledgement.
+// silence is how long an acknowledgement of the peer has been outstanding.
 type silence struct {
 	since time.Time // that something was sent, or acknowledged last
 	acked uint64    // how many bytes were then

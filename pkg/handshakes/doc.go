@@ -2,9 +2,9 @@
 // at once. Any client can make a port work on a ClientHello, and a thousand peers that
 // reconnect together would take the processor from what is served already.
 //
-// Options.Limit handshakes are worked on at a time; one that waits for its peer
-// does not count, so that neither distance nor a silent peer holds the others up.
-// In this order (turns.go, lobby.go):
+// Options.Limit handshakes are worked on at a time; one that waits for its peer does
+// not count, so that neither distance nor a silent peer delays the others. The order is
+// (turns.go, lobby.go):
 //
 //   - Connections that users wait for, which Expect announces, have turns of their
 //     own. They are known by their source.
@@ -21,9 +21,9 @@
 //     oldest makes room.
 //
 // Where peers must show a certificate, as on the proxy server's ports, a complete
-// handshake is one with a certificate that is accepted. On the proxy API's port,
-// where they need not, a flood can become known, by the work of whole handshakes;
-// then sources that take turns are what is left.
+// handshake is one with a certificate that is accepted. On the proxy API's port, where
+// they need not, a flood can become known, by the work of whole handshakes; then only
+// the turns of sources limit it.
 //
 // Files: handshake.go makes a handshake, lobby.go knows the connections that wait,
 // turns.go says which is next, listener.go accepts.

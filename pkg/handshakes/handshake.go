@@ -24,10 +24,10 @@ type Options struct {
 	Config *tls.Config
 	// Limit is how many handshakes are worked on at a time.
 	Limit int
-	// Rest is how long a turn stays unused after it was given back, in times of how
-	// long it was held. It leaves the processor to others, on machines of any speed.
+	// Rest sets how long a turn stays unused after it was returned: Rest times as long
+	// as it was held. It leaves the processor to others, on machines of any speed.
 	Rest int
-	// Timeout is how long a peer has to say something, and then for the handshake
+	// Timeout is how long a peer may take to send something, and then for the handshake
 	// from the first turn on.
 	Timeout time.Duration
 	// Dropped is called for each connection that had to make room for another one:

@@ -20,15 +20,15 @@ const orderly = 5 * time.Second
 // of unknown ones wait as well: all but one of knownShare.
 const knownShare = 4
 
-// class is what a handshake is to the port. Lower classes are served first.
+// class is the priority of a handshake. Lower classes are served first.
 type class int
 
 const (
 	// awaited handshakes are those that users wait for. They have turns of their
 	// own, which do not rest.
 	awaited class = iota
-	// begun handshakes have had a turn: to end them frees memory and keeps both
-	// sides' work from being lost.
+	// begun handshakes have had a turn: completing them frees memory and saves the work
+	// of both sides.
 	begun
 	// known and unknown are first flights, from sources that a verified peer came
 	// from before, and from others.

@@ -8,10 +8,9 @@ import (
 // drainPoll is how often AwaitIdle looks.
 const drainPoll = 100 * time.Millisecond
 
-// AwaitIdle is the wait of every drain: until busy returns 0, which it may do only
-// when at least the minimum has passed, or until ctx ends. It returns how much is
-// busy then. The minimum gives load balancers and peers the time to notice that the
-// process is not ready.
+// AwaitIdle is the wait of every drain. It waits for the minimum, then until busy
+// returns 0 or ctx ends, and returns the last result of busy. The minimum gives load
+// balancers and peers the time to notice that the process is not ready.
 func AwaitIdle(ctx context.Context, minimum time.Duration, busy func() int) (left int) {
 	least := time.NewTimer(minimum)
 	defer least.Stop()

@@ -56,10 +56,10 @@ func TestProbes(t *testing.T) {
 	broken.Store(false)
 	s.Drain()
 	if code, body := get(t, s, "/readyz"); code != 500 || !strings.Contains(body, "[-]draining failed") {
-		t.Errorf("draining: %d %q", code, body)
+		t.Errorf("draining: %d %q, want 500 for draining", code, body)
 	}
 	if code, _ := get(t, s, "/livez"); code != 200 {
-		t.Errorf("draining made /livez %d", code)
+		t.Errorf("draining made /livez %d, want 200", code)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestAdminHasProfilesWhereTheyAreAskedFor(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			if got := response.StatusCode == http.StatusOK; got != want {
-				t.Errorf("%s with profiling %v: %s", path, profiling, response.Status)
+				t.Errorf("%s with profiling %v: %s, want one that is served: %v", path, profiling, response.Status, want)
 			}
 		}
 		cancel()
@@ -109,7 +109,7 @@ func TestRunServesMetricsUntilCancelled(t *testing.T) {
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if !strings.Contains(string(body), "health_test_total 0") {
-		t.Errorf("metrics: %q", body)
+		t.Errorf("metrics: %q, want health_test_total 0", body)
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -120,6 +120,6 @@ func TestRunServesMetricsUntilCancelled(t *testing.T) {
 func TestRunNamesTheAddressItCannotTake(t *testing.T) {
 	s := New(Options{Address: "256.0.0.1:1"})
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "256.0.0.1:1") {
-		t.Errorf("Run = %v", err)
+		t.Errorf("Run = %v, want an error that names 256.0.0.1:1", err)
 	}
 }

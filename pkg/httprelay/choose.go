@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// crowd is how many requests share a connection before others wait for one
-	// more, as long as there may be more. Requests that begin at the same moment
-	// would otherwise stay on the first connection and share one flow's rate.
+	// crowd is how many requests share a connection before others wait for another one,
+	// as long as there may be more. Requests that begin at the same moment would
+	// otherwise stay on the first connection and share one flow's rate.
 	crowd = 2
 	// crowdWait and largeWait are how long a request waits for another
 	// connection where it would have to share one with more, or one with a large
 	// answer. On a slow link that is worse than to wait for a dial.
 	crowdWait = 500 * time.Millisecond
 	largeWait = 3 * time.Second
-	// large is how much of an answer has passed when it counts as large. One that
-	// does not say how long it is counts from the beginning: agents say it of what is
-	// short (Coalesce).
+	// large is how much of an answer has passed when it counts as large. An answer
+	// without a length counts from the beginning: agents set the length of short ones
+	// (Coalesce).
 	large = 16 << 10
 )
 
@@ -113,8 +113,8 @@ func (s *Shared) dialLocked() *sharedDial {
 	return d
 }
 
-// crowds notes that a request is large: its body would be in the way of others. They
-// get another connection.
+// crowds notes that a request is large, so that others, which its body would delay, get
+// another connection.
 func (s *Shared) crowds(c *sharedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

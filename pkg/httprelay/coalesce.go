@@ -23,20 +23,20 @@ func (Buffers) Get() []byte { return chunks.Get().(*[Chunk]byte)[:] }
 // Put is part of httputil.BufferPool.
 func (Buffers) Put(p []byte) { chunks.Put((*[Chunk]byte)(p)) }
 
-// documents are media types of answers that mean nothing until they are
-// complete, if they are no stream of them.
+// documents are media types of answers that are of no use until they are complete,
+// unless they are a stream.
 var documents = []string{"application/json", "application/vnd.kubernetes.protobuf", "application/cbor"}
 
-// pause is how long what is held back of a document waits for more. What comes bit
-// by bit is no document, whatever its type says: an API behind the kube-apiserver may
-// answer a long poll, or one object after the other.
+// pause is how long a held-back part of a document waits for more. A body that arrives
+// bit by bit is no document, whatever its type says: an API behind the kube-apiserver
+// may answer a long poll, or one object after the other.
 const pause = 50 * time.Millisecond
 
 // Coalesce buffers the answer to a request that is no watch. A short document is read
-// to its end, so that it goes on in one piece and with its length. A long one goes on
-// in pieces of a Chunk, and not as it came, in TLS records and HTTP/2 frames of all
-// sizes. An error in the middle stays one. From the first pause on an answer goes on as
-// it comes.
+// to its end and passed on in one piece, with its length. A long one is passed on in
+// pieces of a Chunk, instead of the TLS records and HTTP/2 frames of all sizes in which
+// it arrived. An error in the middle stays an error. After its first pause an answer is
+// passed on as it arrives.
 func Coalesce(resp *http.Response) {
 	if !isDocument(resp) {
 		return

@@ -92,7 +92,7 @@ func TestCoalescePassesOnWhatComesBitByBit(t *testing.T) {
 					}
 				}
 				if n, err := resp.Body.Read(p); n != 0 || err != errCut {
-					t.Errorf("the end: %d bytes, %v", n, err)
+					t.Errorf("the end: %d bytes, %v, want 0 and %v", n, err, errCut)
 				}
 				_ = resp.Body.Close()
 			})

@@ -1,15 +1,15 @@
-// Package httprelay makes a relayed HTTP request cheap, and right: the proxy API and
-// the agent's handler are two reverse proxies in a row, and what one of them costs is
-// paid twice.
-// Measured with processes of their own (test/bench/api-profile.md), most of it is
-// goroutines and processes that wake each other, not encryption. So:
+// Package httprelay makes a relayed HTTP request cheap and correct. The proxy API and
+// the agent's handler are two reverse proxies in a row, so each cost is paid twice.
+// Most of it (test/bench/api-profile.md) is goroutines and processes that wake each
+// other, not encryption. Therefore:
 //
 //   - ReadPool is a pool of keep-alive HTTP/1.1 connections for reads, each used by one
 //     request at a time, by the goroutine that wants the answer. HTTP/2 hands a request from
 //     goroutine to goroutine four times, sends header, body and end as records of
 //     their own, and encodes headers against a table that every request changes.
-//   - Coalesce passes a document on in one piece, and not as it came. What pauses for
-//     50 ms is no document, whatever its type says, and goes on as it comes.
+//   - Coalesce passes on a document in one piece instead of as it arrives. A body that
+//     pauses for 50 ms is no document, whatever its type says, and is passed on as it
+//     arrives.
 //   - NoFinalFlush leaves out the flush after a body's last byte, so that the end
 //     of an answer travels with it.
 //   - NoInformational keeps informational answers (1xx) from clients.
@@ -44,28 +44,27 @@
 //
 // # Silence
 //
-// A peer that dies without a word acknowledges nothing, and TCP waits for a quarter
-// of an hour. Pings end an HTTP/2 connection 25 s after the last frame, and with it
-// the requests under way. New requests do not wait for that: when nothing comes for
-// half a second after something was sent, a ping with a second's time says whether
-// the connection is alive (silence.go), and until something comes of it no request
-// takes it. What only reads is then sent again. A write cannot be, so on a
-// connection that was quiet for three seconds it waits for the answer to a ping
-// first: one round trip. A slow answer costs nothing but the pings, since those are
-// answered.
+// A peer that dies silently acknowledges nothing, and TCP waits for a quarter of an
+// hour. Pings end an HTTP/2 connection, and the requests on it, 25 s after the last
+// frame. New requests do not wait for that. If nothing arrives for half a second after
+// something was sent, a ping finds out within a second whether the connection is alive
+// (silence.go), and until something arrives no request uses it. Reads are then sent
+// again. Writes cannot be, so a write on a connection that was quiet for three seconds
+// waits for the answer to a ping first: one round trip. A slow answer costs only the
+// pings, since those are answered.
 //
-// ReadPool connections have no ping. A read of which nothing comes for a second is sent
-// by HTTP/2 as well, and the first answer counts; where answers are only slow, that
-// is done once in ten seconds for each place, so it does not double the work of a
-// server that is slow because it has much. Nothing is failed by it.
+// ReadPool connections have no ping. A read without an answer for a second is sent by
+// HTTP/2 as well, and the first answer counts. If answers are merely slow, this happens
+// once in ten seconds for each place, so it does not double the work of a busy server.
+// No request fails because of it.
 //
 // # Upgrades
 //
-// The hub grants the right to an upgrade, the managed cluster's owner may cap it,
-// and both ends choose connections by it. If one of them read a request in a way of
-// its own, it could be an ordinary one where it is authorized, and a stream where it is
-// served. So IsUpgrade is the widest reading that there is, and the only one; and no answer changes the protocol unless WasAskedFor says so, which is
-// the narrowest.
+// The hub grants the right to an upgrade, the managed cluster's owner may cap it, and
+// both ends choose connections by it. If they read requests differently, a request
+// could be an ordinary one where it is authorized and a stream where it is served.
+// IsUpgrade is therefore the only reading, and the widest one; and no answer changes
+// the protocol unless WasAskedFor, the narrowest reading, allows it.
 //
 // # Sizes
 //

@@ -9,11 +9,11 @@ import (
 
 const (
 	// hedgeAfter is how long a read waits for an answer on a pooled connection before
-	// it is sent another way as well. HTTP/1.1 has no ping, so a connection of which
-	// nothing comes may be dead, or the answer slow.
+	// it is sent another way as well. HTTP/1.1 has no ping: a silent connection may be
+	// dead, or the answer slow.
 	hedgeAfter = time.Second
-	// hedgeEvery is how often that is done while answers are only slow: it costs a
-	// second answer.
+	// hedgeEvery is the pause between hedges while answers are merely slow: each costs
+	// a second answer.
 	hedgeEvery = 10 * time.Second
 	// hedgeAgain is when those that had to wait for that ask again.
 	hedgeAgain = 250 * time.Millisecond
@@ -104,8 +104,8 @@ func (p *ReadPool) mayHedge() bool {
 	return true
 }
 
-// silent notes that a connection did not answer what another answered. Those that
-// are free now are given up: they may lead the same way.
+// silent notes that a connection did not answer what another one answered. It closes
+// the free ones, which may lead the same way.
 func (p *ReadPool) silent() {
 	p.mu.Lock()
 	idle := p.idle

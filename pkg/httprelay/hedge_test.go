@@ -61,7 +61,7 @@ func TestReadsOfASilentConnection(t *testing.T) {
 			one(pooled)
 		}
 		if len(*holes) != connections {
-			t.Fatalf("%d pooled connections", len(*holes))
+			t.Fatalf("%d pooled connections, want %d", len(*holes), connections)
 		}
 		read := func() error {
 			return exchange(func(r *http.Request) (*http.Response, error) {
@@ -86,7 +86,7 @@ func TestReadsOfASilentConnection(t *testing.T) {
 		reads.Wait()
 		began = time.Now()
 		if err := read(); err != nil || time.Since(began) > 0 {
-			t.Errorf("the next read: %v after %s", err, time.Since(began))
+			t.Errorf("the next read: %v after %s, want an answer at once", err, time.Since(began))
 		}
 	})
 }

@@ -20,10 +20,10 @@ import (
 const bufferSize = 4 << 10
 
 // ReadPool is a pool of keep-alive HTTP/1.1 connections to one place, for reads. Its
-// methods are safe for concurrent use. http.Transport has such a pool, but two
-// goroutines for each connection, which hand a request and its answer on: what they
-// cost is why this exists (package comment). It cannot be told to use free connections
-// only, either.
+// methods are safe for concurrent use. http.Transport has such a pool, but with two
+// goroutines for each connection that pass on a request and its answer; this pool saves
+// their cost (package comment). Nor can http.Transport be told to use free connections
+// only.
 type ReadPool struct {
 	// Dial makes a connection. It is called in the background.
 	Dial func(ctx context.Context) (net.Conn, error)
@@ -155,8 +155,8 @@ func (p *ReadPool) take() *pooledConn {
 	return nil
 }
 
-// grow is called when a request missed the pool and was answered another way. It adds
-// a connection, in the background, if there may be more and they are wanted.
+// grow is called when a request missed the pool and was answered another way. It adds a
+// connection in the background if there may be more and requests miss the pool often.
 func (p *ReadPool) grow() {
 	now := time.Now()
 	p.mu.Lock()

@@ -82,7 +82,7 @@ func TestPooledConnectionsAreUsedAgain(t *testing.T) {
 		p := &peer{answer: func(conn, request int) string { return ok(fmt.Sprint(conn, request)) }}
 		k := &ReadPool{Dial: p.dial, Most: 2, IdleTimeout: time.Minute}
 		if _, err := ask(t, k); !errors.Is(err, ErrNone) {
-			t.Errorf("with no connection: %v", err)
+			t.Errorf("with no connection: %v, want ErrNone", err)
 		}
 		one(k)
 		for request := 1; request < 4; request++ {
@@ -156,7 +156,7 @@ func TestAbandonedAnswersEndTheConnection(t *testing.T) {
 				abandon(resp, cancel)
 				synctest.Wait()
 				if _, err := ask(t, k); !errors.Is(err, ErrNone) || p.ended != 1 {
-					t.Errorf("%v, %d connections ended", err, p.ended)
+					t.Errorf("error %v and %d connections ended, want ErrNone and 1", err, p.ended)
 				}
 			})
 		})

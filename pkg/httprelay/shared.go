@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// pingAfter and pingTimeout end a connection whose peer died without a word,
-	// and with it the requests under way.
+	// pingAfter and pingTimeout end a connection whose peer died silently, and the
+	// requests on it.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 	// spareIdle is when an unused connection is given up that is not the only one.
@@ -136,12 +136,12 @@ func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 	return resp, nil
 }
 
-// explain says of the transport's error if a connection ended under a request.
-// The transport itself sends again what its peer says that it did not look at
-// (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own stream,
-// of making a connection, of the caller, or of a connection that was there
-// (RFC 9113, 5.4). A request that cannot be written in HTTP/2 is taken for the
-// last, and fails again.
+// explain finds out from the transport's error whether a connection ended under a
+// request. The transport itself sends again what its peer says that it did not look at
+// (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own stream, of
+// making a connection, of the caller, or of a connection that was there (RFC 9113,
+// 5.4). A request that cannot be written in HTTP/2 is taken for the last, and fails
+// again.
 func explain(ctx context.Context, err error) error {
 	var stream http2.StreamError
 	var dial undialed
@@ -184,8 +184,8 @@ func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, er
 				return nil, undialed{dial.err}
 			}
 		case p.giveUp == nil && !s.proven(ctx, c):
-			// What only reads is sent again if this connection is dead; for all else
-			// it would be too late.
+			// A read is sent again if this connection is dead; for other requests it
+			// would be too late.
 			s.release(c, false)
 		default:
 			p.took(c)

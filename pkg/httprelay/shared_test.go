@@ -288,7 +288,7 @@ func TestSharedConnections(t *testing.T) {
 		requests.Wait()
 		synctest.Wait()
 		if got := open(); got != 0 {
-			t.Errorf("%d retired connections stay", got)
+			t.Errorf("%d retired connections stay, want none", got)
 		}
 	})
 }

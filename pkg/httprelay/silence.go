@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// silence is how long nothing may come on an HTTP/2 connection after something
-	// was sent, before it is asked whether it is alive.
+	// silence is how long an HTTP/2 connection may be silent after something was sent
+	// before it is pinged.
 	silence = 500 * time.Millisecond
 	// probeTimeout is how long it may take to answer that.
 	probeTimeout = time.Second
-	// trust is how long after something came a connection is taken for alive, by
+	// trust is how long after it received something a connection counts as alive for
 	// requests that cannot be sent again.
 	trust = 3 * time.Second
 )
 
-// errSilent says that nothing comes on a connection, not even the answer to a ping.
-var errSilent = errors.New("the connection is silent: whatever is on the way died without a word")
+// errSilent says that a connection receives nothing, not even the answer to a ping.
+var errSilent = errors.New("the connection is silent: something on the path is gone without closing it")
 
 // wire notes when something comes.
 type wire struct {
@@ -101,8 +101,8 @@ func (s *Shared) alive(c *sharedConn) *probe {
 	return p
 }
 
-// proven reports whether a connection is alive. It asks it only if nothing came
-// for a while.
+// proven reports whether a connection is alive. It pings only if nothing came for a
+// while.
 func (s *Shared) proven(ctx context.Context, c *sharedConn) bool {
 	if !c.wire.old() {
 		return true

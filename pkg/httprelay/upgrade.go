@@ -7,11 +7,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// IsUpgrade reports whether a request with these headers could be taken for one
-// that wants another protocol on its connection, by any server on its way: it has an
-// Upgrade header, or speaks of upgrades in Connection. Some servers want both,
-// k8s.io/apimachinery's httpstream takes the letters in Connection for enough.
-// What grants or denies the right to streams must use it.
+// IsUpgrade reports whether a request with these headers could be taken for one that
+// wants another protocol on its connection, by any server on its way: it has an Upgrade
+// header, or speaks of upgrades in Connection. Some servers want both,
+// k8s.io/apimachinery's httpstream takes the letters in Connection for enough. Code
+// that grants or denies the right to streams must use it.
 func IsUpgrade(header http.Header) bool {
 	if len(header["Upgrade"]) > 0 {
 		return true

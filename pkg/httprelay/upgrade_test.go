@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 )
 
-var errNobody = errors.New("nobody is there")
+var errNoListener = errors.New("nothing listens there")
 
-// reader is somebody on a request's way who knows upgrades when he sees them.
+// reader is a server or proxy on a request's path and how it recognizes upgrades.
 type reader struct {
 	name string
 	is   func(*http.Request) bool
@@ -26,7 +26,7 @@ var readers = []reader{
 	{"ReverseProxy", func(r *http.Request) (is bool) {
 		proxy := &httputil.ReverseProxy{
 			Rewrite:   func(p *httputil.ProxyRequest) { is = len(p.Out.Header["Upgrade"])+len(p.Out.Header["Connection"]) > 0 },
-			Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, errNobody }),
+			Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, errNoListener }),
 			ErrorLog:  log.New(io.Discard, "", 0),
 		}
 		proxy.ServeHTTP(httptest.NewRecorder(), r)

@@ -11,8 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizerunion "k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/kubernetes"
-
-	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
 
 // AnnotationPrefix begins the annotations of audit events that are the addon's own.
@@ -28,11 +26,20 @@ const decisionTTL = 5 * time.Second
 // methods are safe for concurrent use.
 type Authorizer struct {
 	authorizer.Authorizer
-	lists *reachable
+	sets  ClusterSets
+	lists *lists
+}
+
+// ClusterSets says which ManagedClusterSets there are, and what is in them.
+type ClusterSets interface {
+	// Sets are the names of all sets. The error means that they are not known yet.
+	Sets() ([]string, error)
+	// SetsOf are the names of the sets that a cluster is in.
+	SetsOf(cluster string) []string
 }
 
 // NewAuthorizer does no I/O.
-func NewAuthorizer(hub kubernetes.Interface, outage *Outage) (*Authorizer, error) {
+func NewAuthorizer(hub kubernetes.Interface, outage *Outage, sets ClusterSets) (*Authorizer, error) {
 	cached, err := newDelegated(hub, decisionTTL, outage)
 	if err != nil {
 		return nil, err
@@ -41,7 +48,7 @@ func NewAuthorizer(hub kubernetes.Interface, outage *Outage) (*Authorizer, error
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{Authorizer: cached, lists: newReachable(uncached)}, nil
+	return &Authorizer{Authorizer: cached, sets: sets, lists: newLists(uncached)}, nil
 }
 
 // newDelegated asks the hub, by SubjectAccessReview, and believes an answer for
@@ -59,24 +66,28 @@ func newDelegated(hub kubernetes.Interface, ttl time.Duration, outage *Outage) (
 	return authorizerunion.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), outage.permissions(hubs)), nil
 }
 
+// AuthorizeCluster decides whether a user may send requests to one cluster: by the
+// cluster's name, or as a cluster of a set. The reason is the hub's, of what it said
+// of the name.
+func (a *Authorizer) AuthorizeCluster(ctx context.Context, u user.Info, want Right, cluster string) (authorizer.Decision, string, error) {
+	decision, reason, err := a.Authorize(ctx, want.OfCluster(u, cluster))
+	if decision == authorizer.DecisionAllow || err != nil {
+		return decision, reason, err
+	}
+	// All sets are asked about, whatever sets the cluster is in, so that the time that
+	// the answer takes does not tell whether there is such a cluster.
+	allowed, err := a.allowedSets(ctx, u, want)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, reason, err
+	}
+	if set, ok := firstIn(allowed, a.sets.SetsOf(cluster)); ok {
+		return authorizer.DecisionAllow, fmt.Sprintf("allowed for ManagedClusterSet %q", set), nil
+	}
+	return decision, reason, nil
+}
+
 // MayReach reports whether a user may send requests to a cluster's API at all.
 func (a *Authorizer) MayReach(ctx context.Context, u user.Info, cluster string) bool {
-	decision, _, err := a.Authorize(ctx, proxyAttributes(u, cluster))
+	decision, _, err := a.AuthorizeCluster(ctx, u, Right{Verb: "get"}, cluster)
 	return decision == authorizer.DecisionAllow && err == nil
-}
-
-// Reachable returns those of the clusters that a user may reach, sorted. The answer may
-// be 5 s old. The caller must not change it.
-func (a *Authorizer) Reachable(ctx context.Context, u user.Info, clusters func() []string) ([]string, error) {
-	return a.lists.of(ctx, u, clusters)
-}
-
-// proxyAttributes ask whether a user may send requests to a cluster's API at
-// all; the empty name means every cluster's.
-func proxyAttributes(u user.Info, cluster string) authorizer.Attributes {
-	return authorizer.AttributesRecord{
-		User: u, Verb: "get", ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
-		Resource: v1alpha1.Resource, Subresource: v1alpha1.ProxySubresource, Name: cluster,
-		Path: "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Resource + "/" + cluster + "/" + v1alpha1.ProxySubresource,
-	}
 }

@@ -206,6 +206,14 @@ func (c *Clusters) Names() []string {
 	return slices.DeleteFunc(c.clusters.GetStore().ListKeys(), func(name string) bool { return c.Served(name) != nil })
 }
 
+// UID tells a cluster from an earlier one of the same name; empty if there is none.
+func (c *Clusters) UID(name string) string {
+	if cluster := c.cluster(name); cluster != nil {
+		return string(cluster.UID)
+	}
+	return ""
+}
+
 // ClusterSet is the ManagedClusterSet that a cluster has joined; empty if none.
 func (c *Clusters) ClusterSet(name string) string {
 	if cluster := c.cluster(name); cluster != nil {

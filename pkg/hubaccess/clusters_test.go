@@ -142,7 +142,7 @@ func TestClustersAreDescribed(t *testing.T) {
 		t.Errorf("more is kept than used: %+v", described)
 	}
 	if names := clusters.Names(); len(names) != 1 || names[0] != "cluster1" {
-		t.Errorf("names are %q", names)
+		t.Errorf("names are %q, want cluster1", names)
 	}
 	if since := clusters.AwaySince("cluster2"); !since.IsZero() {
 		t.Errorf("cluster2 away since %v", since)

@@ -31,9 +31,29 @@
 //
 // # What they may do
 //
-// Authorizer asks the hub by SubjectAccessReview and believes an answer for 5 s. It
-// also answers which clusters a user may reach at all: one question for all clusters,
-// and if that is denied, one for each, once at a time for each user.
+// Authorizer asks the hub by SubjectAccessReview and believes an answer for 5 s. A right
+// to a cluster is clusters/proxy with its name and the verb of the request, and create on
+// clusters/stream for requests that leave the Kubernetes API. The same subresources of
+// clustersets, with the name of a ManagedClusterSet, are the right to each cluster that
+// is in the set (both types of selectors). A cluster is asked about by its name first. If
+// that is denied the hub is asked about all sets, whatever sets the cluster is in, so that
+// the time that a refusal takes does not tell whether there is such a cluster. Whoever may
+// change the labels of ManagedClusters, or the sets, decides with that who may reach them:
+// OCM guards both by its own right managedclustersets/join.
+//
+// It also answers which clusters of many a user may reach with a verb: one question for
+// all clusters, and if that is denied, one for each set, and one for each cluster that is
+// left; once at a time for each user, verb and view.
+//
+// # Fleet views
+//
+// Views watches FleetViews and ManagedClusterSets. get on the FleetView is all the right
+// that a view itself needs, and the view grants nothing: which of its clusters a user
+// may reach is asked as above. A view has the served clusters that it selects. A hub may
+// have neither kind, or be one on which we may not read them. Then there are no views and
+// no sets, nothing else is hurt, and they are looked for again at times. Until it is known
+// which sets there are, a cluster that is denied by name is an error and no refusal, so
+// that nobody with a right to a set is cut off by a restart. Nothing waits for views.
 //
 // # While the hub cannot be asked
 //
@@ -93,10 +113,13 @@
 //	ratelimit.go      how often unverified credentials may be tried
 //	queue.go          whose credential the hub is asked about next
 //	authorizer.go     what a user may do
-//	reachable.go      which clusters a user may reach
+//	rights.go         rights to clusters, by name and by set, and to views
+//	reachable.go      lists of what a user may do, asked once at a time
 //	outage.go         past answers stand while the hub cannot be asked
 //	pastanswers.go    past answers, in a bounded number of bytes
 //	clusters.go       the watch of clusters and what it keeps of each object
+//	selection.go      which clusters a FleetView selects, which sets a cluster is in
+//	views.go          the watch of FleetViews and ManagedClusterSets
 //	admit.go          which clusters and agents are served
 //	errors.go         the error of a request that is refused
 package hubaccess

@@ -137,7 +137,7 @@ func TestOutage(t *testing.T) {
 					t.Error("what was allowed is not allowed any more")
 				}
 				if took := time.Since(began); took > askTimeout+probeTimeout {
-					t.Errorf("the first question took %v", took)
+					t.Errorf("the first question took %v, want %v at most", took, askTimeout+probeTimeout)
 				}
 				other := reading("jane")
 				other.Verb = "delete"
@@ -153,7 +153,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("known users wait %v in an outage", time.Since(was))
 				}
 				if got := testutil.ToFloat64(o.gauge); got != 1 {
-					t.Errorf("gauge %v in an outage", got)
+					t.Errorf("gauge %v in an outage, want 1", got)
 				}
 				time.Sleep(time.Until(began.Add(4*time.Minute + time.Second)))
 				if known(short) {
@@ -194,7 +194,7 @@ func TestOutageEnds(t *testing.T) {
 			t.Error("what was withdrawn is allowed in an outage")
 		}
 		if testutil.ToFloat64(o.gauge) != 0 || testutil.ToFloat64(o.count) != 1 {
-			t.Errorf("gauge %v, %v requests", testutil.ToFloat64(o.gauge), testutil.ToFloat64(o.count))
+			t.Errorf("gauge %v, %v requests; want 0 and 1", testutil.ToFloat64(o.gauge), testutil.ToFloat64(o.count))
 		}
 	})
 }
@@ -220,7 +220,7 @@ func TestNoOutage(t *testing.T) {
 				}
 				hub.set(func(h *oracle) { h.down, h.slow = tc.err, tc.slow })
 				if d, _, _ := permissions.Authorize(t.Context(), reading("jane")); (d == authorizer.DecisionAllow) != tc.allowed {
-					t.Errorf("decision %v", d)
+					t.Errorf("decision %v, want it allowed: %v", d, tc.allowed)
 				}
 				if testutil.ToFloat64(o.gauge) != 0 {
 					t.Error("an outage")
@@ -240,7 +240,7 @@ func TestPastIsBounded(t *testing.T) {
 		p.put([32]byte{byte(i), byte(i >> 8)}, &authenticator.Response{User: &user.DefaultInfo{Groups: groups}}, time.Time{})
 	}
 	if p.bytes > p.limit || len(p.answers) != p.order.Len() || len(p.answers) < 10 {
-		t.Errorf("%d bytes in %d answers", p.bytes, len(p.answers))
+		t.Errorf("%d bytes in %d answers; want %d bytes at most, in 10 answers at least", p.bytes, len(p.answers), p.limit)
 	}
 	if _, ok := p.get([32]byte{byte(999 & 255), 999 >> 8}, time.Minute); !ok {
 		t.Error("the latest is gone")

@@ -92,7 +92,7 @@ func TestTurns(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		if got := d.knownFrom("198.51.100.1", "good"); got != "jane" || time.Since(began) > 2*d.slow {
-			t.Errorf("a good token was answered %q after %v", got, time.Since(began))
+			t.Errorf("a good token was answered %q after %v, want jane within %v", got, time.Since(began), 2*d.slow)
 		}
 		flood.Wait()
 		if most := d.most.Load(); most != maxReviews {
@@ -118,12 +118,12 @@ func TestTurnsEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := queue.acquire(t.Context(), flow{class: "a"}); err != errTooManyWait {
-			t.Errorf("one more: %v", err)
+			t.Errorf("one more: %v, want errTooManyWait", err)
 		}
 		release()
 		waiting.Wait()
 		if queue.free != 1 || queue.total != 0 || len(queue.waiting) != 0 || len(queue.order) != 0 {
-			t.Errorf("left: %+v", queue)
+			t.Errorf("left: %+v, want one free place and an empty queue", queue)
 		}
 	})
 }
@@ -142,13 +142,13 @@ func TestRefusalsAreHeldBack(t *testing.T) {
 		for range maxHeld - 1 {
 			wg.Go(func() {
 				if l.holdBack(t.Context()); time.Since(began) != refusalDelay {
-					t.Errorf("held for %v", time.Since(began))
+					t.Errorf("held for %v, want %v", time.Since(began), refusalDelay)
 				}
 			})
 		}
 		synctest.Wait()
 		if l.holdBack(t.Context()); time.Since(began) != 0 {
-			t.Errorf("one more was held for %v", time.Since(began))
+			t.Errorf("one more was held for %v, want not at all", time.Since(began))
 		}
 		time.Sleep(refusalDelay / 2)
 		cancel()

@@ -2,12 +2,11 @@ package hubaccess
 
 import (
 	"context"
-	"slices"
+	"crypto/sha256"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/lru"
 )
@@ -22,46 +21,45 @@ const (
 	// time, and maxDecisions how many about all lists.
 	parallelDecisions = 16
 	maxDecisions      = 64
-	// maxLists is how many users' answers are kept.
-	maxLists = 256
+	// maxLists is how many answers are kept: of users, for verbs and views.
+	maxLists = 1024
 )
 
-// reachable finds out which clusters a user may reach. That is a question for
-// each cluster, so it is asked once at a time for each user.
-type reachable struct {
+// lists finds out which of many things a user may do. That is a question for each, so
+// each list is made once at a time, and kept for a while.
+type lists struct {
 	// authorizer caches nothing.
 	authorizer authorizer.Authorizer
 	asking     singleflight.Group
 	turns      chan struct{}
-	lists      *lru.Cache // reachableList by keyOf the user
+	made       *lru.Cache // madeList by the list's key
 }
 
-type reachableList struct {
+type madeList struct {
 	names []string
 	at    time.Time
 }
 
-func newReachable(uncached authorizer.Authorizer) *reachable {
-	return &reachable{authorizer: uncached, turns: make(chan struct{}, maxDecisions), lists: lru.New(maxLists)}
+func newLists(uncached authorizer.Authorizer) *lists {
+	return &lists{authorizer: uncached, turns: make(chan struct{}, maxDecisions), made: lru.New(maxLists)}
 }
 
-// of returns those of the clusters that u may reach, sorted. The caller must not
+// once returns a list that was made lately, or what list returns. The caller must not
 // change it.
-func (r *reachable) of(ctx context.Context, u user.Info, clusters func() []string) ([]string, error) {
-	key := keyOf(proxyAttributes(u, ""))
-	if list, ok := r.lists.Get(key); ok {
-		if list := list.(reachableList); time.Since(list.at) < listTTL {
-			return list.names, nil
+func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(context.Context) ([]string, error)) ([]string, error) {
+	if made, ok := l.made.Get(key); ok {
+		if made := made.(madeList); time.Since(made.at) < listTTL {
+			return made.names, nil
 		}
 	}
-	done := r.asking.DoChan(string(key[:]), func() (any, error) {
+	done := l.asking.DoChan(string(key[:]), func() (any, error) {
 		// Others may wait for the answer too if this request goes away.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
-		list := reachableList{at: time.Now()} // the first decision is from then
-		names, err := r.ask(ctx, u, clusters())
-		if list.names = names; err == nil {
-			r.lists.Add(key, list)
+		made := madeList{at: time.Now()} // the first decision is from then
+		names, err := list(ctx)
+		if made.names = names; err == nil {
+			l.made.Add(key, made)
 		}
 		return names, err
 	})
@@ -74,18 +72,20 @@ func (r *reachable) of(ctx context.Context, u user.Info, clusters func() []strin
 	}
 }
 
-// ask asks the hub about all clusters at once, and if that is denied, about each.
-func (r *reachable) ask(ctx context.Context, u user.Info, names []string) ([]string, error) {
-	slices.Sort(names)
-	if all, err := r.may(ctx, u, ""); all || err != nil {
-		return names, err
-	}
+// filter returns the names that the hub allows. question is what to ask about a name,
+// unless that is known to be allowed.
+func (l *lists) filter(ctx context.Context, names []string, question func(name string) (_ authorizer.Attributes, known bool)) ([]string, error) {
 	allowed := make([]bool, len(names))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelDecisions)
 	for i, name := range names {
+		asked, known := question(name)
+		if known {
+			allowed[i] = true
+			continue
+		}
 		group.Go(func() (err error) {
-			allowed[i], err = r.may(ctx, u, name)
+			allowed[i], err = l.may(ctx, asked)
 			return err
 		})
 	}
@@ -99,13 +99,13 @@ func (r *reachable) ask(ctx context.Context, u user.Info, names []string) ([]str
 	return kept, err
 }
 
-func (r *reachable) may(ctx context.Context, u user.Info, cluster string) (bool, error) {
+func (l *lists) may(ctx context.Context, a authorizer.Attributes) (bool, error) {
 	select {
-	case r.turns <- struct{}{}:
+	case l.turns <- struct{}{}:
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	defer func() { <-r.turns }()
-	decision, _, err := r.authorizer.Authorize(ctx, proxyAttributes(u, cluster))
+	defer func() { <-l.turns }()
+	decision, _, err := l.authorizer.Authorize(ctx, a)
 	return decision == authorizer.DecisionAllow && err == nil, err
 }

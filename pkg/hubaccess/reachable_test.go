@@ -29,7 +29,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 			return all
 		}
 		list := func(name string) string {
-			got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: name}, names)
+			got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: name}, []Right{{Verb: "get"}}, "all", names)
 			if err != nil {
 				t.Error(err)
 			}
@@ -40,7 +40,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 			for range 50 {
 				users.Go(func() {
 					if got := list("jane"); got != "cluster-7 cluster-9" {
-						t.Errorf("jane may reach %q", got)
+						t.Errorf("jane may reach %q, want cluster-7 and cluster-9", got)
 					}
 				})
 			}
@@ -79,13 +79,13 @@ func TestListsOfAll(t *testing.T) {
 		d := startDeciding(t)
 		d.api.Allow("root get clusters/proxy *")
 		names := func() []string { return []string{"b", "a"} }
-		got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "root"}, names)
+		got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "root"}, []Right{{Verb: "get"}}, "all", names)
 		if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" || err != nil || len(d.api.Asked) != 1 {
 			t.Errorf("%v, asked %v (-want +got):\n%s", err, d.api.Asked, diff)
 		}
 		d.api.Set(func(h *hubapi.Hub) { h.Down = true })
-		if got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "jane"}, names); err == nil {
-			t.Errorf("with the hub down: %v", got)
+		if got, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, "all", names); err == nil {
+			t.Errorf("with the hub down: %v, want an error", got)
 		}
 	})
 }

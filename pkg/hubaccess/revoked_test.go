@@ -2,9 +2,11 @@ package hubaccess
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,6 +34,20 @@ type deciding struct {
 	slow time.Duration
 	// asking is how many questions the hub has now, and most how many it had.
 	asking, most atomic.Int64
+	sets         fakeSets
+}
+
+// fakeSets has the clusters of each ManagedClusterSet.
+type fakeSets map[string][]string
+
+func (f *fakeSets) Sets() ([]string, error) { return slices.Collect(maps.Keys(*f)), nil }
+func (f *fakeSets) SetsOf(cluster string) (sets []string) {
+	for set, clusters := range *f {
+		if slices.Contains(clusters, cluster) {
+			sets = append(sets, set)
+		}
+	}
+	return sets
 }
 
 func startDeciding(t *testing.T) *deciding {
@@ -56,7 +72,7 @@ func startDeciding(t *testing.T) *deciding {
 	}
 	o := NewOutage(hub, 10*time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "outage"}), prometheus.NewCounter(prometheus.CounterOpts{Name: "answers"}))
 	d.authenticator = &Authenticator{tokens: newTokens(hub, nil, o), limiter: newRateLimiter()}
-	if d.authorizer, err = NewAuthorizer(hub, o); err != nil {
+	if d.authorizer, err = NewAuthorizer(hub, o, &d.sets); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())

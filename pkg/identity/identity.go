@@ -33,6 +33,10 @@ const (
 	// HandlerPort is the port of the agent's own handler, as seen in a dial
 	// through the tunnel (the service proxy's port in upstream).
 	HandlerPort = "7443"
+	// ProxyServerPort is the proxy servers' default port for clients.
+	ProxyServerPort = 8090
+	// AgentServerPort is the proxy servers' default port for agents.
+	AgentServerPort = 8091
 	// HubUserPrefix is put before the user name of a hub service account when
 	// it is asserted on a managed cluster.
 	HubUserPrefix = "cluster:hub:"
@@ -46,7 +50,7 @@ const Organization = "open-cluster-management:cluster-proxy"
 type Role string
 
 const (
-	// RoleClient may dial any cluster through port 8090.
+	// RoleClient may dial any cluster through ProxyServerPort.
 	RoleClient Role = "open-cluster-management:cluster-proxy:client"
 	// RoleProxyAPI may do what RoleClient may, and an agent believes the users
 	// that it asserts.

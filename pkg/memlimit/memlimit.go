@@ -1,13 +1,14 @@
-// Package memlimit refuses new work while a process has used most of its memory
-// limit, so that what it carries already goes on: a process that its container's
-// limit ends takes every connection with it.
+// Package memlimit refuses new work while a process has used most of its memory limit,
+// which protects the work that it has: a process that exceeds its container's limit is
+// killed with all its connections.
 //
-// The limit is GOMEMLIMIT, which the charts set to the container's. Used is what was
-// alive at the last garbage collection, and the stacks: garbage fills the rest by
-// design. Above four fifths of the limit new work is refused, and taken again below
-// seven tenths. While it is refused, a collection every few seconds finds out what
+// The limit is GOMEMLIMIT, which the charts set to the container's. Memory in use is
+// what was alive at the last garbage collection, and the stacks: garbage fills the rest
+// by design. New work is refused above four fifths of the limit, and accepted again
+// below seven tenths. Meanwhile a collection every few seconds finds out what has
 // ended; an idle process would make the next one after minutes. The kernel's buffers
-// count to a container and are not seen here, which is what the last fifth is for.
+// count towards a container's limit and are not visible here: the last fifth is for
+// them.
 package memlimit
 
 import (

@@ -35,7 +35,7 @@ func TestGateClosesAndOpens(t *testing.T) {
 		}
 		share = 0.9
 		if collections > 0 {
-			t.Errorf("%d collections within %s", collections, collectInterval)
+			t.Errorf("%d collections within %s, want none", collections, collectInterval)
 		}
 		for range 20 {
 			time.Sleep(time.Second)
@@ -45,7 +45,7 @@ func TestGateClosesAndOpens(t *testing.T) {
 			t.Errorf("%d collections in 20 s of refusals, want one in %s", collections, collectInterval)
 		}
 		if got := testutil.ToFloat64(g.full); got != 1 {
-			t.Errorf("the gauge is %v", got)
+			t.Errorf("the gauge is %v, want 1", got)
 		}
 		if got := testutil.ToFloat64(g.refused); got != 24 {
 			t.Errorf("%v refusals are counted, want 24", got)

@@ -97,16 +97,16 @@ func TestSignRequestCopiesNothingButTheKey(t *testing.T) {
 		t.Error("the certificate is for another key")
 	}
 	if cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage != x509.KeyUsageDigitalSignature {
-		t.Errorf("IsCA %v, key usage %b", cert.IsCA, cert.KeyUsage)
+		t.Errorf("IsCA %v, key usage %b, want no CA, for signatures only", cert.IsCA, cert.KeyUsage)
 	}
 	if diff := cmp.Diff([]x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, cert.ExtKeyUsage); diff != "" {
-		t.Error(diff)
+		t.Errorf("extended key usage (-want +got):\n%s", diff)
 	}
 	if got := cert.Subject.String(); got != "CN=own,O=o" {
 		t.Errorf("subject %q, want CN=own,O=o", got)
 	}
 	if !cmp.Equal(cert.DNSNames, leaf.DNSNames) || len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) != 0 {
-		t.Errorf("SANs of the request: %v %v %v %v", cert.DNSNames, cert.IPAddresses, cert.EmailAddresses, cert.URIs)
+		t.Errorf("SANs of the request: %v %v %v %v, want %v alone", cert.DNSNames, cert.IPAddresses, cert.EmailAddresses, cert.URIs, leaf.DNSNames)
 	}
 	for _, extension := range cert.Extensions {
 		if extension.Id.Equal(asn1.ObjectIdentifier{1, 2, 3, 4}) {
@@ -114,7 +114,7 @@ func TestSignRequestCopiesNothingButTheKey(t *testing.T) {
 		}
 	}
 	if !cert.NotAfter.Equal(ca.NotAfter()) {
-		t.Errorf("leaf ends %s, its CA %s", cert.NotAfter, ca.NotAfter())
+		t.Errorf("leaf ends %s, its CA %s, want the same time", cert.NotAfter, ca.NotAfter())
 	}
 }
 
@@ -130,7 +130,7 @@ func TestParseRequestShowsEverything(t *testing.T) {
 		OtherExtensions: []string{"2.5.29.19", "1.2.3.4"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference (-want +got):\n%s", diff)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestParseRequestShowsNamesThatGoIgnores(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"tag:8"}, got.OtherSANs); diff != "" {
-		t.Error(diff)
+		t.Errorf("other SANs (-want +got):\n%s", diff)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestUpstreamCAIsAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if reason := RenewalReason(pair.CertPEM, ca, leaf, time.Now()); reason != "" {
-				t.Errorf("fresh certificate: %s", reason)
+				t.Errorf("fresh certificate: %s, want no reason to renew it", reason)
 			}
 		})
 	}

@@ -10,47 +10,45 @@
 // an older cluster-proxy left in the Secret is accepted as it is, so that an
 // upgrade does not cut off any agent.
 //
-// A certificate is built from a Leaf, never from what a requester sent: of a
-// CSR only the public key is used, after its self-signature and its strength
-// were checked. So no subject, SAN, usage or extension of a CSR can reach a
-// certificate. ParseRequest shows what a CSR asks for, in full, for the decision
-// whether to approve it.
+// A certificate is built from a Leaf, never from what a requester sent: of a CSR only
+// the public key is used, after its self-signature and its strength were checked. No
+// subject, SAN, usage or extension of a CSR can reach a certificate. ParseRequest
+// returns everything that a CSR asks for, for the decision whether to approve it.
 //
-// For rotations there are Fingerprint, which tells two CAs apart, and ProveHTTP2, a
-// handshake that shows what a peer presents and trusts now.
+// For rotations, Fingerprint tells two CAs apart, and ProveHTTP2 makes a handshake that
+// proves what a peer presents and trusts now.
 //
 // # Using certificates
 //
-// A Source holds a certificate, its key and a CA bundle from files, and hands
-// out TLS configurations. It reads the content again every second, so
-// that a renewed Secret takes effect on the next handshake without a restart.
-// A change that does not parse (half written, key of another certificate) is
-// logged, and the last good state stays in use.
+// A Reloader holds a certificate, its key and a CA bundle from files, and returns TLS
+// configurations. It reads the files again every second: a renewed Secret takes effect
+// on the next handshake without a restart. A change that does not parse (half written,
+// key of another certificate) is logged, and the last good state stays in use.
 //
-// Servers get one configuration for their lifetime, which asks the Source for
+// Servers get one configuration for their lifetime, which asks the Reloader for
 // each handshake. Clients ask for a configuration per dial, which is cheap.
 // TLS sessions are resumed, but never across a reload: a session made under a
 // CA that has since been removed must not outlive it, nor must a client's old
 // identity.
 //
-// TLS is 1.3. OCM's ConfigMap ocm-tls-profile, mounted as a folder, may say
-// otherwise, and is read again like the certificates: both belong to one state
-// of a Source, so a change of it ends resumption of sessions too. Flags that set
-// the same go before it. A profile that asks for less than TLS 1.2, or for
-// suites that Go holds insecure, gets the least that is secure.
+// TLS is 1.3. OCM's ConfigMap ocm-tls-profile, mounted as a folder, may say otherwise,
+// and is read again like the certificates: both belong to one state of a Reloader, so a
+// change of it ends resumption of sessions too. Flags that set the same take
+// precedence. A profile that asks for less than TLS 1.2, or for suites that Go holds
+// insecure, gets the least that is secure.
 //
-// Certificates are dated back by five minutes, so that clocks may differ by
-// that much. Where time is why a certificate fails, Explain says so, and says
-// clock skew; HandshakeReason is the same for a metric.
+// Certificates are dated back by five minutes, so that clocks may differ by that much.
+// If a certificate fails because of the time, Explain names clock skew as the cause;
+// HandshakeReason does the same for a metric.
 //
-// A bundle that is absent means that no client is trusted where a server verifies
-// clients; it never falls back to the roots of the operating system there.
+// A server without a bundle trusts no client; it never falls back to the roots of the
+// operating system.
 //
 // # Connections that exist
 //
-// TLS looks at a certificate once. Recheck reports, for connections that are kept, whether
-// a new handshake with that certificate would still succeed: it would not after its
-// end, nor once the CA that signed it has left the bundle.
+// TLS verifies a certificate once. Recheck reports, for connections that stay open,
+// whether a new handshake with that certificate would still succeed: it would not after
+// the certificate has expired, or once the CA that signed it has left the bundle.
 //
 // # Who is on the other end
 //
@@ -63,8 +61,8 @@
 //	request.go     CSRs: what they ask for, and signing them
 //	renewal.go     when to issue a certificate again
 //	rotation.go    what tells two CAs apart, and ProveHTTP2
-//	source.go      Source: files, read again when they change
-//	config.go      the TLS configurations of a Source
+//	reloader.go    Reloader: files, read again when they change
+//	config.go      the TLS configurations of a Reloader
 //	parameters.go  versions and cipher suites, and OCM's TLS profile
 //	peer.go        who is on the other end
 //	recheck.go     connections that exist

@@ -18,8 +18,8 @@ const (
 	ReasonOther       = "other"
 )
 
-// HandshakeReason says why a handshake, or the first read after it, failed. In
-// TLS 1.3 a client learns only there that its certificate was refused.
+// HandshakeReason returns why a handshake, or the first read after it, failed. In TLS
+// 1.3 a client learns only by that read that its certificate was refused.
 func HandshakeReason(err error) string {
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
@@ -46,12 +46,12 @@ func NoCertificate(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "tls: client didn't provide a certificate")
 }
 
-// remoteExpired is how crypto/tls tells of alert 45, which the other side sends
-// for a certificate that is not valid yet, too.
+// remoteExpired is crypto/tls's text of alert 45, which the other side also sends for a
+// certificate that is not valid yet.
 const remoteExpired = "remote error: tls: expired certificate"
 
-// Explain adds to the error of a handshake what to do where time is the reason:
-// crypto/tls says "expired or not yet valid", which does not make one think of clocks.
+// Explain adds to the error of a handshake what to do if the time is the reason:
+// crypto/tls says "expired or not yet valid", which does not point to clocks.
 func Explain(err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {

@@ -47,13 +47,13 @@ func TestClockSkew(t *testing.T) {
 	}
 	for _, off := range []time.Duration{time.Hour, -2 * time.Hour} {
 		other := load(t, issuedAt(t, ca, off))
-		for who, sides := range map[string][2]*Source{"server": {other, good}, "client": {good, other}} {
+		for who, sides := range map[string][2]*Reloader{"server": {other, good}, "client": {good, other}} {
 			_, _, err := handshake(t, sides[0].ServerConfig(tls.RequireAndVerifyClientCert), sides[1].ClientConfig("server"))
 			if err == nil {
 				t.Fatalf("a %s that is %s off is accepted", who, off)
 			}
 			if explained := Explain(err); HandshakeReason(err) != ReasonClockSkew || !strings.Contains(explained.Error(), "clock skew") {
-				t.Errorf("a %s that is %s off: %q, %v", who, off, HandshakeReason(err), explained)
+				t.Errorf("a %s that is %s off: %q, %v, want %q and an explanation", who, off, HandshakeReason(err), explained, ReasonClockSkew)
 			}
 		}
 	}
@@ -62,8 +62,8 @@ func TestClockSkew(t *testing.T) {
 func TestHandshakeReason(t *testing.T) {
 	ca, other := testCA(t, "ca"), testCA(t, "other")
 	leaf := Leaf{CommonName: "both", DNSNames: []string{"server"}, Server: true, Client: true}
-	server, stranger := load(t, filesOf(t, t.TempDir(), ca, leaf, ca)), load(t, filesOf(t, t.TempDir(), other, leaf, other))
-	_, _, err := handshake(t, server.ServerConfig(tls.RequireAndVerifyClientCert), stranger.ClientConfig("server"))
+	server, foreign := load(t, filesOf(t, t.TempDir(), ca, leaf, ca)), load(t, filesOf(t, t.TempDir(), other, leaf, other))
+	_, _, err := handshake(t, server.ServerConfig(tls.RequireAndVerifyClientCert), foreign.ClientConfig("server"))
 	if HandshakeReason(err) != ReasonUnknownCA || Explain(err) != err {
 		t.Errorf("%q for %v, want %q and no explanation", HandshakeReason(err), err, ReasonUnknownCA)
 	}

@@ -110,7 +110,7 @@ func TestFlagsGoBeforeTheProfile(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "minTLSVersion"), []byte("VersionTLS12"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source := NewSource(Files{TLSProfile: dir})
+	source := NewReloader(Files{TLSProfile: dir})
 	source.TLS.MinVersion = tls.VersionTLS13
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
@@ -128,6 +128,6 @@ func TestBrokenProfileAtStart(t *testing.T) {
 	}
 	source := load(t, Files{TLSProfile: dir})
 	if got := source.ClientConfig("server").MinVersion; got != tls.VersionTLS13 {
-		t.Errorf("the least version is %x", got)
+		t.Errorf("the least version is %x, want TLS 1.3", got)
 	}
 }

@@ -22,8 +22,8 @@ type Agent struct {
 	Issued time.Time
 }
 
-// PeerAgent returns whose agent is on the other end, from the verified
-// certificate. The caller's TLS configuration must trust the agent CA only.
+// PeerAgent returns the agent on the other end, from the verified certificate. The
+// caller's TLS configuration must trust the agent CA only.
 func PeerAgent(state tls.ConnectionState) (Agent, error) {
 	leaf, err := peerLeaf(state)
 	if err != nil {

@@ -44,22 +44,22 @@ var (
 // handshake, and ErrExpired or ErrUntrusted afterwards. A CA that left the bundle
 // shows at the next reload. It is cheap: a certificate is verified once for each
 // state of the files.
-func (s *Source) Recheck(c *Certificate, now time.Time) error {
+func (r *Reloader) Recheck(c *Certificate, now time.Time) error {
 	if now.After(c.leaf.NotAfter) {
 		return ErrExpired
 	}
-	generation := s.current.Load()
-	if generation == nil {
+	snapshot := r.current.Load()
+	if snapshot == nil {
 		return nil
 	}
-	if now.After(generation.rechecked.until(c, generation.pool, now)) {
+	if now.After(snapshot.rechecked.until(c, snapshot.pool, now)) {
 		return ErrUntrusted
 	}
 	return nil
 }
 
-// rechecked remembers until when the CAs of one state of the files vouch for
-// certificates.
+// rechecked remembers until when certificates are valid by the CAs of one state of
+// the files.
 type rechecked struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]time.Time

@@ -55,6 +55,6 @@ func TestRecheck(t *testing.T) {
 		t.Errorf("at its end: %v", err)
 	}
 	if err := server.Recheck(shown, shown.leaf.NotAfter.Add(time.Second)); !errors.Is(err, ErrExpired) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("after its end: %v, want ErrExpired", err)
 	}
 }

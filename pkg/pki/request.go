@@ -70,8 +70,8 @@ func ParseRequest(csrPEM []byte) (Request, error) {
 	return request, nil
 }
 
-// otherNames lists the general names (RFC 5280, 4.2.1.6) that are no DNS
-// names. crypto/x509 drops the kinds that it does not know without a word.
+// otherNames lists the general names (RFC 5280, 4.2.1.6) that are no DNS names.
+// crypto/x509 silently drops the kinds that it does not know.
 func otherNames(der []byte) ([]string, error) {
 	var sequence asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &sequence); err != nil || len(rest) != 0 || sequence.Tag != asn1.TagSequence {
@@ -108,7 +108,7 @@ func decodeRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing certificate request: %w", err)
 	}
-	// The strength first: verifying with a monstrous or odd key is not free.
+	// The strength is checked first: verifying with a huge or odd key is not free.
 	if err := checkPublicKey(csr.PublicKey); err != nil {
 		return nil, fmt.Errorf("checking certificate request: %w", err)
 	}

@@ -25,8 +25,9 @@ func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apih
 	return access
 }
 
-// capped closes the way to the kube-apiserver that the agent cannot look into, to
-// new connections, as soon as the owner caps anything. The handler's stays open: it looks.
+// capped refuses new end-to-end connections to the kube-apiserver, whose requests the
+// agent cannot see, as soon as the owner caps anything. The handler still accepts
+// connections, since it checks each request.
 func capped(destinations policy.Policy, owner func() (ownerpolicy.Policy, error)) decision {
 	return func(network, address string) (policy.Target, error) {
 		target, err := destinations.Target(network, address)

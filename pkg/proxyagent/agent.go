@@ -34,7 +34,7 @@ import (
 // Agent is one agent process.
 type Agent struct {
 	options  *Options
-	source   *pki.Source
+	source   *pki.Reloader
 	registry *prometheus.Registry
 	metrics  *agentMetrics
 	memory   *memlimit.Gate
@@ -58,7 +58,7 @@ func New(o *Options) (*Agent, error) {
 		registry: registry, metrics: metrics, memory: memlimit.New(registry),
 		handshakes: handshakes{failures: metrics.handshakeFailures},
 		conns:      newConnDrainer(),
-		source:     pki.NewSource(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
+		source:     pki.NewReloader(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),
 		health: health.New(health.Options{
 			Address:  net.JoinHostPort(k.HealthServerHost, strconv.Itoa(k.HealthServerPort)),
 			Gatherer: prometheus.Gatherers{prometheus.DefaultGatherer, registry},

@@ -29,7 +29,7 @@ type carrierDialer struct {
 	serverName       string
 	session          string // the agent ID of the konnectivity streams
 	process          string // see agentapi.ProcessHeader
-	source           *pki.Source
+	source           *pki.Reloader
 	decide           decision
 	handler          *connListener // nil if there is none
 	tcp              dial.TCP
@@ -107,7 +107,7 @@ func (c *carrierDialer) count(serve func()) {
 	c.serving.Add(-1)
 }
 
-// targetError says of a failed dial what a client can do something about.
+// targetError returns the part of a dial's error that a client can act on.
 func targetError(err error) *carrier.Error {
 	code := carrier.Unreachable
 	reason := metrics.DialFailureUnknown

@@ -68,7 +68,7 @@ func TestConnListener(t *testing.T) {
 	}
 	server.Close()
 	if err := <-served; err != http.ErrServerClosed {
-		t.Errorf("Serve: %v", err)
+		t.Errorf("Serve: %v, want ErrServerClosed", err)
 	}
 	_, _ = opener.Close(), agent.Close()
 }

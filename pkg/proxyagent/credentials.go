@@ -13,7 +13,7 @@ import (
 // reloadingTLS asks for a TLS configuration at each handshake, so that renewed
 // certificates and CAs are used without a restart.
 type reloadingTLS struct {
-	source     *pki.Source
+	source     *pki.Reloader
 	serverName string
 	nextProtos []string // besides gRPC's own
 	timeout    time.Duration

@@ -1,38 +1,37 @@
-// Package proxyagent is the agent on a managed cluster. It dials the hub, so
-// that the hub can reach a cluster that accepts no connection.
+// Package proxyagent is the agent on a managed cluster. It dials the hub, which can
+// then reach a cluster that accepts no connections.
 //
 // # Data flow
 //
-// The agent keeps one gRPC stream to each proxy server, with konnectivity's own
-// agent package. A dial that comes down a stream is looked at by the destination
-// policy (package policy) before konnectivity sees it: an allowed one carries
-// the address to dial from then on, a denied one is answered at once and goes no
-// further. There are two destinations: the cluster's kube-apiserver, for clients
-// that speak TLS to it end to end, and the agent's own handler (package
-// apihandler), for requests of the proxy API.
+// The agent keeps one gRPC stream to each proxy server, with konnectivity's own agent
+// package. The destination policy (package policy) sees a dial on a stream before
+// konnectivity does: it replaces the address of an allowed dial by the one to connect
+// to, and a denied dial is answered at once. There are two destinations: the cluster's
+// kube-apiserver, for clients that speak TLS to it end to end, and the agent's own
+// handler (package apihandler), for requests of the proxy API.
 //
-// Beside each stream to a proxy server that speaks carriers, the agent keeps
-// carriers ready to that very server (package carrier/pool): a server says its name
-// on a new carrier, and one that led to another server behind the load balancer
-// is kept for that one. Connections on carriers are dialed and relayed here and
-// do not share anything. Those to the handler are not dialed: it serves on the
-// carrier itself (connListener), and its port is for connections from streams.
+// Beside each stream to a proxy server that speaks carriers, the agent keeps carriers
+// ready to that very server (package carrier/pool): a server says its name on a new
+// carrier, and a carrier that led to another server behind the load balancer goes to
+// the pool of that one. Connections on carriers are dialed and relayed here and do not
+// share anything. Those to the handler are not dialed: it serves on the carrier itself
+// (connListener), and its port is for connections from streams.
 //
-// Without any server the agent dials after a pause between nothing and a limit
-// that doubles from --sync-interval to --sync-interval-cap, so that a thousand
-// agents that lose a server do not come back as one; what replaces a carrier
-// that was cut does too, unless the server asks for it. An agent that has a
-// server has time to find a further one (search.go): it dials within 90 s of
-// the event that all agents notice, a server that drains, dies or is announced,
-// and so again until it has found it; after ten attempts the window doubles up to
-// 5 minutes, until a server says that another one has come. A fleet of 1,000
-// costs the servers that stay less than 50 handshakes a second each. Half of it
-// has found a new server after 1 to 2 minutes, 99 of 100 have after 6 (two
-// servers) to 12 minutes (three); until then the servers reach each other's
-// agents. If all servers of an agent drain, it looks for another one within half
-// of the time that they say they wait, and tells them when it has one.
-// If a server lost the stream unnoticed, it refuses carriers with NoAgent and the
-// agent reconnects. While DNS does not answer, the address of last time is dialed
+// Without any server the agent dials after a random pause, whose limit doubles from
+// --sync-interval to --sync-interval-cap, so that a thousand agents that lose a server
+// do not come back at once. A carrier that was cut is replaced in the same way, unless
+// the server asks for it. An agent that has a server has time to find a further one
+// (search.go): it dials at a random time within 90 s of an event that all agents notice
+// (a server drains, dies or is announced), and again until it has found the server.
+// After ten attempts the window doubles, up to 5 minutes, until a server announces
+// another one. While all servers are konnectivity's, which do not reach each other's
+// agents, 10 s take the place of 90. A fleet of 1,000 agents costs each remaining server less than 50
+// handshakes a second. Half of the fleet has found a new server after 1 to 2 minutes,
+// and 99 of 100 agents after 6 (two servers) to 12 minutes (three). Until then the
+// servers reach each other's agents. If all servers of an agent drain, it looks for
+// another one within half of the time that they say they wait, and tells them when it
+// has one. If a server lost the stream unnoticed, it refuses carriers with NoAgent and
+// the agent reconnects. While DNS does not answer, the address of last time is dialed
 // (package dial).
 //
 // # Who authenticates whom
@@ -47,27 +46,26 @@
 //
 // # Health
 //
-// The agent is live as long as it runs, and ready while it has a tunnel. It
-// renews the addon's Lease while it has one, and only then: that is what makes
-// ManagedClusterAddOn Available mean something. A hub that is away makes it not
-// ready; it is no reason to restart it. While most of a memory limit is used, it
-// refuses dials as Overloaded (package memlimit).
+// The agent is live as long as it runs, and ready while it has a tunnel. It renews the
+// addon's Lease only while it has one: condition Available of the ManagedClusterAddOn
+// thus tells whether the tunnel works. An outage of the hub makes the agent unready and
+// is no reason to restart it. While most of a memory limit is used, it refuses dials as
+// Overloaded (package memlimit).
 //
 // # Drain
 //
-// On SIGTERM the agent tells the servers, which prefer other agents from then
-// on, and goes on serving until its connections have ended and the minimum has
-// passed, or until the drain timeout. The proxy API keeps connections to the
-// handler; answers tell it that the next request should take another one,
-// also when it is a proxy server on the way that drains (goaway.go). One without
-// a request holds no drain.
+// On SIGTERM the agent tells the servers, which prefer other agents from then on. It
+// keeps serving until its connections have ended and the minimum has passed, or until
+// the drain timeout. The proxy API keeps connections to the handler open; answers tell
+// it that the next request should use another one, also if a proxy server on the path
+// drains (goaway.go). An idle connection does not delay a drain.
 //
 // # Port-forward mode
 //
-// Where the hub has no address that the agent could dial but its kube-apiserver,
-// the agent dials itself: a local listener carries every connection through a
-// port-forward to a proxy server's pod, with a hub credential that allows that as
-// long as the cluster has the addon. TLS to the proxy server is the same inside.
+// If the kube-apiserver is the only address of the hub that the agent can reach, the
+// agent dials itself: a local listener carries every connection through a port-forward
+// to a proxy server's pod, with a hub credential that allows that as long as the
+// cluster has the addon. TLS to the proxy server is the same inside.
 //
 // # Plain konnectivity agent
 //

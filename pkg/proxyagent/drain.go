@@ -8,9 +8,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 )
 
-// drain serves new dials for the minimal drain duration, and returns when nothing
-// is carried any more after that, or at the drain timeout, which counts from there.
-// The servers were told by konnectivity's own drain.
+// drain serves new dials for the minimum drain duration, and returns when no connection
+// is left after that, or at the drain timeout, which counts from there. Konnectivity's
+// own drain has told the servers.
 func (a *Agent) drain(serving context.Context) {
 	logger := klog.FromContext(serving)
 	logger.Info("Draining", "timeout", a.options.DrainTimeout)

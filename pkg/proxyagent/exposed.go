@@ -54,7 +54,7 @@ func (e *exposedList) run(ctx context.Context) error {
 		},
 		Changed: func() { logger.Info("Read the list of exposed Services", "services", len(e.get())) },
 		Failed: func(err error) {
-			logger.Error(err, "Keeping the list of exposed Services in force, the changed one cannot be read")
+			logger.Error(err, "Keeping the list of exposed Services in force: the changed one cannot be read")
 		},
 	}.Run(ctx)
 }
@@ -96,7 +96,7 @@ func oneIf(b bool) float64 {
 // for that.
 func (a *Agent) services(cluster *rest.Config) (_ apihandler.Services, run []func(context.Context) error, err error) {
 	o := a.options
-	services := apihandler.Services{Roots: pki.NewSource(pki.Files{
+	services := apihandler.Services{Roots: pki.NewReloader(pki.Files{
 		CA: cluster.CAFile, CAData: cluster.CAData, MoreCA: o.AdditionalServiceCA, TLSProfile: o.TLSProfile,
 	})}
 	if err := services.Roots.Load(); err != nil {

@@ -13,8 +13,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
-// quiet is how long a connection is without a request until it counts as unused:
-// until then the next request may be on its way.
+// quiet is how long a connection must be without a request to count as unused: until
+// then the next request may be on its way.
 const quiet = 2 * time.Second
 
 // connDrainer asks the proxy API to open new connections when this agent, or a proxy
@@ -60,7 +60,7 @@ func (t *connDrainer) watch(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// unused is how many connections are open and have had no request for a while.
+// unused returns the number of open connections without a request for a while.
 func (t *connDrainer) unused() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// sayAgain is how long a handshake that goes on failing for the same reason is
-// not logged again.
+// sayAgain is the pause between two logs of a handshake that keeps failing for the same
+// reason.
 const sayAgain = 30 * time.Second
 
 // handshakes remembers why the handshake with a proxy server failed, for the
@@ -37,7 +37,7 @@ func (h *handshakes) failed(err error) {
 		return
 	}
 	h.reason, h.said = reason, time.Now()
-	klog.Background().Info("TLS with the proxy server fails", "reason", reason, "err", h.last.Error())
+	klog.Background().Info("TLS with the proxy server failed", "reason", reason, "err", h.last.Error())
 }
 
 func (h *handshakes) succeeded() {

@@ -15,7 +15,7 @@ import (
 func TestCarriersGoThroughHTTPSProxy(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "hub.example:8091" {
-			t.Errorf("asked for %q", r.Host)
+			t.Errorf("asked for %q, want hub.example:8091", r.Host)
 		}
 		if r.Header.Get("Proxy-Authorization") != "Basic YWdlbnQ6b3Blbg==" { // agent:open
 			http.Error(w, "who are you?", http.StatusProxyAuthRequired)
@@ -41,7 +41,7 @@ func TestCarriersGoThroughHTTPSProxy(t *testing.T) {
 	}
 	defer conn.Close()
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "the server" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v, want \"the server\"", got, err)
 	}
 	if _, err := through(nil); err == nil || !strings.Contains(err.Error(), "407 Proxy Authentication Required") {
 		t.Errorf("error %v, want what the proxy says", err)

@@ -22,7 +22,7 @@ const (
 // before OCM has replaced it. The error ends the process on purpose. Kubelets write a
 // Secret that has changed to the files of a pod that goes on a minute later, and to
 // those of one whose container starts again at once.
-func waitForOwnCertificate(ctx context.Context, source *pki.Source, cluster string) error {
+func waitForOwnCertificate(ctx context.Context, source *pki.Reloader, cluster string) error {
 	if cluster == "" {
 		return nil // a plain konnectivity agent
 	}
@@ -35,7 +35,7 @@ func waitForOwnCertificate(ctx context.Context, source *pki.Source, cluster stri
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("checking the agent's certificate: its common name is %q, want %q: it is of a release before this one, and OCM has not replaced it yet; starting again, to read it as soon as it has", name, identity.AgentCommonName(cluster))
+			return fmt.Errorf("checking the agent's certificate: its common name is %q, want %q: it is of an earlier release, and OCM has not replaced it yet; restarting to read the new one", name, identity.AgentCommonName(cluster))
 		case <-time.After(ownCertificateCheck):
 		}
 		if err := source.Load(); err != nil {

@@ -28,14 +28,14 @@ func TestWaitForOwnCertificate(t *testing.T) {
 	}{
 		{"its own", "c", identity.AgentCommonName("c"), 0, "", 0},
 		{"upstream's, and then its own", "c", "open-cluster-management:cluster-proxy:addon-agent", time.Second, "", time.Second},
-		{"upstream's for good", "c", "open-cluster-management:cluster-proxy:addon-agent", 0, "a release before this one", ownCertificateWait},
-		{"another cluster's", "c", identity.AgentCommonName("d"), 0, "a release before this one", ownCertificateWait},
+		{"upstream's for good", "c", "open-cluster-management:cluster-proxy:addon-agent", 0, "an earlier release", ownCertificateWait},
+		{"another cluster's", "c", identity.AgentCommonName("d"), 0, "an earlier release", ownCertificateWait},
 		{"a plain agent", "", "anything", 0, "", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			first, second := files(tc.begins), files(identity.AgentCommonName(tc.cluster))
 			synctest.Test(t, func(t *testing.T) {
-				source := pki.NewSource(first)
+				source := pki.NewReloader(first)
 				if err := source.Load(); err != nil {
 					t.Fatal(err)
 				}

@@ -16,6 +16,10 @@ const (
 	// of two dials behind a load balancer one reaches a server that the agent has:
 	// with 90 s, a thousand agents cost the others less than 50 handshakes a second.
 	calmWindow = 90 * time.Second
+	// konnectivityWindow takes its place while all servers are konnectivity's: they do
+	// not reach each other's agents, so a server that is not found is missed by its
+	// users. It is the default of konnectivity's own --sync-interval-cap.
+	konnectivityWindow = 10 * time.Second
 	// calmMisses is how many attempts that window is for. It doubles with each one
 	// after these up to calmWindowMost: a server that is missing for an hour is not
 	// looked for every few seconds.
@@ -34,6 +38,9 @@ const (
 type search struct {
 	backoff func(failures int) time.Duration
 	random  func(most time.Duration) time.Duration // nil means rand.N
+
+	// konnectivity says that all servers that the agent has are konnectivity's.
+	konnectivity bool
 
 	quick  bool          // the agent had no server, and has not found all since
 	misses int           // dials since the last one that led to another server
@@ -62,6 +69,9 @@ func (s *search) pause(serving, connected bool) time.Duration {
 		return s.backoff(min(s.misses, quickDoublings))
 	}
 	window := calmWindow
+	if s.konnectivity {
+		window = konnectivityWindow
+	}
 	for misses := s.misses; misses >= calmMisses && window < calmWindowMost; misses-- {
 		window *= 2
 	}

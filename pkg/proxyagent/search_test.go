@@ -98,6 +98,9 @@ func (h *herd) connect(a *herdAgent) {
 		return
 	}
 	a.leave[reached] = a.join(reached, false, herdStream{})
+	a.mu.Lock()
+	a.sessions[reached].pool = pool.New(pool.Config{}) // a server of ours, to which nothing is dialed
+	a.mu.Unlock()
 	a.arrived[reached] = time.Now()
 	for range spareCarriers {
 		for range carrierTries {
@@ -352,6 +355,32 @@ func TestNewsEndsAPause(t *testing.T) {
 					t.Errorf("%d agents of 100 found the server within %s", found, tc.all)
 				}
 			})
+		})
+	}
+}
+
+// TestKonnectivityServersAreFoundSoon has servers that do not reach each other's agents.
+func TestKonnectivityServersAreFoundSoon(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		konnectivity bool
+		want         time.Duration
+	}{
+		{"servers of ours", false, calmWindow},
+		{"konnectivity's servers", true, konnectivityWindow},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newServers(nil, pool.Config{}, func(int) time.Duration { return 0 })
+			s.sessions["0"] = &serverSession{}
+			if !tc.konnectivity {
+				s.sessions["0"].pool = pool.New(pool.Config{})
+			}
+			var got time.Duration
+			s.search.random = func(most time.Duration) time.Duration { got = most; return most }
+			s.wanted(2)
+			if got != tc.want {
+				t.Errorf("the next dial is within %s, want %s", got, tc.want)
+			}
 		})
 	}
 }

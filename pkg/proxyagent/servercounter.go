@@ -92,6 +92,7 @@ func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-c
 	case len(s.sessions) >= wanted:
 		s.search.complete()
 	default:
+		s.search.konnectivity = !s.speaksCarriers()
 		wait = s.search.next(s.serving(), len(s.sessions) > 0)
 	}
 	return wanted, wait, s.changed

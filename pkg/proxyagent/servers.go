@@ -211,8 +211,19 @@ func (s *servers) serving() bool {
 	return false
 }
 
+// speaksCarriers reports whether a server is one of ours; mu is held.
+func (s *servers) speaksCarriers() bool {
+	for _, known := range s.sessions {
+		if known.pool != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // news lets the search begin anew; mu is held.
 func (s *servers) news(misses int) {
+	s.search.konnectivity = !s.speaksCarriers()
 	s.search.renew(misses, s.serving(), len(s.sessions) > 0)
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
-func TestStreamsOfAServerThatForgotTheAgentEnd(t *testing.T) {
+func TestStreamEndsIfServerForgotAgent(t *testing.T) {
 	s := newServers(nil, pool.Config{MinIdle: 1}, dial.FullJitter)
 	ended := make(chan string, 3)
 	leave := s.join("forgot", false, endStream(func() { ended <- "first" }))

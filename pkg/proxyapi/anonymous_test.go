@@ -59,7 +59,7 @@ func TestUnknownTokensDoNotTellClustersApart(t *testing.T) {
 	}
 	code, body, header := answer("bad", "/cluster1/version")
 	if code != http.StatusUnauthorized {
-		t.Fatalf("a cluster that refused the token: %d %s", code, body)
+		t.Fatalf("a cluster that refused the token: %d %s, want 401", code, body)
 	}
 	for name, path := range map[string]string{"no cluster": "/nowhere/version", "no agent": "/away/version", "an agent that is broken": "/cluster2/version"} {
 		gotCode, gotBody, gotHeader := answer("bad", path)

@@ -52,7 +52,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 		resp, body := get(t, client, w.url+path, http.Header{"Authorization": {"Bearer hub-token"}, "Accept": {"application/json"}})
 		refs := regexp.MustCompile(pattern).FindAllStringSubmatch(body, -1)
 		if resp.StatusCode != http.StatusOK || len(refs) < 5 {
-			t.Errorf("%s: %d with %d references", path, resp.StatusCode, len(refs))
+			t.Errorf("%s: %d with %d references, want 200 with 5 or more", path, resp.StatusCode, len(refs))
 		}
 		for _, ref := range refs {
 			if !strings.Contains(body, fmt.Sprintf(`"%s":{`, ref[1])) {
@@ -101,12 +101,12 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 	}
 	for _, path := range []string{groupPath + "/clusters", clustersPath + "cluster1/identity", "/apis", "/openapi/v2"} {
 		if resp, _ := get(t, client, w.url+path, http.Header{"Authorization": {"Bearer of-a-cluster"}}); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s for a stranger: %d, want 401", path, resp.StatusCode)
+			t.Errorf("%s without a credential: %d, want 401", path, resp.StatusCode)
 		}
 	}
 }
 
-func TestAggregatedDoor(t *testing.T) {
+func TestAggregatedEndpoint(t *testing.T) {
 	w := start(t)
 	w.api.User("hub-token", "jane")
 	w.api.Allow("jane list clusters/proxy cluster1", "jane get clusters/proxy cluster1", "jane create clusters/proxy cluster1")
@@ -170,9 +170,9 @@ func TestWhoAmI(t *testing.T) {
 	}
 	resp, body := get(t, client, w.url+clustersPath+"cluster2/identity", header)
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no agent of cluster") {
-		t.Errorf("without an agent: %d %s", resp.StatusCode, body)
+		t.Errorf("without an agent: %d %s, want 503", resp.StatusCode, body)
 	}
 	if resp, _ := get(t, client, w.url+clustersPath+"away/identity", header); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("without the right: %d", resp.StatusCode)
+		t.Errorf("without the right: %d, want 404", resp.StatusCode)
 	}
 }

@@ -16,16 +16,20 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// audited starts a door with an audit log. events ends the door and returns its
+// audited starts a proxy API with an audit log. events ends it and returns its
 // events, of stage ResponseComplete.
-func audited(t *testing.T) (w *world, events func() []auditv1.Event) {
+func audited(t *testing.T, prepare ...func(*Server)) (w *world, events func() []auditv1.Event) {
 	t.Helper()
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w = start(t, func(o *Options) {
+	w = startWith(t, func(s *Server) {
+		for _, f := range prepare {
+			f(s)
+		}
+	}, func(o *Options) {
 		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.BatchOptions.Mode = policy, log, "blocking"
 	})
 	return w, func() (found []auditv1.Event) {

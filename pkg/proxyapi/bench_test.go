@@ -9,9 +9,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// BenchmarkDoor compares, in one run, requests straight to the agent's handler
-// with requests through door and hub. Direct has TLS and HTTP/2 as well.
-func BenchmarkDoor(b *testing.B) {
+// BenchmarkProxyAPI compares, in one run, requests straight to the agent's handler
+// with requests through the proxy API and the proxy server. Direct has TLS and HTTP/2 as well.
+func BenchmarkProxyAPI(b *testing.B) {
 	w := start(b)
 	list := bytes.Repeat([]byte("x"), 53_000) // a LIST of 50 ConfigMaps
 	a := w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func BenchmarkDoor(b *testing.B) {
 		client    *http.Client
 	}{
 		{"direct", "https://" + a.address, &http.Client{Transport: direct}},
-		{"door", w.url + "/cluster1", w.client()},
+		{"proxy API", w.url + "/cluster1", w.client()},
 	} {
 		for _, path := range []string{"/get", "/list"} {
 			b.Run(tc.name+path, func(b *testing.B) {

@@ -15,6 +15,10 @@
 //     which the hub's kube-apiserver sends here by an APIService. Its front proxy
 //     decodes and encodes paths anew, so only the other endpoints are byte for byte. It
 //     answers redirects with 502, and OPTIONS with 403, having no verb for it.
+//   - views: /@<view>/<path> in the direct endpoint ("@" is in no cluster's name, and may be
+//     written %40), and .../v1alpha1/fleetviews/<view>/proxy/<path> in the aggregated one.
+//     The resource fleetviews of this group is not in discovery: it would hide the
+//     FleetViews of group proxy.open-cluster-management.io from "kubectl get fleetviews".
 //   - CONNECT: CONNECT <cluster>:443 is a connection to the cluster's kube-apiserver
 //     that is not looked into, and CONNECT <service>.<ns>.svc.<cluster>:<port> one to a
 //     Service that the allowlist has with protocol tcp.
@@ -54,6 +58,32 @@
 //	relay.go                  one ReverseProxy to the agent, and the answer back
 //	connect.go                the same for CONNECT: two connections joined
 //	transport.go              hands it to package agentclient, with its user
+//
+// A request for a view goes through the same filters, and then to fleet.go and members.go
+// instead of relay.go.
+//
+// # Fleet views
+//
+// Package fleetview makes one answer of many. What it asks of a cluster it asks through
+// a member, which is of one request and one user. A view grants nothing:
+//
+//   - Only users whom the hub knows may use views: a token that a cluster may know is 401,
+//     because it must reach no other cluster, and so is a request without a credential.
+//   - get on the FleetView is the right to the view. A view that is not there and one
+//     without the right have the same answer: 403, or 404 with the views that the user may
+//     use if the user may list FleetViews.
+//   - Its clusters are those that the user may reach with the verb of this request (and
+//     with streams, if it leaves the Kubernetes API), by name or by ManagedClusterSet.
+//     Others are not mentioned in any answer. What package fleetview sends with another
+//     verb needs that verb's right too, or is answered 403 in the cluster's place
+//     (member.mayAlso): a right to list cannot be made to delete.
+//   - Constrained impersonation through a view needs the right for all clusters.
+//
+// A request counts once for its user, whatever the number of clusters, in limits of its
+// own (--max-view-requests), so that views do not take the place of other requests; a
+// watch is a stream as any other. logs, exec and the like go through the relay with
+// the scope, the limits and the revalidation of their cluster. Redirects of a cluster lead
+// to the cluster's own path. The audit event has the view and the clusters that were asked.
 //
 // # Who authenticates whom, and why that holds
 //
@@ -209,6 +239,8 @@
 //	prober.go       whether a proxy server can be reached
 //	filters.go      what the filters decide with, and how a request is refused
 //	limiter.go      counts by user and by cluster
+//	fleet.go        requests for views: what package fleetview gets to know and to use
+//	members.go      one cluster of a view, for one request
 //	services.go     the allowlist of Services, and their logins
 //	via.go          requests that come a second time
 //	pace.go         answers that their client does not read

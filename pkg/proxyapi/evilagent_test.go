@@ -206,7 +206,7 @@ func TestEvilAgent(t *testing.T) {
 					go func() { results <- w.meet(client, upgrade, tc.ok) }()
 				}
 				if code, err := w.do(client, "jane", http.MethodGet, "/cluster2/api/v1/pods", nil); code != http.StatusOK {
-					t.Errorf("another cluster's user meanwhile: %d, %v", code, err)
+					t.Errorf("another cluster's user meanwhile: %d, %v, want 200", code, err)
 				}
 				for range users {
 					if err := <-results; err != nil {
@@ -215,7 +215,7 @@ func TestEvilAgent(t *testing.T) {
 				}
 			}
 			if kept := inUse() - before; kept > bound {
-				t.Errorf("%d MiB stay in memory", kept>>20)
+				t.Errorf("%d MiB stay in memory, want %d at most", kept>>20, bound>>20)
 			}
 		})
 	}

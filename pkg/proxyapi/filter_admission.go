@@ -8,13 +8,13 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// withAdmission lets a request on if there is such a cluster, and nothing in its
+// withAdmission lets a request on if there is such a cluster or view, and nothing in its
 // headers is meant to deceive. It comes after authorization, because who may
 // not reach a cluster need not know whether there is one.
 func (f *requestFilters) withAdmission(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scope := scopeOf(r.Context())
-		if scope.inner == nil {
+		if scope.kind == ownScope {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -42,8 +42,27 @@ func (f *requestFilters) admit(scope *requestScope, r *http.Request) error {
 	if err := checkConnection(r.Header); err != nil {
 		return err
 	}
-	// This comes last, so that nothing else tells whether there is one.
-	return f.clusters.Served(target.Cluster)
+	switch scope.kind {
+	case clusterScope:
+		// This comes last, so that nothing else tells whether there is one.
+		return f.clusters.Served(target.Cluster)
+	case viewScope:
+		return f.admitToView(scope)
+	}
+	return errNoScope
+}
+
+// admitToView finds the view, and refuses one that asks for something that cannot be.
+func (f *requestFilters) admitToView(scope *requestScope) error {
+	view, err := f.views.Get(scope.target.View)
+	if err != nil || view == nil { // it was there a moment ago
+		return refusal(http.StatusServiceUnavailable, fmt.Sprintf("FleetView %q is changing: try again", scope.target.View))
+	}
+	if _, err := f.views.Clusters(view); err != nil {
+		return refusal(http.StatusServiceUnavailable, fmt.Sprintf("FleetView %q is not valid: %v", view.Name, err))
+	}
+	scope.view = view
+	return nil
 }
 
 // hopHeaders are what a Connection header may name.

@@ -13,8 +13,11 @@ import (
 // withAuditAnnotations adds to audit events what cannot be seen from outside.
 func withAuditAnnotations(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if scope := scopeOf(r.Context()); scope.inner != nil {
+		switch scope := scopeOf(r.Context()); scope.kind {
+		case clusterScope:
 			audit.AddAuditAnnotations(r.Context(), annotationPrefix+"cluster", scope.target.Cluster, annotationPrefix+"request", innerText(r, scope))
+		case viewScope: // its clusters are added when they were asked
+			audit.AddAuditAnnotations(r.Context(), annotationPrefix+"view", scope.target.View, annotationPrefix+"request", innerText(r, scope))
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -1,22 +1,25 @@
 package proxyapi
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
 	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
-	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // withAuthorization lets a request on if the hub allows it: what the inner request
-// does, and streams if it leaves the Kubernetes API. A caller whom the hub does
-// not know is the managed cluster's business.
+// does, and streams if it leaves the Kubernetes API; for a view, the view, whose
+// clusters are asked about one by one (views.go). A caller whom the hub does not know is
+// the managed cluster's business.
 func (f *requestFilters) withAuthorization(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scope := scopeOf(r.Context())
@@ -25,21 +28,13 @@ func (f *requestFilters) withAuthorization(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		attributes, err := filters.GetAuthorizerAttributes(r.Context())
-		if err != nil {
-			responsewriters.InternalError(w, r, err)
-			return
-		}
-		reason, ok := f.allowed(w, r, attributes)
-		if ok && scope.leaves {
-			reason, ok = f.allowed(w, r, streamAttributes(attributes))
-		}
+		reason, ok := f.authorize(w, r, scope)
 		if !ok {
 			return
 		}
 		audit.AddAuditAnnotations(r.Context(), decisionKey, "allow", reasonKey, reason)
-		u := attributes.GetUser()
-		if scope.inner != nil {
+		if scope.kind != ownScope {
+			u := userOf(r.Context())
 			if err := agentclient.CheckUser(u); err != nil {
 				f.metrics.denied.WithLabelValues("user").Inc()
 				f.refuse(w, r, err)
@@ -52,28 +47,87 @@ func (f *requestFilters) withAuthorization(next http.Handler) http.Handler {
 	})
 }
 
-// streamAttributes ask for the right to streams of the same cluster.
-func streamAttributes(a authorizer.Attributes) authorizer.Attributes {
-	return authorizer.AttributesRecord{
-		User: a.GetUser(), Verb: "create", ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
-		Resource: v1alpha1.Resource, Subresource: v1alpha1.StreamSubresource, Name: a.GetName(), Path: a.GetPath(),
+// authorize asks the hub, and answers a request that is not allowed.
+func (f *requestFilters) authorize(w http.ResponseWriter, r *http.Request, scope *requestScope) (reason string, ok bool) {
+	switch scope.kind {
+	case ownScope:
+		attributes, err := filters.GetAuthorizerAttributes(r.Context())
+		if err != nil {
+			responsewriters.InternalError(w, r, err)
+			return "", false
+		}
+		decision, reason, err := f.authorizer.Authorize(r.Context(), attributes)
+		return reason, f.allowed(w, r, attributes, decision, reason, err)
+	case clusterScope:
+		u := userOf(r.Context())
+		for _, right := range scope.rights() {
+			var decision authorizer.Decision
+			var err error
+			decision, reason, err = f.authorizer.AuthorizeCluster(r.Context(), u, right, scope.target.Cluster)
+			if !f.allowed(w, r, right.OfCluster(u, scope.target.Cluster), decision, reason, err) {
+				return "", false
+			}
+		}
+		return reason, true
+	case viewScope:
+		return f.authorizeView(w, r, scope.target.View)
 	}
+	f.refuse(w, r, errNoScope)
+	return "", false
 }
 
-// allowed asks the hub, and answers a request that is not. An annotation of an
-// audit event stays as it was first set, so only a refusal sets one here.
-func (f *requestFilters) allowed(w http.ResponseWriter, r *http.Request, a authorizer.Attributes) (reason string, ok bool) {
-	decision, reason, err := f.authorizer.Authorize(r.Context(), a)
+// authorizeView answers a view that there is not and one that the user may not use in
+// the same way.
+func (f *requestFilters) authorizeView(w http.ResponseWriter, r *http.Request, name string) (reason string, ok bool) {
+	view, err := f.views.Get(name)
+	if err != nil {
+		f.refuse(w, r, refusal(http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)))
+		return "", false
+	}
+	u := userOf(r.Context())
+	attributes := hubaccess.ViewAttributes(u, "get", name)
+	decision, reason, err := f.authorizer.Authorize(r.Context(), attributes)
+	if err == nil && (decision != authorizer.DecisionAllow || view == nil) {
+		return "", f.refuseView(w, r, u, name)
+	}
+	return reason, f.allowed(w, r, attributes, decision, reason, err)
+}
+
+// shownViews is how many views' names are in an error.
+const shownViews = 20
+
+// refuseView tells which views there are, if the user may know. It returns false.
+func (f *requestFilters) refuseView(w http.ResponseWriter, r *http.Request, u user.Info, name string) bool {
+	names, mayList, err := f.authorizer.UsableViews(r.Context(), u, f.views.Names)
+	if err != nil || !mayList {
+		return f.allowed(w, r, hubaccess.ViewAttributes(u, "get", name), authorizer.DecisionNoOpinion, "", err)
+	}
+	f.metrics.denied.WithLabelValues("forbidden").Inc()
+	audit.AddAuditAnnotation(r.Context(), decisionKey, "forbid")
+	known := "there is none"
+	if len(names) > 0 {
+		known = strings.Join(names[:min(len(names), shownViews)], ", ")
+		if more := len(names) - shownViews; more > 0 {
+			known += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	f.refuse(w, r, refusal(http.StatusNotFound, fmt.Sprintf("there is no FleetView %q that you may use; those that you may use: %s", name, known)))
+	return false
+}
+
+// allowed answers a request that the hub does not allow. An annotation of an audit event
+// stays as it was first set, so only a refusal sets one here.
+func (f *requestFilters) allowed(w http.ResponseWriter, r *http.Request, a authorizer.Attributes, decision authorizer.Decision, reason string, err error) bool {
 	if decision == authorizer.DecisionAllow {
-		return reason, true
+		return true
 	}
 	if err != nil {
 		audit.AddAuditAnnotation(r.Context(), reasonKey, "internal error")
 		f.refuse(w, r, refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"))
-		return reason, false
+		return false
 	}
 	f.metrics.denied.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
 	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole cluster-proxy-user on the hub"), codecs)
-	return reason, false
+	return false
 }

@@ -15,7 +15,8 @@ import (
 //
 // Constrained impersonation is for verbs and resources, and a request that
 // leaves the Kubernetes API does two things: what it is, and a stream. So it is
-// checked for both.
+// checked for both. A view is for many clusters, and grants nothing: constrained
+// impersonation there needs the right to all clusters.
 func (f *requestFilters) withImpersonation(next http.Handler) http.Handler {
 	checked := impersonation.WithConstrainedImpersonation(next, f.authorizer, codecs)
 	type mayStreamKey struct{}
@@ -30,9 +31,14 @@ func (f *requestFilters) withImpersonation(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		info := scope.info
+		if scope.kind == viewScope {
+			info = outerInfo(r, v1alpha1.Resource, "", info.Verb)
+			r = r.WithContext(request.WithRequestInfo(r.Context(), info))
+		}
 		if scope.leaves {
 			mayStream := false
-			ctx := context.WithValue(request.WithRequestInfo(r.Context(), streamInfo(scope.info)), mayStreamKey{}, &mayStream)
+			ctx := context.WithValue(request.WithRequestInfo(r.Context(), streamInfo(info)), mayStreamKey{}, &mayStream)
 			if forStreams.ServeHTTP(w, r.Clone(ctx)); !mayStream {
 				return // it was answered
 			}

@@ -7,8 +7,16 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
+// held is what a request holds of a limiter while it is served.
+type held struct {
+	limiter *limiter
+	n       int
+}
+
 // withInflightLimits counts a request while it is served, and refuses it if there are too
-// many or no memory is left for more.
+// many or no memory is left for more. A request for a view counts once, however many
+// clusters are asked: it is for no one cluster here. A watch of a view is a stream as any
+// other: most of the time it asks no cluster.
 func (f *requestFilters) withInflightLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := f.memory.Err(); err != nil {
@@ -22,14 +30,14 @@ func (f *requestFilters) withInflightLimits(next http.Handler) http.Handler {
 			// All users are anonymous there: the address tells them apart best.
 			scope.holder = hubaccess.ClientAddress(r)
 		}
-		limits := f.requests
-		if scope.long {
-			limits = f.streams
+		parts := [...]held{{f.uploads, uploadOf(r)}, {f.requests, 1}}
+		switch {
+		case scope.long:
+			parts[1].limiter = f.streams
+		case scope.kind == viewScope:
+			parts[1].limiter = f.viewRequests
 		}
-		for _, part := range []struct {
-			limiter *limiter
-			n       int
-		}{{limits, 1}, {f.uploads, uploadOf(r)}} {
+		for _, part := range parts {
 			release, err := part.limiter.acquire(scope.holder, scope.target.Cluster, part.n)
 			if err != nil {
 				f.metrics.denied.WithLabelValues("limit").Inc()

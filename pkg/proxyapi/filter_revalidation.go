@@ -76,8 +76,10 @@ func (v *revalidation) withRevalidation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scope := scopeOf(r.Context())
 		asked := scope.asked
-		scope.asked = nil
-		if v == nil || asked == nil || scope.inner == nil || scope.passThrough {
+		if scope.kind != viewScope { // a view's is for what is relayed, too
+			scope.asked = nil
+		}
+		if v == nil || asked == nil || scope.kind == ownScope || scope.passThrough {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -97,7 +99,7 @@ func (v *revalidation) join(asked *http.Request, scope *requestScope, end *conte
 	g := v.groups[key]
 	if g == nil {
 		g = &streamGroup{asked: asked, user: scope.user.GetName(), ends: map[*context.CancelCauseFunc]struct{}{},
-			scope: requestScope{target: scope.target, prefix: scope.prefix, host: scope.host, info: scope.info, inner: scope.inner, leaves: scope.leaves, long: scope.long}}
+			scope: requestScope{kind: scope.kind, target: scope.target, prefix: scope.prefix, host: scope.host, info: scope.info, inner: scope.inner, leaves: scope.leaves, long: scope.long}}
 		v.groups[key] = g
 	}
 	g.ends[end] = struct{}{}
@@ -114,7 +116,7 @@ func (v *revalidation) join(asked *http.Request, scope *requestScope, end *conte
 // says who asks, what for, and where.
 func questionOf(asked *http.Request, scope *requestScope) (key [sha256.Size]byte) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %v", scope.info.Verb, scope.target.Cluster, scope.leaves)
+	fmt.Fprintf(sum, "%q %q %q %v", scope.info.Verb, scope.target.Cluster, scope.target.View, scope.leaves)
 	if asked.TLS != nil && len(asked.TLS.PeerCertificates) > 0 {
 		fmt.Fprintf(sum, " %q", asked.TLS.PeerCertificates[0].Raw)
 	}
@@ -179,7 +181,8 @@ func (v *revalidation) withdrawn(ctx context.Context, g *streamGroup) (reason st
 	switch {
 	case answer.code == http.StatusUnauthorized || answer.code == http.StatusProxyAuthRequired || scope.passThrough:
 		return "unauthenticated"
-	case answer.code == http.StatusForbidden:
+	case answer.code == http.StatusForbidden,
+		g.scope.kind == viewScope && answer.code == http.StatusNotFound: // see authorizeView
 		return "forbidden"
 	case answer.code == http.StatusNoContent && scope.user.GetName() != g.user:
 		return "unauthenticated" // the credential is another user's now
@@ -195,7 +198,7 @@ func (v *revalidation) end(ctx context.Context, g *streamGroup, reason string) {
 		(*end)(errWithdrawn)
 	}
 	v.metrics.withdrawn.WithLabelValues(reason).Add(float64(len(ends)))
-	klog.FromContext(ctx).Info("Streams ended, their caller would be refused now", "user", g.user, "cluster", g.scope.target.Cluster, "reason", reason, "streams", len(ends))
+	klog.FromContext(ctx).Info("Streams ended, their caller would be refused now", "user", g.user, "cluster", g.scope.target.Cluster, "view", g.scope.target.View, "reason", reason, "streams", len(ends))
 }
 
 // allowed is where a request would go on.

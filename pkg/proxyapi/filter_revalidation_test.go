@@ -176,7 +176,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 			})
 			hub := w.api.Client(t)
 			outage := hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers)
-			authorizer, err := hubaccess.NewAuthorizer(hub, outage)
+			authorizer, err := hubaccess.NewAuthorizer(hub, outage, &fakeViews{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 // Streams of one caller are one question, whatever else differs.
 func TestQuestions(t *testing.T) {
 	ask := func(verb, cluster string, leaves bool, header http.Header) string {
-		key := questionOf(&http.Request{Header: header}, &requestScope{info: &request.RequestInfo{Verb: verb}, target: route.Target{Cluster: cluster}, leaves: leaves})
+		key := questionOf(&http.Request{Header: header}, &requestScope{kind: clusterScope, info: &request.RequestInfo{Verb: verb}, target: route.Target{Cluster: cluster}, leaves: leaves})
 		return string(key[:])
 	}
 	jane := func() http.Header { return http.Header{"Authorization": {"Bearer jane"}} }

@@ -9,6 +9,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -25,6 +26,7 @@ const (
 // newChain for their order. They decide with what is in here.
 type requestFilters struct {
 	clusters      clusters
+	views         views
 	authenticator *hubaccess.Authenticator
 	authorizer    *hubaccess.Authorizer
 	services      services
@@ -33,6 +35,8 @@ type requestFilters struct {
 	allowAnonymous bool
 	// requests and streams are limits of those with a natural end, and without.
 	requests, streams *limiter
+	// viewRequests are limits of those for views, streams included.
+	viewRequests *limiter
 	// uploads are limits of the bytes of requests' bodies that are not read.
 	uploads *limiter
 	// memory is what the process has for more requests; nil is without limit.
@@ -53,8 +57,21 @@ type clusters interface {
 	Names() []string
 	// Describe says of a served cluster what its objects on the hub say.
 	Describe(cluster string) v1alpha1.Cluster
+	// UID tells a served cluster from an earlier one of the same name.
+	UID(cluster string) string
 	// ClusterSet is the ManagedClusterSet that a cluster has joined.
 	ClusterSet(cluster string) string
+}
+
+// views is what the hub knows about fleet views.
+type views interface {
+	// Get returns nil if there is no such view; the error means that this is not known.
+	Get(name string) (*proxyv1alpha1.FleetView, error)
+	// Names are those of all views, in no order.
+	Names() []string
+	// Clusters are the served clusters of a view, sorted. The error says why the
+	// view is not valid.
+	Clusters(view *proxyv1alpha1.FleetView) ([]string, error)
 }
 
 // services is which Services of clusters may be asked for, and how.

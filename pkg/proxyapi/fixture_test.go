@@ -3,6 +3,7 @@ package proxyapi
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -45,6 +47,7 @@ func (f fakeClusters) Synced() error                { return nil }
 func (f fakeClusters) Admit(a pki.Agent) error      { return f.Served(a.Cluster) }
 func (f fakeClusters) AwaySince(c string) time.Time { return f[c] }
 func (f fakeClusters) ClusterSet(c string) string   { return "set-of-" + c }
+func (f fakeClusters) UID(c string) string          { return "uid-of-" + c }
 func (f fakeClusters) Names() []string              { return slices.Collect(maps.Keys(f)) }
 func (f fakeClusters) Served(c string) error {
 	if _, ok := f[c]; !ok {
@@ -56,10 +59,45 @@ func (f fakeClusters) Describe(c string) v1alpha1.Cluster {
 	return v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Version: "v1.36.3"}}
 }
 
+// fakeViews has views, and the clusters of each ManagedClusterSet. A view has the
+// clusters that it names.
+type fakeViews struct {
+	sets  map[string][]string
+	views []*proxyv1alpha1.FleetView
+}
+
+func (f *fakeViews) Sets() ([]string, error) { return slices.Collect(maps.Keys(f.sets)), nil }
+func (f *fakeViews) SetsOf(cluster string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(f.sets)), func(set string) bool { return !slices.Contains(f.sets[set], cluster) })
+}
+
+func (f *fakeViews) Get(name string) (*proxyv1alpha1.FleetView, error) {
+	for _, v := range f.views {
+		if v.Name == name {
+			return v, nil
+		}
+	}
+	return nil, nil
+}
+
+func (f *fakeViews) Names() (names []string) {
+	for _, v := range f.views {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+func (f *fakeViews) Clusters(v *proxyv1alpha1.FleetView) ([]string, error) {
+	if len(v.Status.Conditions) > 0 {
+		return nil, errors.New(v.Status.Conditions[0].Message)
+	}
+	return v.Spec.Clusters.Names, nil
+}
+
 // away is when cluster "away" was lost.
 var away = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a door, a hub behind it, and agents behind that.
+// world is a proxy API, a proxy server behind it, and agents behind that.
 type world struct {
 	t              testing.TB
 	dir            string
@@ -68,6 +106,7 @@ type world struct {
 	api            *hubapi.Hub
 	// cas are those of the hub's users and of its front proxy.
 	cas     map[string]*pki.CA
+	views   *fakeViews
 	server  *Server
 	url     string
 	stop    context.CancelFunc
@@ -91,13 +130,19 @@ func (w *world) file(name string, data []byte) string {
 
 func start(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
+	return startWith(t, func(*Server) {}, change...)
+}
+
+// startWith is start for a server that is prepared otherwise.
+func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	hubTLS := pkitest.Load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}
 	w.hub = tunneltest.StartTLS(t, hubTLS)
 	client := w.issue("client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, w.hubCA)
-	serving := w.issue("door", w.hubCA, loopback, w.hubCA)
+	serving := w.issue("proxy-api", w.hubCA, loopback, w.hubCA)
 	o := NewOptions()
 	o.ProxyServer, o.HealthBindAddress, o.HealthPort = w.hub.Address(), "127.0.0.1", 0
 	o.ProxyCACert, o.ProxyCert, o.ProxyKey = client.CA, client.Cert, client.Key
@@ -113,13 +158,14 @@ func start(t testing.TB, change ...func(*Options)) *world {
 	if w.server, err = New(o); err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range []*pki.Source{w.server.serving, w.server.proxy, w.server.inner} {
+	prepare(w.server)
+	for _, source := range []*pki.Reloader{w.server.serving, w.server.proxy, w.server.inner} {
 		if err := source.Load(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.api = hubapi.Start(t, w.newCA("users"), w.newCA("front-proxy"))
-	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away})
+	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away}, w.views)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,16 +188,16 @@ func start(t testing.TB, change ...func(*Options)) *world {
 	return w
 }
 
-// ended waits for the door's end before the test's.
+// ended waits for the end of the proxy API before the test's.
 func (w *world) ended() error {
 	err := <-w.stopped
 	w.stopped <- err
 	return err
 }
 
-// client trusts the door.
+// client trusts the proxy API.
 func (w *world) client(protocols ...string) *http.Client {
-	config := pkitest.Load(w.t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("")
+	config := pkitest.Load(w.t, pki.Files{CA: filepath.Join(w.dir, "proxy-api-ca.crt")}).ClientConfig("")
 	transport := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols), MaxIdleConnsPerHost: 100}
 	transport.Protocols.SetHTTP1(true)
 	transport.Protocols.SetHTTP2(len(protocols) == 0)

@@ -79,7 +79,7 @@ func TestRapidReset(t *testing.T) {
 	}
 	defer watch.Body.Close()
 	host := strings.TrimPrefix(w.url, "https://")
-	config := pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "proxy-api-ca.crt")}).ClientConfig("127.0.0.1")
 	config.NextProtos = []string{"h2"}
 	var attackers sync.WaitGroup
 	for range connections {
@@ -114,7 +114,7 @@ func TestRapidReset(t *testing.T) {
 		t.Errorf("there are %d connections to the cluster, want no more than for any other load", n)
 	}
 	if resp, body := get(t, client, w.url+"/cluster1/version", jane); resp.StatusCode != http.StatusOK {
-		t.Errorf("jane afterwards: %d %s", resp.StatusCode, body)
+		t.Errorf("jane afterwards: %d %s, want 200", resp.StatusCode, body)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestSlowClients(t *testing.T) {
 		}
 		dial := func() (*tls.Conn, io.ReadWriteCloser) {
 			t.Helper()
-			raw, err := network.Dial(t.Context(), "tcp", "door:443")
+			raw, err := network.Dial(t.Context(), "tcp", "proxy-api:443")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestSlowClients(t *testing.T) {
 		fmt.Fprint(good, "GET /cluster1/version HTTP/1.1\r\nHost: x\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(good), nil)
 		if err != nil || resp.StatusCode != http.StatusOK || time.Since(began) > time.Second {
-			t.Errorf("somebody else was answered %v, %v after %s", resp, err, time.Since(began))
+			t.Errorf("somebody else was answered %v, %v after %s, want 200 within a second", resp, err, time.Since(began))
 		}
 		slow.Wait()
 		if took := time.Since(began); took > readHeaderTimeout+time.Second {

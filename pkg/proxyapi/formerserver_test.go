@@ -20,8 +20,8 @@ import (
 // to be ready for good as soon as one of this release did.
 func TestNotReadyBeforeUpstreamsProxyServer(t *testing.T) {
 	ca := pkitest.NewCA(t, "hub")
-	server := pkitest.NewSource(t, ca, pki.Leaf{CommonName: "server", DNSNames: []string{"localhost"}, Server: true}, ca)
-	client := pkitest.NewSource(t, ca, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, ca)
+	server := pkitest.NewReloader(t, ca, pki.Leaf{CommonName: "server", DNSNames: []string{"localhost"}, Server: true}, ca)
+	client := pkitest.NewReloader(t, ca, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, ca)
 	listen := func(protocols ...string) string {
 		config := server.ServerConfig(tls.RequireAndVerifyClientCert)
 		config.NextProtos = protocols

@@ -19,6 +19,7 @@ type handler struct {
 	*requestFilters
 	relay     *relay
 	connector *connector
+	fleet     *fleet
 	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
 	domain string
 	// revalidation is nil if streams are not looked at again.
@@ -93,9 +94,13 @@ func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 
 // serve answers a request that may go on.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case scopeOf(r.Context()).inner == nil:
+	switch scope := scopeOf(r.Context()); {
+	case scope.kind == ownScope:
 		h.own.ServeHTTP(w, r)
+	case scope.kind == viewScope:
+		h.fleet.ServeHTTP(w, r)
+	case scope.kind != clusterScope:
+		h.refuse(w, r, errNoScope)
 	case r.Method == http.MethodConnect:
 		h.connector.ServeHTTP(w, r)
 	default:

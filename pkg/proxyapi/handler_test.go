@@ -167,7 +167,7 @@ func TestErrorsAreStatuses(t *testing.T) {
 				t.Errorf("%d: %q, want %d with %q", resp.StatusCode, status.Message, tc.code, tc.message)
 			}
 			if (resp.Header.Get("Retry-After") != "") != (tc.code == 503) {
-				t.Errorf("Retry-After %q", resp.Header.Get("Retry-After"))
+				t.Errorf("Retry-After %q, want one: %v", resp.Header.Get("Retry-After"), tc.code == 503)
 			}
 		})
 	}
@@ -260,7 +260,7 @@ func TestBigBodies(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
-		t.Errorf("%d of %d bytes came back: %v", n, size, err)
+		t.Errorf("%d of %d bytes came back: %v, want all", n, size, err)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestBigBodies(t *testing.T) {
 func upgraded(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.Header.Get("Upgrade") != "SPDY/3.1" {
-			t.Errorf("%s with Upgrade %q", r.Proto, r.Header.Get("Upgrade"))
+			t.Errorf("%s with Upgrade %q, want HTTP/1.1 with SPDY/3.1", r.Proto, r.Header.Get("Upgrade"))
 		}
 		conn, buffer, err := http.NewResponseController(rw).Hijack()
 		if err != nil {
@@ -281,10 +281,10 @@ func upgraded(t *testing.T) http.Handler {
 	})
 }
 
-// upgrade opens an upgraded connection through the door.
+// upgrade opens an upgraded connection through the proxy API.
 func upgrade(t *testing.T, w *world) (*tls.Conn, *bufio.Reader) {
 	t.Helper()
-	config := pkitest.Load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: w.dir + "/proxy-api-ca.crt"}).ClientConfig("127.0.0.1")
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), config)
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +318,7 @@ func TestUpgrade(t *testing.T) {
 	echo(t, conn, reader, strings.Repeat("x", 1<<20))
 }
 
-// TestDrainWaitsForUpgrades ends the door while somebody is in a shell.
+// TestDrainWaitsForUpgrades drains while a user is in a shell.
 func TestDrainWaitsForUpgrades(t *testing.T) {
 	w := start(t)
 	w.agent("cluster1", upgraded(t), "cluster1")
@@ -337,7 +337,7 @@ func TestDrainWaitsForUpgrades(t *testing.T) {
 	echo(t, conn, reader, "still here")
 	select {
 	case err := <-w.stopped:
-		t.Fatalf("the door closed on an upgraded connection: %v", err)
+		t.Fatalf("the drain cut off an upgraded connection: %v", err)
 	default:
 	}
 	conn.Close()

@@ -52,7 +52,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 			_ = conn.Close()
 		}
 	})
-	config := pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "proxy-api-ca.crt")}).ClientConfig("127.0.0.1")
 	var clients sync.WaitGroup
 	for range count {
 		clients.Go(func() {
@@ -99,7 +99,7 @@ func TestFloodBesideUsers(t *testing.T) {
 	defer stop()
 	var sent atomic.Int64
 	var flooding sync.WaitGroup
-	hello := clienthello.First(t, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("127.0.0.1"))
+	hello := clienthello.First(t, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "proxy-api-ca.crt")}).ClientConfig("127.0.0.1"))
 	flooding.Go(func() { clienthello.Flood(ctx, w.url[len("https://"):], hello, &sent) })
 	eventually(t, func() bool { return sent.Load() > 500 })
 	beside := measure()

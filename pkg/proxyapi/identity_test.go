@@ -192,7 +192,7 @@ func TestTokensOfTheHubStay(t *testing.T) {
 	w.api.Down = true
 	w.api.Unlock()
 	if resp, _ := get(t, client, w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer new"}}); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("with the hub down: %d", resp.StatusCode)
+		t.Errorf("with the hub down: %d, want 503 with Retry-After", resp.StatusCode)
 	}
 	if r := <-seen; r.Header.Get("Authorization") != "Bearer unknown" || len(seen) > 0 {
 		t.Errorf("the cluster saw %q and %d more", r.Header.Get("Authorization"), len(seen))
@@ -213,7 +213,7 @@ func TestPassThroughLeavesClaimsToTheCluster(t *testing.T) {
 		t.Errorf("headers at the agent (-want +got):\n%s", diff)
 	}
 	if len(w.api.Asked) > 0 {
-		t.Errorf("the hub was asked about the rights of a stranger: %v", w.api.Asked)
+		t.Errorf("the hub was asked about the rights of an unauthenticated user: %v", w.api.Asked)
 	}
 }
 
@@ -239,20 +239,20 @@ func TestImpersonationIsCheckedOnTheHub(t *testing.T) {
 	}
 }
 
-// withCertificate is a client of the door with a certificate of one of the hub's
+// withCertificate is a client of the proxy API with a certificate of one of the hub's
 // CAs.
 func (w *world) withCertificate(ca, user string, groups ...string) *http.Client {
 	w.t.Helper()
 	leaf := pki.Leaf{CommonName: user, Organizations: groups, Client: true}
 	client := w.client()
-	client.Transport.(*http.Transport).TLSClientConfig = pkitest.NewSource(w.t, w.cas[ca], leaf, w.hubCA).ClientConfig("")
+	client.Transport.(*http.Transport).TLSClientConfig = pkitest.NewReloader(w.t, w.cas[ca], leaf, w.hubCA).ClientConfig("")
 	return client
 }
 
 func TestClientCertificates(t *testing.T) {
 	w := start(t)
 	w.api.Allow("devs * clusters/proxy *")
-	w.cas["strangers"] = pkitest.NewCA(t, "strangers")
+	w.cas["foreign"] = pkitest.NewCA(t, "foreign")
 	seen := make(chan *http.Request, 1)
 	w.agent("cluster1", recording(seen), "cluster1")
 	w.waitForCAs()
@@ -268,8 +268,8 @@ func TestClientCertificates(t *testing.T) {
 		{name: "the front proxy", client: w.withCertificate("front-proxy", "front-proxy-client"), header: http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"devs"}}, code: 200, wantUser: "bob"},
 		{name: "not the front proxy", client: w.withCertificate("front-proxy", "another"), header: http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"devs"}}, code: 401},
 		{name: "the front proxy's name from another CA", client: w.withCertificate("users", "front-proxy-client"), header: http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"devs"}}, code: 403},
-		{name: "a stranger", client: w.withCertificate("strangers", "jane", "devs"), code: 401},
-		{name: "a stranger with a token of the cluster", client: w.withCertificate("strangers", "jane", "devs"), header: http.Header{"Authorization": {"Bearer x"}}, code: 200},
+		{name: "a certificate of a foreign CA", client: w.withCertificate("foreign", "jane", "devs"), code: 401},
+		{name: "a certificate of a foreign CA, and a token of the cluster", client: w.withCertificate("foreign", "jane", "devs"), header: http.Header{"Authorization": {"Bearer x"}}, code: 200},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			header := tc.header
@@ -289,7 +289,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// waitForCAs waits until the door knows the hub's CAs.
+// waitForCAs waits until the proxy API knows the hub's CAs.
 func (w *world) waitForCAs() {
 	w.t.Helper()
 	client := w.withCertificate("users", "probe")
@@ -305,7 +305,7 @@ func (w *world) waitForCAs() {
 			}
 		}
 	}
-	w.t.Fatal("the door does not know the hub's CAs")
+	w.t.Fatal("the proxy API does not know the hub's CAs")
 }
 
 func TestNamesThatTurnIntoOthersAreNotAsserted(t *testing.T) {
@@ -340,7 +340,7 @@ func TestWebSocketTokens(t *testing.T) {
 			get(t, w.client("http/1.1"), w.url+"/cluster1/api/v1/namespaces/a/pods/b/exec", header)
 			r := <-seen
 			if got := strings.Join(r.Header["Sec-Websocket-Protocol"], ","); r.Header.Get("X-Remote-User") != "jane" || got != "v5.channel.k8s.io" {
-				t.Errorf("user %q with protocols %q", r.Header.Get("X-Remote-User"), got)
+				t.Errorf("user %q with protocols %q, want jane with v5.channel.k8s.io", r.Header.Get("X-Remote-User"), got)
 			}
 		})
 	}
@@ -363,7 +363,7 @@ func TestTokensThatNobodyAskedAbout(t *testing.T) {
 		header.Set("Sec-Websocket-Protocol", "v5.channel.k8s.io, "+agentapi.WebSocketToken+"aHViLXRva2Vu")
 		get(t, w.client("http/1.1"), w.url+"/cluster1/api/v1/namespaces/a/pods/b/exec", header)
 		if r := <-seen; r.Header.Get("X-Remote-User") != "" || r.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
-			t.Errorf("%s: the cluster sees %v", name, r.Header)
+			t.Errorf("%s: the cluster sees %v, want no user, and v5.channel.k8s.io", name, r.Header)
 		}
 	}
 }
@@ -380,7 +380,7 @@ func TestManyGroups(t *testing.T) {
 	w.agent("cluster1", recording(seen), "cluster1")
 	get(t, w.client(), w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer hub-token"}})
 	if got := (<-seen).Header["X-Remote-Group"]; len(got) != 501 || !slices.Contains(got, groups[499]) {
-		t.Errorf("%d groups arrived", len(got))
+		t.Errorf("%d groups arrived, want 501", len(got))
 	}
 }
 
@@ -414,7 +414,7 @@ func TestFloodOfBadTokens(t *testing.T) {
 	}
 	for range 5 {
 		if resp, body := get(t, client, w.url+"/cluster1/version", good); resp.StatusCode != 200 {
-			t.Errorf("a good token beside bad ones: %d %s", resp.StatusCode, body)
+			t.Errorf("a good token beside bad ones: %d %s, want 200", resp.StatusCode, body)
 		}
 	}
 	wg.Wait()

@@ -19,12 +19,12 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
-// inMemory is a door without a network, and the agent of cluster1 behind it.
+// inMemory is a proxy API without a network, and the agent of cluster1 behind it.
 func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, client *tls.Config) {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	own := w.issue("client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, w.hubCA)
-	serving := w.issue("door", w.hubCA, pki.Leaf{CommonName: "server", DNSNames: []string{"door"}, Server: true}, w.hubCA)
+	serving := w.issue("proxy-api", w.hubCA, pki.Leaf{CommonName: "server", DNSNames: []string{"proxy-api"}, Server: true}, w.hubCA)
 	o := NewOptions()
 	o.ProxyServer, o.ProxyCACert, o.ProxyCert, o.ProxyKey, o.AgentCACert = "unused:1", own.CA, own.Cert, own.Key, w.file("agent-ca.crt", w.agentCA.CertPEM())
 	o.ServerCert, o.ServerKey, o.MinDrainDuration, o.Namespace = serving.Cert, serving.Key, 0, "addons"
@@ -33,7 +33,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range []*pki.Source{s.serving, s.proxy, s.inner} {
+	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner} {
 		if err := source.Load(); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	s.dial = network.Dial
 	parts, err := newParts(o, s.metrics, fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, Data: map[string]string{
 		"client-ca-file": string(w.hubCA.CertPEM()), "requestheader-client-ca-file": string(w.hubCA.CertPEM()),
-	}}), fakeClusters{"cluster1": {}})
+	}}), fakeClusters{"cluster1": {}}, &fakeViews{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = parts.authenticator.Run(ctx) })
-	doors := network.Listen("door:443")
+	listener := network.Listen("proxy-api:443")
 	running.Go(func() {
 		h, err := s.newHandler(parts, ctx)
 		if err == nil {
-			err = s.serve(ctx, context.WithoutCancel(ctx), doors, h, func() {})
+			err = s.serve(ctx, context.WithoutCancel(ctx), listener, h, func() {})
 		}
 		if err != nil {
 			t.Error(err)
@@ -71,12 +71,12 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 		s.agents.Close()
 		_ = server.Close()
 	})
-	return network, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "door-ca.crt")}).ClientConfig("door")
+	return network, pkitest.Load(t, pki.Files{CA: filepath.Join(w.dir, "proxy-api-ca.crt")}).ClientConfig("proxy-api")
 }
 
 func TestIdleStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, config := inMemory(t, idlestreams.Server(t))
-		idlestreams.Check(t, network, "door:443", "/cluster1", config)
+		idlestreams.Check(t, network, "proxy-api:443", "/cluster1", config)
 	})
 }

@@ -50,7 +50,8 @@ type instrumentedWriter struct {
 	started    time.Time
 	verb, kind string
 	code       int
-	took       time.Duration    // until there was a code
+	took       time.Duration // until there was a code
+	wrote      bool
 	open       prometheus.Gauge // of streams; nil for a request
 }
 
@@ -78,6 +79,9 @@ func (r *instrumentedWriter) end() {
 		code = agentclient.StatusClientClosed
 	}
 	m.requests.WithLabelValues(cluster, r.verb, codeLabel(code)).Inc()
+	if r.scope.kind == viewScope {
+		m.viewRequests.WithLabelValues(r.verb, codeLabel(code)).Inc()
+	}
 	if cluster != "" && r.code != 0 {
 		m.seconds.WithLabelValues(cluster).Add(r.took.Seconds())
 	}
@@ -101,6 +105,10 @@ func (r *instrumentedWriter) WriteHeader(code int) {
 
 func (r *instrumentedWriter) Write(p []byte) (int, error) {
 	r.observe(http.StatusOK)
+	if !r.wrote && r.scope.kind == viewScope {
+		r.metrics.viewFirstByte.Observe(time.Since(r.started).Seconds())
+	}
+	r.wrote = true
 	return r.ResponseWriter.Write(p)
 }
 

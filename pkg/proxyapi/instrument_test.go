@@ -110,6 +110,6 @@ func TestSeriesOfOddCodes(t *testing.T) {
 		sum += n
 	}
 	if len(counted) > len(codes)+5 || sum != 800 || counted["404"] != 1 || counted["503"] != 1 || counted["4xx"] < 50 || counted["other"] != 400 {
-		t.Errorf("%d series count %.0f answers: %v", len(counted), sum, counted)
+		t.Errorf("%d series count %.0f answers: %v; want 800 answers in %d series at most", len(counted), sum, counted, len(codes)+5)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 const ofServices = "/api/v1/namespaces/ns/services/"
 
-// loginWorld is a door to two clusters with Services on different terms.
+// loginWorld is a proxy API for two clusters with Services on different terms.
 func loginWorld(t *testing.T) (*world, chan *http.Request) {
 	t.Helper()
 	w := start(t, func(o *Options) { o.AllowAnonymous = false })

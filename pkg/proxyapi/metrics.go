@@ -11,12 +11,13 @@ import (
 // are few for each, because a hub has thousands, and go with the cluster.
 type metrics struct {
 	requestMetrics
+	viewMetrics
 	tunnelMetrics
 	hubMetrics
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	return &metrics{newRequestMetrics(registry), newTunnelMetrics(registry), newHubMetrics(registry)}
+	return &metrics{newRequestMetrics(registry), newViewMetrics(registry), newTunnelMetrics(registry), newHubMetrics(registry)}
 }
 
 // requestMetrics are about users' connections and requests.
@@ -71,6 +72,36 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		m.handshakesDropped.WithLabelValues(reason)
 	}
 	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.handshakesDropped)
+	return m
+}
+
+// viewMetrics are about requests for views, which are among the others too.
+type viewMetrics struct {
+	viewRequests  *prometheus.CounterVec
+	viewClusters  *prometheus.CounterVec
+	viewFirstByte prometheus.Histogram
+}
+
+func newViewMetrics(registry prometheus.Registerer) viewMetrics {
+	m := viewMetrics{
+		viewRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_view_requests_total",
+			Help: "Requests for fleet views that ended, by verb and HTTP status as in cluster_proxy_api_requests_total.",
+		}, []string{"verb", "code"}),
+		viewClusters: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_view_clusters_total",
+			Help: "Requests that fleet views sent to clusters, by result: answered, slow (the answer did not begin within the view's timeout), failed (such as no agent is connected), relayed (passed on as it is: logs, exec, attach, port-forward, proxy).",
+		}, []string{"result"}),
+		viewFirstByte: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "cluster_proxy_api_view_first_byte_seconds",
+			Help:    "Time from a request for a fleet view to the first byte of its response's body.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
+	}
+	for _, result := range []string{answered, slow, failed, relayed} {
+		m.viewClusters.WithLabelValues(result)
+	}
+	registry.MustRegister(m.viewRequests, m.viewClusters, m.viewFirstByte)
 	return m
 }
 

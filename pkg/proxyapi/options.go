@@ -51,6 +51,9 @@ type Options struct {
 	// How many requests, and how many streams (watches, logs, exec, Services),
 	// are served at a time; 0 means as many as come.
 	RequestsPerUser, RequestsPerCluster, StreamsPerUser, StreamsPerCluster int
+	// How many requests for fleet views are served at a time, watches included, of all
+	// users and of one; 0 means as many as come.
+	ViewRequests, ViewRequestsPerUser int
 	// RevalidateStreams is how often the hub is asked again whether open streams would
 	// still be allowed; 0 means never.
 	RevalidateStreams time.Duration
@@ -78,6 +81,7 @@ func NewOptions() *Options {
 		ExposedServices: "cluster-proxy-exposed-services",
 		RequestsPerUser: 400, RequestsPerCluster: 1000,
 		StreamsPerUser: 2000, StreamsPerCluster: 8000,
+		ViewRequests: 200, ViewRequestsPerUser: 20,
 		Audit:             options.NewAuditOptions(),
 		Tracing:           options.NewTracingOptions(),
 		MinDrainDuration:  10 * time.Second,
@@ -113,6 +117,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerUser, "max-streams-per-user", o.StreamsPerUser, "how many watches, logs, exec, attach, port-forward and connections to Services one user may have open; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerCluster, "max-streams-per-cluster", o.StreamsPerCluster, "how many of them may be open to one cluster; 0 means as many as come")
+	fs.IntVar(&o.ViewRequests, "max-view-requests", o.ViewRequests, "how many requests for fleet views are served at a time; one asks many clusters, and counts once; watches of views count as other watches do; 0 means as many as come")
+	fs.IntVar(&o.ViewRequestsPerUser, "max-view-requests-per-user", o.ViewRequestsPerUser, "how many of them one user may have; 0 means as many as come")
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM, while load balancers learn that they should go elsewhere")
@@ -133,6 +139,7 @@ func (o *Options) Validate() error {
 	errs.Port("health-port", o.HealthPort)
 	flags.AtLeast(&errs, []flags.Check[int]{
 		{Flag: "max-requests-per-user", Value: o.RequestsPerUser}, {Flag: "max-requests-per-cluster", Value: o.RequestsPerCluster},
+		{Flag: "max-view-requests", Value: o.ViewRequests}, {Flag: "max-view-requests-per-user", Value: o.ViewRequestsPerUser},
 		{Flag: "max-streams-per-user", Value: o.StreamsPerUser}, {Flag: "max-streams-per-cluster", Value: o.StreamsPerCluster},
 	}...)
 	if o.Domain != "" && identity.ValidateCluster(o.Domain) != nil {

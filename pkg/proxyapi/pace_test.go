@@ -73,7 +73,7 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(answers.inFlight) != 0 {
-			t.Errorf("left of it is %v", answers.inFlight)
+			t.Errorf("left of it is %v, want nothing", answers.inFlight)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestUploadsOfAUser(t *testing.T) {
 		ok   bool
 	}{{"eve", true}, {"eve", true}, {"eve", false}, {"jane", true}, {"joe", false}} {
 		if _, err := l.acquire(tc.user, "cluster1", httprelay.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &refused) {
-			t.Errorf("upload %d of %s: %v", i, tc.user, err)
+			t.Errorf("upload %d of %s: %v, want it accepted: %v", i, tc.user, err, tc.ok)
 		}
 	}
 }

@@ -19,6 +19,7 @@ const cutOff = 5 * time.Second
 // parts are what a Server asks the hub with, and what runs beside requests.
 type parts struct {
 	clusters      clusters
+	views         views
 	authenticator *hubaccess.Authenticator
 	authorizer    *hubaccess.Authorizer
 	services      services
@@ -27,16 +28,22 @@ type parts struct {
 	background []func(context.Context) error
 }
 
+// viewsAndSets is what the hub knows about views, and about the sets that rights are for.
+type viewsAndSets interface {
+	views
+	hubaccess.ClusterSets
+}
+
 // newParts does no I/O but to read the files that options name.
-func newParts(o *Options, m *metrics, hub kubernetes.Interface, c clusters, background ...func(context.Context) error) (*parts, error) {
-	p := &parts{clusters: c, config: newConfig()}
+func newParts(o *Options, m *metrics, hub kubernetes.Interface, c clusters, v viewsAndSets, background ...func(context.Context) error) (*parts, error) {
+	p := &parts{clusters: c, views: v, config: newConfig()}
 	var err error
 	outage := hubaccess.NewOutage(hub, o.HubOutageGrace, m.outage, m.pastAnswers)
 	p.background = append(background, outage.Run)
 	if p.authenticator, err = hubaccess.NewAuthenticator(hub, o.Audiences, outage); err != nil {
 		return nil, err
 	}
-	if p.authorizer, err = hubaccess.NewAuthorizer(hub, outage); err != nil {
+	if p.authorizer, err = hubaccess.NewAuthorizer(hub, outage, v); err != nil {
 		return nil, err
 	}
 	exposed, err := newAllowlist(hub, o.Namespace, o.ExposedServices)

@@ -36,7 +36,7 @@ func TestReadsOutliveTheSharedConnection(t *testing.T) {
 						return
 					}
 					if n := asked.Add(1); r.ProtoMajor != 2 {
-						t.Errorf("request %d came by %s", n, r.Proto)
+						t.Errorf("request %d came by %s, want HTTP/2", n, r.Proto)
 					}
 					switch {
 					case i == tc.agents:
@@ -63,7 +63,7 @@ func TestReadsOutliveTheSharedConnection(t *testing.T) {
 				return resp.StatusCode
 			}
 			if code := send(http.MethodPost, "/warm"); code != http.StatusOK {
-				t.Fatalf("the first request is answered %d", code)
+				t.Fatalf("the first request is answered %d, want 200", code)
 			}
 			if code := send(tc.method, tc.path); code != tc.code || asked.Load() != tc.asked {
 				t.Errorf("answered %d, and came to agents %d times; want %d, %d times", code, asked.Load(), tc.code, tc.asked)

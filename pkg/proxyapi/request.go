@@ -18,19 +18,44 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
-// groupPath and clustersPath are where the aggregated API is served.
+// groupPath, clustersPath and viewsPath are where the aggregated API is served.
 var (
 	groupPath    = "/apis/" + v1alpha1.GroupVersion.Group + "/" + v1alpha1.GroupVersion.Version
 	clustersPath = groupPath + "/" + v1alpha1.Resource + "/"
+	viewsPath    = groupPath + "/" + viewsResource + "/"
 )
+
+// viewsResource has the subresource proxy in the aggregated API. FleetViews themselves
+// are in another group.
+const viewsResource = "fleetviews"
+
+// scopeKind is what a request is for.
+type scopeKind int
+
+const (
+	// noScope is refused by every filter.
+	noScope scopeKind = iota
+	// ownScope is the proxy API itself.
+	ownScope
+	// clusterScope is one cluster.
+	clusterScope
+	// viewScope is a fleet view.
+	viewScope
+)
+
+// errNoScope is the error of a request that is for nothing: a bug.
+var errNoScope = refusal(http.StatusInternalServerError, "it is not known whether the request is for a cluster, a view, or the proxy API: report this")
 
 // requestScope is what is known of one request. It belongs to the goroutine that serves
 // the request.
 type requestScope struct {
+	kind scopeKind
 	// target is where the request goes; zero if the proxy API itself is meant.
 	target route.Target
 	// prefix is what of the request's path the target does not get to see.
@@ -39,7 +64,7 @@ type requestScope struct {
 	host string
 	// info is the request as the hub authorizes it.
 	info *request.RequestInfo
-	// inner is the request as the managed kube-apiserver sees it; nil if the
+	// inner is the request as the managed kube-apiservers see it; nil if the
 	// proxy API itself is meant.
 	inner *request.RequestInfo
 	// leaves says that the request leaves the Kubernetes API, for which it
@@ -56,8 +81,11 @@ type requestScope struct {
 	failure error
 	// holder is whom limits count the request for.
 	holder string
-	// asked is a stream's request as it came, until revalidation has it.
+	// asked is a stream's request as it came, until revalidation has it; that of a view
+	// stays, for what is relayed to one cluster.
 	asked *http.Request
+	// view is the one that the request is for, once it is admitted.
+	view *proxyv1alpha1.FleetView
 	// sent is when the request was sent to the cluster, and cancel ends it there.
 	sent   time.Time
 	cancel context.CancelFunc
@@ -77,6 +105,15 @@ func (scope *requestScope) to() agentclient.Target {
 		to.Kind = agentclient.Stream
 	}
 	return to
+}
+
+// rights are what a user needs to have of each cluster that the request goes to.
+func (scope *requestScope) rights() []hubaccess.Right {
+	rights := []hubaccess.Right{{Verb: scope.info.Verb}}
+	if scope.leaves {
+		rights = append(rights, hubaccess.Streams)
+	}
+	return rights
 }
 
 // identity is as whom the request goes there.
@@ -110,14 +147,20 @@ func newScope(r *http.Request, domain string) (*requestScope, error) {
 	if target, ok, err := route.ParseBelow(clustersPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
 		return newClusterScope(r, target, err)
 	}
+	if target, ok, err := route.ParseViewBelow(viewsPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
+		return newViewScope(r, target, err)
+	}
 	if route.Own(r.RequestURI) {
 		info, err := requestInfo.NewRequestInfo(r)
 		if err != nil {
 			return &requestScope{}, refusal(http.StatusBadRequest, err.Error())
 		}
-		return &requestScope{info: info}, nil
+		return &requestScope{kind: ownScope, info: info}, nil
 	}
 	target, err := route.Parse(r.RequestURI)
+	if target.View != "" {
+		return newViewScope(r, target, err)
+	}
 	return newClusterScope(r, target, err)
 }
 
@@ -137,19 +180,40 @@ var streaming = []string{"exec", "attach", "portforward", "proxy"}
 
 // newClusterScope understands a request for a cluster.
 func newClusterScope(r *http.Request, target route.Target, err error) (*requestScope, error) {
-	scope := &requestScope{target: target, host: r.Host}
-	if err != nil {
-		return scope, err
+	scope := &requestScope{kind: clusterScope, target: target, host: r.Host}
+	if err == nil {
+		err = scope.look(r)
 	}
+	if err == nil {
+		scope.info = outerInfo(r, v1alpha1.Resource, target.Cluster, verbFor(r.Method, scope.inner))
+	}
+	return scope, err
+}
+
+// newViewScope understands a request for a view.
+func newViewScope(r *http.Request, target route.Target, err error) (*requestScope, error) {
+	scope := &requestScope{kind: viewScope, target: target, host: r.Host}
+	if err == nil {
+		err = scope.look(r)
+	}
+	if err == nil {
+		scope.info = outerInfo(r, viewsResource, target.View, verbFor(r.Method, scope.inner))
+	}
+	return scope, err
+}
+
+// look finds out what a request is that is for a cluster or a view.
+func (scope *requestScope) look(r *http.Request) error {
 	raw, _, _ := strings.Cut(r.RequestURI, "?")
-	scope.prefix = strings.TrimSuffix(raw, target.Path)
-	if scope.inner, err = innerInfo(r, target); err != nil {
-		return scope, refusal(http.StatusBadRequest, err.Error())
+	scope.prefix = strings.TrimSuffix(raw, scope.target.Path)
+	inner, err := innerInfo(r, scope.target)
+	if err != nil {
+		return refusal(http.StatusBadRequest, err.Error())
 	}
-	scope.leaves = httprelay.IsUpgrade(r.Header) || target.ForService() || slices.Contains(streaming, scope.inner.Subresource) || scope.inner.Verb == "proxy"
-	scope.long = scope.leaves || scope.inner.Verb == "watch" || scope.inner.Subresource == "log"
-	scope.info = outerInfo(r, target.Cluster, verbFor(r.Method, scope.inner))
-	return scope, nil
+	scope.inner = inner
+	scope.leaves = httprelay.IsUpgrade(r.Header) || scope.target.ForService() || slices.Contains(streaming, inner.Subresource) || inner.Verb == "proxy"
+	scope.long = scope.leaves || inner.Verb == "watch" || inner.Subresource == "log"
+	return nil
 }
 
 func innerInfo(r *http.Request, target route.Target) (*request.RequestInfo, error) {
@@ -160,13 +224,13 @@ func innerInfo(r *http.Request, target route.Target) (*request.RequestInfo, erro
 		URL: &url.URL{Path: target.Decoded(), RawQuery: strings.TrimPrefix(target.Query, "?")}})
 }
 
-// outerInfo is a request for a cluster's subresource proxy.
-func outerInfo(r *http.Request, cluster, verb string) *request.RequestInfo {
+// outerInfo is a request for the subresource proxy of a cluster or a view.
+func outerInfo(r *http.Request, resource, name, verb string) *request.RequestInfo {
 	return &request.RequestInfo{
 		IsResourceRequest: true, Path: r.URL.Path, Verb: verb, APIPrefix: "apis",
 		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
-		Resource: v1alpha1.Resource, Subresource: v1alpha1.ProxySubresource, Name: cluster,
-		Parts: []string{v1alpha1.Resource, cluster, v1alpha1.ProxySubresource},
+		Resource: resource, Subresource: v1alpha1.ProxySubresource, Name: name,
+		Parts: []string{resource, name, v1alpha1.ProxySubresource},
 	}
 }
 
@@ -191,12 +255,12 @@ func verbFor(method string, inner *request.RequestInfo) string {
 // cannot be seen, so the caller needs the right to create and to streams.
 func newConnectScope(r *http.Request) (*requestScope, error) {
 	target, err := route.ParseAuthority(r.Host)
-	scope := &requestScope{target: target, host: r.Host, leaves: true, long: true}
+	scope := &requestScope{kind: clusterScope, target: target, host: r.Host, leaves: true, long: true}
 	if err != nil {
 		return scope, err
 	}
 	scope.inner = &request.RequestInfo{Path: "/", Verb: "connect"}
-	scope.info = outerInfo(r, target.Cluster, "create")
+	scope.info = outerInfo(r, v1alpha1.Resource, target.Cluster, "create")
 	// What authenticates at a proxy has a header of its own. The other one is
 	// between the ends, and is not sent here.
 	r.Header.Del("Authorization")
@@ -231,7 +295,7 @@ func proxyToken(header string) string {
 const maxHeaderBytes = 64 << 10
 
 // byProxies begins the headers that the hub's front proxy adds to a request.
-var byProxies = append([]string{agentapi.Asserted}, agentapi.Vouched...)
+var byProxies = append([]string{agentapi.FrontProxy}, agentapi.Forwarded...)
 
 // checkSize refuses a request whose URL and headers are too long. What the front
 // proxy says of the user is not the client's fault: it may be 500 groups. Nor is

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
@@ -43,7 +44,7 @@ type Server struct {
 	options Options
 	// serving, towards clients; proxy, towards the proxy server; inner,
 	// towards agents.
-	serving, proxy, inner *pki.Source
+	serving, proxy, inner *pki.Reloader
 	dialer                *tunnel.Dialer
 	metrics               *metrics
 	health                *health.Server
@@ -54,6 +55,8 @@ type Server struct {
 	latencies *latencies
 	memory    *memlimit.Gate
 	via       via // set by Run
+	// newFleetHandler makes what serves views. Watches end when draining is closed.
+	newFleetHandler func(draining <-chan struct{}) fleetHandler
 }
 
 // New checks the options and does no I/O.
@@ -64,14 +67,17 @@ func New(o *Options) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	s := &Server{
 		options: *o,
-		serving: pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
-		proxy:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
-		inner:   pki.NewSource(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
+		serving: pki.NewReloader(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
+		proxy:   pki.NewReloader(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
+		inner:   pki.NewReloader(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
 		metrics: newMetrics(registry), memory: memlimit.New(registry),
 		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
 		latencies: newLatencies(),
+		newFleetHandler: func(draining <-chan struct{}) fleetHandler {
+			return fleetview.New(fleetview.Options{Draining: draining})
+		},
 	}
 	proxyTLS := func() *tls.Config {
 		host, _, _ := net.SplitHostPort(o.ProxyServer) // Validate looked at it
@@ -87,7 +93,7 @@ func New(o *Options) (*Server, error) {
 // Run serves until ctx is done, and then until the last request ended or the
 // drain timeout passed.
 func (s *Server) Run(ctx context.Context) error {
-	for _, source := range []*pki.Source{s.serving, s.proxy, s.inner} {
+	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner} {
 		if err := source.Load(); err != nil {
 			return err
 		}
@@ -108,7 +114,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the hub: %w", err)
 	}
-	parts, err := newParts(&s.options, s.metrics, client, watched, watched.Run)
+	views, err := hubaccess.NewViews(hub, watched)
+	if err != nil {
+		return err
+	}
+	parts, err := newParts(&s.options, s.metrics, client, watched, views, watched.Run, views.Run)
 	if err != nil {
 		return err
 	}
@@ -126,16 +136,18 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	o := s.options
 	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.agents()})
 	f := &requestFilters{
-		clusters: p.clusters, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, metrics: s.metrics,
+		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, metrics: s.metrics,
 		allowAnonymous: o.AllowAnonymous, via: s.via, memory: s.memory,
-		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
-		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
-		uploads:  newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+		requests:     newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
+		streams:      newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
+		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{}},
+		uploads:      newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 	}
 	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, domain: o.Domain, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
 	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
 		p.background = append(p.background, h.revalidation.run)
 	}
+	h.fleet = &fleet{requestFilters: f, relay: h.relay, revalidation: h.revalidation, handler: s.newFleetHandler(draining.Done())}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
 	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies})

@@ -77,7 +77,7 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 		byField = options.FieldSelector
 	}
 	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
-	names, err := s.authorizer.Reachable(ctx, userOf(ctx), s.clusters.Names)
+	names, err := s.authorizer.Reachable(ctx, userOf(ctx), []hubaccess.Right{{Verb: "get"}}, "all clusters", s.clusters.Names)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
 	}

@@ -45,7 +45,7 @@ func TestAnswersToUpgrades(t *testing.T) {
 			t.Errorf("%q: %q came on the cluster's connection, %v", answer, rest, err)
 		}
 	}), "cluster1")
-	config := pkitest.Load(t, pki.Files{CA: w.dir + "/door-ca.crt"}).ClientConfig("127.0.0.1")
+	config := pkitest.Load(t, pki.Files{CA: w.dir + "/proxy-api-ca.crt"}).ClientConfig("127.0.0.1")
 	const evil = "\r\nLocation: https://evil.example/\r\nContent-Length: 0"
 	for text, want := range map[string]int{
 		"200 OK\r\nContent-Length: 0": 200,
@@ -77,7 +77,7 @@ func TestAnswersToUpgrades(t *testing.T) {
 		if resp, err := http.ReadResponse(reader, nil); err == nil {
 			resp.Body.Close()
 			if r := <-next; r.Header.Get("X-Remote-User") != "" || r.Header.Get("Authorization") != "" {
-				t.Errorf("%q: the next request is from %q", text, r.Header)
+				t.Errorf("%q: the next request is from %q, want nobody's", text, r.Header)
 			}
 		}
 		conn.Close()

@@ -35,8 +35,14 @@ func viaHub(hub *rest.Config) (via, error) {
 // add signs a request for a kube-apiserver. Services may answer otherwise to
 // requests that come by a proxy, and none leads here with a user.
 func (v via) add(r *httputil.ProxyRequest) {
-	if v != "" && !scopeOf(r.In.Context()).target.ForService() {
-		r.Out.Header.Add("Via", "1.1 "+string(v))
+	if !scopeOf(r.In.Context()).target.ForService() {
+		v.addTo(r.Out.Header)
+	}
+}
+
+func (v via) addTo(header http.Header) {
+	if v != "" {
+		header.Add("Via", "1.1 "+string(v))
 	}
 }
 

@@ -251,7 +251,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 // an agent is asked for follows from its certificate.
 func (s *Server) noteSameName(agent sessionKey, other string) {
 	s.metrics.sameName.Inc()
-	s.logger.Info("Agents of two clusters call themselves the same", "cluster", agent.cluster, "other", other, "agentID", agent.agentID)
+	s.logger.Info("Agents of two clusters use the same ID", "cluster", agent.cluster, "other", other, "agentID", agent.agentID)
 }
 
 // admitAgent takes the cluster from the certificate, compares what the agent

@@ -33,7 +33,7 @@ func TestConnectionsAreLogged(t *testing.T) {
 		agent := s.connect("cluster1", "agent", 2)
 		defer agent.stop()
 		for _, role := range []identity.Role{identity.RoleClient, identity.RoleProxyAPI} {
-			source := pkitest.NewSource(t, hub.hubCA, pki.Leaf{CommonName: string(role), Client: true}, hub.hubCA)
+			source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(role), Client: true}, hub.hubCA)
 			s.useCarrier(source.ClientConfig("127.0.0.1"))
 			s.useStream(source.ClientConfig("127.0.0.1"))
 		}

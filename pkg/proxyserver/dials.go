@@ -71,7 +71,8 @@ func (s *Server) takeClientCarrier(conn *tls.Conn) {
 
 var (
 	errNoAgent = &carrier.Error{Code: carrier.NoAgent, Message: noAgent}
-	// errUseStream says that the cluster's agents are konnectivity's own.
+	// errUseStream says that the cluster's agents are konnectivity's own: inner.go then
+	// dials by konnectivity's server, for which balance.go chooses the agent.
 	errUseStream = errors.New("the agent does not speak carriers")
 )
 

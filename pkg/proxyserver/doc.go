@@ -1,19 +1,18 @@
-// Package proxyserver is the process on the hub where tunnels end: agents come
-// in on one port, clients on another, and a client's dial is routed to an agent
-// of the cluster that it names.
+// Package proxyserver is the process on the hub where tunnels end. Agents connect to
+// one port, clients to another, and a client's dial is routed to an agent of the
+// cluster that it names.
 //
 // # Data flow
 //
 //	client ──mTLS──▶ :8090 ─▶ carrier, or stream joined to one ─▶ agent's carrier ◀──mTLS── agent (:8091)
 //	                      └─▶ konnectivity's server ─▶ agentStream ◀──────────────────────┘
 //
-// An agent that dials carriers (package carrier) gets a carrier for each
-// connection, whatever the client speaks: carriers, konnectivity's gRPC or HTTP
-// CONNECT. Its konnectivity stream is its control session: who it is, "more
-// carriers please", drain both ways, liveness. An agent that has none is
-// konnectivity's own and is served by konnectivity's server package. What this
-// package adds stands between the wire and that package, as stream interceptors
-// and as a backend manager.
+// An agent that dials carriers (package carrier) gets a carrier for each connection,
+// whatever the client speaks: carriers, konnectivity's gRPC or HTTP CONNECT. Its
+// konnectivity stream is its control session: identity, requests for more carriers,
+// drain in both directions, liveness. An agent without carriers is konnectivity's own
+// and is served by konnectivity's server package. This package adds stream interceptors
+// and a backend manager between the wire and that package.
 //
 // Each port makes the TLS handshake itself (mux.go) and hands the connection to the
 // protocol that ALPN selected. At most --max-handshakes are worked on at a time; one
@@ -43,41 +42,39 @@
 //
 // # Peers
 //
-// Agents connect to every proxy server, by server ID and count. The count may
-// change while a server runs (--server-count-file), and agents with carriers are
-// told then, and also when a peer is reached for the first time: it may be one
-// that was missing. While they are on their way, a server that has no agent of a
-// cluster sends the dial to a peer (--peers) with hop count 1 and its own name,
-// which is never sent on; the agent learns the name, and moves connections away
-// when that server drains. Who has an agent is found by asking: a refusal takes
-// a round trip within the hub, the last one to say yes is asked first, and a
-// peer that takes more than 2 s is not waited for before the next is asked.
-// Peers are all addresses of a name, a headless Service in Kubernetes, which
-// takes no right on the API and includes servers that are starting or draining.
-// They reach each other's client port with their own serving certificate, which
-// has the role of a peer.
+// Agents connect to every proxy server, by server ID and count. The count may change
+// while a server runs (--server-count-file). Agents with carriers are told when it
+// does, and when a peer is reached for the first time, since it may be one that was
+// missing. Until they have connected, a server that has no agent of a cluster sends the
+// dial to a peer (--peers) with hop count 1 and its own name, which is never sent on;
+// the agent learns the name, and moves connections away when that server drains. A
+// server finds the peer that has an agent by asking: a refusal takes a round trip
+// within the hub, the peer that accepted last is asked first, and after 2 s without an
+// answer the next one is asked too. Peers are all addresses of a name, in Kubernetes of
+// a headless Service. This needs no right on the API and includes servers that are
+// starting or draining. They reach each other's client port with their own serving
+// certificate, which has the role of a peer.
 //
 // # Drain
 //
-// On SIGTERM a server is not ready any more and tells the agents, which look
-// for another server. For --min-drain-duration it serves on as before, and until
-// each agent with carriers has said that it has another server, for a minute at
-// most: without that, the only server would stop before its agents have found
-// the next one. Then it takes no new connections, refuses dials on carriers
-// (clients try another one), and ends when the last connection has, or at
-// --graceful-shutdown-timeout. Konnectivity's agents cannot be told; their
-// streams are ended as soon as they carry nothing.
+// On SIGTERM a server becomes unready and tells the agents, which look for another
+// server. It keeps serving for --min-drain-duration, and until each agent with carriers
+// has said that it has another server, for a minute at most: otherwise the only server
+// would stop before its agents have found the next one. Then it accepts no new
+// connections, refuses dials on carriers (clients try another server), and ends with
+// the last connection, or at --graceful-shutdown-timeout. Konnectivity's agents cannot
+// be told; their streams end as soon as they carry nothing.
 //
 // # Who may do what
 //
 // With --agent-identity=certificate, which the chart sets:
 //
-//   - An agent's cluster is the one in its certificate (port 8091 trusts the
-//     agent CA only). It may declare host identifiers of that cluster and
-//     nothing else; otherwise the stream ends with PermissionDenied, counted in
-//     cluster_proxy_server_agent_identity_rejected_total and logged. Its ID is
-//     its own within the cluster; that of another cluster's agent gets it
-//     nothing, and is counted in cluster_proxy_server_agent_id_conflicts_total.
+//   - An agent's cluster is the one in its certificate (port 8091 trusts the agent CA
+//     only). It may declare host identifiers of that cluster and nothing else;
+//     otherwise the stream ends with PermissionDenied, counted in
+//     cluster_proxy_server_agent_identity_rejected_total and logged. An ID is unique
+//     within a cluster only. An agent gains nothing by the ID of another cluster's
+//     agent, which is counted in cluster_proxy_server_agent_id_conflicts_total.
 //   - A client's certificate (port 8090 trusts the hub CA only) must have one
 //     of the roles of package identity. The client certificates of an older
 //     cluster-proxy had the first SAN as common name; they are refused, because
@@ -90,34 +87,32 @@
 //
 // # What is taken away
 //
-// A connection is authenticated once, so what lets a peer in is looked at again
-// (revoke.go): every two seconds, and at once when the hub says something new. A
-// connection that fails is closed as a whole, with the control session, the carrier
-// and whatever else is on it, so that it does not matter what the peer does. Ends
-// are counted in cluster_proxy_server_connections_ended_total and logged.
+// TLS authenticates a connection once, so the server checks again whether the peer may
+// still connect (revoke.go): every two seconds, and at once when the hub reports a
+// change. A connection that fails the check is closed as a whole, with the control
+// session, the carrier and whatever else is on it, whatever the peer does. Ends are
+// counted in cluster_proxy_server_connections_ended_total and logged.
 //
-//   - The cluster (--watch-managed-clusters, which the addon manager sets): agents
-//     are served while package hubaccess admits them. This takes a service account
-//     with list and watch on ManagedClusters and ManagedClusterAddOns, and is why
-//     the pod mounts a token. A stolen token of it reads names of clusters, which
-//     the pod shows in the agents' certificates anyway; in return a
-//     cluster that is not accepted any more loses its tunnel within seconds. A
-//     ConfigMap instead of the watch would take a minute to be projected.
-//     Before the hub's first answer certificates alone decide, so that a proxy
-//     server that starts while the hub's kube-apiserver is away serves; metric
-//     cluster_proxy_server_clusters_synced is 0 until then. While the hub does not
-//     answer later, what it said last holds.
+//   - The cluster (--watch-managed-clusters, which the addon manager sets): agents are
+//     served while package hubaccess admits them. This needs a service account with
+//     list and watch on ManagedClusters and ManagedClusterAddOns, for which the pod
+//     mounts a token. A stolen token of it reads names of clusters, which the pod sees
+//     in the agents' certificates anyway; in return a cluster that is no longer
+//     accepted loses its tunnel within seconds. A ConfigMap instead of the watch would
+//     take a minute to be projected. Before the hub's first answer certificates alone
+//     decide: a proxy server that starts during an outage of the hub's kube-apiserver
+//     still serves. Metric cluster_proxy_server_clusters_synced is 0 until then. In a
+//     later outage the hub's last answer holds.
 //   - The peer's certificate: a connection ends with it, on both ports.
-//   - The agent CA: when it leaves the bundle, connections of agents whose
-//     certificate it signed end. An agent that has renewed its certificate loses
-//     nothing, idle or not: it dials a carrier at once, which shows the new
-//     certificate, and this counts for all connections of the same agent process.
-//     Each process makes a secret when it starts and says it in the HELLO of its
-//     carriers and the metadata of its streams; nothing else would tell it from
-//     an attacker who has stolen the old key and knows the agent's ID. Carriers with
-//     the old certificate are replaced when they are idle. Agents of older versions
-//     have no such secret: what they have open on connections with an old
-//     certificate is cut when its CA is dropped.
+//   - The agent CA: when it leaves the bundle, connections of agents whose certificate
+//     it signed end. An agent that has renewed its certificate loses nothing, idle or
+//     not: it dials a carrier at once, which shows the new certificate, and this counts
+//     for all connections of the same agent process. Each process makes a secret when
+//     it starts and sends it in the HELLO of its carriers and the metadata of its
+//     streams; nothing else would distinguish it from an attacker who has stolen the
+//     old key and knows the agent's ID. Carriers with the old certificate are replaced
+//     when they are idle. Agents of older versions have no such secret: what they have
+//     open on connections with an old certificate is cut when its CA is dropped.
 //   - The hub CA: clients whose certificate it signed open nothing new. What they
 //     have open ends with their certificate at the latest. A rotation must not drop
 //     it, and these clients are on the hub.
@@ -136,10 +131,10 @@
 //     counts the latter from 1. Two streams with one agent ID, after a
 //     reconnect or from a hostile agent, would mix. In certificate mode every
 //     stream gets an agent ID of its own that starts with the cluster.
-//   - It takes the answer to a dial from any agent, and the end of one. Only
-//     those of dials that this very agent was asked for pass.
-//   - It does not tell an agent's stream when a client gave a dial up. A dial that
-//     was not answered for a minute does not count as load any more.
+//   - It accepts the answer to a dial, and the end of a connection, from any agent.
+//     Only those from the agent that was asked for the dial pass.
+//   - It does not tell an agent's stream that a client gave up a dial. After a minute
+//     without an answer a dial no longer counts as load.
 //   - It forwards what a client sends to any connection ID. A client's stream
 //     is one dial, and packets for any other connection end it.
 //   - It panics on a packet whose payload is not of its type. Such a packet
@@ -159,27 +154,25 @@
 //
 // # What fails how
 //
-// An agent that dies without a word, because its packets vanish, is passed over
-// after 2 s (hedge.go, liveness.go): it is pinged when a dial has waited for 1 s,
-// and is suspect when the ping has waited for another. The dial then goes to the
-// next agent of the cluster, and after those to the peers, while the first one may
-// still answer; what loses is closed. A suspect is pinged until it answers and is
-// asked last until then. A slow target makes no suspect, since its agent answers
-// the ping, and is dialed once only. Peers are pinged and passed over in the same
-// way.
+// If an agent dies silently, because its packets vanish, dials pass it over after 2 s
+// (hedge.go, liveness.go): a dial that has waited for 1 s makes the server ping the
+// agent, and after another second without an answer the agent is suspect. The dial then
+// goes to the next agent of the cluster, and after those to the peers, while the first
+// one may still answer; the connection that loses is closed. A suspect is pinged until
+// it answers, and until then it is asked last. A slow target makes no agent suspect,
+// since the agent answers the ping, and is dialed once only. Peers are pinged and
+// passed over in the same way.
 //
-// A dial without an agent is answered with "No agent available". When an
-// agent's stream ends, its connections are closed towards the clients, without
-// an error, as konnectivity has it; connections on carriers go on, since they
-// have TCP connections of their own. A dead agent's stream is found by pings
-// after at most --keepalive-time plus 10 s, and the agent is out of routing
-// then; a dead carrier by keepalives and missing acknowledgements, after at most a
-// minute.
-// Out of file descriptors, a port accepts again when some are free, and what is
-// connected goes on; the log has a line at either end of that. When most of a memory
-// limit is used, dials are refused as Overloaded (package memlimit).
-// Changed certificates apply to new handshakes, and "What is taken away" says what
-// becomes of connections that exist.
+// A dial without an agent is answered with "No agent available". When an agent's stream
+// ends, its connections are closed towards the clients, without an error, as
+// konnectivity has it; connections on carriers go on, since they have TCP connections
+// of their own. A dead agent's stream is found by pings after at most --keepalive-time
+// plus 10 s, and the agent is out of routing then; a dead carrier by keepalives and
+// missing acknowledgements, after at most a minute. A port that runs out of file
+// descriptors accepts again as soon as some are free, and open connections continue; a
+// line in the log marks the beginning and the end. When most of a memory limit is used,
+// dials are refused as Overloaded (package memlimit). Changed certificates apply to new
+// handshakes, and "What is taken away" says what becomes of connections that exist.
 //
 // Verbosity is 0 unless asked otherwise. konnectivity's own default of 4 logs a
 // line per connection and more, which costs throughput.

@@ -40,7 +40,7 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 			}
 			defer leave()
 		}
-		source := pkitest.NewSource(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
+		source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
 		clients := pool.New(pool.Config{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
 			config := source.ClientConfig("127.0.0.1")
 			config.NextProtos = []string{carrier.ALPN}

@@ -94,7 +94,7 @@ func startPreparedHub(t *testing.T, hubCA, agentCA *pki.CA, prepare func(*Server
 // tlsFor is the TLS configuration of a peer with a certificate of ca.
 func (h *testHub) tlsFor(t *testing.T, ca *pki.CA, commonName string) *tls.Config {
 	t.Helper()
-	return pkitest.NewSource(t, ca, pki.Leaf{CommonName: commonName, Client: true}, h.hubCA).ClientConfig("127.0.0.1")
+	return pkitest.NewReloader(t, ca, pki.Leaf{CommonName: commonName, Client: true}, h.hubCA).ClientConfig("127.0.0.1")
 }
 
 func (h *testHub) clientTLS(t *testing.T) *tls.Config {

@@ -237,7 +237,7 @@ func TestClientReachesItsOwnConnectionOnly(t *testing.T) {
 		_, last = stream.Recv()
 	}
 	if status.Code(last) != codes.InvalidArgument {
-		t.Errorf("second dial on a stream: %v", last)
+		t.Errorf("second dial on a stream: %v, want InvalidArgument", last)
 	}
 	exchange(t, victim, "x", "cluster1:x")
 }
@@ -282,7 +282,7 @@ func TestDialsGoToTheLeastLoadedAgent(t *testing.T) {
 	}
 	for id, a := range agents {
 		if got := len(a.seen); got != 3 {
-			t.Errorf("agent %s got %d of 9 dials", id, got)
+			t.Errorf("agent %s got %d of 9 dials, want 3", id, got)
 		}
 	}
 	manager := h.konnectivity.BackendManagers[0].(*balancedManager)

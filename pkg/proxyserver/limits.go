@@ -56,7 +56,7 @@ func (l *Limits) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.MaxHandshakes, "max-handshakes", l.MaxHandshakes, "most TLS handshakes worked on at a time, on each port; the default is two for each processor")
 	fs.Lookup("max-handshakes").DefValue = "0" // help is the same on each machine
 	fs.DurationVar(&l.TCPKeepAlive, "tcp-keepalive", l.TCPKeepAlive, "probe a connection that has been silent for this long")
-	fs.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "give a connection up when sent bytes stay unacknowledged for this long")
+	fs.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "close a connection when sent bytes stay unacknowledged for this long")
 	fs.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "how long new dials are still served after SIGTERM, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more; --graceful-shutdown-timeout=0 skips it")
 }
 

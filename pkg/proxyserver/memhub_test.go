@@ -173,7 +173,7 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 	t := s.hub.t
 	t.Helper()
 	files := pkitest.Issue(t, filepath.Join(s.hub.dir, s.options.ServerID+"-"+id), s.hub.agentCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true}, s.hub.hubCA)
-	source := pki.NewSource(files)
+	source := pki.NewReloader(files)
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type serverMetrics struct {
 	tlsFailures     *prometheus.CounterVec
 	// handshakesDropped are those that made room for others.
 	handshakesDropped *prometheus.CounterVec
-	// limited are what clusters had too many of.
+	// limited counts what was refused because a cluster had too many of it.
 	limited        *prometheus.CounterVec
 	ended          *prometheus.CounterVec
 	clustersSynced prometheus.Gauge
@@ -29,7 +29,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		registry: registry,
 		agentsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_agent_identity_rejected_total",
-			Help: "Agent streams refused because of who the agent is or claims to be.",
+			Help: "Agent streams refused because of the agent's identity, proven or declared.",
 		}, []string{"reason"}),
 		clientsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_client_rejected_total",
@@ -37,7 +37,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		}, []string{"reason"}),
 		sameName: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_agent_id_conflicts_total",
-			Help: "Agents that call themselves what an agent of another cluster does. It gets them nothing, because what an agent may serve follows from its certificate.",
+			Help: "Agents whose ID is that of an agent of another cluster. They gain nothing, because what an agent may serve follows from its certificate.",
 		}),
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_dials_total",
@@ -120,7 +120,7 @@ func (m *serverMetrics) watchCarriers(side string, stats func() pool.Stats) {
 	} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "cluster_proxy_server_carriers",
-			Help:        "Carriers by who is at the other end and whether they carry a connection.",
+			Help:        "Carriers by the side that is connected and whether they carry a connection.",
 			ConstLabels: prometheus.Labels{"side": side, "state": state},
 		}, func() float64 { return float64(count(stats())) }))
 	}

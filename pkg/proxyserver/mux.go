@@ -27,7 +27,7 @@ import (
 type muxListener struct {
 	*connect.Queue // of what is no carrier
 	inner          net.Listener
-	source         *pki.Source
+	source         *pki.Reloader
 	agents         bool // it is the agents' port
 	conns          *peerConns
 	carriers       func(*tls.Conn)
@@ -41,7 +41,7 @@ type muxListener struct {
 
 // newMuxListener makes a listener of the certificates in source. It must be served
 // with serve.
-func newMuxListener(listener net.Listener, source *pki.Source, protocol string, s *Server, rest int, carriers func(*tls.Conn)) *muxListener {
+func newMuxListener(listener net.Listener, source *pki.Reloader, protocol string, s *Server, rest int, carriers func(*tls.Conn)) *muxListener {
 	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{carrier.ALPN, protocol}
 	return &muxListener{
@@ -80,9 +80,9 @@ func (m *muxListener) handshake(raw net.Conn) {
 	}
 }
 
-// noteFailure says why a handshake failed if that is about certificates. The
-// rest is port scans and connections that were cut, and anybody can make many:
-// of all, a few a second are logged.
+// noteFailure logs why a handshake failed if certificates are the reason. Other
+// failures are port scans and connections that were cut. Anyone can cause many, so at
+// most a few a second are logged.
 func (m *muxListener) noteFailure(peer net.Addr, err error) {
 	reason := pki.HandshakeReason(err)
 	m.metrics.tlsFailures.WithLabelValues(reason).Inc()
@@ -94,9 +94,9 @@ func (m *muxListener) noteFailure(peer net.Addr, err error) {
 	})
 }
 
-// explain adds what to make of an error. An agent of OCM's own cluster-proxy has a
-// certificate, but of another CA, and crypto/tls sends none that the server did not
-// ask for.
+// explain adds to an error what it means. An agent of OCM's own cluster-proxy has a
+// certificate, but of another CA, and crypto/tls sends none that the server did not ask
+// for.
 func (m *muxListener) explain(err error) error {
 	err = pki.Explain(err)
 	if m.agents && pki.NoCertificate(err) {
@@ -127,7 +127,7 @@ func (handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 	}}, nil
 }
 
-// authInfo is what gRPC knows of a connection.
+// authInfo is what gRPC is told about a connection.
 type authInfo struct {
 	credentials.TLSInfo
 	conn *tls.Conn

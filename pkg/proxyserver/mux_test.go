@@ -9,10 +9,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// TestSilentPeersKeepNobodyOut opens more connections than there are places for
+// TestSilentPeersDoNotBlockOthers opens more connections than there are places for
 // handshakes and says nothing on them, or stops in the middle. An agent and a
 // client must get in all the same.
-func TestSilentPeersKeepNobodyOut(t *testing.T) {
+func TestSilentPeersDoNotBlockOthers(t *testing.T) {
 	h := startHub(t)
 	for _, port := range []struct {
 		name, address string

@@ -86,8 +86,8 @@ func NewOptions() *Options {
 	return &Options{
 		Mode:                    server.ModeGRPC,
 		DeleteUDSFile:           true,
-		ServerPort:              8090,
-		AgentPort:               8091,
+		ServerPort:              identity.ProxyServerPort,
+		AgentPort:               identity.AgentServerPort,
 		HealthPort:              8092,
 		AdminPort:               8095,
 		AdminBindAddress:        "127.0.0.1",
@@ -157,7 +157,7 @@ func (o *Options) Validate() error {
 	o.validateRouting(&errs)
 	o.validatePeers(&errs)
 	flags.AtLeast(&errs, []flags.Check[time.Duration]{
-		// gRPC raises a keepalive below a second to one without a word.
+		// gRPC silently raises a keepalive below a second to one second.
 		{Flag: "keepalive-time", Value: o.KeepaliveTime, Least: time.Second},
 		{Flag: "frontend-keepalive-time", Value: o.FrontendKeepaliveTime, Least: time.Second},
 		{Flag: "graceful-shutdown-timeout", Value: o.GracefulShutdownTimeout},

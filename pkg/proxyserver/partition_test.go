@@ -88,7 +88,7 @@ func TestPartitionedAgentLeavesRouting(t *testing.T) {
 		defer agents.Stop()
 
 		client := pkitest.Issue(t, filepath.Join(dir, "agent"), agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, hubCA)
-		source := pki.NewSource(client)
+		source := pki.NewReloader(client)
 		if err := source.Load(); err != nil {
 			t.Fatal(err)
 		}

@@ -30,16 +30,16 @@ const (
 	// peerSelf is how often an address that leads back here is tried again: behind a
 	// load balancer it may lead elsewhere later.
 	peerSelf = 30 * time.Second
-	// surelySelf is how often in a row an address led back here when it counts
-	// as this server's own. Behind a load balancer it may lead here now and then.
+	// surelySelf is how often in a row an address must lead back here to count as this
+	// server's own. Behind a load balancer it may lead here now and then.
 	surelySelf = 8
 )
 
 // peers are the other proxy servers. A dial for a cluster whose agents are not
 // here is sent to the one that has them, once: a peer never sends it on.
 //
-// Who has an agent is found out by asking: a refusal takes a round trip within
-// the hub, and who said yes last is asked first.
+// A server finds the peer that has an agent by asking: a refusal takes a round trip
+// within the hub, and the peer that accepted last is asked first.
 type peers struct {
 	addresses []string
 	self      string // this server's ID
@@ -253,9 +253,9 @@ func (one *peerServer) reached() bool {
 	return stats.Idle+stats.InUse > 0
 }
 
-// candidates are the peers to ask: first who served the host last, then the
-// others in any order, and last those that cannot be reached or do not answer at
-// the moment.
+// candidates returns the peers in the order in which to ask them: first the one that
+// served the host last, then the others in any order, and last those that cannot be
+// reached or do not answer at the moment.
 func (p *peers) candidates(host string) []*peerServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,8 +278,8 @@ func (p *peers) candidates(host string) []*peerServer {
 	return append(all, unreached...)
 }
 
-// open asks one peer after the other, and the next one as well when one takes
-// long: it may have died without a word, or its agent may have.
+// open asks one peer after the other, and the next one as well if one takes long: the
+// peer or its agent may have died silently.
 func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
 	host, _, err := net.SplitHostPort(request.Address)
 	if err != nil {
@@ -312,8 +312,8 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 	return nil, errNoAgent
 }
 
-// ask opens a connection through one peer. One without carriers is dialed now:
-// its pool may be waiting for better times, and they may have come.
+// ask opens a connection through one peer. A peer without carriers is dialed now: its
+// pool may be waiting in a backoff, while the peer is back.
 func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
 	slow := time.AfterFunc(peerHedgeAfter, silent)
 	defer slow.Stop()
@@ -340,7 +340,7 @@ func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRe
 	return conn, err
 }
 
-// served remembers who served a host last.
+// served remembers which peer served a host last.
 func (p *peers) served(address string, one *peerServer) {
 	host, _, _ := net.SplitHostPort(address)
 	p.mu.Lock()

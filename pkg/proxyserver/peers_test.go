@@ -136,10 +136,10 @@ func TestPeersKeepTheMeaningOfErrors(t *testing.T) {
 	}
 	began := time.Now()
 	if _, err := d.DialContext(t.Context(), "tcp", "cluster2:443"); !errors.As(err, &failure) || failure.Code != tunnel.NoAgent {
-		t.Errorf("no agent anywhere: %v", err)
+		t.Errorf("no agent anywhere: %v, want NoAgent", err)
 	}
 	if elapsed := time.Since(began); elapsed > peerHedgeAfter {
-		t.Errorf("that took %s", elapsed)
+		t.Errorf("that took %s, want %s at most", elapsed, peerHedgeAfter)
 	}
 	if _, err := hubs[1].dial(t, hubs[1].clientTLS(t), "cluster2:443"); err == nil || !strings.Contains(err.Error(), noAgent) {
 		t.Errorf("no agent anywhere, konnectivity's client: %v", err)
@@ -219,7 +219,7 @@ func TestPeersNeedTheRole(t *testing.T) {
 // though its certificate is good.
 func TestPeersSpeakCarriers(t *testing.T) {
 	h := startHub(t)
-	source := pkitest.NewSource(t, h.hubCA, servingLeaf, h.hubCA)
+	source := pkitest.NewReloader(t, h.hubCA, servingLeaf, h.hubCA)
 	for name, protocols := range map[string][]string{"no ALPN": nil, "HTTP/2": {"h2"}} {
 		t.Run(name, func(t *testing.T) {
 			config := source.ServerConfig(tls.RequireAndVerifyClientCert)

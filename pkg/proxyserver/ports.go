@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// prefaceTimeout is how long a client may take for the first words of gRPC or
-	// HTTP, once TLS stands.
+	// prefaceTimeout is how long a client may take for the first bytes of gRPC or HTTP
+	// after the TLS handshake.
 	prefaceTimeout = 10 * time.Second
 	// keepaliveTimeout is how long a ping may stay unanswered.
 	keepaliveTimeout = 10 * time.Second
-	// minPingInterval is how often a peer may ping us. gRPC's default of five
-	// minutes ends the connections of clients that take more care than that.
+	// minPingInterval is how often a peer may ping us. With gRPC's default of five
+	// minutes, clients that ping more often would lose their connections.
 	minPingInterval = 10 * time.Second
 )
 
@@ -44,7 +44,7 @@ type ports struct {
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
-func (s *Server) mux(p *ports, listener net.Listener, source *pki.Source, protocol string, rest int, carriers func(*tls.Conn)) *muxListener {
+func (s *Server) mux(p *ports, listener net.Listener, source *pki.Reloader, protocol string, rest int, carriers func(*tls.Conn)) *muxListener {
 	mux := newMuxListener(listener, source, protocol, s, rest, carriers)
 	p.muxes = append(p.muxes, mux)
 	return mux
@@ -91,8 +91,8 @@ func listenTCP(ctx context.Context, what, address string) (net.Listener, error) 
 	return listener, nil
 }
 
-// listenUnix lets the user and the group in. The umask that processes usually
-// have keeps everybody else out until the mode is set.
+// listenUnix lets the user and the group connect. The usual umask of processes keeps
+// all others out until the mode is set.
 func listenUnix(ctx context.Context, path string, deleteFirst bool) (net.Listener, error) {
 	if deleteFirst {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +111,7 @@ func listenUnix(ctx context.Context, path string, deleteFirst bool) (net.Listene
 	return listener, nil
 }
 
-// newFrontend makes what serves clients.
+// newFrontend makes the server for clients.
 func (s *Server) newFrontend(p *ports) frontend {
 	http := s.options.Mode == server.ModeHTTPConnect
 	if s.clientSource != nil {

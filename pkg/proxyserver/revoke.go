@@ -16,8 +16,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// recheckInterval is how often connections are looked at again. What the hub says
-// about clusters does not wait for it.
+// recheckInterval is how often connections are checked again. Changes of clusters on
+// the hub do not wait for it.
 const recheckInterval = 2 * time.Second
 
 // Why a connection was ended, as a label.
@@ -51,15 +51,15 @@ type peerConns struct {
 
 type peerConn struct {
 	raw         net.Conn
-	source      *pki.Source
+	source      *pki.Reloader
 	certificate *pki.Certificate
 	agent       *pki.Agent       // nil for a client
 	process     processKey       // zero until it is known
 	carrier     *carrier.Carrier // nil if it is none
 }
 
-// processKey is an agent process. Its secret alone would do, were it not for agents
-// that make one up.
+// processKey identifies an agent process. Its secret alone would suffice if agents
+// could not invent one.
 type processKey struct{ cluster, secret string }
 
 func newPeerConns(m *serverMetrics) *peerConns {
@@ -69,7 +69,7 @@ func newPeerConns(m *serverMetrics) *peerConns {
 // add registers a connection whose handshake is complete. remove must be called
 // when it is closed. A peer without a certificate that could be taken away is not
 // registered, and is refused where it is served.
-func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Source, ofAgents bool) (remove func()) {
+func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Reloader, ofAgents bool) (remove func()) {
 	state := conn.ConnectionState()
 	certificate, err := pki.PeerCertificate(state)
 	if err != nil {
@@ -138,8 +138,8 @@ func (p *peerConns) belongs(conn *tls.Conn, secret string) {
 	}
 }
 
-// admit returns an error if an agent's cluster is not served. Before the hub has
-// answered for the first time the certificate alone decides.
+// admit returns an error if an agent's cluster is not served. Before the hub's first
+// answer the certificate alone decides.
 func (p *peerConns) admit(agent pki.Agent) error {
 	if p.clusters == nil || p.clusters.Synced() != nil {
 		return nil
@@ -147,7 +147,7 @@ func (p *peerConns) admit(agent pki.Agent) error {
 	return p.clusters.Admit(agent)
 }
 
-// check says why a connection must end, or nil.
+// check returns why a connection must end, or nil.
 func (p *peerConns) check(c *peerConn) (reason string, err error) {
 	switch err := c.source.Recheck(c.certificate, p.now()); {
 	case errors.Is(err, pki.ErrExpired):
@@ -160,7 +160,7 @@ func (p *peerConns) check(c *peerConn) (reason string, err error) {
 	return endedCluster, p.admit(*c.agent)
 }
 
-// run looks at all connections regularly, and when the hub says something new.
+// run checks all connections regularly, and when the hub reports a change.
 func (p *peerConns) run(ctx context.Context) error {
 	tick := time.NewTicker(recheckInterval)
 	defer tick.Stop()
@@ -175,7 +175,7 @@ func (p *peerConns) run(ctx context.Context) error {
 	}
 }
 
-// look has all connections looked at soon.
+// look has all connections checked soon.
 func (p *peerConns) look() {
 	select {
 	case p.changed <- struct{}{}:
@@ -189,9 +189,9 @@ type ending struct {
 }
 
 // sweep ends the connections that fail check. A client whose CA left the bundle is
-// treated more gently, because the hub CA has no such theft of a whole cluster's
-// name to fear and its rotation must not drop anything: its carriers open nothing
-// new, and its connections end with its certificate at the latest.
+// treated more gently: its carriers open nothing new, and its connections end with its
+// certificate at the latest. A certificate of the old hub CA cannot be used to pose as
+// a cluster, and a rotation of the hub CA must not drop anything.
 func (p *peerConns) sweep() {
 	counts := map[ending]int{}
 	var end []net.Conn

@@ -38,8 +38,8 @@ type Server struct {
 	memory         *memlimit.Gate
 	peers          *peers // nil without any
 	inner          *innerClient
-	clientSource   *pki.Source // nil on a Unix socket
-	agentSource    *pki.Source
+	clientSource   *pki.Reloader // nil on a Unix socket
+	agentSource    *pki.Reloader
 	sayLimit       rate.Sometimes // of a cluster's agents
 
 	started chan struct{}
@@ -71,7 +71,7 @@ func New(o *Options) (*Server, error) {
 		servers: &serverCount{file: o.ServerCountFile},
 		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
-		agentSource: pki.NewSource(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
+		agentSource: pki.NewReloader(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
 	}
 	s.servers.n.Store(int64(o.ServerCount))
 	s.registry = newAgentRegistry(o.Limits, s.noteSameName)
@@ -89,7 +89,7 @@ func New(o *Options) (*Server, error) {
 	s.konnectivity.SetBackendDialTimeout(o.BackendDialTimeout)
 	s.agentSource.TLS = parameters
 	if o.UDSName == "" {
-		s.clientSource = pki.NewSource(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert, TLSProfile: o.TLSProfile})
+		s.clientSource = pki.NewReloader(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert, TLSProfile: o.TLSProfile})
 		s.clientSource.TLS = parameters
 	}
 	s.health = health.New(health.Options{
@@ -113,9 +113,9 @@ func (s *Server) Started() <-chan struct{} { return s.started }
 // Addrs are valid once Started is closed.
 func (s *Server) Addrs() Addrs { return s.addrs }
 
-// Run serves until ctx is done and then drains: it is not ready any more and
-// takes no new connections and agents, while the connections that it has go on
-// until they end or the graceful shutdown timeout passes.
+// Run serves until ctx is done and then drains: the server becomes unready and accepts
+// no new connections and agents, while open connections continue until they end or the
+// graceful shutdown timeout passes.
 func (s *Server) Run(ctx context.Context) error {
 	s.logger = klog.FromContext(ctx)
 	for _, source := range s.sources() {
@@ -203,14 +203,13 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 const longestMove = time.Minute
 
 // drain ends the service in an order that keeps connections, and lets every new dial
-// find a server: at first everything is served as before, while clients and agents
-// learn that they should go elsewhere; then no new connections are taken,
-// and what is open goes on. Agents that have no other server hold that up for
-// longestMove: a fleet that moves in an instant would be a burden to the new
-// server, and this may be the only one. Konnectivity's agents are told last, and by the end
-// of a stream that carries nothing: they drop their connections at the first
-// sign that their server goes. If a part of the process fails, life ends, and the
-// drain with it.
+// find a server. At first everything is served as before, while clients and agents
+// learn that they should go elsewhere; then no new connections are accepted, and open
+// ones continue. Agents without another server delay that for longestMove at most: a
+// fleet that moved at once would overload the new server, and this server may be the
+// only one. Konnectivity's agents are told last, by the end of a stream that carries
+// nothing, because they drop their connections as soon as their server stops. If a part
+// of the process fails, life ends, and the drain with it.
 func (s *Server) drain(life context.Context, timeout time.Duration, clients frontend, ports *ports) {
 	s.health.Drain()
 	s.registry.drain(min(timeout, longestMove))
@@ -256,11 +255,11 @@ func (s *Server) endIdleStreams(ctx context.Context) {
 	}
 }
 
-func (s *Server) sources() []*pki.Source {
+func (s *Server) sources() []*pki.Reloader {
 	if s.clientSource == nil {
-		return []*pki.Source{s.agentSource}
+		return []*pki.Reloader{s.agentSource}
 	}
-	return []*pki.Source{s.agentSource, s.clientSource}
+	return []*pki.Reloader{s.agentSource, s.clientSource}
 }
 
 func (s *Server) checkCertificates() error {

@@ -125,12 +125,12 @@ func TestHTTPConnect(t *testing.T) {
 	}
 	exchange(t, target, "hello", "cluster1:hello")
 
-	stranger, err := tls.Dial("tcp", h.clientAddr, h.tlsFor(t, h.hubCA, "localhost"))
+	unauthenticated, err := tls.Dial("tcp", h.clientAddr, h.tlsFor(t, h.hubCA, "localhost"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
-	_, err = connect.Ask(t.Context(), stranger, "cluster1:443", nil)
+	defer unauthenticated.Close()
+	_, err = connect.Ask(t.Context(), unauthenticated, "cluster1:443", nil)
 	if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusForbidden {
 		t.Errorf("without a role: %v, want 403", err)
 	}
@@ -163,16 +163,16 @@ func TestUnixSocket(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	h := startHub(t)
 	if code, body := h.scrape(t, "/readyz"); code != 200 {
-		t.Errorf("certificate mode without agents: %d %q", code, body)
+		t.Errorf("certificate mode without agents: %d %q, want 200", code, body)
 	}
 	declared := startHub(t, func(o *Options) { o.AgentIdentity = IdentityDeclared })
 	for _, path := range []string{"/ready", "/readyz"} {
 		if code, body := declared.scrape(t, path); code != 500 || !strings.Contains(body, "[-]agents failed: no connection to any proxy agent") {
-			t.Errorf("declared mode, %s: %d %q", path, code, body)
+			t.Errorf("declared mode, %s: %d %q, want 500 for the agents", path, code, body)
 		}
 	}
 	if code, body := declared.scrape(t, "/healthz"); code != 200 || body != "ok" {
-		t.Errorf("declared mode, /healthz: %d %q", code, body)
+		t.Errorf("declared mode, /healthz: %d %q, want 200 and ok", code, body)
 	}
 	if _, err := declared.connectAgent(t, agentSpec{cluster: "cluster1"}); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 // countPoll is how often the file of --server-count-file is read.
 const countPoll = 2 * time.Second
 
-// serverCount is how many proxy servers agents should connect to. From a file it
-// may change while the server runs: were it an argument alone, to have one
-// server more would mean to replace them all.
+// serverCount is how many proxy servers agents should connect to. From a file it may
+// change while the server runs: with an argument alone, one more server would mean to
+// replace all servers.
 type serverCount struct {
 	file string // empty if it never changes
 	n    atomic.Int64
@@ -27,7 +27,7 @@ type serverCount struct {
 
 func (c *serverCount) get() int { return int(c.n.Load()) }
 
-// load reads the file and reports whether the number is another one.
+// load reads the file and reports whether the number has changed.
 func (c *serverCount) load() (changed bool, err error) {
 	if c.file == "" {
 		return false, nil

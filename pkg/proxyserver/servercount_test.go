@@ -24,7 +24,7 @@ func TestServerCountChanges(t *testing.T) {
 		t.Helper()
 		received, err := a.stream.Header()
 		if err != nil || len(received.Get(header.ServerCount)) != 1 {
-			t.Fatalf("the header is %v, %v", received, err)
+			t.Fatalf("the header is %v, %v, want it once", received, err)
 		}
 		return received.Get(header.ServerCount)[0]
 	}

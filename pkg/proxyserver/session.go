@@ -27,7 +27,7 @@ type agentSession struct {
 	pool  *pool.Pool
 	alive *liveness
 	share *clusterShare
-	// forget ends what goes on for the session's sake.
+	// forget ends the goroutines of the session.
 	forget context.CancelFunc
 
 	mu      sync.Mutex
@@ -62,8 +62,8 @@ func (agent *agentSession) tell(what client.PacketType, n int) {
 	}
 }
 
-// hasCarriers is true also for a new agent that announces carriers: dials wait
-// for the first one then. Should none come, it is served like konnectivity's.
+// hasCarriers is also true for a new agent that announces carriers: dials then wait for
+// the first one. If none comes, the agent is served like konnectivity's.
 func (agent *agentSession) hasCarriers() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()

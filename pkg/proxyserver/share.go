@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxSessions is how many agents one cluster may have at a time. Those whose
-	// stream broke without a word count until its pings give up.
+	// maxSessions is how many agents one cluster may have at a time. An agent whose
+	// stream broke silently counts until the stream's pings time out.
 	maxSessions = 64
 	// maxStreams is how many control sessions one agent may have at a time. The
 	// oldest makes room, since it is the most likely to be broken.

@@ -168,7 +168,7 @@ func TestLateConnectionIsClosed(t *testing.T) {
 			return next
 		})
 		if elapsed := time.Since(began); err != nil || elapsed != 3*time.Second {
-			t.Fatalf("hedge: %v after %s", err, elapsed)
+			t.Fatalf("hedge: %v after %s, want a connection after 3s", err, elapsed)
 		}
 		_ = conn.Close()
 		time.Sleep(time.Minute)

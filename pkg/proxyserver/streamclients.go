@@ -84,7 +84,7 @@ func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) e
 	return joinStream(stream, conn, &sent, &received)
 }
 
-// errorText is what a refusal says, without the words that this side adds.
+// errorText returns the message of a refusal, without the words that this side adds.
 func errorText(err error) string {
 	if errors.Is(err, errUseStream) { // its agents changed during the dial
 		return noAgent

@@ -16,8 +16,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
-// tuning finds a proxy server that is gone without a word within 30 s, whether
-// anything is under way to it or not.
+// tuning detects a proxy server that is gone silently within 30 s, whether anything is
+// under way to it or not.
 var tuning = dial.TCP{KeepAlive: 15 * time.Second, UserTimeout: 25 * time.Second}
 
 // carriersAgain is after what time a proxy server that did not speak carriers is
@@ -27,10 +27,9 @@ const carriersAgain = 30 * time.Second
 // maxConnections is about what one address can have to another.
 const maxConnections = 60000
 
-// carrierTransport opens connections on carriers, which are kept ready. While the
-// proxy server turns out not to speak them, it hands over to konnectivity's
-// protocol. The pool goes on trying meanwhile, so that no dial waits for the
-// discovery that the hub was upgraded.
+// carrierTransport opens connections on carriers, which are kept ready. While the proxy
+// server does not speak them, it uses konnectivity's protocol. The pool keeps trying
+// meanwhile, so that no dial waits for the discovery that the hub was upgraded.
 type carrierTransport struct {
 	server string
 	config func() *tls.Config
@@ -55,8 +54,8 @@ func newCarriers(server string, config func() *tls.Config) *carrierTransport {
 	t.older = func() (transport, error) { return newKonnectivity(server, config, t.lookAgain) }
 	t.pool = pool.New(pool.Config{
 		Dial: t.dialCarrier,
-		// These are for all clusters together; what one agent may have is for the
-		// proxy server to say.
+		// These limits are for all clusters together; the proxy server limits each
+		// agent.
 		Max: maxConnections, MaxPending: maxConnections,
 		// Without a single carrier, a failed attempt to make one is the answer:
 		// there is no proxy server, or it is konnectivity's.
@@ -68,7 +67,8 @@ func newCarriers(server string, config func() *tls.Config) *carrierTransport {
 	return t
 }
 
-// dialCarrier makes one carrier, or finds out that there are none to be had.
+// dialCarrier makes one carrier, or finds out that the proxy server does not speak
+// carriers.
 func (t *carrierTransport) dialCarrier(ctx context.Context) (*carrier.Carrier, error) {
 	made, err := t.reach(ctx)
 	t.mu.Lock()
@@ -88,8 +88,7 @@ func (t *carrierTransport) dialCarrier(ctx context.Context) (*carrier.Carrier, e
 	return made, err
 }
 
-// surelyOld is how many konnectivity servers in a row say that there are no
-// others.
+// surelyOld is how many konnectivity servers in a row mean that there are no others.
 const surelyOld = 5
 
 // backoff is short, as a caller waits, unless all proxy servers are konnectivity's:
@@ -128,7 +127,7 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		return nil, err
 	}
 	raw = t.tcp.Tune(raw)
-	// By its name the pool knows which carriers lead to a server that is silent.
+	// The name tells the pool which carriers lead to a silent server.
 	hello := carrier.Hello{Features: []string{carrier.FeatureName}}
 	return carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener})
 }
@@ -160,8 +159,8 @@ func (t *carrierTransport) dialOther(ctx context.Context, other transport, addre
 	return conn, err
 }
 
-// other is konnectivity's transport if it has to do: there is no carrier, and the
-// newest attempt to make one met a server that knows of none.
+// other returns konnectivity's transport if it is the only way: there is no carrier,
+// and the newest attempt to make one met a server that does not speak carriers.
 func (t *carrierTransport) other() transport {
 	idle := t.pool.Stats().Idle
 	t.mu.Lock()

@@ -174,7 +174,7 @@ func TestMixedServersSpeakCarriers(t *testing.T) {
 		defer via.close()
 		for i := range 50 {
 			if _, took := dialFor(t, via); took > 2*time.Second {
-				t.Errorf("dial %d took %s", i, took)
+				t.Errorf("dial %d took %s, want 2s at most", i, took)
 			}
 			time.Sleep(time.Second)
 		}

@@ -29,8 +29,8 @@ type link interface {
 	abort()
 }
 
-// conn makes a net.Conn with deadlines out of a link. Two goroutines own the
-// link's directions; everything else only touches the buffer between.
+// conn makes a net.Conn with deadlines of a link. Two goroutines own the link's
+// directions; everything else only uses the buffer between.
 type conn struct {
 	link          link
 	local, remote addr
@@ -210,16 +210,16 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// Abort ends the connection as one that was cut off, and says no goodbye. A proxy
-// server of konnectivity's tells the target a clean end nonetheless.
+// Abort ends the connection as one that was cut off. A proxy server of konnectivity's
+// ends the target's connection cleanly nonetheless.
 func (c *conn) Abort(error) {
 	c.once.Do(func() { close(c.closed) })
 	c.link.abort()
 }
 
 func (c *conn) shutDown() {
-	impatience := time.AfterFunc(linger, c.link.abort)
-	defer impatience.Stop()
+	aborts := time.AfterFunc(linger, c.link.abort)
+	defer aborts.Stop()
 	<-c.wrote
 	c.link.finish()
 	c.link.abort()

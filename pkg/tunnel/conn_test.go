@@ -53,7 +53,7 @@ func TestConnHasAddresses(t *testing.T) {
 	hub := tunneltest.Start(t)
 	near, _ := pair(t, hub, hub.Dialer())
 	if got := near.RemoteAddr(); got.String() != target || got.Network() != "tcp" {
-		t.Errorf("RemoteAddr() = %s %s", got.Network(), got)
+		t.Errorf("RemoteAddr() = %s %s, want tcp %s", got.Network(), got, target)
 	}
 	if _, _, err := net.SplitHostPort(near.LocalAddr().String()); err != nil {
 		t.Errorf("LocalAddr: %v", err)
@@ -98,7 +98,7 @@ func TestTargetSpeaksFirst(t *testing.T) {
 		}
 		got, err := io.ReadAll(conn)
 		if string(got) != "hello" || err != nil {
-			t.Fatalf("read %q, %v", got, err)
+			t.Fatalf("read %q, %v, want \"hello\"", got, err)
 		}
 		conn.Close()
 	}
@@ -167,7 +167,7 @@ func TestStalledPeers(t *testing.T) {
 	start := time.Now()
 	near.Close()
 	if took := time.Since(start); took > time.Second {
-		t.Errorf("Close took %v", took)
+		t.Errorf("Close took %v, want 1s at most", took)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAbort(t *testing.T) {
 	}
 	near.(interface{ Abort(error) }).Abort(errors.New("cut off"))
 	if _, err := near.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("reading after Abort: %v", err)
+		t.Errorf("reading after Abort: %v, want net.ErrClosed", err)
 	}
 	_, _ = io.Copy(io.Discard, far) // how it ends is the hub's to say
 	if err := near.Close(); err != nil {

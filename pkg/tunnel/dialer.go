@@ -146,8 +146,8 @@ func (d *Dialer) RESTConfig(cluster string) *rest.Config {
 	}
 }
 
-// Close ends all dials and connections and releases what the Dialer holds.
-// Dials fail with code Closed afterwards.
+// Close ends all dials and connections and releases what the Dialer holds. Later dials
+// fail with code Closed.
 func (d *Dialer) Close() error {
 	d.mu.Lock()
 	via := d.via

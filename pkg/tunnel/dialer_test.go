@@ -137,7 +137,7 @@ func TestRESTConfig(t *testing.T) {
 	hub.Forward(target, server.Listener.Addr().String())
 	cfg := hub.Dialer().RESTConfig("cluster1")
 	if cfg.TLSClientConfig.ServerName != "kubernetes.default.svc" {
-		t.Errorf("ServerName %q", cfg.TLSClientConfig.ServerName)
+		t.Errorf("ServerName %q, want kubernetes.default.svc", cfg.TLSClientConfig.ServerName)
 	}
 	cfg.TLSClientConfig.ServerName = "example.com" // what httptest's certificate is for
 	cfg.TLSClientConfig.CAData = pemOf(server)
@@ -152,7 +152,7 @@ func TestRESTConfig(t *testing.T) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || hub.Dials(target) != 1 {
-		t.Errorf("status %d, %d dials", resp.StatusCode, hub.Dials(target))
+		t.Errorf("status %d, %d dials, want 200 and one dial", resp.StatusCode, hub.Dials(target))
 	}
 }
 

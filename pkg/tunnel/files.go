@@ -17,13 +17,13 @@ func FromFiles(proxyServer, ca, cert, key string) (*Dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing proxy server address: %w", err)
 	}
-	source := pki.NewSource(pki.Files{Cert: cert, Key: key, CA: ca})
+	source := pki.NewReloader(pki.Files{Cert: cert, Key: key, CA: ca})
 	if err := source.Load(); err != nil {
 		return nil, err
 	}
 	return &Dialer{ProxyServer: proxyServer, TLS: func() *tls.Config {
-		// Whatever is wrong with the new files, the old ones may still do; if
-		// not, the handshake says so.
+		// If the new files are wrong, the old ones may still work; if not, the
+		// handshake fails.
 		_ = source.Load()
 		return source.ClientConfig(host)
 	}}, nil

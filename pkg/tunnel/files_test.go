@@ -18,7 +18,7 @@ func TestFromFiles(t *testing.T) {
 	dir, hubCA, foreignCA := t.TempDir(), pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "foreign")
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	client := pki.Leaf{CommonName: "client", Client: true}
-	config := pkitest.NewSource(t, hubCA, loopback, hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
+	config := pkitest.NewReloader(t, hubCA, loopback, hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"h2"}
 	hub := tunneltest.StartTLS(t, config)
 	good := pkitest.Issue(t, filepath.Join(dir, "good"), hubCA, client, hubCA)

@@ -97,7 +97,7 @@ func (t *konnectivityTransport) dialError(ctx context.Context, address string, e
 	case metrics.DialFailureTimeout:
 		return fail(TimedOut, address, "no answer from the cluster's agent in time", context.DeadlineExceeded)
 	case metrics.DialFailureDialClosed:
-		return fail(Lost, address, "the proxy server gave the dial up", nil)
+		return fail(Lost, address, "the proxy server gave up the dial", nil)
 	case metrics.DialFailureTunnelClosed:
 		return fail(Lost, address, "the connection to the proxy server broke during the dial", nil)
 	}

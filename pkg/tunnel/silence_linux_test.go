@@ -18,7 +18,7 @@ import (
 )
 
 // carrierServer is a proxy server on a port, which echoes.
-func carrierServer(t *testing.T, source *pki.Source, taken func(*tls.Conn)) string {
+func carrierServer(t *testing.T, source *pki.Reloader, taken func(*tls.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,12 +63,12 @@ func carrierServer(t *testing.T, source *pki.Source, taken func(*tls.Conn)) stri
 }
 
 // certificates are for both ends of all connections of a test.
-func certificates(t *testing.T) *pki.Source {
+func certificates(t *testing.T) *pki.Reloader {
 	t.Helper()
 	ca := pkitest.NewCA(t, "hub")
 	files := pkitest.Issue(t, filepath.Join(t.TempDir(), "leaf"), ca, pki.Leaf{
 		CommonName: "x", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}, ca)
-	source := pki.NewSource(files)
+	source := pki.NewReloader(files)
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestDialerTakesAnUpgradeUp(t *testing.T) {
 	ca := pkitest.NewCA(t, "hub")
 	files := pkitest.Issue(t, filepath.Join(t.TempDir(), "leaf"), ca, pki.Leaf{
 		CommonName: "x", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}, ca)
-	source := pki.NewSource(files)
+	source := pki.NewReloader(files)
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
 	}

@@ -49,9 +49,9 @@ func (dir certFiles) make() error {
 // configs are those of a server that wants a client certificate, and of a
 // client that has one.
 func (dir certFiles) configs() (server, client *tls.Config, err error) {
-	serverSource := pki.NewSource(pki.Files{Cert: dir.path("server.crt"), Key: dir.path("server.key"), CA: dir.path("ca.crt")})
-	clientSource := pki.NewSource(pki.Files{Cert: dir.path("client.crt"), Key: dir.path("client.key"), CA: dir.path("ca.crt")})
-	for _, source := range []*pki.Source{serverSource, clientSource} {
+	serverSource := pki.NewReloader(pki.Files{Cert: dir.path("server.crt"), Key: dir.path("server.key"), CA: dir.path("ca.crt")})
+	clientSource := pki.NewReloader(pki.Files{Cert: dir.path("client.crt"), Key: dir.path("client.key"), CA: dir.path("ca.crt")})
+	for _, source := range []*pki.Reloader{serverSource, clientSource} {
 		if err := source.Load(); err != nil {
 			return nil, nil, err
 		}

@@ -20,7 +20,7 @@
 // the agent and the target are in a network namespace behind it (shape.go),
 // which needs root on Linux and the token bucket filter.
 //
-// The output is a table in Markdown, each row as it is had, and for every figure
-// that is owed (figures.go) whether it is met. With -out they are kept, with the
-// raw figures as JSON beside them.
+// The output is a table in Markdown, each row as soon as it is measured, and for
+// each target figure (figures.go) whether it is met. With -out the output goes to
+// a file as well, with the raw figures as JSON beside it.
 package main

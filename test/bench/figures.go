@@ -15,9 +15,9 @@ const (
 	ourDialer          = "ours, our dialer"
 )
 
-// owed is one promise: ours, as a multiple of what it is compared with or as an
-// absolute figure, is at least or at most a bound.
-type owed struct {
+// targetFigure is a target: the median of one of our subjects, as a multiple of
+// what it is compared with or as an absolute figure, is at least or at most bound.
+type targetFigure struct {
 	row, figure string
 	subject     string
 	against     string // "" for an absolute bound
@@ -25,8 +25,8 @@ type owed struct {
 	bound       float64
 }
 
-// promises are those of the design's performance page.
-var promises = []owed{
+// targetFigures are the target figures of the table's rows.
+var targetFigures = []targetFigure{
 	{"write", "Gbit/s", ourDialer, bareRelay, true, 0.9},
 	{"read", "Gbit/s", ourDialer, bareRelay, true, 0.9},
 	{"write", "Gbit/s", stockClient, konnectivitySystem, true, 1.5},
@@ -56,8 +56,8 @@ var promises = []owed{
 	{"read at 80ms", "Gbit/s", ourDialer, direct, true, 0.9},
 }
 
-// verdict is whether a promise is kept; word is met, missed or, if that was not
-// measured, empty.
+// verdict tells whether a target is met. word is met, missed or, if the figure
+// was not measured, empty.
 type verdict struct {
 	word   string
 	detail string
@@ -65,7 +65,7 @@ type verdict struct {
 
 func (v verdict) String() string { return pad(v.word, 7) + v.detail }
 
-func (p owed) verdict(all *results) verdict {
+func (p targetFigure) verdict(all *results) verdict {
 	name := fmt.Sprintf("%s, %s, %s: ", p.row, p.figure, p.subject)
 	value, ok := all.median(p.row, p.subject, p.figure)
 	if !ok {
@@ -91,16 +91,16 @@ func (p owed) verdict(all *results) verdict {
 		}
 		value, unit = value/base, " × "+p.against
 	}
-	kept, sign := value <= p.bound, "≤"
+	met, sign := value <= p.bound, "≤"
 	if p.atLeast {
-		kept, sign = value >= p.bound, "≥"
+		met, sign = value >= p.bound, "≥"
 	}
 	by := value/p.bound - 1
 	if p.atLeast {
 		by = p.bound/value - 1
 	}
-	detail := fmt.Sprintf("%s%s%s, owed %s %s", name, number(value), unit, sign, number(p.bound))
-	if kept {
+	detail := fmt.Sprintf("%s%s%s, target %s %s", name, number(value), unit, sign, number(p.bound))
+	if met {
 		return verdict{"met", detail}
 	}
 	return verdict{"missed", fmt.Sprintf("%s (by %.0f %%)", detail, 100*by)}

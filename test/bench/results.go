@@ -83,7 +83,7 @@ var columns = []string{direct, bareRelay, konnectivitySystem, stockClient, ourDi
 func (all *results) head() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), all.ground, all.rounds, all.on)
-	fmt.Fprintf(&b, "✓ and ✗: owed, and kept or not; the lines below the table say by how much. –: there is no such figure.\n")
+	fmt.Fprintf(&b, "✓ and ✗: target met or missed; the lines below the table say by how much. –: there is no such figure.\n")
 	fmt.Fprintf(&b, "At 20ms and 80ms: a relay that ends TCP on both sides delays the bytes, so that the kernel's windows, slow start and losses are no part of it.\n\n")
 	line := func(cells ...string) {
 		b.WriteString("| " + pad(cells[0], 34))
@@ -144,7 +144,7 @@ func (all *results) lines(r row) string {
 
 func (all *results) cell(r row, subject, figure string) string {
 	mark := ""
-	for _, p := range promises {
+	for _, p := range targetFigures {
 		if p.row == r.name && p.subject == subject && p.figure == figure {
 			mark = map[string]string{"met": " ✓", "missed": " ✗"}[p.verdict(all).word]
 		}
@@ -172,10 +172,10 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// printVerdicts says of every figure that is owed whether it was met.
+// printVerdicts writes for each target figure whether it was met.
 func (all *results) printVerdicts(out io.Writer) {
 	fmt.Fprintln(out)
-	for _, p := range promises {
+	for _, p := range targetFigures {
 		if v := p.verdict(all); v.word != "" {
 			fmt.Fprintln(out, v)
 		}

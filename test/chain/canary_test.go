@@ -62,7 +62,7 @@ func sendCanaries(t *testing.T, w *world) {
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || resp.StatusCode != http.StatusOK || string(got) != canary(canaries["an answer"]) {
-				t.Errorf("%s over HTTP/%d: %d %q, %v", name, major, resp.StatusCode, got, err)
+				t.Errorf("%s over HTTP/%d: %d %q, %v, want 200 with the canary", name, major, resp.StatusCode, got, err)
 			}
 		}
 	}

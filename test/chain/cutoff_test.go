@@ -31,7 +31,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			var target net.Conn
 			select {
 			case target = <-w.targets:
-			case <-time.After(patience):
+			case <-time.After(testTimeout):
 				t.Fatal("nothing comes to the target")
 			}
 			defer target.Close()
@@ -94,7 +94,7 @@ func TestUploadIsCutOff(t *testing.T) {
 		t.Helper()
 		select {
 		case <-arrived:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("half of a body does not arrive")
 		}
 		cut()
@@ -103,7 +103,7 @@ func TestUploadIsCutOff(t *testing.T) {
 			if got.err == nil {
 				t.Errorf("the kube-apiserver got %q as a whole", got.body)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("the kube-apiserver still waits")
 		}
 	}
@@ -214,7 +214,7 @@ func wantReset(t *testing.T, who string, conn net.Conn) {
 		if !strings.Contains(fmt.Sprint(err), syscall.ECONNRESET.Error()) {
 			t.Errorf("%s read %v, want a reset", who, err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Errorf("%s still waits", who)
 	}
 }

@@ -65,7 +65,7 @@ func TestExecBySPDYEnds(t *testing.T) {
 			select {
 			case err := <-ended:
 				t.Logf("the exec ended with %v", err)
-			case <-time.After(patience):
+			case <-time.After(testTimeout):
 				t.Error("the exec goes on")
 			}
 		})

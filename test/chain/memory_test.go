@@ -63,7 +63,7 @@ func TestMemoryRunsOut(t *testing.T) {
 	close(word)
 	for _, resp := range open {
 		if body, err := io.ReadAll(resp.Body); string(body) != "x" || err != nil {
-			t.Fatalf("an open stream reads %q, %v", body, err)
+			t.Fatalf("an open stream reads %q, %v, want \"x\"", body, err)
 		}
 	}
 	held.Wait()

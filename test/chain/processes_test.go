@@ -74,7 +74,7 @@ func (p *process) kill() {
 // says waits for output that matches a pattern, and returns its submatches.
 func (p *process) says(pattern string) []string {
 	p.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(testTimeout)
 	for compiled := regexp.MustCompile(pattern); ; {
 		if found := compiled.FindStringSubmatch(p.output()); found != nil {
 			return found
@@ -89,7 +89,7 @@ func (p *process) says(pattern string) []string {
 	}
 }
 
-// patience is long, since a machine may be busy with other tests.
-const patience = 2 * time.Minute
+// testTimeout is long, since a machine may be busy with other tests.
+const testTimeout = 2 * time.Minute
 
 func flag(name string, value any) string { return fmt.Sprintf("--%s=%v", name, value) }

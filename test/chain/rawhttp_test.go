@@ -52,19 +52,18 @@ func TestSmuggledRequests(t *testing.T) {
 	}
 }
 
-// claimed are headers that would make somebody else of a user, or something else
-// of a request, and what they would say.
-var claimed = map[string]string{
+// forgedHeaders would make a user another user, or a request another request.
+var forgedHeaders = map[string]string{
 	"Impersonate-User": "admin", "Impersonate-Group": "system:masters", "Impersonate-Uid": "0", "Impersonate-Extra-Reason": "because",
 	"X-Remote-User": "admin", "X-Remote-Group": "system:masters", "X-Remote-Uid": "0", "X-Remote-Extra-Reason": "because",
 	"X-Forwarded-For": "192.0.2.99", "X-Forwarded-Host": "victim", "Forwarded": "for=192.0.2.99",
 	"Authorization": "Bearer nobodys", "Cluster-Proxy-Service": "kubernetes", "Cluster-Proxy-Namespace": "default", "Cluster-Proxy-Proto": "https",
 }
 
-// TestClaimsOverHTTP2 has a user claim to be somebody else, in header fields that
-// no HTTP/2 client would send. The cluster must take him for himself, or get
-// nothing.
-func TestClaimsOverHTTP2(t *testing.T) {
+// TestForgedHeadersOverHTTP2 sends header fields that no HTTP/2 client would send,
+// by which a user pretends to be another one. The cluster must see the user under
+// their own name, or get nothing.
+func TestForgedHeadersOverHTTP2(t *testing.T) {
 	seen := &rawhttp.Recorder{}
 	w := start(t, seen, options{})
 	seen.Take()
@@ -76,21 +75,21 @@ func TestClaimsOverHTTP2(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(testTimeout))
 		code, err := rawhttp.HTTP2(conn, fields, "body", trailer)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		return code
 	}
-	head := rawhttp.Fields{":method", "POST", ":scheme", "https", ":authority", w.address, ":path", "/" + cluster + "/claims", "authorization", "Bearer " + token}
-	if code := ask("no claim", head, nil); code != http.StatusOK {
-		t.Fatalf("without a claim: %d", code)
+	head := rawhttp.Fields{":method", "POST", ":scheme", "https", ":authority", w.address, ":path", "/" + cluster + "/forged", "authorization", "Bearer " + token}
+	if code := ask("no forged header", head, nil); code != http.StatusOK {
+		t.Fatalf("without a forged header: answered %d, want 200", code)
 	}
 	honest := seen.Take()[0]
 	codes := map[int]int{}
-	for name, value := range claimed {
-		for how, fields := range rawhttp.Claims(head, name, value) {
+	for name, value := range forgedHeaders {
+		for how, fields := range rawhttp.Forgeries(head, name, value) {
 			what := fmt.Sprintf("%s %s", name, how)
 			code := ask(what, fields[0], fields[1])
 			codes[code]++
@@ -99,8 +98,8 @@ func TestClaimsOverHTTP2(t *testing.T) {
 			}
 			arrived := seen.Take()
 			for _, r := range arrived {
-				if r.URI != "/claims" || r.Method != honest.Method || r.Body != honest.Body || len(arrived) != 1 || code != http.StatusOK {
-					t.Errorf("%s: %d requests arrived, one of them %s %s with body %q, and the answer was %d; want one %s /claims with %q, and 200",
+				if r.URI != "/forged" || r.Method != honest.Method || r.Body != honest.Body || len(arrived) != 1 || code != http.StatusOK {
+					t.Errorf("%s: %d requests arrived, one of them %s %s with body %q, and the answer was %d; want one %s /forged with %q, and 200",
 						what, len(arrived), r.Method, r.URI, r.Body, code, honest.Method, honest.Body)
 				}
 				if diff := cmp.Diff(identityOf(honest), identityOf(r)); diff != "" {

@@ -43,8 +43,8 @@ type recording struct {
 // leaf what such a peer has.
 func startTap(w *world, ca *pki.CA, leaf pki.Leaf, address string) *tap {
 	w.t.Helper()
-	server := pkitest.NewSource(w.t, w.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, ca)
-	peer := pkitest.NewSource(w.t, ca, leaf, w.hubCA)
+	server := pkitest.NewReloader(w.t, w.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, ca)
+	peer := pkitest.NewReloader(w.t, ca, leaf, w.hubCA)
 	config := server.ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{carrier.ALPN, "h2"}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)

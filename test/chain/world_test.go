@@ -32,7 +32,7 @@ type world struct {
 	server, agent, api *process
 	// address is the proxy API's, and user what its clients believe.
 	address string
-	user    *pki.Source
+	user    *pki.Reloader
 	// targets are connections to the managed kube-apiserver that are no TLS.
 	targets <-chan net.Conn
 }
@@ -116,7 +116,7 @@ func (w *world) waitForCluster() {
 }
 
 // eventually waits for what another process does.
-var eventually = wait.Poll{Every: 50 * time.Millisecond, For: patience}.Until
+var eventually = wait.Poll{Every: 50 * time.Millisecond, For: testTimeout}.Until
 
 // client speaks HTTP/1.1 or HTTP/2 to the proxy API.
 func (w *world) client(major int) *http.Client {
@@ -160,7 +160,7 @@ func (w *world) connect(target string) (conn *tls.Conn, raw net.Conn) {
 	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Bearer %s\r\n\r\n", target, target, token)
 	resp, err := http.ReadResponse(bufio.NewReaderSize(oneByte{conn}, 16), &http.Request{Method: http.MethodConnect})
 	if err != nil || resp.StatusCode != http.StatusOK {
-		w.t.Fatalf("CONNECT %s: %v, %v", target, resp, err)
+		w.t.Fatalf("CONNECT %s: %v, %v, want 200", target, resp, err)
 	}
 	return conn, raw
 }
@@ -180,7 +180,7 @@ func wantCutOff(t *testing.T, who string, r io.Reader) {
 		if err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s read a clean end", who)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Errorf("%s still waits", who)
 	}
 }

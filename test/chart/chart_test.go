@@ -46,9 +46,11 @@ func TestNames(t *testing.T) {
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api:auth-delegator",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-server",
+		"CustomResourceDefinition/fleetviews.proxy.open-cluster-management.io",
 		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io",
 		"Deployment/cluster-proxy-addon-manager",
 		"Deployment/cluster-proxy-addon-user",
+		"FleetView/all",
 		"ManagedClusterSetBinding/global",
 		"ManagedProxyConfiguration/cluster-proxy",
 		"Placement/cluster-proxy-placement", "Pod/cluster-proxy-test",
@@ -170,6 +172,8 @@ func TestRefusedValues(t *testing.T) {
 		{"not enabled", "enabled: false", "condition: cluster-proxy.enabled"},
 		{"service protocol", "exposedServices: [{namespace: a, service: b, protocol: udp}]", "protocol"},
 		{"signer", "signer: {type: Pigeon}", "signer"},
+		{"fleet view", "fleetView: {enabled: sometimes}", "fleetView"},
+		{"fields of a fleet view", "fleetView: {spec: {}}", "spec"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
@@ -209,8 +213,8 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
-		"withoutLookup": "withoutLookup: {crd: false}",
-		"signer":        "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
+		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}",
+		"signer": "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",
 		"exposedServices":     "exposedServices: [{namespace: a, service: b}]", "exposedServicesConfigMapName": "exposedServicesConfigMapName: a",
@@ -233,7 +237,7 @@ func TestEveryValueIsRead(t *testing.T) {
 
 func TestProxyAPIIsOptional(t *testing.T) {
 	for name := range mustRender(t, everything+"\nenableServiceProxy: false").byName {
-		if strings.HasSuffix(name, "/cluster-proxy-addon-user") || strings.Contains(name, ":proxy-api") || strings.HasPrefix(name, "APIService/") {
+		if strings.HasSuffix(name, "/cluster-proxy-addon-user") || strings.Contains(name, ":proxy-api") || strings.HasPrefix(name, "APIService/") || strings.HasPrefix(name, "FleetView/") {
 			t.Errorf("%s is made although enableServiceProxy is false", name)
 		}
 	}

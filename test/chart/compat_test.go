@@ -34,7 +34,7 @@ func TestPodsHaveTheLabelOfUpstreamsCommands(t *testing.T) {
 func TestExposedServicesWithNumbers(t *testing.T) {
 	configMap := as[corev1.ConfigMap](t, mustRender(t, "exposedServices: [{namespace: a, service: b, port: 8000}, {namespace: a, service: c, port: web, protocol: http}, {namespace: a, service: d, clusters: [c1], clusterSets: [prod], forwardAuthorization: true, anonymous: true}]").byName["ConfigMap/cluster-proxy-exposed-services"])
 	if !strings.Contains(configMap.Data["services"], `port: "8000"`) {
-		t.Errorf("the ConfigMap has a number:\n%s", configMap.Data["services"])
+		t.Errorf("the ConfigMap has a number:\n%s; want port: \"8000\"", configMap.Data["services"])
 	}
 	got, err := agentapi.ParseExposedServices(configMap.Data)
 	want := agentapi.ExposedServices{{Namespace: "a", Service: "b", Port: "8000"}, {Namespace: "a", Service: "c", Port: "web", Protocol: "http"},
@@ -70,7 +70,7 @@ func TestMoreArguments(t *testing.T) {
 	if diff := cmp.Diff([]string{"--v=4", "--logging-format=json", "--sync-interval=2s"}, spec.ProxyAgent.AdditionalArgs); diff != "" {
 		t.Errorf("arguments of agents (-want +got):\n%s", diff)
 	}
-	// Who edits the object itself keeps his.
+	// Arguments that users set in the object itself stay.
 	spec = as[v1alpha1.ManagedProxyConfiguration](t, mustRender(t, "").byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
 	if spec.ProxyServer.AdditionalArgs != nil || spec.ProxyAgent.AdditionalArgs != nil {
 		t.Errorf("the chart sets arguments without being asked: %v, %v", spec.ProxyServer.AdditionalArgs, spec.ProxyAgent.AdditionalArgs)
@@ -115,11 +115,12 @@ func TestWithoutLookup(t *testing.T) {
 			t.Errorf("selector (-want +got):\n%s", diff)
 		}
 		if deployment.Spec.Template.Labels["old"] != "label" || deployment.Spec.Template.Labels["component"] == "" {
-			t.Errorf("pods have labels %v", deployment.Spec.Template.Labels)
+			t.Errorf("pods have labels %v, want old=label and a component", deployment.Spec.Template.Labels)
 		}
 	}
 	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(mustRender(t, "").byName)), func(name string) bool { return got.byName[name] != nil })
-	want := []string{"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io", "ManagedClusterSetBinding/global"}
+	want := []string{"CustomResourceDefinition/fleetviews.proxy.open-cluster-management.io",
+		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io", "ManagedClusterSetBinding/global"}
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("not rendered (-want +got):\n%s", diff)
 	}

@@ -12,9 +12,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
-const crdFile = "managedproxyconfigurations.yaml"
-
-func readCRD(t *testing.T, dir string) apiextensionsv1.CustomResourceDefinition {
+func readCRD(t *testing.T, dir, crdFile string) apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	raw, err := os.ReadFile("../../charts/cluster-proxy/" + dir + "/" + crdFile)
 	if err != nil {
@@ -30,33 +28,37 @@ func readCRD(t *testing.T, dir string) apiextensionsv1.CustomResourceDefinition 
 // The first install takes the CRD from crds/, upgrades take it from the template.
 // For Helm to take over the first one, it must carry the marks of the release.
 func TestCRD(t *testing.T) {
-	installed, generated := readCRD(t, "crds"), readCRD(t, "files")
-	if diff := cmp.Diff(generated.Spec, installed.Spec); diff != "" {
-		t.Errorf("crds/%s is out of date; run hack/update-crds.sh (-want +got):\n%s", crdFile, diff)
-	}
-	for key, want := range map[string]string{
-		"helm.sh/resource-policy":        "keep",
-		"meta.helm.sh/release-name":      release,
-		"meta.helm.sh/release-namespace": namespace,
-	} {
-		if got := installed.Annotations[key]; got != want {
-			t.Errorf("crds/%s: annotation %s is %q, want %q", crdFile, key, got, want)
-		}
-	}
-	if got := installed.Labels["app.kubernetes.io/managed-by"]; got != "Helm" {
-		t.Errorf("crds/%s: label app.kubernetes.io/managed-by is %q, want Helm", crdFile, got)
-	}
+	for _, crdFile := range []string{"managedproxyconfigurations.yaml", "fleetviews.yaml"} {
+		t.Run(crdFile, func(t *testing.T) {
+			installed, generated := readCRD(t, "crds", crdFile), readCRD(t, "files", crdFile)
+			if diff := cmp.Diff(generated.Spec, installed.Spec); diff != "" {
+				t.Errorf("crds/%s is out of date; run hack/update-crds.sh (-want +got):\n%s", crdFile, diff)
+			}
+			for key, want := range map[string]string{
+				"helm.sh/resource-policy":        "keep",
+				"meta.helm.sh/release-name":      release,
+				"meta.helm.sh/release-namespace": namespace,
+			} {
+				if got := installed.Annotations[key]; got != want {
+					t.Errorf("crds/%s: annotation %s is %q, want %q", crdFile, key, got, want)
+				}
+			}
+			if got := installed.Labels["app.kubernetes.io/managed-by"]; got != "Helm" {
+				t.Errorf("crds/%s: label app.kubernetes.io/managed-by is %q, want Helm", crdFile, got)
+			}
 
-	object := mustRender(t, "").byName["CustomResourceDefinition/"+generated.Name]
-	if object == nil {
-		t.Fatal("the template makes no CRD where none is")
-	}
-	upgraded := as[apiextensionsv1.CustomResourceDefinition](t, object)
-	if diff := cmp.Diff(generated.Spec, upgraded.Spec); diff != "" {
-		t.Errorf("the template changes the CRD (-want +got):\n%s", diff)
-	}
-	if upgraded.Annotations["helm.sh/resource-policy"] != "keep" {
-		t.Error("helm uninstall would delete the CRD, and with it every ManagedProxyConfiguration")
+			object := mustRender(t, "").byName["CustomResourceDefinition/"+generated.Name]
+			if object == nil {
+				t.Fatal("the template makes no CRD where none is")
+			}
+			upgraded := as[apiextensionsv1.CustomResourceDefinition](t, object)
+			if diff := cmp.Diff(generated.Spec, upgraded.Spec); diff != "" {
+				t.Errorf("the template changes the CRD (-want +got):\n%s", diff)
+			}
+			if upgraded.Annotations["helm.sh/resource-policy"] != "keep" {
+				t.Error("helm uninstall would delete the CRD, and with it every object of its kind")
+			}
+		})
 	}
 }
 
@@ -65,7 +67,7 @@ func TestConfiguration(t *testing.T) {
 	object := mustRender(t, everything).byName["ManagedProxyConfiguration/cluster-proxy"]
 	spec := as[v1alpha1.ManagedProxyConfiguration](t, object).Spec
 	if spec.ProxyServer.Namespace != namespace || spec.ProxyServer.Replicas != 2 || spec.ProxyAgent.Replicas != 2 {
-		t.Errorf("configuration is %+v", spec)
+		t.Errorf("configuration is %+v, want namespace %s and 2 replicas of each", spec, namespace)
 	}
 	if diff := cmp.Diff(map[string]string{"a": "b"}, spec.ProxyServer.NodePlacement.NodeSelector); diff != "" {
 		t.Errorf("the proxy server's node selector (-want +got):\n%s", diff)

@@ -53,7 +53,7 @@ func TestNetworkPoliciesNameTheirPeers(t *testing.T) {
 	} {
 		policy := as[networkingv1.NetworkPolicy](t, rendered.byName["NetworkPolicy/"+name])
 		if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
-			t.Errorf("%s is about %v only", name, policy.Spec.PolicyTypes)
+			t.Errorf("%s is about %v only, want Ingress and Egress", name, policy.Spec.PolicyTypes)
 		}
 		in, out := map[int32][]string{}, map[int32][]string{}
 		for _, rule := range policy.Spec.Ingress {

@@ -19,7 +19,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	for _, deployment := range mustRender(t, everything).deployments(t) {
 		pod := deployment.Spec.Template
 		if pod.Labels["open-cluster-management.io/addon"] != "cluster-proxy" || pod.Labels["team"] != "a" {
-			t.Errorf("%s: pod labels are %v", deployment.Name, pod.Labels)
+			t.Errorf("%s: pod labels are %v, want those of the addon and of the values", deployment.Name, pod.Labels)
 		}
 		for key, value := range deployment.Spec.Selector.MatchLabels {
 			if pod.Labels[key] != value {
@@ -29,7 +29,7 @@ func TestPodsAreRestricted(t *testing.T) {
 		security := pod.Spec.SecurityContext
 		if security == nil || security.RunAsNonRoot == nil || !*security.RunAsNonRoot || security.SeccompProfile == nil ||
 			security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-			t.Errorf("%s: pod security context is %v", deployment.Name, security)
+			t.Errorf("%s: pod security context is %v, want runAsNonRoot and RuntimeDefault", deployment.Name, security)
 		}
 		if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC {
 			t.Errorf("%s uses a namespace of the host", deployment.Name)
@@ -38,7 +38,7 @@ func TestPodsAreRestricted(t *testing.T) {
 			c := container.SecurityContext
 			if c == nil || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem ||
 				c.Capabilities == nil || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
-				t.Errorf("%s/%s: security context is %v", deployment.Name, container.Name, c)
+				t.Errorf("%s/%s: security context is %v, want the restricted profile of pod security", deployment.Name, container.Name, c)
 			}
 			if len(container.Command) > 0 {
 				t.Errorf("%s/%s has a command; the image's entry point is the binary", deployment.Name, container.Name)

@@ -54,7 +54,7 @@ func TestServicesLeadToUpstreamsPods(t *testing.T) {
 		}
 		for _, port := range as[corev1.Service](t, object).Spec.Ports {
 			if port.TargetPort.IntValue() == 0 {
-				t.Errorf("%s: port %d leads to %q", name, port.Port, port.TargetPort.String())
+				t.Errorf("%s: port %d leads to %q, want a number", name, port.Port, port.TargetPort.String())
 			}
 		}
 	}

@@ -32,8 +32,10 @@ type demo struct {
 	lab        *lab.Lab
 	dir        string // files of the demo: binary, kubeconfig, client certificate
 	kubeconfig string // a context per managed cluster, through the proxy API
-	step       int
-	started    time.Time
+	// hubKubeconfig is that of a user of the hub.
+	hubKubeconfig string
+	step          int
+	started       time.Time
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -50,7 +52,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		title string
 		do    func(context.Context) error
 	}{
-		{"Build the binary and the Go example", d.build},
+		{"Build the binary, kubectl's plugin and the Go example", d.build},
 		{"Start a hub and two managed clusters that accept no connection, with real OCM between them", d.startLab},
 		{"Install the chart on the hub", d.install},
 		{"Wait until the addon is Available on both clusters", d.waitAvailable},
@@ -59,6 +61,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		{"kubectl through the hub: a watch, and a change that arrives in it", d.showWatch},
 		{"kubectl through the hub: a port-forward", d.showPortForward},
 		{"A user of the hub, with nothing but her kubeconfig of the hub", d.showHubUser},
+		{"The same user, on all clusters at once", d.showFleet},
 		{"A Go program that overrides its dialer", d.showExample},
 		{"What the managed API servers saw", d.showAudit},
 	} {
@@ -89,13 +92,14 @@ func (d *demo) farewell() {
     export KUBECONFIG=%s
     kubectl --context cluster1 get pods -A
     kubectl --context cluster2 exec -it deploy/web -- sh
+    kubectl --kubeconfig %s --context fleet get deployments
     go run ./test/lab/cmd/lab status
     make demo-down
-`, d.kubeconfig)
+`, d.kubeconfig, d.hubKubeconfig)
 }
 
 func (d *demo) build(ctx context.Context) error {
-	for name, pkg := range map[string]string{"cluster-proxy": "./cmd/cluster-proxy", "tunnel-client": "./examples/tunnel-client"} {
+	for name, pkg := range map[string]string{"cluster-proxy": "./cmd/cluster-proxy", "kubectl-clusterproxy": "./cmd/kubectl-clusterproxy", "tunnel-client": "./examples/tunnel-client"} {
 		if _, err := d.show(ctx, nil, "go", "build", "-o", filepath.Join(d.dir, name), pkg); err != nil {
 			return err
 		}

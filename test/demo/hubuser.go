@@ -28,6 +28,8 @@ import (
 const (
 	hubUser  = "jane"
 	hubGroup = "demo-developers"
+	// lesser is the cluster on which users of the hub may work in one namespace only.
+	lesser = "cluster2"
 )
 
 // showHubUser reaches the clusters with nothing but a user's own kubeconfig of
@@ -37,12 +39,11 @@ func (d *demo) showHubUser(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := d.makeHubUser(ctx, hub)
-	if err != nil {
+	if d.hubKubeconfig, err = d.makeHubUser(ctx, hub); err != nil {
 		return fmt.Errorf("making %s on the hub: %w", hubUser, err)
 	}
 	path, env := d.lab.Kubectl("hub")
-	env = append(env, "KUBECONFIG="+kubeconfig)
+	env = append(env, "KUBECONFIG="+d.hubKubeconfig)
 	out, err := d.show(ctx, env, path, "get", "clusters.clusterproxy.open-cluster-management.io")
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (d *demo) showHubUser(ctx context.Context) error {
 				return fmt.Errorf("%q is not in what kubectl %s said", command.want, strings.Join(command.args, " "))
 			}
 		}
-		if err := d.showHubUserAudited(ctx, kubeconfig, cluster); err != nil {
+		if err := d.showHubUserAudited(ctx, d.hubKubeconfig, cluster); err != nil {
 			return err
 		}
 	}
@@ -123,15 +124,28 @@ func (d *demo) makeHubUser(ctx context.Context, hub *kubernetes.Clientset) (stri
 	return file, clientcmd.WriteToFile(*config, file)
 }
 
-// makeMember lets the hub's users work on a cluster: its RBAC decides.
+// makeMember lets the hub's users work on a cluster, or in one namespace of it: its RBAC
+// decides.
 func (d *demo) makeMember(ctx context.Context, cluster string) error {
 	cs, err := kubernetes.NewForConfig(d.lab.Managed[cluster].RESTConfig())
 	if err != nil {
 		return err
 	}
-	return createClusterRoleBinding(ctx, cs, "demo-hub-users", "admin",
-		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: hubGroup},
-		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "cluster:hub:system:serviceaccount:default:demo"})
+	subjects := []rbacv1.Subject{
+		{APIGroup: rbacv1.GroupName, Kind: "Group", Name: hubGroup},
+		{APIGroup: rbacv1.GroupName, Kind: "User", Name: "cluster:hub:system:serviceaccount:default:demo"},
+	}
+	if cluster != lesser {
+		return createClusterRoleBinding(ctx, cs, "demo-hub-users", "admin", subjects...)
+	}
+	_, err = cs.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "demo-hub-users"}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 func createClusterRoleBinding(ctx context.Context, cs *kubernetes.Clientset, name, role string, subjects ...rbacv1.Subject) error {

@@ -18,7 +18,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// requests are of every kind; they change nothing, so that each door finds the
+// requests are of every kind; they change nothing, so that each endpoint finds the
 // same cluster.
 func requests(t *testing.T, ns, pod, node string) []suite.Request {
 	t.Helper()
@@ -112,7 +112,7 @@ func encodings(t *testing.T, ns string) (inProtobuf, inCBOR string) {
 }
 
 // TestAnswersAreEqual sends the same requests straight to the managed
-// kube-apiserver and through every door. It disturbs nothing: what it makes lies
+// kube-apiserver and through every endpoint. It disturbs nothing: what it makes lies
 // in a namespace of its own.
 func TestAnswersAreEqual(t *testing.T) {
 	cluster := installed.Clusters[0]
@@ -132,27 +132,27 @@ func TestAnswersAreEqual(t *testing.T) {
 	compare(t, cluster, requests(t, ns, suite.WebPod(t, cs), nodes.Items[0].Name))
 }
 
-// compare wants of every door the answers that the kube-apiserver gives.
+// compare wants of every endpoint the answers that the kube-apiserver gives.
 func compare(t *testing.T, cluster string, requests []suite.Request) {
 	t.Helper()
-	doors := installed.Endpoints(cluster)
+	endpoints := installed.Endpoints(cluster)
 	for _, r := range requests {
 		t.Run(r.Name, func(t *testing.T) {
-			want, err := suite.Ask(t.Context(), doors[0].Cfg, r)
+			want, err := suite.Ask(t.Context(), endpoints[0].Cfg, r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, door := range doors[1:] {
-				if r.Refused && door.Name == "aggregated" {
+			for _, endpoint := range endpoints[1:] {
+				if r.Refused && endpoint.Name == "aggregated" {
 					continue
 				}
-				got, err := suite.Ask(t.Context(), door.Cfg, r)
+				got, err := suite.Ask(t.Context(), endpoint.Cfg, r)
 				if err != nil {
-					t.Errorf("asking through %s: %v", door.Name, err)
+					t.Errorf("asking through %s: %v", endpoint.Name, err)
 					continue
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s (-straight +%s):\n%.2000s", door.Name, door.Name, diff)
+					t.Errorf("%s (-straight +%s):\n%.2000s", endpoint.Name, endpoint.Name, diff)
 				}
 			}
 		})
@@ -166,15 +166,15 @@ func TestEarlyAnswersEnd(t *testing.T) {
 	const workers, each = 8, 25
 	cluster := installed.Clusters[0]
 	r := suite.Request{Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/kube-root-ca.crt?dryRun=All", Header: suite.Content("text/plain")}
-	for _, door := range installed.Endpoints(cluster) {
+	for _, endpoint := range installed.Endpoints(cluster) {
 		for _, size := range []int{2, 300 << 10} {
-			t.Run(fmt.Sprint(door.Name, "/", size), func(t *testing.T) {
+			t.Run(fmt.Sprint(endpoint.Name, "/", size), func(t *testing.T) {
 				r.Body = strings.Repeat("x", size)
 				var wg sync.WaitGroup
 				for range workers {
 					wg.Go(func() {
 						for range each {
-							if got, err := suite.Ask(t.Context(), door.Cfg, r); err != nil || got.Code != http.StatusUnsupportedMediaType {
+							if got, err := suite.Ask(t.Context(), endpoint.Cfg, r); err != nil || got.Code != http.StatusUnsupportedMediaType {
 								t.Errorf("answered %d, %v; want 415", got.Code, err)
 								return
 							}

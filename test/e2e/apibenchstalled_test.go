@@ -28,8 +28,8 @@ const (
 )
 
 // makeBulk makes objects that are bulkItems half MiB together.
-func makeBulk(t *testing.T, doors []suite.Endpoint, ns string) {
-	cs := suite.Clientset(t, doors[0].Cfg)
+func makeBulk(t *testing.T, endpoints []suite.Endpoint, ns string) {
+	cs := suite.Clientset(t, endpoints[0].Cfg)
 	for i := range bulkItems {
 		if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("bulk", i), Labels: map[string]string{"bench": "bulk"}}, Data: map[string]string{"a": strings.Repeat("x", 512<<10)},
@@ -40,20 +40,20 @@ func makeBulk(t *testing.T, doors []suite.Endpoint, ns string) {
 }
 
 // bulk measures how fast one large answer comes.
-func (f figures) bulk(t *testing.T, doors []suite.Endpoint, path string) {
+func (f figures) bulk(t *testing.T, endpoints []suite.Endpoint, path string) {
 	if !benchRows.MatchString(bulkGet) {
 		return
 	}
 	for round := range benchRounds {
-		for _, door := range inTurn(doors, round) {
-			t.Logf("%s, %s (%d of %d)", bulkGet, door.Name, round+1, benchRounds)
-			client := caller(t, door.Cfg)
+		for _, endpoint := range inTurn(endpoints, round) {
+			t.Logf("%s, %s (%d of %d)", bulkGet, endpoint.Name, round+1, benchRounds)
+			client := caller(t, endpoint.Cfg)
 			start := time.Now()
-			if err := fetch(client, strings.TrimSuffix(door.Cfg.Host, "/")+path, http.StatusOK); err != nil {
+			if err := fetch(client, strings.TrimSuffix(endpoint.Cfg.Host, "/")+path, http.StatusOK); err != nil {
 				t.Error(err)
 				continue
 			}
-			f.add(bulkGet+", MB/s", door.Name, bulkItems*(512<<10)/1e6/time.Since(start).Seconds())
+			f.add(bulkGet+", MB/s", endpoint.Name, bulkItems*(512<<10)/1e6/time.Since(start).Seconds())
 		}
 	}
 }
@@ -61,13 +61,13 @@ func (f figures) bulk(t *testing.T, doors []suite.Endpoint, path string) {
 // stalled measures a user beside others who ask for large answers and do not read
 // them, and beside others whose uploads are not read. It also says what these take
 // in our processes.
-func (f figures) stalled(t *testing.T, doors []suite.Endpoint, ns, large, small string) {
-	f.beside(t, unread, doors, small, func(ctx context.Context, t *testing.T, door suite.Endpoint) (end func(), err error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(door.Cfg.Host, "/")+large, nil)
+func (f figures) stalled(t *testing.T, endpoints []suite.Endpoint, ns, large, small string) {
+	f.beside(t, unread, endpoints, small, func(ctx context.Context, t *testing.T, endpoint suite.Endpoint) (end func(), err error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(endpoint.Cfg.Host, "/")+large, nil)
 		if err != nil {
 			return nil, err
 		}
-		resp, err := caller(t, door.Cfg).Do(req)
+		resp, err := caller(t, endpoint.Cfg).Do(req)
 		if err != nil {
 			return nil, err
 		}
@@ -76,20 +76,20 @@ func (f figures) stalled(t *testing.T, doors []suite.Endpoint, ns, large, small 
 	if !benchRows.MatchString(unreadUploads) {
 		return
 	}
-	path, err := makeDeafPod(t, doors, ns)
+	path, err := makeDeafPod(t, endpoints, ns)
 	if err != nil {
 		t.Errorf("%s: %v", unreadUploads, err)
 		return
 	}
-	f.beside(t, unreadUploads, doors, small, func(ctx context.Context, t *testing.T, door suite.Endpoint) (end func(), err error) {
+	f.beside(t, unreadUploads, endpoints, small, func(ctx context.Context, t *testing.T, endpoint suite.Endpoint) (end func(), err error) {
 		body := &endless{}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(door.Cfg.Host, "/")+path, body)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(endpoint.Cfg.Host, "/")+path, body)
 		if err != nil {
 			return nil, err
 		}
 		over := make(chan error, 1)
 		go func() {
-			resp, err := caller(t, door.Cfg).Do(req)
+			resp, err := caller(t, endpoint.Cfg).Do(req)
 			if err == nil {
 				_ = resp.Body.Close()
 				err = fmt.Errorf("answered %s", resp.Status)
@@ -134,7 +134,7 @@ func (e *endless) stuck(over <-chan error) error {
 // makeDeafPod makes a pod of which every request's body is left unread, and returns
 // the path of its proxy. Its address is one of this machine that is not loopback:
 // kube-apiservers proxy to no other.
-func makeDeafPod(t *testing.T, doors []suite.Endpoint, ns string) (path string, err error) {
+func makeDeafPod(t *testing.T, endpoints []suite.Endpoint, ns string) (path string, err error) {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -167,7 +167,7 @@ func makeDeafPod(t *testing.T, doors []suite.Endpoint, ns string) (path string, 
 		}
 	}()
 	const name = "deaf"
-	pods := suite.Clientset(t, doors[0].Cfg).CoreV1().Pods(ns)
+	pods := suite.Clientset(t, endpoints[0].Cfg).CoreV1().Pods(ns)
 	pod, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: name, Image: name}}},
@@ -185,38 +185,38 @@ func makeDeafPod(t *testing.T, doors []suite.Endpoint, ns string) (path string, 
 
 // beside measures a user beside stallers others, each of whom begin gets stuck. What
 // it returns waits for one of them, whose context has ended.
-func (f figures) beside(t *testing.T, row string, doors []suite.Endpoint, small string, begin func(context.Context, *testing.T, suite.Endpoint) (end func(), err error)) {
+func (f figures) beside(t *testing.T, row string, endpoints []suite.Endpoint, small string, begin func(context.Context, *testing.T, suite.Endpoint) (end func(), err error)) {
 	const stallers = 16
 	if !benchRows.MatchString(row) {
 		return
 	}
 	for round := range benchRounds {
-		for _, door := range inTurn(doors, round) {
-			t.Logf("%s, %s (%d of %d)", row, door.Name, round+1, benchRounds)
+		for _, endpoint := range inTurn(endpoints, round) {
+			t.Logf("%s, %s (%d of %d)", row, endpoint.Name, round+1, benchRounds)
 			_, before := used(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var ends []func()
 			var err error
 			for range stallers {
 				var end func()
-				if end, err = begin(ctx, t, door); err != nil {
+				if end, err = begin(ctx, t, endpoint); err != nil {
 					break
 				}
 				ends = append(ends, end)
 			}
 			if err != nil {
-				t.Errorf("%s, %s: %v", row, door.Name, err)
+				t.Errorf("%s, %s: %v", row, endpoint.Name, err)
 				cancel()
 				continue
 			}
 			limited, done := context.WithTimeout(t.Context(), warmUp+measured)
-			rate, took := load(limited, t, door.Cfg, small, 1, http.StatusOK)
+			rate, took := load(limited, t, endpoint.Cfg, small, 1, http.StatusOK)
 			done()
 			_, after := used(t)
-			f.add(row+", KiB each in our processes", door.Name, (after-before)/stallers)
+			f.add(row+", KiB each in our processes", endpoint.Name, (after-before)/stallers)
 			if len(took) > 0 {
-				f.add(row+", small GET per second", door.Name, rate)
-				f.add(row+", small GET p99 ms", door.Name, took[len(took)*99/100].Seconds()*1e3)
+				f.add(row+", small GET per second", endpoint.Name, rate)
+				f.add(row+", small GET p99 ms", endpoint.Name, took[len(took)*99/100].Seconds()*1e3)
 			}
 			cancel()
 			for _, end := range ends {

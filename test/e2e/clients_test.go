@@ -36,7 +36,7 @@ func TestGoClientWithTunnelDialer(t *testing.T) {
 	})
 }
 
-// TestGoClientWithKonnectivity does so with konnectivity's client. It disturbs
+// TestGoClientWithKonnectivity reaches clusters with client-go and konnectivity's client. It disturbs
 // nothing: it only reads.
 func TestGoClientWithKonnectivity(t *testing.T) {
 	transport := grpc.WithTransportCredentials(credentials.NewTLS(installed.ClientTLS(t)))

@@ -90,7 +90,7 @@ func TestDeploymentConfigReachesTheAgent(t *testing.T) {
 	})
 }
 
-// TestUnknownVariableIsACondition sets a variable that there is not. It disturbs
+// TestUnknownVariableIsACondition sets a customized variable that does not exist. It disturbs
 // nothing: the agents stay as they are.
 func TestUnknownVariableIsACondition(t *testing.T) {
 	cluster := installed.Clusters[0]

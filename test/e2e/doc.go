@@ -1,8 +1,10 @@
-// Package e2e holds the scenarios that a user of the addon lives through.
+// Package e2e holds scenarios of the addon's users, from their first request to an
+// uninstallation.
 //
 // Every scenario that is about the Kubernetes API runs once per endpoint: straight
 // at the managed kube-apiserver, which shows what right looks like, and through
-// the proxy API. A scenario asserts the same of both.
+// the proxy API. A scenario asserts the same of both. Scenarios of fleet views compare
+// what a view says with what all its clusters say themselves.
 //
 // All scenarios share one suite (package suite), and run in the order of the
 // files. The comment of each says what it disturbs; it puts that back, so that the
@@ -27,12 +29,12 @@
 // Hosts must be in the certificates, as 127.0.0.1 is, for instance of a kubectl
 // port-forward. Each managed cluster needs a Deployment web in namespace default,
 // whose pods have the label app=web, a shell with the cluster's name in the variable
-// CLUSTER, a log that begins with it, and a port 8080 that answers with it. Scenarios that need
-// a lab are skipped and say why; others change the addon's configuration and delete
-// its pods. Do not run them where users are at work. In the end the users that
-// the suite made are removed.
+// CLUSTER, a log that begins with it, and a port 8080 that answers with it. Scenarios
+// that need a lab are skipped and say why; others change the addon's configuration and
+// delete its pods. Do not run them where users are at work. At the end the suite
+// removes the users that it made.
 //
-// To see it with a lab that another process started:
+// To try this with a lab that another process started:
 //
 //	make build
 //	go run ./test/lab/cmd/lab up --dir /tmp/e2e-lab
@@ -55,4 +57,42 @@
 //
 // faults_test.go breaks the network between a cluster and the hub in many ways
 // and writes down what clients notice, in faults.txt: make e2e-faults.
+//
+// # Themes
+//
+// A user's requests:
+//
+//   - answers_test.go: the same answers as the kube-apiserver's. errors_test.go: 401,
+//     403, 404, and paths as they were sent.
+//   - scenarios_test.go: objects, watches, logs, exec, attach, port-forward, kubectl.
+//     kinds_test.go: proxy subresources, streamed bodies, long headers.
+//   - hubuser_test.go, audit_test.go: users of the hub, and what audit logs say.
+//     localcluster_test.go: the hub as its own managed cluster.
+//   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
+//     views. fleetwatch_test.go: watches and informers of them. fleetviews_test.go: their
+//     clusters, which come, go, freeze and refuse, and rights.
+//   - services_test.go: Services of managed clusters.
+//   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
+//     plugin, ClusterProfiles. goneclients_test.go: clients that leave without a word.
+//   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
+//
+// The addon's life:
+//
+//   - lifecycle_test.go, addonmanagers_test.go: agents, proxy servers and addon
+//     managers that come and go, and the configuration. nodes_test.go: entrypoints and
+//     clusters that leave, with what else only real nodes show.
+//   - deploymentconfig_test.go: settings of one cluster. portforward_test.go: agents in
+//     PortForward mode.
+//   - rotation_test.go, signer_test.go, tlsprofile_test.go: certificates and TLS.
+//   - upgrade_test.go: upgrades, killed pods, evictions, scaling. uninstall_test.go,
+//     move_test.go, moveclients_test.go: uninstalling, and moves from upstream.
+//
+// Attacks, faults, figures:
+//
+//   - hostile_test.go: package hostile.
+//   - faults_test.go, sampler_test.go, downloads_test.go, ownconnections_test.go: a
+//     broken network, and the clients that measure it.
+//   - apibench_test.go, apibenchstalled_test.go, apibenchfigures_test.go: make bench-api.
+//   - fleetbench_test.go and the files whose names begin as its does: make bench-fleet.
+//     benchload_test.go is for both.
 package e2e

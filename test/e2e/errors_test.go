@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// TestUnknownClusterIs404 asks for a cluster that is not there. It disturbs
+// TestUnknownClusterIs404 asks for a cluster that does not exist. It disturbs
 // nothing: it only reads.
 func TestUnknownClusterIs404(t *testing.T) {
 	cfg := installed.ThroughProxyAPI("nowhere")
@@ -68,8 +68,8 @@ func TestForbiddenIs403(t *testing.T) {
 	})
 }
 
-// A token of one cluster means nothing on another: if requests were ever sent to
-// the wrong cluster, this is what would show it. It disturbs nothing: it only
+// TestTokenOfAnotherClusterIs401 sends a token of one cluster to another one. A
+// request that went to the wrong cluster would succeed. It disturbs nothing: it only
 // reads.
 func TestTokenOfAnotherClusterIs401(t *testing.T) {
 	if len(installed.Clusters) < 2 {

@@ -26,16 +26,16 @@ import (
 )
 
 // TestManagedClusterKnowsTheHubUser finds the user of the hub in the managed
-// cluster's audit log, and his token nowhere in it. It disturbs nothing: it only
-// reads.
+// cluster's audit log, and the user's token nowhere in it. It disturbs nothing: it
+// only reads.
 func TestManagedClusterKnowsTheHubUser(t *testing.T) {
 	installed.NeedLab(t, "reads the kube-apiservers' audit logs")
 	for _, cluster := range installed.Clusters {
-		for _, door := range installed.Endpoints(cluster)[2:] {
-			t.Run(cluster+"/"+door.Name, func(t *testing.T) {
+		for _, endpoint := range installed.Endpoints(cluster)[2:] {
+			t.Run(cluster+"/"+endpoint.Name, func(t *testing.T) {
 				id := uuid.NewString()
 				r := suite.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/pods", Header: http.Header{"Audit-Id": {id}}}
-				if got, err := suite.Ask(t.Context(), door.Cfg, r); err != nil || got.Code != http.StatusOK {
+				if got, err := suite.Ask(t.Context(), endpoint.Cfg, r); err != nil || got.Code != http.StatusOK {
 					t.Fatalf("answer %d, %v: %.500s; want 200", got.Code, err, got.Body)
 				}
 				suite.Eventually(t, "the user in the audit log", func() error {
@@ -62,9 +62,9 @@ func TestManagedClusterKnowsTheHubUser(t *testing.T) {
 	}
 }
 
-// TestOwnerCapsTheHub has the managed cluster's owner stop what the hub allows,
-// by every door, while the agent runs. It disturbs the users of one cluster, who
-// are refused for a while.
+// TestOwnerCapsTheHub forbids by the owner policy of a managed cluster what the hub
+// allows, at every endpoint, while the agent runs. It disturbs the users of one
+// cluster, who are refused for a while.
 func TestOwnerCapsTheHub(t *testing.T) {
 	cluster := installed.Clusters[0]
 	owner := suite.Clientset(t, installed.Direct(cluster)).CoreV1().ConfigMaps(installed.AgentNamespace)
@@ -80,10 +80,10 @@ func TestOwnerCapsTheHub(t *testing.T) {
 	stream := suite.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/pods/there-is-none/proxy/"}
 	wait := func(what string, codes ...int) {
 		t.Helper()
-		for _, door := range installed.Endpoints(cluster)[1:] {
-			suite.Eventually(t, what+" at "+door.Name, func() error {
+		for _, endpoint := range installed.Endpoints(cluster)[1:] {
+			suite.Eventually(t, what+" at "+endpoint.Name, func() error {
 				for i, r := range []suite.Request{get, create, stream} {
-					got, err := suite.Ask(context.Background(), door.Cfg, r) // in a cleanup the test has no context
+					got, err := suite.Ask(context.Background(), endpoint.Cfg, r) // in a cleanup the test has no context
 					if err != nil {
 						return err
 					}
@@ -122,9 +122,9 @@ func TestOwnerCapsTheHub(t *testing.T) {
 	}
 }
 
-// TestManyGroups has a user with 500 groups come by a client certificate of the
-// hub. On the cluster he has all of them. It disturbs nothing: it removes the
-// binding that it makes.
+// TestManyGroups sends requests as a user with 500 groups, by a client certificate
+// of the hub. On the cluster the user has all of them. It disturbs nothing: it
+// removes the binding that it makes.
 func TestManyGroups(t *testing.T) {
 	cluster := installed.Clusters[0]
 	var groups []string
@@ -145,9 +145,9 @@ func TestManyGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, door := range installed.Endpoints(cluster)[2:] {
-		t.Run(door.Name, func(t *testing.T) {
-			cfg := rest.CopyConfig(door.Cfg)
+	for _, endpoint := range installed.Endpoints(cluster)[2:] {
+		t.Run(endpoint.Name, func(t *testing.T) {
+			cfg := rest.CopyConfig(endpoint.Cfg)
 			cfg.BearerToken, cfg.CertData, cfg.KeyData = "", cert, key
 			r := suite.Request{Method: http.MethodPost, Path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", Header: suite.Content("application/json"),
 				Body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}

@@ -115,9 +115,9 @@ func TestProxySubresources(t *testing.T) {
 		}
 	}
 	compare(t, cluster, all)
-	for _, door := range installed.Endpoints(cluster) {
-		t.Run("upgrade/"+door.Name, func(t *testing.T) {
-			conn, resp := upgrade(t, door.Cfg, all[0].Path, http.Header{"Upgrade": {"e2e"}})
+	for _, endpoint := range installed.Endpoints(cluster) {
+		t.Run("upgrade/"+endpoint.Name, func(t *testing.T) {
+			conn, resp := upgrade(t, endpoint.Cfg, all[0].Path, http.Header{"Upgrade": {"e2e"}})
 			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "e2e" {
 				t.Fatalf("answer %d, %v; want 101 to e2e", resp.StatusCode, resp.Header)
 			}
@@ -192,10 +192,10 @@ func TestBodiesAreStreamed(t *testing.T) {
 		}
 	}))
 	path := "/api/v1/namespaces/" + ns + "/pods/fake/proxy/"
-	for _, door := range installed.Endpoints(cluster) {
+	for _, endpoint := range installed.Endpoints(cluster) {
 		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 		t.Cleanup(cancel)
-		client, err := rest.HTTPClientFor(door.Cfg)
+		client, err := rest.HTTPClientFor(endpoint.Cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,9 +207,9 @@ func TestBodiesAreStreamed(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		t.Run(door.Name+"/up", func(t *testing.T) {
+		t.Run(endpoint.Name+"/up", func(t *testing.T) {
 			body, feed := io.Pipe()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, door.Cfg.Host+path, body)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint.Cfg.Host+path, body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,8 +232,8 @@ func TestBodiesAreStreamed(t *testing.T) {
 				t.Errorf("answered %d, want 200", resp.StatusCode)
 			}
 		})
-		t.Run(door.Name+"/down", func(t *testing.T) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, door.Cfg.Host+path, nil)
+		t.Run(endpoint.Name+"/down", func(t *testing.T) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint.Cfg.Host+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,21 +251,21 @@ func TestBodiesAreStreamed(t *testing.T) {
 				}
 			}
 			if rest, err := io.ReadAll(resp.Body); len(rest) > 0 || err != nil {
-				t.Errorf("%d bytes after the end, %v", len(rest), err)
+				t.Errorf("%d bytes after the end, %v, want none", len(rest), err)
 			}
 		})
 	}
 }
 
-// TestTooLongHeaders wants of every door of ours the same refusal, by HTTP/1.1
+// TestTooLongHeaders wants of every endpoint of ours the same refusal, by HTTP/1.1
 // and HTTP/2. What is shorter is in TestAnswersAreEqual. It disturbs nothing:
 // what it sends is refused.
 func TestTooLongHeaders(t *testing.T) {
-	for _, door := range installed.Endpoints(installed.Clusters[0])[1:] {
+	for _, endpoint := range installed.Endpoints(installed.Clusters[0])[1:] {
 		for _, protocol := range []string{"http/1.1", "h2"} {
 			for _, size := range []int{66 << 10, 200 << 10} {
-				t.Run(fmt.Sprintf("%s/%s/%d", door.Name, protocol, size), func(t *testing.T) {
-					cfg := rest.CopyConfig(door.Cfg)
+				t.Run(fmt.Sprintf("%s/%s/%d", endpoint.Name, protocol, size), func(t *testing.T) {
+					cfg := rest.CopyConfig(endpoint.Cfg)
 					cfg.NextProtos = []string{protocol}
 					got, err := suite.Ask(t.Context(), cfg, suite.Request{Method: http.MethodGet, Path: "/version", Header: http.Header{"X-E2e": {strings.Repeat("x", size)}}})
 					if err != nil {

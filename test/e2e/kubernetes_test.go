@@ -95,26 +95,26 @@ func (r specRun) run(ctx context.Context) (map[string]specReport, error) {
 	return specs, nil
 }
 
-// specDoors are the ways to a cluster under names of hosts, which the specs take
+// specEndpoints are the ways to a cluster under names of hosts, which the specs take
 // from a file of their own: what kubectl reaches at 127.0.0.1 it reaches without
 // the HTTP proxy of one of the specs.
-func specDoors(cluster string) (doors []suite.Endpoint, hosts string) {
+func specEndpoints(cluster string) (endpoints []suite.Endpoint, hosts string) {
 	names := map[string]string{
 		"direct": cluster + "." + nodes.Domain, "hub-user": "cluster-proxy-addon-user." + installed.Namespace + ".svc", "aggregated": "hub." + nodes.Domain,
 	}
 	for _, d := range installed.Endpoints(cluster) {
 		if d.Name == "proxy-api" {
-			continue // hub-user is the same door, and harder: he is impersonated
+			continue // hub-user is the same endpoint, and harder: it impersonates
 		}
 		d.Cfg = named(d.Cfg, names[d.Name])
-		doors = append(doors, d)
+		endpoints = append(endpoints, d)
 	}
 	connect := installed.Direct(cluster)
 	connect.Host = "https://" + cluster + ":443"
-	proxy := &url.URL{Scheme: "https", Host: net.JoinHostPort(names["hub-user"], portOf(doors[1].Cfg)), User: url.UserPassword("any", installed.HubToken)}
+	proxy := &url.URL{Scheme: "https", Host: net.JoinHostPort(names["hub-user"], portOf(endpoints[1].Cfg)), User: url.UserPassword("any", installed.HubToken)}
 	connect.Proxy = http.ProxyURL(proxy)
 	connect.CAData = slices.Concat(connect.CAData, []byte("\n"), installed.HubCA)
-	return append(doors, suite.Endpoint{Name: "connect", Cfg: connect}), "127.0.0.1 localhost " + strings.Join(slices.Sorted(maps.Values(names)), " ") + "\n"
+	return append(endpoints, suite.Endpoint{Name: "connect", Cfg: connect}), "127.0.0.1 localhost " + strings.Join(slices.Sorted(maps.Values(names)), " ") + "\n"
 }
 
 // named is cfg with another name for the same host.
@@ -162,16 +162,16 @@ func TestKubernetesSpecs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	doors, names := specDoors(installed.Clusters[0])
+	endpoints, names := specEndpoints(installed.Clusters[0])
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	if err := os.WriteFile(hosts, []byte(names), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	results := make([]map[string]specReport, len(doors))
+	results := make([]map[string]specReport, len(endpoints))
 	running, ctx := errgroup.WithContext(t.Context())
 	running.SetLimit(specRunsAtOnce)
-	for i, door := range doors {
-		dir, err := os.MkdirTemp("", "cluster-proxy-specs-"+door.Name+"-")
+	for i, endpoint := range endpoints {
+		dir, err := os.MkdirTemp("", "cluster-proxy-specs-"+endpoint.Name+"-")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,12 +180,12 @@ func TestKubernetesSpecs(t *testing.T) {
 				_ = os.RemoveAll(dir)
 				return
 			}
-			t.Logf("output and report of the specs through %s: %s", door.Name, dir)
+			t.Logf("output and report of the specs through %s: %s", endpoint.Name, dir)
 		})
 		running.Go(func() (err error) {
 			began := time.Now()
-			results[i], err = specRun{door, specs, dir, hosts}.run(ctx)
-			t.Logf("%s: %s", door.Name, time.Since(began).Round(time.Second))
+			results[i], err = specRun{endpoint, specs, dir, hosts}.run(ctx)
+			t.Logf("%s: %s", endpoint.Name, time.Since(began).Round(time.Second))
 			return err
 		})
 	}
@@ -194,10 +194,10 @@ func TestKubernetesSpecs(t *testing.T) {
 	}
 	var text strings.Builder
 	fmt.Fprint(&text, specsHeader)
-	if passed := writeTable(t, &text, doors, results); passed < fewestSpecs {
+	if passed := writeTable(t, &text, endpoints, results); passed < fewestSpecs {
 		t.Errorf("%d specs passed straight at the kube-apiserver, want at least %d", passed, fewestSpecs)
 	}
-	writeLeftOut(t, &text, doors, results)
+	writeLeftOut(t, &text, endpoints, results)
 	t.Log("\n" + text.String())
 	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -206,10 +206,10 @@ func TestKubernetesSpecs(t *testing.T) {
 
 // writeTable writes how each spec ended through each endpoint, and returns how
 // many passed straight.
-func writeTable(t *testing.T, text io.Writer, doors []suite.Endpoint, results []map[string]specReport) (passed int) {
+func writeTable(t *testing.T, text io.Writer, endpoints []suite.Endpoint, results []map[string]specReport) (passed int) {
 	columns := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
-	for _, door := range doors {
-		fmt.Fprintf(columns, "%s\t", strings.ToUpper(door.Name))
+	for _, endpoint := range endpoints {
+		fmt.Fprintf(columns, "%s\t", strings.ToUpper(endpoint.Name))
 	}
 	fmt.Fprintln(columns, "SPEC")
 	for _, name := range slices.Sorted(maps.Keys(results[0])) {
@@ -219,13 +219,13 @@ func writeTable(t *testing.T, text io.Writer, doors []suite.Endpoint, results []
 		if results[0][name].State == "passed" {
 			passed++
 		}
-		for i, door := range doors {
+		for i, endpoint := range endpoints {
 			spec := results[i][name]
 			state := spec.State
 			if spec.NumAttempts == 0 {
 				state = "left out"
 			} else if spec.State != "passed" {
-				t.Errorf("%s: %s through %s: %.1000s", name, spec.State, door.Name, spec.Failure.Message)
+				t.Errorf("%s: %s through %s: %.1000s", name, spec.State, endpoint.Name, spec.Failure.Message)
 			}
 			fmt.Fprintf(columns, "%s\t", state)
 		}
@@ -239,7 +239,7 @@ func writeTable(t *testing.T, text io.Writer, doors []suite.Endpoint, results []
 
 // writeLeftOut writes by name what did not run, with the reason, and wants one for
 // each spec of the two SIGs.
-func writeLeftOut(t *testing.T, text io.Writer, doors []suite.Endpoint, results []map[string]specReport) {
+func writeLeftOut(t *testing.T, text io.Writer, endpoints []suite.Endpoint, results []map[string]specReport) {
 	for _, reason := range leftOut {
 		names := matching(results[0], regexp.MustCompile(reason.specs))
 		for _, name := range names {
@@ -250,11 +250,11 @@ func writeLeftOut(t *testing.T, text io.Writer, doors []suite.Endpoint, results 
 		}
 		fmt.Fprintf(text, "\nLeft out, %d: %s\n  %s\n", len(names), reason.why, strings.Join(names, "\n  "))
 	}
-	for i, door := range doors {
-		for _, reason := range leftOutThrough[door.Name] {
+	for i, endpoint := range endpoints {
+		for _, reason := range leftOutThrough[endpoint.Name] {
 			names := matching(results[i], regexp.MustCompile(reason.specs))
 			names = slices.DeleteFunc(names, func(name string) bool { return results[0][name].NumAttempts == 0 })
-			fmt.Fprintf(text, "\nLeft out through %s, %d: %s\n  %s\n", door.Name, len(names), reason.why, strings.Join(names, "\n  "))
+			fmt.Fprintf(text, "\nLeft out through %s, %d: %s\n  %s\n", endpoint.Name, len(names), reason.why, strings.Join(names, "\n  "))
 		}
 	}
 	for name, spec := range results[0] {

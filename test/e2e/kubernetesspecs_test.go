@@ -58,9 +58,9 @@ var (
 )
 
 // skipped is ginkgo's pattern for one endpoint.
-func skipped(door string) string {
+func skipped(endpoint string) string {
 	var patterns []string
-	for _, reasons := range [][]reason{leftOut, leftOutThrough[door]} {
+	for _, reasons := range [][]reason{leftOut, leftOutThrough[endpoint]} {
 		for _, r := range reasons {
 			patterns = append(patterns, r.specs)
 		}

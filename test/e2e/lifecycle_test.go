@@ -54,7 +54,7 @@ func TestAgentComesAndGoes(t *testing.T) {
 func TestProxyServerRestart(t *testing.T) {
 	pods, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), proxyServers)
 	if err != nil || len(pods.Items) == 0 {
-		t.Fatalf("%d proxy server pods, %v", len(pods.Items), err)
+		t.Fatalf("%d proxy server pods, %v, want some", len(pods.Items), err)
 	}
 	for _, pod := range pods.Items {
 		if err := installed.Hub.CoreV1().Pods(installed.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil {
@@ -193,8 +193,8 @@ func TestLoadBalancerEntrypoint(t *testing.T) {
 	}
 }
 
-// TestBadConfigurationChangesNothing sends what nobody should send. The answer
-// names the field and what is allowed, and what worked goes on working. It
+// TestBadConfigurationChangesNothing sends invalid configurations. The answer names
+// the field and what is allowed, and the addon keeps working. It
 // disturbs nothing: what it sends is refused.
 func TestBadConfigurationChangesNothing(t *testing.T) {
 	for name, test := range map[string]struct{ patch, want string }{

@@ -41,20 +41,20 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 	suite.Eventually(t, localCluster+" Available", func() error { return installed.AddonAvailable(t.Context(), localCluster) })
 	labelAsLocal(t, installed.Clusters[0])
 	account := "system:serviceaccount:default:" + suite.HubUser
-	for _, door := range localDoors(localCluster) {
-		hubUserIs(t, door, account, "system:serviceaccounts:default")
+	for _, endpoint := range localEndpoints(localCluster) {
+		hubUserIs(t, endpoint, account, "system:serviceaccounts:default")
 	}
 	awaitOwnAgents(t)
-	for name, door := range localDoors(localCluster) {
+	for name, endpoint := range localEndpoints(localCluster) {
 		t.Run(name, func(t *testing.T) {
-			hubUserIs(t, door, account, "system:serviceaccounts:default")
-			testRightsOfTheHub(t, door)
-			testNoLoop(t, door)
+			hubUserIs(t, endpoint, account, "system:serviceaccounts:default")
+			testRightsOfTheHub(t, endpoint)
+			testNoLoop(t, endpoint)
 		})
 	}
 	// The label says so, but it is another cluster.
-	for name, door := range localDoors(installed.Clusters[0]) {
-		t.Run("label/"+name, func(t *testing.T) { hubUserIs(t, door, suite.HubUserThere, suite.HubUserGroups) })
+	for name, endpoint := range localEndpoints(installed.Clusters[0]) {
+		t.Run("label/"+name, func(t *testing.T) { hubUserIs(t, endpoint, suite.HubUserThere, suite.HubUserGroups) })
 	}
 	t.Run("administrator", func(t *testing.T) {
 		admin := installed.HubConfig()
@@ -97,8 +97,8 @@ func awaitOwnAgents(t *testing.T) {
 	})
 }
 
-// localDoors are those by which a service account of the hub reaches a cluster.
-func localDoors(cluster string) map[string]*rest.Config {
+// localEndpoints are those by which a service account of the hub reaches a cluster.
+func localEndpoints(cluster string) map[string]*rest.Config {
 	direct := installed.ThroughProxyAPI(cluster)
 	direct.BearerToken = installed.HubToken
 	hub := installed.HubConfig()
@@ -111,13 +111,13 @@ func localDoors(cluster string) map[string]*rest.Config {
 	}
 }
 
-// hubUserIs asks a cluster by one door who the user is there.
-func hubUserIs(t *testing.T, door *rest.Config, name, group string) {
+// hubUserIs asks a cluster by one endpoint who the user is there.
+func hubUserIs(t *testing.T, endpoint *rest.Config, name, group string) {
 	t.Helper()
 	r := suite.Request{Method: http.MethodPost, Path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", Header: suite.Content("application/json"),
 		Body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}
 	suite.Eventually(t, "the user to be "+name, func() error {
-		got, err := suite.Ask(t.Context(), door, r)
+		got, err := suite.Ask(t.Context(), endpoint, r)
 		if err != nil || got.Code != http.StatusCreated {
 			return fmt.Errorf("answer %d, %v: %.300s", got.Code, err, got.Body)
 		}
@@ -135,10 +135,10 @@ func hubUserIs(t *testing.T, door *rest.Config, name, group string) {
 }
 
 // testRightsOfTheHub gives the account a right on the hub by its own name there.
-func testRightsOfTheHub(t *testing.T, door *rest.Config) {
+func testRightsOfTheHub(t *testing.T, endpoint *rest.Config) {
 	namespace := suite.Scratch(t, installed.Hub)
 	get := suite.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/" + namespace + "/configmaps"}
-	if got, err := suite.Ask(t.Context(), door, get); err != nil || got.Code != http.StatusForbidden {
+	if got, err := suite.Ask(t.Context(), endpoint, get); err != nil || got.Code != http.StatusForbidden {
 		t.Fatalf("without a right the answer is %d, %v: %.300s", got.Code, err, got.Body)
 	}
 	binding := &rbacv1.RoleBinding{
@@ -149,7 +149,7 @@ func testRightsOfTheHub(t *testing.T, door *rest.Config) {
 		t.Fatal(err)
 	}
 	suite.Eventually(t, "the right to be there", func() error {
-		got, err := suite.Ask(t.Context(), door, get)
+		got, err := suite.Ask(t.Context(), endpoint, get)
 		if err == nil && got.Code != http.StatusOK {
 			err = fmt.Errorf("answer %d: %.300s", got.Code, got.Body)
 		}
@@ -158,14 +158,14 @@ func testRightsOfTheHub(t *testing.T, door *rest.Config) {
 }
 
 // testNoLoop sends a request that would come back to the proxy API again and again.
-func testNoLoop(t *testing.T, door *rest.Config) {
+func testNoLoop(t *testing.T, endpoint *rest.Config) {
 	again := "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + localCluster + "/proxy"
-	got, err := suite.Ask(t.Context(), door, suite.Request{Method: http.MethodGet, Path: strings.Repeat(again, 20) + "/version"})
+	got, err := suite.Ask(t.Context(), endpoint, suite.Request{Method: http.MethodGet, Path: strings.Repeat(again, 20) + "/version"})
 	if err != nil || got.Code != http.StatusLoopDetected {
 		t.Errorf("a request that goes round is answered %d, %v: %.300s", got.Code, err, got.Body)
 	}
 	// What the proxy API answers by itself is no loop.
-	got, err = suite.Ask(t.Context(), door, suite.Request{Method: http.MethodGet, Path: strings.TrimSuffix(again, "/"+localCluster+"/proxy")})
+	got, err = suite.Ask(t.Context(), endpoint, suite.Request{Method: http.MethodGet, Path: strings.TrimSuffix(again, "/"+localCluster+"/proxy")})
 	if err != nil || got.Code != http.StatusOK || !strings.Contains(got.Body, localCluster) {
 		t.Errorf("the list of clusters is answered %d, %v: %.300s", got.Code, err, got.Body)
 	}
@@ -201,9 +201,9 @@ func testOwnAgentRestarts(t *testing.T) {
 			t.Fatalf("while the hub's own agent restarts, the aggregated API answers %d, %v: %.300s", got.Code, err, got.Body)
 		}
 	}
-	for name, door := range localDoors(localCluster) {
+	for name, endpoint := range localEndpoints(localCluster) {
 		t.Run(name, func(t *testing.T) {
-			hubUserIs(t, door, "system:serviceaccount:default:"+suite.HubUser, "system:serviceaccounts:default")
+			hubUserIs(t, endpoint, "system:serviceaccount:default:"+suite.HubUser, "system:serviceaccounts:default")
 		})
 	}
 }

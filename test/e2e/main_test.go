@@ -24,6 +24,15 @@ var withoutRace bool
 // is added if it is 0.
 var benchDelay, _ = time.ParseDuration(os.Getenv("BENCH_DELAY"))
 
+// moreClusters are managed clusters beside the two that the scenarios need.
+var moreClusters []string
+
+// withoutClusters runs what needs no clusters: a benchmark of simulated ones.
+var withoutClusters bool
+
+// benchProcess is what this process is for, if a benchmark has started it.
+var benchProcess func() error
+
 // onNodes runs the scenarios on real nodes: make e2e.
 var onNodes = os.Getenv("E2E_NODES") != ""
 
@@ -35,6 +44,16 @@ func TestMain(m *testing.M) {
 }
 
 func run(ctx context.Context, m *testing.M) int {
+	if benchProcess != nil {
+		if err := benchProcess(); err != nil {
+			fmt.Fprintln(os.Stderr, "running a process of a benchmark:", err)
+			return 1
+		}
+		return 0
+	}
+	if withoutClusters {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "cluster-proxy-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "making a folder for this run:", err)
@@ -75,7 +94,7 @@ func readOptions(dir string) (suite.Options, error) {
 	if err != nil {
 		return suite.Options{}, err
 	}
-	o := suite.Options{Dir: dir, Root: root, Nodes: onNodes, WithoutRace: withoutRace, Delay: benchDelay}
+	o := suite.Options{Dir: dir, Root: root, Nodes: onNodes, WithoutRace: withoutRace, More: moreClusters, Delay: benchDelay}
 	hub := os.Getenv("E2E_HUB_KUBECONFIG")
 	if hub == "" {
 		return o, nil

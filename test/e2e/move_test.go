@@ -66,8 +66,8 @@ func TestMoveThereAndBack(t *testing.T) {
 	}
 }
 
-// owed is how long new requests may fail, by the number of replicas.
-var owed = map[int]time.Duration{1: 15 * time.Second, 2: 5 * time.Second}
+// moveLimits bound how long new requests may fail, by the number of replicas.
+var moveLimits = map[int]time.Duration{1: 15 * time.Second, 2: 5 * time.Second}
 
 // backLimit is that of the way back, in which upstream's own release decides: it ends
 // every proxy server before it starts the first of its own.
@@ -76,7 +76,7 @@ const backLimit = 90 * time.Second
 func moveThereAndBack(t *testing.T, upstream lab.Upstream, replicas int) (rows []moveRow) {
 	removeAll(t)
 	m := installUpstream(t, upstream, replicas)
-	rows = append(rows, m.watched(t, "to this release", owed[replicas], func() {
+	rows = append(rows, m.watched(t, "to this release", moveLimits[replicas], func() {
 		helm(t, "upgrade", "cluster-proxy", "../../charts/cluster-proxy", "--reuse-values", "--set=tag=lab",
 			"--set=exposedServices[0].namespace=default", "--set=exposedServices[0].service=web")
 		for _, cluster := range installed.Clusters {
@@ -127,7 +127,7 @@ func removeAll(t *testing.T) {
 	if err := installed.Hub.CoreV1().Secrets(installed.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-	for _, crd := range []string{"managedproxyconfigurations", "managedproxyserviceresolvers"} {
+	for _, crd := range []string{"managedproxyconfigurations", "managedproxyserviceresolvers", "fleetviews"} {
 		err := installed.Hub.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + crd + ".proxy.open-cluster-management.io").Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
@@ -164,7 +164,7 @@ func installUpstream(t *testing.T, upstream lab.Upstream, replicas int) *mover {
 			return errors.Join(installed.AddonAvailable(t.Context(), cluster), m.agentHas(cluster, ":"+lab.UpstreamVersion))
 		})
 	}
-	m.findDoors(t)
+	m.findEndpoints(t)
 	return m
 }
 
@@ -199,10 +199,10 @@ func (m *mover) agentHas(cluster, suffix string) error {
 	return suite.RolledOut(deployment)
 }
 
-// findDoors finds those of upstream, which has no aggregated API.
-func (m *mover) findDoors(t *testing.T) {
+// findEndpoints finds those of upstream, which has no aggregated API.
+func (m *mover) findEndpoints(t *testing.T) {
 	t.Helper()
-	suite.Eventually(t, "upstream's doors", func() (err error) {
+	suite.Eventually(t, "upstream's endpoints", func() (err error) {
 		if installed.ProxyServer, err = installed.Lab.ServiceAddress("hub", installed.Namespace, "proxy-entrypoint", 8090); err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (m *mover) wantConditions(t *testing.T) {
 	}
 	condition := apimeta.FindStatusCondition(addon.Status.Conditions, "VariablesIgnored")
 	if condition == nil || condition.Status != metav1.ConditionTrue || !strings.Contains(condition.Message, "serviceDomain") {
-		t.Errorf("%s: the condition is %v", installed.Clusters[0], condition)
+		t.Errorf("%s: the condition is %v, want one that is true and names serviceDomain", installed.Clusters[0], condition)
 	}
 	list, err := installed.Hub.CoreV1().Events(installed.Clusters[0]).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -289,8 +289,8 @@ func (m *mover) wantConditions(t *testing.T) {
 	}
 }
 
-// watched does something while clients are at work, waits until all is well for
-// both kinds of them, and holds what they noticed against what is owed.
+// watched calls do while clients are at work, waits until both kinds of them are
+// served again, and compares the time for which their requests failed with limit.
 func (m *mover) watched(t *testing.T, way string, limit time.Duration, do func()) (rows []moveRow) {
 	t.Helper()
 	var all []*moveClient

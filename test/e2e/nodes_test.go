@@ -126,7 +126,7 @@ func TestCopy(t *testing.T) {
 // agents are replaced for each entrypoint.
 func TestEntrypointsWork(t *testing.T) {
 	needNodes(t)
-	// What an administrator would publish himself.
+	// A Service such as an administrator publishes.
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-published"},
 		Spec: corev1.ServiceSpec{

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +65,7 @@ func TestKubectlPlugin(t *testing.T) {
 	}{
 		{[]string{"status", cluster}, []string{cluster, "True"}},
 		{[]string{"whoami", cluster}, []string{"system:serviceaccount:default:" + suite.HubUser, suite.HubUserThere}},
+		{[]string{"views"}, []string{allView, fmt.Sprint(len(installed.Clusters))}},
 		{[]string{"check", cluster}, []string{"√ hub-api", "√ cluster-api", "√ cluster-identity", "√ cluster-stream"}},
 	} {
 		out := plugin(test.args...)
@@ -79,4 +82,13 @@ func TestKubectlPlugin(t *testing.T) {
 	if out, err := run("--kubeconfig="+file, "--context="+cluster, "get", "pods", "-n", "default"); err != nil || !strings.Contains(out, "web-") {
 		t.Errorf("get pods with that kubeconfig: %v\n%s", err, out)
 	}
+	if err := os.WriteFile(file, []byte(plugin("kubeconfig")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run("--kubeconfig="+file, "--context=fleet", "get", "pods", "-n", "default", "-l", "app=web")
+	if err != nil {
+		t.Fatalf("get pods of all clusters: %v\n%s", err, out)
+	}
+	want := slices.Sorted(slices.Values(installed.Clusters))
+	wantSame(t, "clusters of the pods", slices.Compact(rows(t, out, "CLUSTER")), want)
 }

@@ -129,7 +129,7 @@ func (c *rotationTraffic) check(t *testing.T, connections int) {
 	}
 	t.Logf("%d answers on %d connections", c.requests.Load(), connections)
 	if c.requests.Load() < int64(10*connections) {
-		t.Errorf("%d connections carried %d answers only", connections, c.requests.Load())
+		t.Errorf("%d connections carried %d answers only, want %d at least", connections, c.requests.Load(), 10*connections)
 	}
 }
 

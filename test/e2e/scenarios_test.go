@@ -353,11 +353,11 @@ func TestKubectl(t *testing.T) {
 				return out
 			}
 			if out := run("", "get", "pods", "-o", "wide"); !strings.Contains(out, "web-") {
-				t.Errorf("get pods: %s", out)
+				t.Errorf("get pods: %s, want the pods of web", out)
 			}
 			run(manifest, "apply", "--dry-run=server", "-f", "-")
 			if out, err := installed.Kubectl(t.Context(), cluster, manifest, "diff", "-f", "-"); err == nil || !strings.Contains(out, "+  cluster: "+cluster) {
-				t.Errorf("diff before apply: %v\n%s", err, out)
+				t.Errorf("diff before apply: %v\n%s; \nwant exit code 1 and the new line", err, out)
 			}
 			run(manifest, "apply", "--server-side", "-f", "-")
 			run(manifest, "diff", "-f", "-")

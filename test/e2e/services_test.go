@@ -25,16 +25,16 @@ import (
 
 // TestServices goes the whole way: what the chart lists is enforced on the hub
 // and by agents, resolved by the managed cluster's DNS, and reached by every
-// door, with the pods' NetworkPolicies in force. It disturbs nothing.
+// endpoint, with the pods' NetworkPolicies in force. It disturbs nothing.
 func TestServices(t *testing.T) {
 	needNodes(t)
 	const prefix = "/api/v1/namespaces/"
 	for _, cluster := range installed.Clusters {
-		for _, door := range installed.Endpoints(cluster) {
-			if door.Name == "direct" {
+		for _, endpoint := range installed.Endpoints(cluster) {
+			if endpoint.Name == "direct" {
 				continue // upstream's URL is the hub's
 			}
-			t.Run(cluster+"/"+door.Name, func(t *testing.T) {
+			t.Run(cluster+"/"+endpoint.Name, func(t *testing.T) {
 				for _, tc := range []struct {
 					path, want string
 					code       int
@@ -49,7 +49,7 @@ func TestServices(t *testing.T) {
 					{"kube-system/services/http:kube-dns:metrics/proxy-service/", "exposedServices", 403},
 				} {
 					err := suite.WaitUntil(t.Context(), suite.Timeout, func() error {
-						got, err := suite.Ask(t.Context(), door.Cfg, suite.Request{Method: http.MethodGet, Path: prefix + tc.path})
+						got, err := suite.Ask(t.Context(), endpoint.Cfg, suite.Request{Method: http.MethodGet, Path: prefix + tc.path})
 						if err == nil && (got.Code != tc.code || !strings.Contains(got.Body, tc.want)) {
 							err = fmt.Errorf("%d %.300s, want %d and %q", got.Code, got.Body, tc.code, tc.want)
 						}

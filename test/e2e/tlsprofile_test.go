@@ -189,7 +189,7 @@ func TestTLSProfile(t *testing.T) {
 		if was, ok := before[container]; ok {
 			same++
 			if n != was {
-				t.Errorf("%s was restarted %d times", container, n-was)
+				t.Errorf("%s was restarted %d times, want never", container, n-was)
 			}
 		}
 	}

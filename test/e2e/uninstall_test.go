@@ -25,9 +25,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// kept is what uninstalling leaves in the hub's namespace: the CAs, without
+// remaining is what uninstalling leaves in the hub's namespace: the CAs, without
 // which all agents would need new certificates after the next installation.
-var kept = []string{"secret/cluster-proxy-agent-signer", "secret/cluster-proxy-signer"}
+var remaining = []string{"secret/cluster-proxy-agent-signer", "secret/cluster-proxy-signer"}
 
 // TestHelmTest runs the chart's own test. It disturbs nothing.
 func TestHelmTest(t *testing.T) {
@@ -64,8 +64,8 @@ func TestUninstallLeavesTheCAOnly(t *testing.T) {
 	}
 	installed.Uninstall(t)
 	suite.Eventually(t, "nothing but the CA on the hub", func() error {
-		if now := left(t); !slices.Equal(now, kept) {
-			return fmt.Errorf("there are %q, want %q", now, kept)
+		if now := left(t); !slices.Equal(now, remaining) {
+			return fmt.Errorf("there are %q, want %q", now, remaining)
 		}
 		works, err := installed.Works.WorkV1().ManifestWorks("").List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(works.Items) > 0 {
@@ -95,7 +95,7 @@ func TestUninstallLeavesTheCAOnly(t *testing.T) {
 func TestMoveFromUpstream(t *testing.T) {
 	needNodes(t)
 	installed.Uninstall(t)
-	for _, name := range kept {
+	for _, name := range remaining {
 		_ = installed.Hub.CoreV1().Secrets(installed.Namespace).Delete(t.Context(), strings.TrimPrefix(name, "secret/"), metav1.DeleteOptions{})
 	}
 	if err := installed.Lab.InstallChart(t.Context(), "cluster-proxy", installed.Namespace, "testdata/upstream"); err != nil {

@@ -27,8 +27,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
-// patience is long, since a machine may be busy with other tests.
-const patience = 2 * time.Minute
+// testTimeout is long, since a machine may be busy with other tests.
+const testTimeout = 2 * time.Minute
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -116,7 +116,7 @@ func (f frontend) exchanges(t *testing.T, dial dialFunc, s *target) {
 			if h.bytes != int64(len(sent)) || !errors.Is(h.err, io.EOF) {
 				t.Errorf("the target had %d of %d bytes, then %v", h.bytes, len(sent), h.err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("the target did not hear of the end")
 		}
 	}
@@ -137,7 +137,7 @@ func targetCloses(t *testing.T, dial dialFunc, s *target) {
 
 func mustDial(t *testing.T, dial dialFunc, s *target) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel) // and not before: a single-use tunnel lives no longer
 	conn, err := dial(ctx, "tcp", s.address())
 	if err != nil {
@@ -152,7 +152,7 @@ type hub struct {
 	t      *testing.T
 	dir    string
 	ports  []int
-	client *pki.Source
+	client *pki.Reloader
 }
 
 func newHub(t *testing.T) *hub {
@@ -166,7 +166,7 @@ func newHub(t *testing.T) *hub {
 	h.issue("server", hubCA, hubCA, serving)
 	h.issue("server-agents", hubCA, agentCA, serving)
 	h.issue("agent", agentCA, hubCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true})
-	h.client = pkitest.NewSource(t, hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hubCA)
+	h.client = pkitest.NewReloader(t, hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hubCA)
 	return h
 }
 

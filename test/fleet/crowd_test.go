@@ -211,7 +211,7 @@ func (h *hub) dialCrowd(dial dialFunc, clusters []string, port string, n int) []
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
-			ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+			ctx, cancel := context.WithTimeout(h.t.Context(), testTimeout)
 			defer cancel()
 			// How long a dial takes is for other tests: a machine that is busy enough
 			// lets some time out.
@@ -276,7 +276,7 @@ func TestUploadThenClose(t *testing.T) {
 		total += n
 		if err != nil {
 			if total != size || err.Error() != "EOF" {
-				t.Errorf("%d of %d bytes arrived, then %v", total, size, err)
+				t.Errorf("%d of %d bytes arrived, then %v, want all and EOF", total, size, err)
 			}
 			return
 		}

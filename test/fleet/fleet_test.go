@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("sigs.k8s.io/apiserver-network-proxy/pkg/agent.(*ClientSet).sync"))
 }
 
-// patience is long, since a machine may be busy with other tests.
-const patience = 3 * time.Minute
+// testTimeout is long, since a machine may be busy with other tests.
+const testTimeout = 3 * time.Minute
 
 // hub is the CAs and the load balancers of a hub.
 type hub struct {
@@ -55,7 +55,7 @@ type hub struct {
 	taken          int
 	agents         *balancer
 	clients        *balancer
-	clientSource   *pki.Source
+	clientSource   *pki.Reloader
 	servers        []*server
 }
 
@@ -67,7 +67,7 @@ func newHub(t *testing.T, servers int) *hub {
 	}
 	h.issue("server", h.hubCA, h.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true})
 	h.issue("server-agents", h.hubCA, h.agentCA, pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true})
-	h.clientSource = pkitest.NewSource(t, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, h.hubCA)
+	h.clientSource = pkitest.NewReloader(t, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, h.hubCA)
 	return h
 }
 
@@ -230,7 +230,7 @@ func (h *hub) dialer(address string) *tunnel.Dialer {
 }
 
 // eventually waits for what other goroutines do.
-var eventually = wait.Poll{Every: 10 * time.Millisecond, For: patience}.Until
+var eventually = wait.Poll{Every: 10 * time.Millisecond, For: testTimeout}.Until
 
 // metric is the sum of a server's metric over all labels that contain with.
 func (s *server) metric(t *testing.T, name, with string) float64 {

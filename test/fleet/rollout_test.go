@@ -28,24 +28,24 @@ const minDrain = 3 * time.Second
 // inService has a server wait for a busy machine: it is asked for every dial to
 // succeed, not for one in time.
 func inService(o *proxyserver.Options) {
-	o.ServerCount, o.GracefulShutdownTimeout, o.MinDrainDuration = 3, patience, minDrain
-	o.DialTimeout, o.HandshakeTimeout = patience, patience
+	o.ServerCount, o.GracefulShutdownTimeout, o.MinDrainDuration = 3, testTimeout, minDrain
+	o.DialTimeout, o.HandshakeTimeout = testTimeout, testTimeout
 }
 
 func agentInService(o *proxyagent.Options) {
-	o.DrainTimeout, o.MinDrainDuration = patience, minDrain
+	o.DrainTimeout, o.MinDrainDuration = testTimeout, minDrain
 	patientAgent(o)
 }
 
 func patientAgent(o *proxyagent.Options) {
-	o.HandshakeTimeout, o.TargetDialTimeout = patience, patience
+	o.HandshakeTimeout, o.TargetDialTimeout = testTimeout, testTimeout
 }
 
 // patientDialer is a dialer whose dials may take as long as a busy machine makes
 // them.
 func (h *hub) patientDialer() *tunnel.Dialer {
 	d := h.dialer(h.clients.address())
-	d.DialTimeout = patience
+	d.DialTimeout = testTimeout
 	return d
 }
 
@@ -83,7 +83,7 @@ func (h *hub) mustReach(dial dialFunc, s *target, clusters ...string) {
 	h.t.Helper()
 	for _, cluster := range clusters {
 		eventually(h.t, "cluster "+cluster+" can be reached", func() bool {
-			ctx, cancel := context.WithTimeout(h.t.Context(), patience/4)
+			ctx, cancel := context.WithTimeout(h.t.Context(), testTimeout/4)
 			defer cancel()
 			return s.exchange(ctx, dial, cluster, 1) == nil
 		})
@@ -129,7 +129,7 @@ func TestRollingRestartOfServers(t *testing.T) {
 	for _, old := range servers {
 		select {
 		case <-old.done:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("a server did not end after its last connection")
 		}
 	}

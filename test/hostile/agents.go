@@ -34,7 +34,7 @@ func (s *Suite) connectAgent(t *testing.T, pair pki.KeyPair, id, identifiers str
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, id, header.AgentIdentifiers, identifiers)
 	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
@@ -53,7 +53,7 @@ func (s *Suite) connectAgent(t *testing.T, pair pki.KeyPair, id, identifiers str
 func (s *Suite) testIdentifiers(t *testing.T) {
 	own := s.agentCertificate(t, s.attacker())
 	attack := func(t *testing.T) {
-		claims := []string{
+		forged := []string{
 			"host=" + s.victim(),
 			"host=" + s.attacker() + "&host=" + s.victim(),
 			"host=" + s.victim() + "." + identity.DefaultAgentNamespace,
@@ -63,12 +63,12 @@ func (s *Suite) testIdentifiers(t *testing.T) {
 			"cidr=0.0.0.0/0",
 		}
 		n := s.watch(t, proxyServer, `cluster_proxy_server_agent_identity_rejected_total{reason="identifiers"}`)
-		for _, claim := range claims {
-			if _, err := s.connectAgent(t, own, "hostile", claim); status.Code(err) != codes.PermissionDenied {
-				t.Errorf("claiming %q: %v, want permission denied", claim, err)
+		for _, identifier := range forged {
+			if _, err := s.connectAgent(t, own, "hostile", identifier); status.Code(err) != codes.PermissionDenied {
+				t.Errorf("connecting an agent with identifier %q: error %v, want permission denied", identifier, err)
 			}
 		}
-		n.check(t, float64(len(claims)), "Agent rejected", `cluster="`+s.attacker()+`"`, s.victim())
+		n.check(t, float64(len(forged)), "Agent rejected", `cluster="`+s.attacker()+`"`, s.victim())
 	}
 	if s.CanPause {
 		if err := s.Lab.PausePods(s.victim()); err != nil {
@@ -126,11 +126,11 @@ func (s *Suite) dialer(t *testing.T, secret string) *tunnel.Dialer {
 func (s *Suite) testAgentID(t *testing.T) {
 	pods, err := s.managed[s.victim()].CoreV1().Pods(identity.DefaultAgentNamespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) == 0 {
-		t.Fatalf("%d agents of the victim, %v", len(pods.Items), err)
+		t.Fatalf("%d agents of the victim, %v, want some", len(pods.Items), err)
 	}
 	id := string(pods.Items[0].UID)
 	own := s.agentCertificate(t, s.attacker())
-	const conflicts, same = "cluster_proxy_server_agent_id_conflicts_total", "Agents of two clusters call themselves the same"
+	const conflicts, same = "cluster_proxy_server_agent_id_conflicts_total", "Agents of two clusters use the same ID"
 	t.Run("carrier", func(t *testing.T) {
 		n := s.watch(t, proxyServer, conflicts)
 		config := clientTLS(t, own, s.hubCA, "127.0.0.1")

@@ -8,9 +8,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// testClockSkew connects agents and proxy servers with certificates that
-// somebody has made whose clock is off. It is the same for who looks at them as
-// a clock of his own that is off the other way.
+// testClockSkew connects agents and proxy servers with certificates whose issuer's
+// clock is off. To the side that verifies them this looks as if its own clock were
+// off the other way.
 func (s *Suite) testClockSkew(t *testing.T) {
 	const tolerated, hour = 5*time.Minute - 10*time.Second, time.Hour
 	real := strconv.Itoa(s.Lab.AgentPort)
@@ -42,7 +42,7 @@ func checkSkew(t *testing.T, agent *process) {
 	t.Helper()
 	n := agent.watch(t, `cluster_proxy_agent_tls_failures_total{reason="clock-skew"}`)
 	n.offset, n.before = nil, 0 // it may have said so already
-	n.check(t, 1, "TLS with the proxy server fails", "clock-skew", "clock skew", "NTP")
+	n.check(t, 1, "TLS with the proxy server failed", "clock-skew", "clock skew", "NTP")
 	if err := agent.probe("/readyz"); err == nil {
 		t.Errorf("an agent of %s without a tunnel is ready", identity.AddonName)
 	}

@@ -76,7 +76,7 @@ func (s *Suite) testDials(t *testing.T) {
 	}
 	// The hub itself works: what is allowed arrives.
 	if text, err := s.dial(t, hub.clients, "tcp", s.attacker()+":443"); err != nil || text != "" {
-		t.Errorf("dialing the kube-apiserver: %q, %v", text, err)
+		t.Errorf("dialing the kube-apiserver: %q, %v, want a connection", text, err)
 	}
 }
 

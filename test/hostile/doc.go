@@ -3,14 +3,15 @@
 // (or, where a kube-apiserver refuses, the audit event) by which an operator
 // notices.
 //
-// The attackers are: the agent of a managed cluster that wants to be another
-// one, or to get something from the hub; a hub, or somebody who has its proxy
-// server, that wants to dial what the agent's owner did not allow; a requester
-// of certificates; users of the hub who want to be somebody else, or to get
-// where they may not, by how they write a request; users and agents that go on
-// after what they live on was taken away; a kube-apiserver that answers what none
-// does; whoever floods the door; and the addon's own service accounts. They have
-// real credentials: those of the lab, and what the lab's CAs sign for them.
+// The attackers are: the agent of a managed cluster that wants to be another one,
+// or to get something from the hub; a hub, or somebody who has its proxy server,
+// that wants to dial what the agent's owner did not allow; a requester of
+// certificates; users of the hub who want to be somebody else, or to get where
+// they may not, by how they write a request or through a fleet view; users and
+// agents that go on after what they live on was taken away; a kube-apiserver that
+// answers what none does; a flood of requests or handshakes; and the addon's own
+// service accounts. They have real credentials: those of the lab, and what the
+// lab's CAs sign for them.
 //
 // The tests are functions of a normal package, and test/e2e calls Run from its
 // own test binary: so one lab serves both, and no process has to hand it to

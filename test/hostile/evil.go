@@ -154,16 +154,16 @@ func (s *Suite) evilCluster(t *testing.T, name string) *evilAPI {
 	return e
 }
 
-// testEvilCluster has a user ask a cluster whose kube-apiserver answers what none
-// does. He gets an error that says so, and nobody's connection leads to where it
-// should not (CVE-2018-1002105, CVE-2020-8559, CVE-2022-3172).
+// testEvilCluster sends requests to a cluster whose kube-apiserver answers what no
+// real one does. The user gets an error that says so, and no connection leads to
+// where it should not (CVE-2018-1002105, CVE-2020-8559, CVE-2022-3172).
 func (s *Suite) testEvilCluster(t *testing.T) {
 	const name = "evil-cluster"
 	e := s.evilCluster(t, name)
 	token := s.hubUser(t, "hostile-evil", mayReach(name, "*"), mayStream(name))
 	api := s.watch(t, proxyAPI, "cluster_proxy_api_requests_in_flight")
 	want := "for cluster:hub:system:serviceaccount:default:hostile-evil"
-	for _, d := range s.doorways(t, name) {
+	for _, d := range s.endpoints(t, name) {
 		good := func() error {
 			code, _, body := d.send(t, d.request(http.MethodGet, "/good", token, ""))
 			if code != http.StatusOK || body != want {
@@ -205,11 +205,11 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 
 // askEvil sends a request that gets an evil answer, and then one without a
 // credential on the same connection.
-func (d doorway) askEvil(t *testing.T, a answer, request, kind string) {
+func (d endpoint) askEvil(t *testing.T, a answer, request, kind string) {
 	t.Helper()
 	conn := d.dial(t, "http/1.1")
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, request); err != nil {

@@ -21,26 +21,26 @@ import (
 // nothing comes to its end are in the proxy API's own tests, where time is theirs
 // (TestSlowClients).
 func (s *Suite) testFloods(t *testing.T) {
-	d := s.doorways(t, s.attacker())[0] // the others end there too
+	d := s.endpoints(t, s.attacker())[0] // the others end there too
 	token := s.hubUser(t, "hostile-flooded", mayReach(s.attacker(), "get"))
 	user := d.client(t)
 	if code, err := d.get(t.Context(), user, token); err != nil || code != http.StatusOK {
-		t.Fatalf("before the floods: %d, %v", code, err)
+		t.Fatalf("before the floods: %d, %v, want 200", code, err)
 	}
 	t.Run("BadTokens", func(t *testing.T) { s.testBadTokens(t, d, token) })
 	t.Run("RapidReset", func(t *testing.T) { s.testRapidReset(t, d, token) })
 }
 
 // client is for HTTP/2, with connections of its own.
-func (d doorway) client(t *testing.T) *http.Client {
+func (d endpoint) client(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: d.config.Clone(), ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
 // get asks a cluster for its version.
-func (d doorway) get(ctx context.Context, client *http.Client, token string) (int, error) {
+func (d endpoint) get(ctx context.Context, client *http.Client, token string) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+d.address+d.prefix+"/version", nil)
 	if err != nil {
 		return 0, err
@@ -55,21 +55,20 @@ func (d doorway) get(ctx context.Context, client *http.Client, token string) (in
 	return response.StatusCode, err
 }
 
-// beside has a user ask on while an attack runs, and wants an answer each time: on
-// a connection that he had before, and on a new one each time.
+// beside sends requests of a user while an attack runs, on a connection that was
+// open before and on a new one each time, and wants an answer each time.
 //
-// His slowest request is one in the moment in which an attack makes connections of
-// its own: the bad tokens come with 400 handshakes at once, for which attackers,
+// The user's slowest request comes while an attack makes connections of its own: the bad tokens come with 400 handshakes at once, for which attackers,
 // user, proxy API and clusters share the cores. Of one that took 2.9 s on two of
-// them, 1.1 s were for his own connection, 1.4 s until the proxy API had read the
+// them, 1.1 s were for the user's own connection, 1.4 s until the proxy API had read the
 // request, and 0.3 s in the cluster and on the way there; authentication and
-// authorization took less than a millisecond each. His TokenReviews took 18 ms at
+// authorization took less than a millisecond each. The user's TokenReviews took 18 ms at
 // most, and none of all 287 more than 40 ms at the hub.
-func (d doorway) beside(t *testing.T, token string, attack func()) {
+func (d endpoint) beside(t *testing.T, token string, attack func()) {
 	t.Helper()
 	old, anew := d.client(t), d.client(t)
 	if code, err := d.get(t.Context(), old, token); err != nil || code != http.StatusOK {
-		t.Fatalf("before the attack: %d, %v", code, err)
+		t.Fatalf("before the attack: %d, %v, want 200", code, err)
 	}
 	ended := make(chan struct{})
 	var users sync.WaitGroup
@@ -82,7 +81,7 @@ func (d doorway) beside(t *testing.T, token string, attack func()) {
 
 // ask sends a user's requests one after the other until an attack has ended, the
 // last one after that. After each it calls after.
-func (d doorway) ask(t *testing.T, connection string, user *http.Client, after func(), token string, ended <-chan struct{}) {
+func (d endpoint) ask(t *testing.T, connection string, user *http.Client, after func(), token string, ended <-chan struct{}) {
 	var took []time.Duration
 	for done := false; !done; {
 		select {
@@ -101,7 +100,7 @@ func (d doorway) ask(t *testing.T, connection string, user *http.Client, after f
 	t.Logf("%d requests of the user on %s: half took %s at most, 99 %% %s, the slowest %s", len(took), connection, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }
 
-func (s *Suite) testBadTokens(t *testing.T, d doorway, token string) {
+func (s *Suite) testBadTokens(t *testing.T, d endpoint, token string) {
 	const tokens, workers, connections = 10_000, 400, 4
 	next := make(chan int, tokens)
 	for i := range tokens {
@@ -135,7 +134,7 @@ func (s *Suite) testBadTokens(t *testing.T, d doorway, token string) {
 	t.Logf("answers to bad tokens, with %d handshakes: %v", handshakes.Load(), codes)
 	for code := range codes {
 		if !slices.Contains([]int{http.StatusUnauthorized, http.StatusTooManyRequests}, code) {
-			t.Errorf("%d bad tokens are answered %d", codes[code], code)
+			t.Errorf("%d bad tokens are answered %d, want 401 or 429", codes[code], code)
 		}
 	}
 	if codes[http.StatusTooManyRequests] < tokens/2 {
@@ -156,7 +155,7 @@ func (s *Suite) testBadTokens(t *testing.T, d doorway, token string) {
 }
 
 // testRapidReset takes requests back as soon as they are sent (CVE-2023-44487).
-func (s *Suite) testRapidReset(t *testing.T, d doorway, token string) {
+func (s *Suite) testRapidReset(t *testing.T, d endpoint, token string) {
 	const connections, workers, each = 4, 8, 500
 	attacker := s.hubUser(t, "hostile-resets", mayReach(s.attacker(), "get"))
 	inFlight, err := s.podMetric(t.Context(), proxyAPI, "cluster_proxy_api_requests_in_flight")

@@ -112,14 +112,14 @@ func eventually(t *testing.T, what string, ready func() error) {
 	(*notice)(nil).await(t, what, ready)
 }
 
-// await waits until ready returns nil, the process has ended or patience has.
+// await waits until ready returns nil, the process has ended or testTimeout has.
 func (n *notice) await(t *testing.T, what string, ready func() error) {
 	t.Helper()
 	var ended <-chan struct{}
 	if n != nil {
 		ended = n.ended
 	}
-	err := wait.Poll{Every: 200 * time.Millisecond, For: patience, Ended: ended}.Try(context.Background(), ready)
+	err := wait.Poll{Every: 200 * time.Millisecond, For: testTimeout, Ended: ended}.Try(context.Background(), ready)
 	if err == nil {
 		return
 	}

@@ -39,13 +39,13 @@ func (s *Suite) testRevocation(t *testing.T) {
 func (s *Suite) testRevokedUsers(t *testing.T) {
 	const right, token, bystander = "revoked-right", "revoked-token", "revoked-nothing"
 	cluster := s.attacker()
-	doors := s.doorways(t, cluster)
+	endpoints := s.endpoints(t, cluster)
 	s.mayDoAllThere(t, right, token, bystander)
 	tokens := map[string]string{}
 	streams := map[string][]*openStream{}
 	for _, user := range []string{right, token, bystander} {
 		tokens[user] = s.hubUser(t, user, mayReach(cluster, "*"), mayStream(cluster))
-		for _, d := range doors {
+		for _, d := range endpoints {
 			// The hub's kube-apiserver tells the proxy API of the user, not of the token.
 			if user != token || d.name != "aggregated" {
 				streams[user] = append(streams[user], s.openAll(t, d, user, cluster, tokens[user])...)
@@ -61,14 +61,14 @@ func (s *Suite) testRevokedUsers(t *testing.T) {
 	if err := s.hub.CoreV1().ServiceAccounts("default").Delete(t.Context(), token, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.waitForRefusals(t, table, doors, tokens, map[string]int{right: http.StatusForbidden, token: http.StatusUnauthorized})
+	s.waitForRefusals(t, table, endpoints, tokens, map[string]int{right: http.StatusForbidden, token: http.StatusUnauthorized})
 	table.wait(slices.Concat(streams[right], streams[token]))
 	for _, o := range streams[bystander] {
 		if len(o.ended) > 0 {
 			t.Errorf("the bystander's %s at %s has ended", o.kind, o.endpoint)
 		}
 	}
-	for _, d := range doors {
+	for _, d := range endpoints {
 		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", tokens[bystander], "")); code != http.StatusOK {
 			t.Errorf("the bystander is answered %d %.200s at %s", code, body, d.name)
 		}
@@ -78,11 +78,11 @@ func (s *Suite) testRevokedUsers(t *testing.T) {
 
 // waitForRefusals sends requests of users at every endpoint until each is answered
 // as wanted.
-func (s *Suite) waitForRefusals(t *testing.T, table *cutOff, doors []doorway, tokens map[string]string, want map[string]int) {
+func (s *Suite) waitForRefusals(t *testing.T, table *cutOff, endpoints []endpoint, tokens map[string]string, want map[string]int) {
 	t.Helper()
 	refused := map[string]bool{}
 	eventually(t, "new requests to be refused", func() (err error) {
-		for _, d := range doors {
+		for _, d := range endpoints {
 			for user, code := range want {
 				key := user + " at " + d.name
 				if refused[key] {
@@ -166,8 +166,8 @@ func (s *Suite) startOld(t *testing.T, a *oldAgent, token string) {
 	t.Helper()
 	s.makeCluster(t, a.cluster)
 	process, pair := s.agentOf(t, a.cluster, a.anonymous)
-	doors := s.doorways(t, a.cluster)
-	for _, d := range doors {
+	endpoints := s.endpoints(t, a.cluster)
+	for _, d := range endpoints {
 		process.Await(t, a.cluster+" to answer at "+d.name, func() error {
 			if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "")); code != http.StatusOK {
 				return fmt.Errorf("%d %.300s", code, body)
@@ -270,10 +270,10 @@ func (s *Suite) remakeCluster(t *testing.T, cluster string) {
 func (s *Suite) neverAnswered(t *testing.T, a *oldAgent, token string) {
 	t.Helper()
 	mark := a.cluster + "-late-" + fmt.Sprint(time.Now().UnixNano())
-	for _, d := range s.doorways(t, a.cluster) {
+	for _, d := range s.endpoints(t, a.cluster) {
 		code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "", "Audit-ID: "+mark))
 		if code != http.StatusNotFound && code != http.StatusServiceUnavailable {
-			t.Errorf("%s: a request at %s is answered %d %.300s", a.why, d.name, code, body)
+			t.Errorf("%s: a request at %s is answered %d %.300s, want 404 or 503", a.why, d.name, code, body)
 		}
 	}
 	s.neverSaw(t, s.attacker(), mark)
@@ -284,7 +284,7 @@ func (s *Suite) neverAnswered(t *testing.T, a *oldAgent, token string) {
 func (s *Suite) returns(t *testing.T, a *oldAgent, token string) {
 	t.Helper()
 	process, _ := s.agentOf(t, a.cluster, false)
-	d := s.doorways(t, a.cluster)[0]
+	d := s.endpoints(t, a.cluster)[0]
 	process.Await(t, "the new agent of "+a.cluster+" to serve", func() error {
 		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "")); code != http.StatusOK {
 			return fmt.Errorf("%d %.300s", code, body)

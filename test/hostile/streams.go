@@ -44,8 +44,8 @@ type openStream struct {
 	ended chan time.Time
 }
 
-// openAll opens every kind of stream that a doorway has, for one user.
-func (s *Suite) openAll(t *testing.T, d doorway, of, cluster, token string) (open []*openStream) {
+// openAll opens every kind of stream that an endpoint has, for one user.
+func (s *Suite) openAll(t *testing.T, d endpoint, of, cluster, token string) (open []*openStream) {
 	t.Helper()
 	for _, e := range endless {
 		path := strings.ReplaceAll(e.path, "WEB", s.webPod(t))
@@ -61,7 +61,7 @@ func (s *Suite) openAll(t *testing.T, d doorway, of, cluster, token string) (ope
 
 // openConnect opens a watch on a connection to the kube-apiserver itself, as its
 // administrator: who reads it there says nothing about who may have the connection.
-func (s *Suite) openConnect(t *testing.T, d doorway, of, cluster, token string) *openStream {
+func (s *Suite) openConnect(t *testing.T, d endpoint, of, cluster, token string) *openStream {
 	t.Helper()
 	conn := d.dial(t, "http/1.1")
 	authority := cluster + ":443"
@@ -79,7 +79,7 @@ func (s *Suite) openConnect(t *testing.T, d doorway, of, cluster, token string) 
 // opened sends a request and wants an answer that goes on.
 func opened(t *testing.T, conn net.Conn, request, what string) io.Reader {
 	t.Helper()
-	err := conn.SetReadDeadline(time.Now().Add(patience))
+	err := conn.SetReadDeadline(time.Now().Add(testTimeout))
 	_, err1 := io.WriteString(conn, request)
 	if err := errors.Join(err, err1); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -182,7 +182,7 @@ func (c *cutOff) note(of, kind, endpoint string, ended time.Time) {
 // wait waits for the end of streams.
 func (c *cutOff) wait(streams []*openStream) {
 	c.t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(testTimeout)
 	defer limit.Stop()
 	for _, o := range streams {
 		select {

@@ -3,6 +3,7 @@ package hostile
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -19,9 +20,8 @@ const (
 	review     = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 )
 
-// claims are headers that would make somebody else of a user, or something else
-// of a request.
-var claims = map[string]string{
+// forgedHeaders would make a user another user, or a request another request.
+var forgedHeaders = map[string]string{
 	"Impersonate-User": "admin", "Impersonate-Group": "system:masters", "Impersonate-Uid": "0", "Impersonate-Extra-Reason": "because",
 	"X-Remote-User": "admin", "X-Remote-Group": "system:masters", "X-Remote-Uid": "0", "X-Remote-Extra-Reason": "because",
 	"X-Forwarded-User": "admin", "X-Forwarded-For": "127.0.0.1", "X-Forwarded-Host": "victim", "X-Forwarded-Proto": "http", "Forwarded": "for=127.0.0.1;host=victim",
@@ -60,55 +60,64 @@ var spellings = map[string]func(name, value string) []string{
 	"in a trailer":       func(n, _ string) []string { return []string{"Trailer: " + n} },
 }
 
-// testClaims has a user of the hub claim to be somebody else, in every spelling
-// and at every door. The cluster must take him for himself, or the request is
-// refused.
-func (s *Suite) testClaims(t *testing.T) {
+// testForgedHeaders has a user of the hub pretend to be another one, in every spelling
+// and at every endpoint. The cluster must see the user under their own name, or
+// the request is refused.
+func (s *Suite) testForgedHeaders(t *testing.T) {
 	cluster := s.attacker()
-	token := s.hubUser(t, "hostile-claims", mayReach(cluster, "*"))
-	for _, d := range s.doorways(t, cluster) {
-		t.Run(d.name, func(t *testing.T) {
-			who := func(lines ...string) (int, authenticationv1.UserInfo, string) {
-				code, _, body := d.send(t, d.request(http.MethodPost, reviewPath, token, review, lines...))
-				var answer authenticationv1.SelfSubjectReview
-				if code == http.StatusCreated {
-					if err := json.Unmarshal([]byte(body), &answer); err != nil {
-						t.Errorf("decoding the answer to %q: %v", lines, err)
-					}
+	token := s.hubUser(t, "hostile-headers", mayUseViews(mayReach(cluster, "*"))...)
+	for _, d := range s.endpoints(t, cluster) {
+		t.Run(d.name, func(t *testing.T) { d.forge(t, token, slices.Collect(maps.Keys(spellings))) })
+	}
+	// A view that has one cluster for the user sends the review there. What reads headers
+	// before it is the same as above.
+	for _, d := range s.viewEndpoints(t, allView) {
+		t.Run(d.name, func(t *testing.T) { d.forge(t, token, []string{"as it is", "underscores", "listed"}) })
+	}
+}
+
+// forge asks a cluster who the user is, with each forged header in these spellings.
+func (d endpoint) forge(t *testing.T, token string, in []string) {
+	t.Helper()
+	who := func(lines ...string) (int, authenticationv1.UserInfo, string) {
+		code, _, body := d.send(t, d.request(http.MethodPost, reviewPath, token, review, lines...))
+		var answer authenticationv1.SelfSubjectReview
+		if code == http.StatusCreated {
+			if err := json.Unmarshal([]byte(body), &answer); err != nil {
+				t.Errorf("decoding the answer to %q: %v", lines, err)
+			}
+		}
+		return code, answer.Status.UserInfo, body
+	}
+	code, honest, body := who()
+	if code != http.StatusCreated || honest.Username != "cluster:hub:system:serviceaccount:default:hostile-headers" {
+		t.Fatalf("without a forged header: answered %d %s, want 201 as the user", code, body)
+	}
+	codes := map[int]int{}
+	for name, value := range forgedHeaders {
+		for _, spelling := range in {
+			code, user, body := who(spellings[spelling](name, value)...)
+			codes[code]++
+			switch code {
+			case http.StatusCreated:
+				if diff := cmp.Diff(honest, user); diff != "" {
+					t.Errorf("%s, %s (-themselves +taken for):\n%s", name, spelling, diff)
 				}
-				return code, answer.Status.UserInfo, body
+			case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+			default:
+				t.Errorf("%s, %s: %d %s, want the user's own identity or a refusal", name, spelling, code, body)
 			}
-			code, himself, body := who()
-			if code != http.StatusCreated || himself.Username != "cluster:hub:system:serviceaccount:default:hostile-claims" {
-				t.Fatalf("without a claim: %d %s", code, body)
+			// One that the hub reads as a wish to impersonate is refused for
+			// the lack of that right, not passed over.
+			plain := slices.Contains([]string{"as it is", "lower", "upper", "mixed"}, spelling)
+			if strings.HasPrefix(name, "Impersonate-") && plain && code != http.StatusForbidden && code != http.StatusBadRequest {
+				t.Errorf("%s, %s: %d, want a refusal", name, spelling, code)
 			}
-			codes := map[int]int{}
-			for name, value := range claims {
-				for spelling, lines := range spellings {
-					code, user, body := who(lines(name, value)...)
-					codes[code]++
-					switch code {
-					case http.StatusCreated:
-						if diff := cmp.Diff(himself, user); diff != "" {
-							t.Errorf("%s, %s (-himself +taken for):\n%s", name, spelling, diff)
-						}
-					case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-					default:
-						t.Errorf("%s, %s: %d %s, want the user's own identity or a refusal", name, spelling, code, body)
-					}
-					// One that the hub reads as a wish to impersonate is refused for
-					// the lack of that right, not passed over.
-					plain := slices.Contains([]string{"as it is", "lower", "upper", "mixed"}, spelling)
-					if strings.HasPrefix(name, "Impersonate-") && plain && code != http.StatusForbidden && code != http.StatusBadRequest {
-						t.Errorf("%s, %s: %d, want a refusal", name, spelling, code)
-					}
-				}
-			}
-			t.Logf("answers: %v", codes)
-			if codes[http.StatusCreated] == 0 || codes[http.StatusForbidden] == 0 || codes[http.StatusBadRequest] == 0 {
-				t.Errorf("answers %v: too few kinds, something is wrong with the test", codes)
-			}
-		})
+		}
+	}
+	t.Logf("answers: %v", codes)
+	if codes[http.StatusCreated] == 0 || codes[http.StatusForbidden] == 0 || codes[http.StatusBadRequest] == 0 {
+		t.Errorf("answers %v: too few kinds, something is wrong with the test", codes)
 	}
 }
 
@@ -117,11 +126,11 @@ func (s *Suite) testClaims(t *testing.T) {
 func (s *Suite) testWays(t *testing.T) {
 	a, v := s.attacker(), s.victim()
 	token := s.hubUser(t, "hostile-ways", mayReach(a, "*"), mayStream(a))
-	doors := s.doorways(t, a)
-	victim := s.doorways(t, v)
+	endpoints := s.endpoints(t, a)
+	victim := s.endpoints(t, v)
 	const mark = "hostile-ways-"
 	asked := 0
-	try := func(d doorway, method, target, host string, lines ...string) int {
+	try := func(d endpoint, method, target, host string, lines ...string) int {
 		t.Helper()
 		asked++
 		lines = append(lines, fmt.Sprint("Audit-ID: ", mark, asked))
@@ -132,7 +141,7 @@ func (s *Suite) testWays(t *testing.T) {
 		return code
 	}
 	// The way is open where it should be, and nowhere else.
-	for i, d := range doors {
+	for i, d := range endpoints {
 		if code := try(d, http.MethodGet, d.prefix+"/version", d.host); code != http.StatusOK {
 			t.Fatalf("%s: the attacker's own cluster answers %d", d.name, code)
 		}
@@ -141,7 +150,7 @@ func (s *Suite) testWays(t *testing.T) {
 		}
 	}
 	escaped := fmt.Sprintf("%%%02x%s", v[0], v[1:])
-	for _, d := range doors {
+	for _, d := range endpoints {
 		base := strings.TrimSuffix(strings.TrimSuffix(d.prefix, "/proxy"), a)
 		if base == "" {
 			base = "/"
@@ -184,7 +193,7 @@ func (s *Suite) testViewerExec(t *testing.T) {
 	const mark = "hostile-viewer-"
 	const pod = "/api/v1/namespaces/default/pods/web"
 	asked := 0
-	for _, d := range s.doorways(t, cluster) {
+	for _, d := range s.endpoints(t, cluster) {
 		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "", "Audit-ID: "+mark+"good")); code != http.StatusOK {
 			t.Fatalf("%s: reading: %d %s, want 200", d.name, code, body)
 		}

@@ -94,7 +94,7 @@ func (c *Cluster) prepare() error {
 	return c.loadConfig()
 }
 
-// prepareFrontProxy makes what the kube-apiserver vouches with for users, towards
+// prepareFrontProxy makes the certificates with which the kube-apiserver asserts users towards
 // aggregated APIs. It has a CA of its own, which signs nothing else.
 func (c *Cluster) prepareFrontProxy() error {
 	if err := os.MkdirAll(c.file("front-proxy"), 0o700); err != nil {

@@ -35,7 +35,7 @@ func TestSyncFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, read()); diff != "" {
-			t.Error(diff)
+			t.Errorf("difference (-want +got):\n%s", diff)
 		}
 	}
 }

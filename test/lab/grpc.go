@@ -31,7 +31,7 @@ const (
 )
 
 // prepareOCM makes what the hub's OCM needs to be reached by others: a serving
-// certificate, and a CA that vouches for agents towards the gRPC server.
+// certificate, and the CA by which the gRPC server verifies agents.
 func (c *Cluster) prepareOCM(ca *certs.Authority) error {
 	var addresses []net.IP
 	if c.machine != nil {

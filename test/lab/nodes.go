@@ -101,7 +101,7 @@ func (l *Lab) startMachines(names []string) error {
 		if err := l.nodes.StartMachine(m); err != nil {
 			return err
 		}
-		c := &Cluster{Name: m.Name, dir: m.Dir, logs: l.LogDir(), apiPort: m.Door, machine: m}
+		c := &Cluster{Name: m.Name, dir: m.Dir, logs: l.LogDir(), apiPort: m.APIPort, machine: m}
 		if err := c.prepare(); err != nil {
 			return err
 		}

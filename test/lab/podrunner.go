@@ -189,7 +189,7 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	var wg sync.WaitGroup
 	for _, p := range programs {
 		r.log.note(fmt.Sprintf("running pod %s/%s: %s %q", pod.Namespace, pod.Name, filepath.Base(p.path), p.args))
-		wg.Go(func() { (&keptProgram{program: p}).keepRunning(podCtx) })
+		wg.Go(func() { (&supervised{program: p}).keepRunning(podCtx) })
 	}
 	r.mu.Lock()
 	r.alive[pod.UID] = pod.Namespace + "/" + pod.Name

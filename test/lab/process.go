@@ -30,8 +30,8 @@ type program struct {
 	stopTimeout time.Duration
 }
 
-// keptProgram is a program that is kept running.
-type keptProgram struct {
+// supervised is a program that is started again whenever it ends.
+type supervised struct {
 	program
 	ends atomic.Int32
 }
@@ -41,7 +41,7 @@ const maxEnds = 5
 
 // await polls ready until it returns no error, and gives up when the program
 // has ended too often. Its error has the end of the program's log.
-func (r *keptProgram) await(ctx context.Context, ready func(context.Context) error) error {
+func (r *supervised) await(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := poll(ctx, func(ctx context.Context) error {
@@ -59,7 +59,7 @@ func (r *keptProgram) await(ctx context.Context, ready func(context.Context) err
 
 // keepRunning runs a program until ctx is done, again whenever it ends, like a
 // kubelet would. It returns when the last process is gone.
-func (r *keptProgram) keepRunning(ctx context.Context) {
+func (r *supervised) keepRunning(ctx context.Context) {
 	pause := 200 * time.Millisecond
 	for {
 		began := time.Now()
@@ -125,8 +125,8 @@ func newGroup() *group {
 	return &group{ctx: ctx, cancel: cancel}
 }
 
-func (g *group) start(p program) *keptProgram {
-	r := &keptProgram{program: p}
+func (g *group) start(p program) *supervised {
+	r := &supervised{program: p}
 	g.wg.Go(func() { r.keepRunning(g.ctx) })
 	return r
 }

@@ -41,7 +41,7 @@ func TestRewriteArgs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{test.want}, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("difference (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -77,8 +77,14 @@ var only = map[string][]string{
 
 // never lists what packages of ours must not depend on, even indirectly.
 var never = map[string][]string{
-	"pkg/tunnel": {"sigs.k8s.io/controller-runtime", "open-cluster-management.io/addon-framework", "github.com/spf13/cobra"},
+	"pkg/tunnel":          {"sigs.k8s.io/controller-runtime", "open-cluster-management.io/addon-framework", "github.com/spf13/cobra"},
+	"pkg/fleetview":       notInViews,
+	"pkg/fleetview/watch": notInViews,
 }
+
+// notInViews is what a view of many clusters knows nothing of: it works over any
+// kube-apiservers.
+var notInViews = []string{module + "pkg/tunnel", module + "pkg/agentclient", module + "pkg/carrier", "open-cluster-management.io/api"}
 
 // apart lists packages of ours that components share, and which others of ours those
 // may import.
@@ -96,7 +102,11 @@ var standardOnly = map[string][]string{
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
 	"pkg/agentapi":          {"sigs.k8s.io/yaml", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client"},
 	"pkg/dial":              {"golang.org/x/sys"},
+	"pkg/fleetview/version": nil,
 	"pkg/identity":          nil,
+	"pkg/fleetview/merge": {
+		"k8s.io/apimachinery", "k8s.io/api/apidiscovery", "k8s.io/kube-openapi", "google.golang.org/protobuf", "sigs.k8s.io/yaml",
+	},
 }
 
 var components = []string{"pkg/addonmanager", "pkg/proxyserver", "pkg/proxyapi", "pkg/proxyagent"}

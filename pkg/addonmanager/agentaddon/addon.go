@@ -35,14 +35,14 @@ type Addon struct {
 	InstallNamespace string
 	// EnableKubeAPIProxy makes the cluster's name a destination in the tunnel.
 	EnableKubeAPIProxy bool
-	// NetworkPolicy makes one for agents unless an AddOnDeploymentConfig says
-	// otherwise.
+	// NetworkPolicy says whether agents get a NetworkPolicy, unless an
+	// AddOnDeploymentConfig says otherwise.
 	NetworkPolicy bool
 	// ExposedServices is the hub's ConfigMap with the Services that agents
 	// forward requests to. Without a name there are none.
 	ExposedServices client.ObjectKey
-	// Ignored is called with the customized variables of an addon that mean nothing
-	// here, each time its manifests are made. It may be nil.
+	// Ignored is called with the customized variables of an addon that this release
+	// ignores, each time its manifests are made. It may be nil.
 	Ignored func(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, variables []string)
 
 	// Hub reads the hub's own ClusterRoles.
@@ -101,11 +101,11 @@ func (a *Addon) namespaceOf(ctx context.Context, addon *addonv1alpha1.ManagedClu
 	case deployment.Spec.AgentInstallNamespace != ocmDefault:
 		return deployment.Spec.AgentInstallNamespace, nil
 	}
-	// The API server fills in OCM's own default where the field is empty. But
-	// upstream takes it for an answer: an agent that is there stays there, beside
-	// the ConfigMaps and pull Secrets that its owner has put there. A cluster may
-	// write its status; it can choose only between these two. The stored status
-	// counts: addon-framework puts OCM's default into the copy that it asks about.
+	// The API server sets OCM's own default if the field is empty, and upstream uses
+	// that: an agent that is there stays there, beside the ConfigMaps and pull Secrets
+	// of its owner. A cluster may write its status, but can only choose between these
+	// two namespaces. The stored status counts, because addon-framework puts OCM's
+	// default into the copy that it passes.
 	var stored addonv1alpha1.ManagedClusterAddOn
 	if err := a.Reader.Get(ctx, client.ObjectKeyFromObject(addon), &stored); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("reading the ManagedClusterAddOn of cluster %q: %w", addon.Namespace, err)

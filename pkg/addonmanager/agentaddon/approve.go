@@ -32,14 +32,14 @@ const (
 	irsaGroupPrefix = "open-cluster-management:"
 )
 
-// allowedUsages are those that OCM asks for. Which ones the certificate has, the
-// signer decides.
+// allowedUsages are those that OCM asks for. The signer decides which ones the
+// certificate has.
 var allowedUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
 }
 
-// approve says why a request is not approved, or nil. Every field of the request
-// is an attacker's, except its author, which the kube-apiserver has written. units
+// approve returns why a request is not approved, or nil. An attacker may choose every
+// field of the request except its author, which the kube-apiserver has written. units
 // are the organizational units that an agent's certificate has now, sorted.
 func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, csr *certificatesv1.CertificateSigningRequest, units []string) error {
 	if !cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil {
@@ -83,7 +83,7 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 		return fmt.Errorf("organizational units are %q, want %q", got, units)
 	}
 	if others := slices.Concat(request.OtherSubject, request.OtherSANs, request.OtherExtensions); len(others) > 0 {
-		return fmt.Errorf("the request asks for %q, which nobody may have", others)
+		return fmt.Errorf("the request asks for %q, which no agent may have", others)
 	}
 	for _, name := range request.DNSNames {
 		if name != requestedDNSName {
@@ -93,10 +93,9 @@ func approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClus
 	return nil
 }
 
-// checkRequester makes sure that the cluster's own OCM agent asks, by the name that
-// the way in which the cluster joined gives it. Names are those of the
-// kube-apiserver, which wrote them into the request; the annotation is believed of
-// OCM's gRPC server alone.
+// checkRequester makes sure that the cluster's own OCM agent asks. Its name depends on
+// the way in which the cluster joined. The kube-apiserver has written the names into
+// the request; the annotation counts only if OCM's gRPC server is the requester.
 func checkRequester(cluster *clusterv1.ManagedCluster, csr *certificatesv1.CertificateSigningRequest) error {
 	name, groups := csr.Spec.Username, csr.Spec.Groups
 	own := clusterUserPrefix + cluster.Name

@@ -301,7 +301,7 @@ func TestTemplateNamesOneCluster(t *testing.T) {
 	leaf := agentLeaf("cluster1", units)
 	if leaf.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(leaf.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
 		len(leaf.IPs) > 0 || leaf.Validity > 30*24*time.Hour {
-		t.Errorf("template is %+v", leaf)
+		t.Errorf("template is %+v; want only the handler's host of cluster1, and 30 days at most", leaf)
 	}
 }
 
@@ -367,7 +367,7 @@ func checkAgentCertificate(t *testing.T, signed []byte) {
 		!slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}) || len(cert.UnknownExtKeyUsage) > 0 ||
 		cert.Subject.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(cert.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
 		len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) > 0 || time.Until(cert.NotAfter) > 30*24*time.Hour {
-		t.Errorf("signed %+v", cert)
+		t.Errorf("signed %+v; want only the handler's host of cluster1, and 30 days at most", cert)
 	}
 }
 

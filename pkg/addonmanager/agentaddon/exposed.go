@@ -21,9 +21,9 @@ type exposed struct {
 	said string // the error that was logged last
 }
 
-// exposedServices is the list that agents get. No ConfigMap is an empty list.
-// One that does not parse leaves the last good one in force: the one in memory,
-// or, after a restart, the one in the manifests, which an error leaves alone.
+// exposedServices returns the list for agents. Without a ConfigMap it is empty. While
+// the ConfigMap does not parse, the last good list stays in force: the one in memory,
+// or, after a restart, the one in the manifests, which do not change after an error.
 func (a *Addon) exposedServices(ctx context.Context) (agentapi.ExposedServices, error) {
 	if a.ExposedServices.Name == "" {
 		return nil, nil
@@ -43,7 +43,7 @@ func (a *Addon) exposedServices(ctx context.Context) (agentapi.ExposedServices, 
 	a.Metrics.setExposedServicesInvalid(1)
 	err = fmt.Errorf("ConfigMap %q: %w", a.ExposedServices, err)
 	if a.exposed.said != err.Error() {
-		klog.FromContext(ctx).Error(err, "Keeping the list of exposed Services in force, the changed one cannot be read")
+		klog.FromContext(ctx).Error(err, "Keeping the list of exposed Services in force: the changed one cannot be read")
 		a.exposed.said = err.Error()
 	}
 	if a.exposed.last == nil {

@@ -17,15 +17,15 @@ const clusterAnnotation = "proxy.open-cluster-management.io/managed-cluster-uid"
 // impersonatorPrefix and the agent's namespace make the name of that ClusterRole.
 const impersonatorPrefix = "open-cluster-management:cluster-proxy:impersonator:"
 
-// recognizeHub finds out whether a cluster is the hub itself: what was rendered for
-// that cluster, and for no other, has then come to be on the hub. Who could put it
-// there otherwise may write ClusterRoles of the hub, and has no need to. Labels and
-// claims of a ManagedCluster say nothing here: a cluster, and others, may write
-// them. The UID tells the ManagedCluster from one of the same name on another hub,
-// of which this hub may be a managed cluster.
+// recognizeHub finds out whether a cluster is the hub itself: an object that was
+// rendered for that cluster alone then exists on the hub. Anyone else who could put it
+// there may write ClusterRoles of the hub, and has no need to. Labels and claims of a
+// ManagedCluster are no proof: a cluster, and others, may write them. The UID tells the
+// ManagedCluster from one of the same name on another hub, of which this hub may be a
+// managed cluster.
 //
-// So the agent starts once as on any cluster. OCM says when its manifests are
-// applied, and they are rendered again.
+// The agent therefore first starts as on any cluster. When OCM reports that its
+// manifests are applied, they are rendered again.
 func (a *Addon) recognizeHub(ctx context.Context, v *values, cluster *clusterv1.ManagedCluster, namespace string) error {
 	v.ManagedClusterUID = string(cluster.UID)
 	var role rbacv1.ClusterRole

@@ -12,10 +12,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// checkReferences says which of an addon's references to configurations is not
-// the hub's, or nil. They are in the status, which OCM lets each cluster write:
-// a cluster could have another tenant's configuration rendered for it. So each
-// must be named where clusters cannot write.
+// checkReferences returns an error for a reference of an addon to a configuration that
+// is not the hub's. They are in the status, which OCM lets each cluster write: a
+// cluster could have another tenant's configuration rendered for it. So each must be
+// named where clusters cannot write.
 func (a *Addon) checkReferences(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn) error {
 	var named map[addonv1alpha1.AddOnConfig]bool
 	for _, reference := range addon.Status.ConfigReferences {

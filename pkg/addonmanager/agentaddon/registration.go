@@ -17,8 +17,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// certificateLife is that of an agent's certificate, and the longest that may be
-// asked for a credential of the hub. OCM renews both when a fifth is left.
+// certificateLife is the lifetime of an agent's certificate, and the longest that a
+// request for a credential of the hub may ask for. OCM renews both when a fifth is
+// left.
 const certificateLife = 30 * 24 * time.Hour
 
 func (a *Addon) registration() *agent.RegistrationOption {
@@ -70,7 +71,7 @@ func (a *Addon) csrConfigurations(cluster *clusterv1.ManagedCluster, addon *addo
 	return configs, nil
 }
 
-// checkPortForward says why an agent gets no credential of the hub, or nil.
+// checkPortForward returns why an agent gets no credential of the hub, or nil.
 func (a *Addon) checkPortForward(addon *addonv1alpha1.ManagedClusterAddOn) error {
 	configuration, err := a.configuration(context.Background(), addon)
 	if err != nil {
@@ -108,11 +109,10 @@ func (a *Addon) approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.
 }
 
 // unitsOf returns the organizational units of a cluster's agent certificate, sorted.
-// OCM's registration agent asks for another certificate when the subject that it is
-// to have changes. So it does at once when the CA is another, and when the
-// ManagedCluster was created again. The unit of the CA means nothing to whoever
-// verifies the certificate; that of the cluster is compared with the ManagedCluster
-// (package hubaccess).
+// OCM's registration agent asks for a new certificate when the expected subject
+// changes: at once after a change of the CA, and when the ManagedCluster was created
+// again. Verifiers ignore the unit of the CA; that of the cluster is compared with the
+// ManagedCluster (package hubaccess).
 func unitsOf(ca *pki.CA, cluster *clusterv1.ManagedCluster) []string {
 	return []string{"agent-ca:" + ca.Fingerprint(), identity.ClusterUnit(string(cluster.UID))}
 }

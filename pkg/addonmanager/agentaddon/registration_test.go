@@ -74,7 +74,7 @@ func TestHubCredentialIsForPortForwardOnly(t *testing.T) {
 			signers = append(signers, c.SignerName)
 		}
 		if !slices.Equal(signers, test.want) {
-			t.Errorf("with entrypoint %+v agents ask %v", test.entrypoint, signers)
+			t.Errorf("with entrypoint %+v agents ask %v, want %v", test.entrypoint, signers, test.want)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestAnotherCAIsAnotherSubject(t *testing.T) {
 		if units := configs[0].Subject.OrganizationUnits; len(units) == 2 && units[1] == identity.ClusterUnit("uid1") {
 			return units[0]
 		}
-		t.Fatalf("subject is %+v", configs[0].Subject)
+		t.Fatalf("subject is %+v; want two units, the second one of the cluster's UID", configs[0].Subject)
 		return ""
 	}
 	first := subject(one)

@@ -154,7 +154,7 @@ func TestNothingIsEnforcedInTheNamespace(t *testing.T) {
 	}
 	for _, object := range objects {
 		if namespace, ok := object.(*corev1.Namespace); ok && namespace.Labels["pod-security.kubernetes.io/enforce"] != "" {
-			t.Errorf("namespace %s has labels %v", namespace.Name, namespace.Labels)
+			t.Errorf("namespace %s has labels %v; want no pod-security.kubernetes.io/enforce", namespace.Name, namespace.Labels)
 		}
 	}
 }

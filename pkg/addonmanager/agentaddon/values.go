@@ -84,10 +84,10 @@ func peer(host string, port int) networkPeer {
 	return networkPeer{CIDR: netip.PrefixFrom(address, address.BitLen()).String(), Port: port}
 }
 
-// overlapSeconds is how long upstream's agent goes on beside the one that takes
-// over from it, while upstream's proxy servers serve its clients. It is the time in
-// which kubelets write a Secret that has changed to files: with the certificate of
-// this release, upstream's agent is no good any more.
+// overlapSeconds is how long upstream's agent goes on beside the one that takes over
+// from it, while upstream's proxy servers serve its clients. It is the time in which
+// kubelets write a Secret that has changed to files: with the certificate of this
+// release, upstream's agent does not work any more.
 const overlapSeconds = 60
 
 // containerID is the agent's container in AddOnDeploymentConfig's resource
@@ -217,7 +217,7 @@ func (a *Addon) baseArgs(cluster, namespace, host string, port int32) []string {
 		"--ca-cert=/etc/ca/ca.crt",
 		"--agent-cert=/etc/tls/tls.crt",
 		"--agent-key=/etc/tls/tls.key",
-		"--handler-port=7443",
+		"--handler-port=" + identity.HandlerPort,
 		"--exposed-services=/etc/exposed-services",
 		"--tls-profile=/etc/tls-profile",
 		"--health-server-port=8093",
@@ -227,9 +227,9 @@ func (a *Addon) baseArgs(cluster, namespace, host string, port int32) []string {
 	}
 }
 
-// hosts are the names in the tunnel that lead to a cluster. The one with the
-// agent's namespace is left out where that is not the default, which is the only
-// one that the proxy server knows.
+// hosts are the names in the tunnel that lead to a cluster. The name with the agent's
+// namespace is left out if that is not the default, the only one that the proxy server
+// knows.
 func (a *Addon) hosts(cluster, namespace string) []string {
 	if !a.EnableKubeAPIProxy {
 		return []string{identity.HandlerHost(cluster)}
@@ -284,8 +284,8 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 	return applyVariables(v, spec.CustomizedVariables)
 }
 
-// CheckDeploymentConfig says why an AddOnDeploymentConfig cannot be had, and which of
-// its customized variables mean nothing here.
+// CheckDeploymentConfig returns why an AddOnDeploymentConfig is invalid, and which of
+// its customized variables this release ignores.
 func CheckDeploymentConfig(spec addonv1alpha1.AddOnDeploymentConfigSpec) (ignored []string, err error) {
 	v := &values{}
 	if err := applyDeploymentConfig(v, spec); err != nil {

@@ -179,7 +179,7 @@ func TestDeploymentConfig(t *testing.T) {
 		t.Errorf("image %q, want %q", got, want)
 	}
 	if !slices.Contains(pod.Containers[0].Env, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.example.com:3128"}) {
-		t.Errorf("environment %v lacks the proxy", pod.Containers[0].Env)
+		t.Errorf("environment %v lacks the proxy; want HTTPS_PROXY=http://proxy.example.com:3128", pod.Containers[0].Env)
 	}
 	for _, want := range []string{"--v=1", "--addon-lease-namespace=elsewhere"} {
 		if !slices.Contains(pod.Containers[0].Args, want) {
@@ -365,7 +365,7 @@ func TestAgentIsRestricted(t *testing.T) {
 	container := pod.Containers[0].SecurityContext
 	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || pod.HostNetwork ||
 		*container.AllowPrivilegeEscalation || !*container.ReadOnlyRootFilesystem || !slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) {
-		t.Errorf("security context is %+v and %+v", pod.SecurityContext, container)
+		t.Errorf("security context is %+v and %+v; want the restricted profile of pod security", pod.SecurityContext, container)
 	}
 }
 

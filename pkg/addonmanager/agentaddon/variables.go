@@ -12,10 +12,10 @@ import (
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 )
 
-// variables is the schema of AddOnDeploymentConfig's customized variables: what
-// each one does to the values, or why its value is not allowed. Those of upstream
-// that mean nothing here are taken and reported: a cluster that comes from upstream
-// must not be cut off until its AddOnDeploymentConfig is edited.
+// variables is the schema of AddOnDeploymentConfig's customized variables: what each
+// one does to the values, or why its value is not allowed. Those of upstream that have
+// no effect here are accepted and reported: a cluster that comes from upstream must not
+// be cut off until its AddOnDeploymentConfig is edited.
 var variables = map[string]func(v *values, value string) error{
 	"replicas": func(v *values, value string) error {
 		n, err := strconv.ParseInt(value, 10, 32)
@@ -79,7 +79,8 @@ var variables = map[string]func(v *values, value string) error{
 	"enableImpersonation": func(v *values, value string) error {
 		// What strconv takes is what upstream took for true.
 		if on, err := strconv.ParseBool(value); err != nil || !on {
-			// Its opposite must not be ignored: it would let the hub's users in.
+			// enableImpersonation=false must not be ignored: the cluster would accept
+			// the hub's users.
 			v.Args = append(v.Args, "--enable-impersonation=false")
 			return nil
 		}
@@ -97,8 +98,8 @@ var variables = map[string]func(v *values, value string) error{
 
 var extraKey = regexp.MustCompile(`^[a-z0-9]([a-z0-9./_-]*[a-z0-9])?$`)
 
-// applyVariables changes values as the variables say. An unknown one is an
-// error: silence would leave its author to wonder.
+// applyVariables changes values as the variables say. An unknown variable is an error,
+// of which its author learns.
 func applyVariables(v *values, customized []addonv1alpha1.CustomizedVariable) error {
 	for _, variable := range customized {
 		set, ok := variables[variable.Name]

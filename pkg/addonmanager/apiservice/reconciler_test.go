@@ -41,7 +41,7 @@ func TestBundleIsKept(t *testing.T) {
 			r := &Reconciler{Client: c, Hub: c, Namespace: "addons"}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{})
 			if err != nil || result.RequeueAfter == 0 {
-				t.Fatalf("%v, %v", result, err)
+				t.Fatalf("Reconcile returned %v, %v; want to be asked again later, and no error", result, err)
 			}
 			got := service(nil)
 			if err := c.Get(t.Context(), client.ObjectKey{Name: Name}, got); err != nil {

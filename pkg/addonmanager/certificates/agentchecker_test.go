@@ -21,7 +21,7 @@ func TestCheckerRemembersByCheck(t *testing.T) {
 	p.note("one", "c", start)
 	missing, last, err := p.Missing(t.Context(), check)
 	if err != nil || !slices.Equal(missing, []string{"a", "b"}) || !last.Equal(start) {
-		t.Errorf("missing %v, last %v, %v", missing, last, err)
+		t.Errorf("missing %v, last %v, %v; want [a b], %v and no error", missing, last, err, start)
 	}
 	check.ID = "two"
 	if missing, _, err := p.Missing(t.Context(), check); err != nil || !slices.Equal(missing, []string{"a", "b", "c"}) {
@@ -43,7 +43,7 @@ func TestCheckerFailsClosed(t *testing.T) {
 		"no address":                {Clusters: func(context.Context) ([]string, error) { return []string{"a"}, nil }},
 	} {
 		if _, _, err := p.Missing(t.Context(), check); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: no error, want one", name)
 		}
 	}
 }

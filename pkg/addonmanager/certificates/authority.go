@@ -63,7 +63,7 @@ func readAuthority(secret *corev1.Secret) (*authority, error) {
 	}
 	if _, ok := secret.Data[nextCert]; ok {
 		if a.next, err = pki.ParseCA(pki.KeyPair{CertPEM: secret.Data[nextCert], KeyPEM: secret.Data[nextKey]}); err != nil {
-			return nil, fmt.Errorf("reading the next CA in secret %q (%s and %s; remove both to give the rotation up): %w", secret.Name, nextCert, nextKey, err)
+			return nil, fmt.Errorf("reading the next CA in secret %q (%s and %s; remove both to give up the rotation): %w", secret.Name, nextCert, nextKey, err)
 		}
 	}
 	a.previous = secret.Data[previousCert]
@@ -109,8 +109,8 @@ func (a *authority) oldEnded(now time.Time) bool {
 	return err == nil && !now.Before(end)
 }
 
-// since is when the phase began. Without a record it began just now: that can
-// make a rotation slower and nothing else.
+// since returns when the phase began. If that is not stored, it began just now, which
+// can only make a rotation slower.
 func (a *authority) since(now time.Time) time.Time {
 	at, err := time.Parse(time.RFC3339, a.secret.Annotations[sinceAnnotation])
 	if err != nil || at.After(now) {
@@ -138,8 +138,8 @@ func (a *authority) advance() {
 	}
 }
 
-// write keeps what was changed. It fails if the Secret was changed
-// meanwhile; the decision is then made again.
+// write stores what was changed. It fails if the Secret was changed meanwhile; the
+// decision is then made again.
 func (a *authority) write(ctx context.Context, c client.Client, now time.Time) error {
 	if a.secret.Annotations == nil {
 		a.secret.Annotations = map[string]string{}
@@ -153,7 +153,7 @@ func (a *authority) write(ctx context.Context, c client.Client, now time.Time) e
 
 // loadAuthority reads a CA, or makes the first one, apart from other if there is
 // one.
-func loadAuthority(ctx context.Context, c client.Client, p Params, ca CA, other *authority, now time.Time) (*authority, error) {
+func loadAuthority(ctx context.Context, c client.Client, p Params, ca CAName, other *authority, now time.Time) (*authority, error) {
 	var secret corev1.Secret
 	err := c.Get(ctx, client.ObjectKey{Namespace: p.SignerNamespace, Name: p.secretOf(ca)}, &secret)
 	if err == nil {
@@ -202,8 +202,8 @@ func loadAuthority(ctx context.Context, c client.Client, p Params, ca CA, other 
 	return readAuthority(&secret)
 }
 
-// disown keeps a CA from being collected with the configuration, which upstream
-// made its owner.
+// disown removes the configuration, which upstream made the owner of a CA, so that the
+// CA is not collected with it.
 func (a *authority) disown(ctx context.Context, c client.Client) error {
 	if !ownedByConfiguration(a.secret) {
 		return nil

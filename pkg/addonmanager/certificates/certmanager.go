@@ -36,9 +36,9 @@ type CertManager struct {
 	IssuerName, IssuerKind, IssuerGroup string
 }
 
-// CA asks for one and reads it. Until it is there the error says what
-// cert-manager says.
-func (m CertManager) CA(ctx context.Context, ca CA) (pki.KeyPair, error) {
+// CA asks for a CA and reads it. Until it exists, the error says what cert-manager
+// reports.
+func (m CertManager) CA(ctx context.Context, ca CAName) (pki.KeyPair, error) {
 	for _, object := range m.objects(ca) {
 		err := m.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), certManagerOwner, client.ForceOwnership)
 		if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
@@ -49,7 +49,7 @@ func (m CertManager) CA(ctx context.Context, ca CA) (pki.KeyPair, error) {
 		}
 	}
 	name := m.secretOf(ca)
-	pair, err := Provided{Client: m.Client, Namespace: m.Namespace, Secrets: map[CA]string{ca: name}}.CA(ctx, ca)
+	pair, err := Provided{Client: m.Client, Namespace: m.Namespace, Secrets: map[CAName]string{ca: name}}.CA(ctx, ca)
 	if err != nil {
 		return pki.KeyPair{}, fmt.Errorf("waiting for cert-manager (Certificate %q: %s): %w", name, m.condition(ctx, name), err)
 	}
@@ -57,11 +57,11 @@ func (m CertManager) CA(ctx context.Context, ca CA) (pki.KeyPair, error) {
 }
 
 // secretOf is the name of a CA's Certificate and of its Secret.
-func (m CertManager) secretOf(ca CA) string {
-	return map[CA]string{HubCA: CertManagerHubCA, AgentCA: CertManagerAgentCA}[ca]
+func (m CertManager) secretOf(ca CAName) string {
+	return map[CAName]string{HubCA: CertManagerHubCA, AgentCA: CertManagerAgentCA}[ca]
 }
 
-func (m CertManager) objects(ca CA) []*unstructured.Unstructured {
+func (m CertManager) objects(ca CAName) []*unstructured.Unstructured {
 	object := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": certManagerVersion, "kind": kind,

@@ -52,7 +52,7 @@ func TestCertManagerObjectsFitItsDefinitions(t *testing.T) {
 		{Namespace: hubNamespace, IssuerName: "vault", IssuerKind: "ClusterIssuer"},
 		{Namespace: hubNamespace, IssuerName: "pca", IssuerKind: "AWSPCAIssuer", IssuerGroup: "awspca.cert-manager.io"},
 	} {
-		for _, ca := range []CA{HubCA, AgentCA} {
+		for _, ca := range []CAName{HubCA, AgentCA} {
 			for _, object := range source.objects(ca) {
 				definition := certManagerSchema(t, object.GetKind())
 				validator, _, err := validation.NewSchemaValidator(definition)
@@ -107,7 +107,7 @@ func TestCertManagerIsWaitedFor(t *testing.T) {
 	without := certManagerHub(t, false, nil)
 	p.Source = CertManager{Client: without, Namespace: hubNamespace}
 	if _, err := Ensure(t.Context(), without, p, start); err == nil || !strings.Contains(err.Error(), "needs cert-manager") {
-		t.Errorf("without cert-manager: %v", err)
+		t.Errorf("without cert-manager: error %v, want one that says needs cert-manager", err)
 	}
 	applied := map[string]*unstructured.Unstructured{}
 	c := certManagerHub(t, true, applied)
@@ -122,7 +122,7 @@ func TestCertManagerIsWaitedFor(t *testing.T) {
 		}
 	}
 	if result := ensure(t, c, p, start); len(result.Expiry) != 5 {
-		t.Errorf("with cert-manager's answer: %+v", result)
+		t.Errorf("with cert-manager's answer: %+v, want 5 certificates", result)
 	}
 	for _, name := range []string{"Issuer/" + CertManagerIssuer, "Certificate/" + CertManagerHubCA, "Certificate/" + CertManagerAgentCA} {
 		if applied[name] == nil {

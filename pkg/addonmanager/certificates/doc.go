@@ -1,15 +1,15 @@
 // Package certificates keeps the addon's CAs and certificates on the hub in
 // Secrets.
 //
-// There are two CAs, each in a Secret with its key that only the addon
-// manager reads. The hub CA (cluster-proxy-signer, upstream's name, whose RSA CA
-// is taken over as it is) signs serving and client certificates on the hub; the
-// agent CA (cluster-proxy-agent-signer) signs agents' certificates and nothing
-// else. Neither may be able to stand in for the other: two CAs with one key, or
-// of which one signed the other, are refused. They have no owner, so they survive
-// an uninstall, and agents reconnect after a re-install without a new
-// certificate. A Secret that is there but cannot be used is an error and is never
-// replaced: that would cut off every cluster at once.
+// There are two CAs, each in a Secret with its key that only the addon manager reads.
+// The hub CA (cluster-proxy-signer, upstream's name, whose RSA CA is taken over as it
+// is) signs serving and client certificates on the hub; the agent CA
+// (cluster-proxy-agent-signer) signs agents' certificates and nothing else. Neither may
+// stand in for the other: two CAs with the same key, or one of which signed the other,
+// are refused. They have no owner, so they survive an uninstallation, and agents
+// reconnect after the next installation without a new certificate. A Secret that exists
+// but cannot be used is an error and is never replaced, because that would cut off
+// every cluster at once.
 //
 // Everything else is issued again when its names change, when the CA changes, or
 // when a third of its life is left. Two more Secrets hold the CAs without keys,
@@ -17,13 +17,13 @@
 //
 // # Where CAs come from
 //
-// They are made here, or a CASource returns them: Secrets that users keep
-// (Provided), or cert-manager (CertManager). A CASource's CA is copied, because the
-// one before must be able to sign until the next one is trusted. So there is one
-// way to another CA, whoever asks for it: the annotation on the configuration, the
+// They are made here, or a CASource returns them: Secrets that users keep (Provided),
+// or cert-manager (CertManager). A CASource's CA is copied, because the previous one
+// must be able to sign until the next one is trusted. All changes of a CA therefore
+// take the same way, whatever causes them: the annotation on the configuration, the
 // last third of a CA's life, a Secret of the user's that has changed, a renewal of
-// cert-manager's, or a signer of type Provided or CertManager where there was
-// another. A change to SelfSigned goes on with the CA that is there.
+// cert-manager's, or a signer of type Provided or CertManager where there was another.
+// A change to SelfSigned keeps the CA.
 //
 // # Rotation
 //
@@ -34,13 +34,13 @@
 //	Reissuing     the next one has become the CA and everything is issued again;
 //	              the one before is still trusted, and its key is gone
 //
-// What the CA's Secret holds is the phase, so that a manager that restarts, and a
-// hub that is restored from a backup, go on where they were.
+// The contents of the CA's Secret are the phase, so a manager that restarts, or a hub
+// that is restored from a backup, continues where it was.
 //
-// Going on too early would cut clusters off, so nothing that could be stale is
-// believed: no report, no ManifestWork's status, no time that has passed. The
-// manager asks each cluster's agent itself (AgentChecker), in a TLS handshake through the
-// tunnel:
+// A step that is taken too early would cut off clusters, so the manager relies on
+// nothing that could be stale: no report, no status of a ManifestWork, no time that has
+// passed. It asks each cluster's agent itself (AgentChecker), in a TLS handshake
+// through the tunnel:
 //
 //   - the hub CA: the agent must accept a client's certificate of the new CA. It
 //     must before that CA signs what agents verify, and again before the old one
@@ -48,24 +48,24 @@
 //   - the agent CA: the agent must show a certificate of the new CA, with its
 //     cluster's name, before the old one is dropped.
 //
-// A cluster that is away does not answer, so the rotation waits for it for as long
-// as it takes, and the condition names it. To stop waiting, remove the
-// addon from that cluster. No cluster is waited for when the old CA has expired, because
-// none can be using it. What was proven counts for one phase only, and is
-// forgotten when the manager restarts. After the last proof a phase lasts for the
-// time that pods may take to read a changed Secret (Params.Propagation), for other
-// pods of the same clusters and for those on the hub, which are not asked. That time
-// begins when the last bundle or certificate that the phase asks for was written,
-// and no old CA is dropped while a certificate cannot be issued again.
+// A cluster that is unreachable does not answer, so the rotation waits for it without
+// limit, and the condition names it. To stop waiting, remove the addon from that
+// cluster. No cluster is waited for when the old CA has expired, because none can be
+// using it. A proof counts for one phase only, and is forgotten when the manager
+// restarts. After the last proof a phase lasts for the time that pods may take to read
+// a changed Secret (Params.Propagation), for other pods of the same clusters and for
+// those on the hub, which are not asked. That time begins when the last bundle or
+// certificate that the phase asks for was written, and no old CA is dropped while a
+// certificate cannot be issued again.
 //
-// Agents get another certificate at once, and not when the old one ends: see
-// agentaddon's unitsOf.
+// Agents get a new certificate at once, not when the old one expires: see agentaddon's
+// unitsOf.
 //
 // # A restored hub
 //
-// Old Secrets that come back are simply the CAs. Agents are told of the hub CA by
-// OCM, which does not need the tunnel, and ask for certificates of the agent CA
-// because the subject that they are to have is another. No cluster joins again.
+// Old Secrets that come back are simply the CAs. OCM, which does not need the tunnel,
+// delivers the hub CA to agents, and they ask for certificates of the agent CA because
+// their expected subject changes. No cluster has to join again.
 //
 // # Files
 //

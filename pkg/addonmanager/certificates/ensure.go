@@ -46,7 +46,7 @@ type Params struct {
 	// Request asks for a rotation of both CAs when it changes to another text.
 	// It has no effect with a Source.
 	Request string
-	// Checker knows which clusters have moved; without one no rotation goes on.
+	// Checker knows which clusters have moved; without one rotations do not continue.
 	Checker RotationChecker
 	// Propagation is how long a pod may take to read a Secret that has changed.
 	Propagation time.Duration
@@ -55,8 +55,8 @@ type Params struct {
 // Result says until when certificates are valid, by the name of their Secret.
 type Result struct {
 	Expiry map[string]time.Time
-	// Rotations are those of both CAs; a CA that cannot be had is missing.
-	Rotations map[CA]Rotation
+	// Rotations are those of both CAs; a CA that is not available is missing.
+	Rotations map[CAName]Rotation
 	// SignerError is the part of Ensure's error that is about CAs.
 	SignerError error
 	// RenewAfter is when to call Ensure again at the latest.
@@ -66,12 +66,11 @@ type Result struct {
 // rotationPoll is how often a rotation is looked at.
 const rotationPoll = 15 * time.Second
 
-// Ensure makes the CAs, if there are none, goes on with their rotation, and
-// issues what is missing, wrong or near its end. One thing that cannot be had
-// does not keep it from the others: with an error, the result is about those
-// that are good.
+// Ensure makes the CAs, if there are none, continues their rotation, and issues what is
+// missing, wrong or near its end. A failure of one of these does not stop the others:
+// with an error, the result is about those that succeeded.
 func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Result, error) {
-	result := Result{Expiry: map[string]time.Time{}, Rotations: map[CA]Rotation{}, RenewAfter: 12 * time.Hour}
+	result := Result{Expiry: map[string]time.Time{}, Rotations: map[CAName]Rotation{}, RenewAfter: 12 * time.Hour}
 	hub, err := loadAuthority(ctx, c, p, HubCA, nil, now)
 	if err != nil {
 		result.SignerError = err
@@ -82,11 +81,11 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 		result.SignerError = err
 		return result, err
 	}
-	// First what the phases of now ask for, in case that a call before this one
-	// did not get that far: a phase does not end before it was written out.
+	// First issue what the current phases ask for, in case an earlier call did not get
+	// that far: a phase does not end before that is written.
 	failed := p.keep(ctx, c, hub, agents, now, &result)
 	moved := false
-	for _, ca := range []CA{HubCA, AgentCA} {
+	for _, ca := range []CAName{HubCA, AgentCA} {
 		rotation, err := rotate(ctx, c, p, ca, hub, agents, failed == nil, now)
 		if err != nil {
 			// What there is goes on working.
@@ -104,9 +103,9 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 	return result, errors.Join(result.SignerError, failed)
 }
 
-// keep writes the bundles and issues the certificates that the phases of both CAs
-// ask for. If that changed anything, what waits for changes to be read everywhere
-// waits from now.
+// keep writes the bundles and issues the certificates that the phases of both CAs ask
+// for. If that changed anything, the time that pods may take to read changes begins
+// now.
 func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authority, now time.Time, result *Result) error {
 	var failures []error
 	changed := false
@@ -198,7 +197,8 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, 
 		// The chain, so that one file is enough for peers that trust its end.
 		data[corev1.TLSCertKey] = bytes.Join([][]byte{pair.CertPEM, hub.current.CertPEM()}, nil)
 	}
-	// What was read decides: if another addon manager has issued one since, it stays.
+	// The Secret as it was read decides: if another addon manager has issued a
+	// certificate since, that one stays.
 	if wrote, err = write(ctx, c, p, &secret, name, corev1.SecretTypeTLS, data); err != nil {
 		return time.Time{}, wrote, err
 	}
@@ -206,9 +206,9 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, 
 	return expiry, wrote, err
 }
 
-// provided reports whether a user put the proxy API's certificate there himself,
-// for example with cert-manager. Upstream's and ours have the configuration as
-// owner.
+// provided reports whether the proxy API's certificate comes from a user, for
+// example from cert-manager. Those of upstream and of this addon manager have the
+// configuration as owner.
 func provided(secret *corev1.Secret) bool {
 	return secret.Labels[managedLabel] == "" && !ownedByConfiguration(secret)
 }

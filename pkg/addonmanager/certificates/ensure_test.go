@@ -58,7 +58,7 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 	}
 	for _, ca := range []string{"cluster-proxy-signer", AgentSignerSecret} {
 		if owners := get(t, c, ca).OwnerReferences; len(owners) != 0 {
-			t.Errorf("CA %q is owned by %v", ca, owners)
+			t.Errorf("CA %q is owned by %v, want no owner", ca, owners)
 		}
 	}
 	before := map[string]string{}
@@ -74,7 +74,7 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 		}
 	}
 	if s := get(t, c, "proxy-server"); s.Type != corev1.SecretTypeTLS || len(s.Data[caKey]) != 0 {
-		t.Errorf("proxy-server: type %q, keys %v", s.Type, s.Data)
+		t.Errorf("proxy-server: type %q, keys %v; want kubernetes.io/tls without a CA", s.Type, s.Data)
 	}
 	for _, bundle := range []string{HubBundleSecret, AgentBundleSecret} {
 		if len(get(t, c, bundle).Data) != 1 {
@@ -167,7 +167,7 @@ func TestCAOfUpstreamLosesItsOwner(t *testing.T) {
 
 // A user's own certificate that cannot be read is the user's; it must not keep
 // the proxy servers from theirs.
-func TestUsersBrokenCertificateHurtsNobodyElse(t *testing.T) {
+func TestBrokenUserCertificateAffectsNoOther(t *testing.T) {
 	for range 10 {
 		c := newClient(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: hubNamespace, Name: UserServingSecret}, Data: map[string][]byte{"tls.crt": []byte("x")}})
 		_, _ = Ensure(t.Context(), c, params(), start)

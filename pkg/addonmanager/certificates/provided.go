@@ -17,12 +17,11 @@ type Provided struct {
 	Client    client.Reader
 	Namespace string
 	// Secrets are their names.
-	Secrets map[CA]string
+	Secrets map[CAName]string
 }
 
-// CA reads one. A Secret that is not there, or not complete, is an error that
-// says so.
-func (p Provided) CA(ctx context.Context, ca CA) (pki.KeyPair, error) {
+// CA reads a CA. A Secret that is missing or incomplete is an error.
+func (p Provided) CA(ctx context.Context, ca CAName) (pki.KeyPair, error) {
 	name := p.Secrets[ca]
 	var secret corev1.Secret
 	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)

@@ -12,21 +12,21 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// CA is one of the two.
-type CA string
+// CAName names one of the two CAs.
+type CAName string
 
 // The CAs.
 const (
-	HubCA   CA = "hub CA"
-	AgentCA CA = "agent CA"
+	HubCA   CAName = "hub CA"
+	AgentCA CAName = "agent CA"
 )
 
-var commonNames = map[CA]string{HubCA: "open-cluster-management:cluster-proxy", AgentCA: "open-cluster-management:cluster-proxy:agents"}
+var commonNames = map[CAName]string{HubCA: "open-cluster-management:cluster-proxy", AgentCA: "open-cluster-management:cluster-proxy:agents"}
 
-// CASource returns the CA that is wanted, where the addon manager does not make it
-// itself. It returns an error while there is none.
+// CASource returns the current CA if the addon manager does not make it itself. It
+// returns an error while there is none.
 type CASource interface {
-	CA(ctx context.Context, ca CA) (pki.KeyPair, error)
+	CA(ctx context.Context, ca CAName) (pki.KeyPair, error)
 }
 
 // Rotation says how far the rotation of a CA is.
@@ -34,7 +34,7 @@ type Rotation struct {
 	Phase Phase
 	// Expiry is that of the CA which signs.
 	Expiry time.Time
-	// Waiting are the clusters that have not been seen to have moved, sorted.
+	// Waiting are the clusters that have not proved that they have moved, sorted.
 	Waiting []string
 	// Moved is true if the phase began in this call of Ensure.
 	Moved bool
@@ -42,8 +42,8 @@ type Rotation struct {
 
 // RotationChecker knows which clusters have moved to new CAs; see AgentChecker.
 type RotationChecker interface {
-	// Missing are the clusters that have not been seen to pass the check, sorted. last
-	// is when the last one of the others was seen to for the first time.
+	// Missing returns the clusters that have not passed the check, sorted, and when the
+	// last one of the others passed it for the first time.
 	Missing(ctx context.Context, check Check) (missing []string, last time.Time, err error)
 }
 
@@ -80,7 +80,7 @@ func CurrentCheck(ctx context.Context, reader client.Reader, p Params, id string
 	return Check{ID: id, Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}, nil
 }
 
-func checkOf(ca CA, hub, agents *authority) Check {
+func checkOf(ca CAName, hub, agents *authority) Check {
 	check := Check{Tunnel: hub.current, Servers: hub.bundle(), Client: hub.current, Agents: agents.bundle()}
 	if ca == HubCA {
 		check.Client = hub.newest()
@@ -93,9 +93,9 @@ func checkOf(ca CA, hub, agents *authority) Check {
 }
 
 // rotate starts a rotation if one is wanted, and goes on with one that has
-// begun as far as it may. kept says that the certificates which its phase asks for
+// begun as far as it may. issued says that the certificates which its phase asks for
 // were issued.
-func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *authority, kept bool, now time.Time) (Rotation, error) {
+func rotate(ctx context.Context, c client.Client, p Params, ca CAName, hub, agents *authority, issued bool, now time.Time) (Rotation, error) {
 	a, other := hub, agents
 	if ca == AgentCA {
 		a, other = agents, hub
@@ -104,15 +104,15 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *
 		return p.start(ctx, c, ca, a, other, now)
 	}
 	rotation := Rotation{Phase: a.phase(), Expiry: a.current.NotAfter()}
-	if !kept && a.phase() == Reissuing {
+	if !issued && a.phase() == Reissuing {
 		return rotation, nil // a certificate of the old CA may still be in use
 	}
-	settled := a.since(now)
-	// That everybody on the hub trusts the next agent CA is all that is needed
-	// before it signs; everything else is about clusters.
+	stableSince := a.since(now)
+	// The next agent CA may sign once every process on the hub trusts it; all
+	// other steps depend on clusters.
 	if (ca == HubCA || a.phase() == Reissuing) && !a.oldEnded(now) {
 		if p.Checker == nil {
-			return rotation, fmt.Errorf("rotating the %s: nobody can tell which clusters have moved", ca)
+			return rotation, fmt.Errorf("rotating the %s: there is no way to find out which clusters have moved", ca)
 		}
 		missing, last, err := p.Checker.Missing(ctx, checkOf(ca, hub, agents))
 		if err != nil {
@@ -121,13 +121,13 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *
 		if rotation.Waiting = missing; len(missing) > 0 {
 			return rotation, nil
 		}
-		if last.After(settled) {
-			settled = last
+		if last.After(stableSince) {
+			stableSince = last
 		}
 	}
 	// Other pods of the same clusters, and those of the hub, read changed
 	// Secrets a little later.
-	if now.Sub(settled) < p.Propagation {
+	if now.Sub(stableSince) < p.Propagation {
 		return rotation, nil
 	}
 	a.advance()
@@ -135,7 +135,7 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CA, hub, agents *
 }
 
 // start stages the next CA if there is a reason to.
-func (p Params) start(ctx context.Context, c client.Client, ca CA, a, other *authority, now time.Time) (Rotation, error) {
+func (p Params) start(ctx context.Context, c client.Client, ca CAName, a, other *authority, now time.Time) (Rotation, error) {
 	rotation := Rotation{Phase: Stable, Expiry: a.current.NotAfter()}
 	pair, err := p.wanted(ctx, ca, a, now)
 	if err != nil || len(pair.CertPEM) == 0 {
@@ -159,7 +159,7 @@ func (p Params) start(ctx context.Context, c client.Client, ca CA, a, other *aut
 }
 
 // wanted is the CA to change to, or nothing.
-func (p Params) wanted(ctx context.Context, ca CA, a *authority, now time.Time) (pki.KeyPair, error) {
+func (p Params) wanted(ctx context.Context, ca CAName, a *authority, now time.Time) (pki.KeyPair, error) {
 	if p.Source == nil {
 		asked := p.Request != "" && a.secret.Annotations[p.requestKey()] != p.Request
 		if !asked && !a.current.NearEnd(now) {
@@ -182,7 +182,7 @@ func (p Params) wanted(ctx context.Context, ca CA, a *authority, now time.Time) 
 }
 
 // newCA makes a CA, or takes the one that is provided.
-func (p Params) newCA(ctx context.Context, ca CA, now time.Time) (pki.KeyPair, error) {
+func (p Params) newCA(ctx context.Context, ca CAName, now time.Time) (pki.KeyPair, error) {
 	if p.Source == nil {
 		pair, err := pki.NewCA(commonNames[ca], now, caValidity)
 		if err != nil {
@@ -215,7 +215,7 @@ func (p Params) write(ctx context.Context, c client.Client, a *authority, now ti
 	return Rotation{Phase: a.phase(), Expiry: a.current.NotAfter(), Moved: true}, nil
 }
 
-func (p Params) secretOf(ca CA) string {
+func (p Params) secretOf(ca CAName) string {
 	if ca == HubCA {
 		return p.SignerName
 	}

@@ -83,12 +83,12 @@ func TestRotation(t *testing.T) {
 	at = at.Add(1000 * time.Hour)
 	result := ensure(t, c, rotating("1", w), at)
 	if got := result.Rotations[HubCA]; got.Phase != Distributing || !slices.Equal(got.Waiting, []string{"away"}) || !strings.Contains(got.Message(), "away") {
-		t.Errorf("hub CA: %+v", got)
+		t.Errorf("hub CA: %+v, want Distributing, waiting for cluster away", got)
 	}
 	// That the hub trusts the next agent CA needs no cluster, and that clusters
 	// show certificates of it does.
 	if got := result.Rotations[AgentCA]; got.Phase != Reissuing || !bytes.Equal(get(t, c, AgentSignerSecret).Data[previousCert], oldAgent) {
-		t.Errorf("agent CA: %+v", got)
+		t.Errorf("agent CA: %+v, want Reissuing with the CA before as the previous one", got)
 	}
 	at = at.Add(1000 * time.Hour)
 	if got := ensure(t, c, rotating("1", w), at).Rotations[AgentCA]; got.Phase != Reissuing || trusted(t, c, AgentBundleSecret) != 2 {
@@ -97,7 +97,7 @@ func TestRotation(t *testing.T) {
 	// It has come back just now: its other pods get time too.
 	w.missing, w.last = nil, at
 	if got := ensure(t, c, rotating("1", w), at.Add(time.Second)).Rotations[HubCA]; got.Phase != Distributing {
-		t.Errorf("hub CA: %+v", got)
+		t.Errorf("hub CA: %+v, want Distributing", got)
 	}
 	at = at.Add(2 * time.Minute)
 	result = ensure(t, c, rotating("1", w), at)
@@ -124,15 +124,15 @@ func TestRotation(t *testing.T) {
 	}
 	// The same request is not honoured twice, another one is.
 	if got := ensure(t, c, rotating("1", w), at.Add(time.Hour)).Rotations[HubCA]; got.Phase != Stable {
-		t.Errorf("hub CA: %+v", got)
+		t.Errorf("hub CA: %+v, want Stable", got)
 	}
 	if got := ensure(t, c, rotating("2", w), at.Add(time.Hour)).Rotations[HubCA]; got.Phase != Distributing {
-		t.Errorf("hub CA: %+v", got)
+		t.Errorf("hub CA: %+v, want Distributing", got)
 	}
 }
 
 // What everybody agreed to in one phase says nothing about the next one.
-func TestEveryPhaseIsATestOfItsOwn(t *testing.T) {
+func TestEveryPhaseNeedsItsOwnProof(t *testing.T) {
 	c, w := newClient(), &clusters{}
 	ensure(t, c, rotating("", w), start)
 	for i := range 4 {
@@ -156,7 +156,7 @@ func TestRotationStartsByItselfBeforeTheEnd(t *testing.T) {
 	// Nobody can use a CA that has ended, so nobody is waited for.
 	after := start.Add(caValidity + time.Hour)
 	if got := ensure(t, c, rotating("", w), after).Rotations[HubCA]; got.Phase != Reissuing {
-		t.Errorf("after its end: %+v", got)
+		t.Errorf("after its end: %+v, want Reissuing", got)
 	}
 }
 
@@ -284,9 +284,9 @@ func TestProvided(t *testing.T) {
 	w := &clusters{}
 	c := newClient()
 	p := rotating("", w)
-	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CA]string{HubCA: "my-hub", AgentCA: "my-agents"}}
+	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CAName]string{HubCA: "my-hub", AgentCA: "my-agents"}}
 	if _, err := Ensure(t.Context(), c, p, start); err == nil || !strings.Contains(err.Error(), "my-hub") {
-		t.Errorf("without the Secrets: %v", err)
+		t.Errorf("without the Secrets: error %v, want one that names my-hub", err)
 	}
 	hub, hubPair := caSecret(t, "my-hub", [2]string{"tls.crt", "tls.key"})
 	agents, _ := caSecret(t, "my-agents", [2]string{"ca.crt", "ca.key"})
@@ -320,7 +320,7 @@ func TestProvided(t *testing.T) {
 	}
 	result, err := Ensure(t.Context(), c, p, start.Add(4*time.Hour))
 	if err == nil || len(result.Expiry) != 5 {
-		t.Errorf("without the Secret: %v, %+v", err, result)
+		t.Errorf("without the Secret: error %v and %+v, want an error and 5 certificates", err, result)
 	}
 }
 
@@ -331,9 +331,9 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 	two.Name = "two"
 	c := newClient(one, two)
 	p := rotating("", &clusters{})
-	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CA]string{HubCA: "one", AgentCA: "two"}}
+	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CAName]string{HubCA: "one", AgentCA: "two"}}
 	if _, err := Ensure(t.Context(), c, p, start); err == nil || !strings.Contains(err.Error(), "same key") {
-		t.Errorf("the same CA twice: %v", err)
+		t.Errorf("the same CA twice: error %v, want one that says same key", err)
 	}
 	c = newClient()
 	ensure(t, c, rotating("", &clusters{}), start)
@@ -346,7 +346,7 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 	if err := c.Create(t.Context(), mine); err != nil {
 		t.Fatal(err)
 	}
-	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CA]string{HubCA: "stolen", AgentCA: "mine"}}
+	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CAName]string{HubCA: "stolen", AgentCA: "mine"}}
 	if _, err := Ensure(t.Context(), c, p, start); err == nil {
 		t.Error("the agent CA may become the hub CA")
 	}
@@ -371,7 +371,7 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 	if len(get(t, c, "hub").Data[previousCert]) == 0 {
 		t.Fatal("the hub CA was to be in the middle of its rotation")
 	}
-	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CA]string{HubCA: "hub", AgentCA: "was-hub"}}
+	p.Source = Provided{Client: c, Namespace: hubNamespace, Secrets: map[CAName]string{HubCA: "hub", AgentCA: "was-hub"}}
 	p.Checker = &clusters{}
 	agents = get(t, c, AgentSignerSecret)
 	delete(agents.Data, previousCert) // the agent CA has arrived

@@ -3,17 +3,15 @@
 // (MultiKueue, Argo CD, multicluster-runtime) find an address and a CA there and
 // bring a credential of their own.
 //
-// OCM's registration controller makes the ClusterProfiles. Of each one this
-// package owns one entry of status.accessProviders, by server-side apply, and
-// nothing else: conditions, properties and the providers of others are not
-// read and not written.
+// OCM's registration controller makes the ClusterProfiles. This package owns one entry
+// of status.accessProviders in each, by server-side apply, and nothing else: it neither
+// reads nor writes conditions, properties and the providers of others.
 //
-// The name, the extension and the form of the address are those of OCM's
-// cluster-proxy. Different on purpose: the cluster is the one that the label
-// names, not the one that the ClusterProfile happens to be called like; the CA
-// is the bundle that clients may trust across rotations, not the leaf; the
-// address may be one outside the hub; and an entry is there only while the addon
-// is, since an address that leads nowhere is worse than none.
+// The name, the extension and the form of the address are those of OCM's cluster-proxy.
+// These differ on purpose: the cluster is the one in the label, not in the
+// ClusterProfile's name; the CA is the bundle that clients may trust across rotations,
+// not the leaf; the address may be one outside the hub; and the entry exists only while
+// the addon does, since an address that leads nowhere is worse than none.
 //
 // # Files
 //

@@ -10,11 +10,11 @@
 //   - Secret cluster-proxy-service-proxy-server-cert: a key, and a certificate of
 //     the hub CA for every name, that all its agents had.
 //
-// Each object is known by its exact name and by what it is: the owner that
+// Each object is recognized by its exact name and by what it is: the owner that
 // upstream's addon manager gives it, or, where it gives none, the very rules and
-// subjects. Another one of the same name stays. Upstream's addon manager makes them
-// again after a rollback. Its definition ManagedProxyServiceResolver stays: it
-// grants nothing, and upstream's addon manager does not start without it.
+// subjects. Other objects of the same name stay. Upstream's addon manager makes them
+// again after a rollback. Its definition ManagedProxyServiceResolver stays: it grants
+// nothing, and upstream's addon manager does not start without it.
 //
 // # Files
 //

@@ -90,8 +90,8 @@ func (r *Reconciler) adopt(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// formerLoadBalancers are those of this configuration that it does not want any
-// more. They keep the agent port open to everything that can reach them.
+// formerLoadBalancers are load balancers that this configuration no longer wants. They
+// would keep the agent port open to everything that can reach them.
 func (r *Reconciler) formerLoadBalancers(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, wanted []client.Object) ([]client.Object, error) {
 	var services corev1.ServiceList
 	if err := r.Client.List(ctx, &services, client.InNamespace(c.Spec.ProxyServer.Namespace), client.MatchingLabels(selector())); err != nil {

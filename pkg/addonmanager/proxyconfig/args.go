@@ -32,24 +32,23 @@ func canonicalArgs(args []string) []string {
 	return out
 }
 
-// ignoredServiceProxyFlags are those of upstream's service proxy behind which
-// nothing is here: connections are pooled by hop, tokens are reviewed on the hub,
-// and the agent asks its kube-apiserver for nothing but a Lease. Taking them
-// changes nothing for the better or worse, and refusing them would stop the whole
-// configuration.
+// ignoredServiceProxyFlags are flags of upstream's service proxy that have no effect
+// here: connections are pooled per cluster and per kube-apiserver, tokens are reviewed
+// on the hub, and the agent uses its kube-apiserver's API for a Lease only. To refuse
+// them would stop the whole configuration.
 var ignoredServiceProxyFlags = []string{
 	"--max-idle-conns", "--idle-conn-timeout", "--tls-handshake-timeout", "--expect-continue-timeout",
 	"--token-review-cache-ttl", "--kube-api-qps", "--kube-api-burst",
 }
 
-// IgnoredFlags are the flags of a configuration that mean nothing here.
+// IgnoredFlags returns the flags of a configuration that this release ignores.
 func IgnoredFlags(c *v1alpha1.ManagedProxyConfiguration) []string {
 	_, ignored := serviceProxyArgs(c)
 	return ignored
 }
 
-// serviceProxyArgs are those of a configuration that the agent has, and the flags
-// of those that mean nothing to it.
+// serviceProxyArgs returns the arguments of a configuration that the agent has, and the
+// flags of those that it ignores.
 func serviceProxyArgs(c *v1alpha1.ManagedProxyConfiguration) (args, ignored []string) {
 	for _, arg := range canonicalArgs(c.Spec.ProxyAgent.AdditionalServiceProxyArgs) {
 		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(ignoredServiceProxyFlags, flag) {

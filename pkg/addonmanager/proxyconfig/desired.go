@@ -43,7 +43,8 @@ const (
 	// drainTimeout is how long connections may go on when a proxy server ends;
 	// the pod's grace period is a little longer.
 	drainTimeout = 600
-	// minDrain is how long the rest of the cluster may take to hear of it.
+	// minDrain is how long the rest of the cluster may take to notice that a proxy
+	// server ends.
 	minDrain = 5
 	// PeersSuffix makes the name of the Service in which there are all proxy servers
 	// of this release, and none of upstream's.
@@ -97,14 +98,17 @@ func serverAccount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ServiceAccount
 }
 
 func service(c *v1alpha1.ManagedProxyConfiguration, m move) *corev1.Service {
+	ports := c.Spec.Deploy.Ports
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, Selector: m.clients(),
 			Ports: []corev1.ServicePort{
-				{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: 8090, TargetPort: targetPort("proxy-server", c.Spec.Deploy.Ports.ProxyServer, 8090)},
-				{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: 8091, TargetPort: targetPort("agent-server", c.Spec.Deploy.Ports.AgentServer, 8091)},
+				{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: identity.ProxyServerPort,
+					TargetPort: targetPort("proxy-server", ports.ProxyServer, identity.ProxyServerPort)},
+				{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: identity.AgentServerPort,
+					TargetPort: targetPort("agent-server", ports.AgentServer, identity.AgentServerPort)},
 			},
 		},
 	}
@@ -135,9 +139,9 @@ func peersService(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
 	}
 }
 
-// serverCount tells the proxy servers how many they are. It is no argument of
-// theirs: one server more would replace them all, and cut what lasts longer than
-// a drain.
+// serverCount tells the proxy servers how many they are. It is not an argument of
+// theirs: one server more would replace all of them, and cut connections that last
+// longer than a drain.
 func serverCount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -146,8 +150,7 @@ func serverCount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ConfigMap {
 	}
 }
 
-// loadBalancer leads to the agent port alone: what clients may do is nobody's
-// business outside the hub.
+// loadBalancer leads to the agent port alone: clients are on the hub.
 func loadBalancer(c *v1alpha1.ManagedProxyConfiguration, m move) *corev1.Service {
 	e := c.Spec.ProxyServer.Entrypoint
 	lb := &corev1.Service{
@@ -155,7 +158,7 @@ func loadBalancer(c *v1alpha1.ManagedProxyConfiguration, m move) *corev1.Service
 		ObjectMeta: meta(c, e.LoadBalancerService.Name),
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: m.agents(),
-			Ports: []corev1.ServicePort{{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: e.Port, TargetPort: targetPort("agent-server", c.Spec.Deploy.Ports.AgentServer, 8091)}},
+			Ports: []corev1.ServicePort{{Name: "agent-server", Protocol: corev1.ProtocolTCP, Port: e.Port, TargetPort: targetPort("agent-server", c.Spec.Deploy.Ports.AgentServer, identity.AgentServerPort)}},
 		},
 	}
 	for _, annotation := range e.LoadBalancerService.Annotations {
@@ -173,12 +176,12 @@ func disruptionBudget(c *v1alpha1.ManagedProxyConfiguration) *policyv1.PodDisrup
 	}
 }
 
-// portForwardRBAC lets agents of clusters with the addon find the proxy servers'
-// pods and port-forward to them through the hub's kube-apiserver. RBAC knows no
-// labels and no ports, so it lets them see, and reach, every pod of the
-// namespace; a ValidatingAdmissionPolicy of the chart refuses all pods but the
-// proxy servers'. It names clusters one by one: an agent's credential may live for
-// a year, and without the addon it must be good for nothing.
+// portForwardRBAC lets agents of clusters with the addon find the proxy servers' pods
+// and port-forward to them through the hub's kube-apiserver. RBAC knows no labels and
+// no ports, so it lets them see, and reach, every pod of the namespace; a
+// ValidatingAdmissionPolicy of the chart refuses all pods but the proxy servers'. It
+// names clusters one by one: an agent's credential may live for a year, and must not
+// give any right once the cluster has no addon.
 func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []Cluster) []client.Object {
 	var agents []rbacv1.Subject
 	for _, cluster := range slices.SortedFunc(slices.Values(clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -222,8 +225,8 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration, m move) *apps
 				// No generation here: pods are replaced when something of theirs changes.
 				ObjectMeta: metav1.ObjectMeta{Labels: ownSelector()},
 				Spec: corev1.PodSpec{
-					// It may list clusters and their addons, and nothing else: see
-					// proxyserver's "Who is served".
+					// The account may list clusters and their addons, and nothing else:
+					// see proxyserver's "What is taken away".
 					ServiceAccountName:            serviceAccount,
 					AutomountServiceAccountToken:  ptr.To(true),
 					ImagePullSecrets:              pullSecrets(c),

@@ -7,21 +7,20 @@
 // cluster-proxy is the chart's: an account that may write admission policies could refuse
 // everything on the hub, and the addon manager has no such right.
 //
-// A reconciliation reads, checks, builds what is desired with functions that do
-// no I/O (desired.go), applies it server-side, and writes the status. What a
-// configuration asks for and cannot have is said in the condition
-// ConfigurationValid, with the field and what is allowed; nothing is applied
-// then, so that what worked goes on working. Settings of upstream that mean nothing
-// here are taken, and said in the condition ConfigurationIgnored and an event.
+// A reconciliation reads, checks, builds what is desired with functions that do no I/O
+// (desired.go), applies it server-side, and writes the status. If a configuration is
+// invalid, the condition ConfigurationValid names the field and what is allowed, and
+// nothing is applied: what worked before keeps working. Settings of upstream that have
+// no effect here are accepted, and named in the condition ConfigurationIgnored and in
+// an event.
 //
 // # Coming from OCM's own cluster-proxy
 //
-// Upstream's agents have a certificate that is the same for all clusters, and what
-// cluster one speaks for is what it says. A proxy server of this release lets none
-// of them in: one could pose as another, and neither its certificate nor anything
-// that the hub keeps tells them apart. So upstream's proxy servers stay, with
-// upstream's user servers before them, until the agents of this release are
-// connected (move.go):
+// Upstream's agents have the same certificate on all clusters and declare their cluster
+// themselves. A proxy server of this release refuses them: one could pose as another,
+// and neither the certificate nor anything on the hub tells them apart. Upstream's
+// proxy servers therefore stay, with upstream's user servers before them, until the
+// agents of this release are connected (move.go):
 //
 //   - the Deployment keeps its name. Its minReadySeconds holds upstream's pods beside
 //     the first one of this release;
@@ -31,21 +30,21 @@
 //     an address that is published elsewhere, agents wait for the next step;
 //   - when the agents of all clusters answer at a proxy server of this release
 //     (certificates.AgentChecker, by the Service of peers), or no more came for 15
-//     seconds, or a minute has passed, clients are led over, once and for all, and
-//     upstream's pods end. A proxy API that finds upstream's proxy servers is not
-//     ready until then, so upstream's user servers stay as well.
+//     seconds, or a minute has passed, clients are moved once and for all, and
+//     upstream's pods end. A proxy API that finds upstream's proxy servers is not ready
+//     until then, so upstream's user servers stay as well.
 //
-// Upstream's addon manager does not fight for these objects: Helm has taken its
-// rights away (the chart's rbac.yaml). So it is with this one after a rollback.
-// Services have upstream's numbers as target ports, because upstream does not
-// restore them; one that is rolled back in the middle of the move leads to pods of
-// this release, until it is deleted.
+// Upstream's addon manager cannot change these objects: Helm has removed its rights
+// (the chart's rbac.yaml). The same holds for this one after a rollback. Services have
+// upstream's numbers as target ports, because upstream does not restore them; one that
+// is rolled back in the middle of the move leads to pods of this release, until it is
+// deleted.
 //
-// Every object has the configuration as owner and goes with it, except the CAs.
+// Every object except the CAs has the configuration as owner and is removed with it.
 //
-// Conditions say until when each certificate is valid, whether the CAs can be had
-// from where the signer says, and how far a rotation is and which clusters it waits for. The
-// same is in metrics, and each phase of a rotation is an event.
+// Conditions say until when each certificate is valid, whether the signer's CAs are
+// available, how far a rotation is and which clusters it waits for. Metrics have the
+// same, and each phase of a rotation is an event.
 //
 // # Files
 //

@@ -41,7 +41,7 @@ func (m *Metrics) setExpiry(certificate string, expiry time.Time) {
 	}
 }
 
-func (m *Metrics) setRotation(ca certificates.CA, rotation certificates.Rotation) {
+func (m *Metrics) setRotation(ca certificates.CAName, rotation certificates.Rotation) {
 	m.setExpiry(string(ca), rotation.Expiry)
 	if m == nil {
 		return

@@ -26,8 +26,8 @@ const (
 	// moveLimit is how long clusters may take to come to the proxy servers of this
 	// release. Those that have come are out of upstream's reach then.
 	moveLimit = time.Minute
-	// moveCalm is how long after the last cluster that came the others are not
-	// waited for any more: they may be clusters that are away.
+	// moveCalm is how long after the arrival of the last cluster the others are not
+	// waited for any more: they may be unreachable.
 	moveCalm = 15 * time.Second
 	// moveCheck is how often to look.
 	moveCheck = 500 * time.Millisecond
@@ -94,8 +94,8 @@ func Moving(ctx context.Context, reader client.Reader, c *v1alpha1.ManagedProxyC
 	return upstreams || deployment.Spec.MinReadySeconds == overlap, nil
 }
 
-// findMove sees how far the takeover is. Nothing is remembered: pods say whether
-// it goes on, and the Service of the clients whether they were led over.
+// findMove finds out how far the takeover is. It keeps no state: the pods show whether
+// the takeover continues, and the Service of the clients whether they were moved.
 func (r *Reconciler) findMove(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (move, error) {
 	if r.Live == nil {
 		return move{}, nil
@@ -135,12 +135,12 @@ func (r *Reconciler) findMove(ctx context.Context, c *v1alpha1.ManagedProxyConfi
 		return m, err
 	}
 	m.moved = true
-	r.event(c, "TakenOver", "Clients are led to the proxy servers of this release; %d clusters have no agent of it there yet %s", len(missing), missing)
+	r.event(c, "TakenOver", "Clients now reach the proxy servers of this release; %d clusters have no agent of it there yet %s", len(missing), missing)
 	return m, nil
 }
 
-// missing are the clusters that have not come, and whether it is over with waiting
-// for them.
+// missing returns the clusters that have not come, and whether the wait for them is
+// over.
 func (r *Reconciler) missing(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, since time.Time) (missing []string, over bool, err error) {
 	late := r.now().Sub(since) > moveLimit
 	if r.Arrivals == nil {
@@ -185,14 +185,14 @@ func readySince(pods []corev1.Pod) (since time.Time) {
 	return since
 }
 
-// tellIgnored says in a condition and an event which settings mean nothing here.
+// tellIgnored reports in a condition and an event which settings this release ignores.
 func (r *Reconciler) tellIgnored(stored *v1alpha1.ManagedProxyConfiguration, set func(kind string, ok bool, reason, message string)) {
 	ignored := IgnoredFlags(stored)
 	if len(ignored) == 0 {
-		set(v1alpha1.ConditionTypeConfigurationIgnored, false, "NothingIgnored", "every setting means something")
+		set(v1alpha1.ConditionTypeConfigurationIgnored, false, "NothingIgnored", "every setting has an effect")
 		return
 	}
-	message := "spec.proxyAgent.additionalServiceProxyArgs: nothing is behind " + strings.Join(ignored, ", ") + " in this release; remove them"
+	message := "spec.proxyAgent.additionalServiceProxyArgs: this release ignores " + strings.Join(ignored, ", ") + "; remove them"
 	set(v1alpha1.ConditionTypeConfigurationIgnored, true, "Ignored", message)
 	if before := apimeta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionTypeConfigurationIgnored); before == nil || before.Message != message {
 		r.event(stored, "Ignored", "%s", message)

@@ -103,8 +103,8 @@ func TestMove(t *testing.T) {
 	step("upstream's are gone", selector(), selector(), false)
 }
 
-// TestMoveGoesOnWithoutClusters does not wait for clusters that are away.
-func TestMoveGoesOnWithoutClusters(t *testing.T) {
+// TestMoveContinuesWithoutClusters does not wait for clusters that are away.
+func TestMoveContinuesWithoutClusters(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
 		name     string
@@ -162,6 +162,6 @@ func TestIgnoredArgs(t *testing.T) {
 	}
 	normal, err := Normalize(stored(t, c))
 	if err != nil || !slices.Equal(normal.Spec.ProxyAgent.AdditionalServiceProxyArgs, []string{"--oidc-groups-claim=groups"}) {
-		t.Errorf("the agent gets %q, %v", normal.Spec.ProxyAgent.AdditionalServiceProxyArgs, err)
+		t.Errorf("the agent gets %q, %v, want --oidc-groups-claim=groups alone", normal.Spec.ProxyAgent.AdditionalServiceProxyArgs, err)
 	}
 }

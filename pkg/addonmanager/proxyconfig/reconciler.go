@@ -125,7 +125,7 @@ func (r *Reconciler) portForwarding(ctx context.Context, _ client.Object) (reque
 	return requests
 }
 
-// Reconcile brings one configuration into being and says how far it got.
+// Reconcile applies one configuration and reports in its status how far it got.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var stored v1alpha1.ManagedProxyConfiguration
 	if err := r.Client.Get(ctx, request.NamespacedName, &stored); err != nil {
@@ -159,7 +159,7 @@ func (r *Reconciler) reconcile(ctx context.Context, stored *v1alpha1.ManagedProx
 		set(v1alpha1.ConditionTypeConfigurationValid, false, "InvalidConfiguration", err.Error())
 		return ctrl.Result{}, nil
 	}
-	set(v1alpha1.ConditionTypeConfigurationValid, true, "Valid", "everything that is asked for can be had")
+	set(v1alpha1.ConditionTypeConfigurationValid, true, "Valid", "the configuration is valid")
 	r.tellIgnored(stored, set)
 
 	var clusters []Cluster

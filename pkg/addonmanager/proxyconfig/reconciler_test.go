@@ -275,7 +275,7 @@ func TestLoadBalancerGoesWithItsMode(t *testing.T) {
 	reconcileOnce(t, c)
 	var s corev1.Service
 	if !exists(t, c, "proxy-agent-entrypoint", &s) || len(s.Spec.Ports) != 1 {
-		t.Fatalf("load balancer: %+v", s.Spec)
+		t.Fatalf("load balancer: %+v, want one port", s.Spec)
 	}
 	object := stored(t, c)
 	entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname", Hostname: &v1alpha1.EntryPointHostname{Value: "h"}})(object)

@@ -17,7 +17,7 @@ func (r *Reconciler) source(c *v1alpha1.ManagedProxyConfiguration) certificates.
 	signer := c.Spec.Authentication.Signer
 	switch signer.Type {
 	case v1alpha1.Provided:
-		return certificates.Provided{Client: r.Client, Namespace: r.Options.SignerNamespace, Secrets: map[certificates.CA]string{
+		return certificates.Provided{Client: r.Client, Namespace: r.Options.SignerNamespace, Secrets: map[certificates.CAName]string{
 			certificates.HubCA: signer.Provided.HubCASecretName, certificates.AgentCA: signer.Provided.AgentCASecretName,
 		}}
 	case v1alpha1.CertManager:
@@ -61,12 +61,12 @@ func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certif
 	if issued.SignerError != nil {
 		set(v1alpha1.ConditionTypeSignerReady, false, "NotReady", issued.SignerError.Error())
 	} else {
-		set(v1alpha1.ConditionTypeSignerReady, true, "Ready", "both CAs are there")
+		set(v1alpha1.ConditionTypeSignerReady, true, "Ready", "both CAs exist")
 	}
 	for name, expiry := range issued.Expiry {
 		r.Metrics.setExpiry(name, expiry)
 	}
-	for kind, ca := range map[string]certificates.CA{v1alpha1.ConditionTypeHubCARotating: certificates.HubCA, v1alpha1.ConditionTypeAgentCARotating: certificates.AgentCA} {
+	for kind, ca := range map[string]certificates.CAName{v1alpha1.ConditionTypeHubCARotating: certificates.HubCA, v1alpha1.ConditionTypeAgentCARotating: certificates.AgentCA} {
 		rotation, ok := issued.Rotations[ca]
 		if !ok || rotation.Phase == "" {
 			continue

@@ -10,17 +10,18 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// Normalize is a configuration with its defaults, or an error that names the
-// field that cannot be had.
+// Normalize returns a configuration with its defaults, or an error that names the
+// invalid field.
 func Normalize(configuration *v1alpha1.ManagedProxyConfiguration) (*v1alpha1.ManagedProxyConfiguration, error) {
 	configuration = withDefaults(configuration)
 	return configuration, check(configuration)
 }
 
-// withDefaults fills what the API server would have filled. Objects that were
-// stored before a default existed come without it.
+// withDefaults sets the defaults that the API server would have set. Objects that
+// were stored before a default existed lack it.
 func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyConfiguration {
 	c = c.DeepCopy()
 	text := func(s *string, value string) {
@@ -46,7 +47,7 @@ func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyC
 		c.Spec.ProxyServer.Entrypoint = &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypePortForward}
 	}
 	entrypoint := c.Spec.ProxyServer.Entrypoint
-	number(&entrypoint.Port, 8091)
+	number(&entrypoint.Port, identity.AgentServerPort)
 	if entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
 		if entrypoint.LoadBalancerService == nil {
 			entrypoint.LoadBalancerService = &v1alpha1.EntryPointLoadBalancerService{}
@@ -57,8 +58,8 @@ func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyC
 		c.Spec.Deploy = &v1alpha1.ManagedProxyConfigurationDeploy{}
 	}
 	ports := &c.Spec.Deploy.Ports
-	number(&ports.ProxyServer, 8090)
-	number(&ports.AgentServer, 8091)
+	number(&ports.ProxyServer, identity.ProxyServerPort)
+	number(&ports.AgentServer, identity.AgentServerPort)
 	number(&ports.HealthServer, 8092)
 	number(&ports.AdminServer, 8095)
 	c.Spec.ProxyServer.AdditionalArgs = canonicalArgs(c.Spec.ProxyServer.AdditionalArgs)
@@ -67,7 +68,7 @@ func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyC
 	return c
 }
 
-// check reports the first thing that cannot be had. c has its defaults.
+// check reports the first invalid field. c has its defaults.
 func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	spec := c.Spec
 	if err := checkSigner(spec.Authentication.Signer); err != nil {
@@ -177,8 +178,8 @@ func checkPorts(ports v1alpha1.ManagedProxyConfigurationDeployPorts) error {
 	return nil
 }
 
-// reservedFlags are those that say who is believed and what is reachable. They
-// follow from the rest of the configuration and cannot be overridden.
+// reservedFlags decide which peers are trusted and what is reachable. They follow from
+// the rest of the configuration and cannot be overridden.
 var reservedFlags = []string{
 	"--agent-identity", "--agent-install-namespace", "--agent-identifiers", "--cluster-name", "--proxy-strategies",
 	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",

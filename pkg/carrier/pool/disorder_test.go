@@ -73,7 +73,7 @@ func hurry(t *testing.T, make transport.Maker, seed uint64) (uses int) {
 		uses++
 		if random.IntN(4) == 0 {
 			if _, err := pools[0].Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "refused"}); carrier.CodeOf(err) != carrier.Denied {
-				t.Errorf("seed %d: a refusal came as %v", seed, err)
+				t.Errorf("seed %d: a refusal came as %v, want Denied", seed, err)
 			}
 			continue
 		}

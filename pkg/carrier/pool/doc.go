@@ -1,15 +1,16 @@
-// Package pool keeps the carriers to one peer ready. It uses package carrier as
-// everybody does, and like it knows nothing of Kubernetes or gRPC.
+// Package pool keeps the carriers to one peer ready. It uses only what package carrier
+// exports, and knows nothing of Kubernetes or gRPC either.
 //
 // A Pool serves either side: the side that sends OPEN takes idle carriers out of it,
 // the side that dials keeps it filled, and Config says which it is. Only openers
 // close surplus idle carriers, so that closing never races with an OPEN on its way.
 //
 // A carrier reports that it is idle after the fact, and an OPEN of the peer may
-// overtake the report. So the pool asks the carrier for its state, under its own
-// lock, instead of believing the order of reports; whatever changes the state reports
-// that later, and the last report finds what is true. An idle carrier whose last FIN
-// is still being written counts as in use, is not handed out, and delays a drain.
+// overtake the report. The pool therefore asks the carrier for its state, under its own
+// lock, instead of relying on the order of reports. Each change of state is reported
+// after it happened, so the last report finds the true state. An idle carrier whose
+// last FIN is still being written counts as in use, is not handed out, and delays a
+// drain.
 //
 // # Silent peers
 //
@@ -30,7 +31,6 @@
 // the pause to that after a first failure.
 //
 // Files: pool.go has the configuration, the carriers and Open, refill.go the dials and
-// what closes surplus carriers,
-// hedge.go silent peers and dials that take long, ping.go Ping, drain.go Drain and
-// Close.
+// what closes surplus carriers, hedge.go silent peers and dials that take long, ping.go
+// Ping, drain.go Drain and Close.
 package pool

@@ -16,8 +16,8 @@ const (
 	pingAfter = time.Second
 	// pingTimeout is how long the ping may stay unanswered then.
 	pingTimeout = 750 * time.Millisecond
-	// stuckAfter is how long a dial may take before another one is made beside it
-	// for those who wait.
+	// stuckAfter is how long a dial may take before another one begins beside it for
+	// waiting Opens.
 	stuckAfter = 500 * time.Millisecond
 	// maxStuck is how many dials may be stuck at a time: the oldest give way.
 	maxStuck = 8
@@ -185,8 +185,8 @@ func (h *hedged) watch(c *carrier.Carrier, began time.Time, over <-chan struct{}
 	}
 }
 
-// guess reports whether another carrier may be asked without a reason to believe
-// that the first one's peer is gone.
+// guess reports whether another carrier may be asked without evidence that the first
+// one's peer is gone.
 func (h *hedged) guess() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

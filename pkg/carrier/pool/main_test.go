@@ -37,7 +37,7 @@ func endsOver(t testing.TB, a, b net.Conn, handler carrier.HandlerFunc) (opener,
 		t.Fatal(err)
 	}
 	if hello.Session != "s" || len(hello.Features) != 2 || hello.Version != carrier.Version {
-		t.Fatalf("HELLO arrived as %+v", hello)
+		t.Fatalf("HELLO arrived as %+v, want session s, two features and version %d", hello, carrier.Version)
 	}
 	t.Cleanup(func() {
 		_ = opener.Close()

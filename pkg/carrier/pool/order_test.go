@@ -119,8 +119,8 @@ func TestPoolKnowsWhichCarriersAreBusy(t *testing.T) {
 	})
 }
 
-// TestPoolHurriesForThoseWhoWait has a long pause end when somebody comes.
-func TestPoolHurriesForThoseWhoWait(t *testing.T) {
+// TestWaitingOpenShortensPause wants a long pause to end as soon as an Open waits.
+func TestWaitingOpenShortensPause(t *testing.T) {
 	for name, come := range map[string]func(*Pool){
 		"a user":   func(p *Pool) { go func() { _, _ = p.Open(context.Background(), request) }() },
 		"the peer": func(p *Pool) { p.Request(1) },

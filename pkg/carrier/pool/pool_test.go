@@ -50,7 +50,7 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 		p.Start()
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 2 {
-			t.Errorf("at first %+v", s)
+			t.Errorf("at first %+v, want 2 idle carriers", s)
 		}
 		var near []*carrier.Conn
 		for range 10 {
@@ -138,9 +138,9 @@ func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
 	})
 }
 
-// TestPoolAsksAgainForWhoWaits loses the first request for carriers, while nothing
+// TestPoolAsksAgainForWaiters loses the first request for carriers, while nothing
 // else happens.
-func TestPoolAsksAgainForWhoWaits(t *testing.T) {
+func TestPoolAsksAgainForWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		p := New(Config{More: func(n int) { asked += n }, AskAgain: 5 * time.Second})
@@ -191,17 +191,17 @@ func TestPoolPausesAfterCarriersWereCut(t *testing.T) {
 		time.Sleep(time.Second - time.Millisecond)
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 0 {
-			t.Errorf("within the pause %+v", s)
+			t.Errorf("within the pause %+v, want no idle carrier", s)
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		if s := p.Stats(); s.Idle != 2 {
-			t.Errorf("after the pause %+v", s)
+			t.Errorf("after the pause %+v, want 2 idle carriers", s)
 		}
 		cut()
 		began := time.Now()
 		if _, err := p.Open(t.Context(), request); err != nil || time.Since(began) != 0 {
-			t.Errorf("who waits got %v after %s", err, time.Since(began))
+			t.Errorf("Open of one who waited: error %v after %s, want a connection at once", err, time.Since(began))
 		}
 		cut()
 		p.Request(1)
@@ -213,7 +213,7 @@ func TestPoolPausesAfterCarriersWereCut(t *testing.T) {
 	})
 }
 
-func TestPoolFailsWhoWaitsWithoutAnyCarrier(t *testing.T) {
+func TestPoolFailsWaitersWithoutCarriers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noRoute := errors.New("no route")
 		p := New(Config{

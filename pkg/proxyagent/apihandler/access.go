@@ -16,11 +16,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 )
 
-// Access decides whom a request is from, and whether it may pass. The zero value
-// knows the hub's users only, under no owner's policy.
+// Access decides which user a request is from, and whether it may pass. The zero value
+// accepts the hub's users only, without an owner policy.
 type Access struct {
-	// Owner is what the cluster's owner says at this moment; with an error
-	// nothing passes. Nil is an owner who says nothing.
+	// Owner returns the owner policy in force; with an error nothing passes. Nil means
+	// no policy.
 	Owner func() (ownerpolicy.Policy, error)
 	// OnHub says that this cluster is the hub itself, whose users are themselves
 	// here.
@@ -37,12 +37,12 @@ type Access struct {
 }
 
 // errNoHubUsers tells a user of the hub why the request is refused.
-var errNoHubUsers = errors.New("users of the hub are not let into this cluster: its AddOnDeploymentConfig has enableImpersonation=false; send a token of this cluster")
+var errNoHubUsers = errors.New("this cluster does not accept users of the hub: its AddOnDeploymentConfig has enableImpersonation=false; send a token of this cluster")
 
 type impersonationKey struct{}
 
-// impersonationOf is whom the agent impersonates for a request; without one the
-// request goes on with the credential that came with it.
+// impersonationOf returns the user that the agent impersonates for a request. Without
+// one the request keeps the credential that came with it.
 func impersonationOf(ctx context.Context) (transport.ImpersonationConfig, bool) {
 	config, ok := ctx.Value(impersonationKey{}).(transport.ImpersonationConfig)
 	return config, ok

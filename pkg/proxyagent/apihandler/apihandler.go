@@ -27,8 +27,8 @@ import (
 
 const (
 	readHeaderTimeout = 30 * time.Second
-	// idleTimeout is longer than the proxy API's, so that it is the client
-	// who ends an idle connection and never sends into one that is closing.
+	// idleTimeout is longer than the proxy API's: the client closes idle connections
+	// and never sends a request into one that the server is closing.
 	idleTimeout = 10 * time.Minute
 	// maxStreams is how many requests may share one HTTP/2 connection from the
 	// proxy API, which makes another one for more.
@@ -39,7 +39,7 @@ const (
 // configuration. cfg says where the kube-apiserver is and which CA it has; the
 // credential in it is used for impersonation and for nothing else. The metrics go to
 // registry.
-func NewServer(cfg *rest.Config, source *pki.Source, services Services, access Access, registry prometheus.Registerer) (*http.Server, error) {
+func NewServer(cfg *rest.Config, source *pki.Reloader, services Services, access Access, registry prometheus.Registerer) (*http.Server, error) {
 	handler, err := newHandler(cfg)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
 		role, err := pki.PeerRole(*r.TLS)
 		if err != nil || role != identity.RoleProxyAPI {
 			m.denyRequest()
-			klog.FromContext(r.Context()).Info("Refused a request of somebody who is not the proxy API", "role", role)
+			klog.FromContext(r.Context()).Info("Refused a request from a client that is not the proxy API", "role", role)
 			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden,
 				fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))
 			return
@@ -89,7 +89,7 @@ func listedIdentity(header http.Header) string {
 	for _, list := range header.Values("Connection") {
 		for name := range strings.SplitSeq(list, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if agentapi.BeginsAny(name, claims) || agentapi.Begins(name, agentapi.ForService) {
+			if agentapi.BeginsAny(name, identityHeaders) || agentapi.Begins(name, agentapi.ForService) {
 				return name
 			}
 		}
@@ -136,26 +136,27 @@ func forUpgrades(proxy http.Handler) http.Handler {
 	})
 }
 
-// checkStatus refuses an answer that would make a connection somebody else's.
+// checkStatus refuses an answer that changes the protocol without having been asked to:
+// the connection could then be used for another user's requests.
 func checkStatus(resp *http.Response) error {
 	if !httprelay.WasAskedFor(resp) {
-		return fmt.Errorf("it answered with status %d, which nobody asked for", resp.StatusCode)
+		return fmt.Errorf("it answered with status %d, which the request did not ask for", resp.StatusCode)
 	}
 	return nil
 }
 
 // rewrite points a request at the kube-apiserver. Path and query stay byte for
-// byte. The addresses that the proxy API vouches for are passed on with its own
-// appended, so that the managed cluster's audit log shows the way.
+// byte. The addresses in the proxy API's X-Forwarded-For are passed on with its own
+// appended: the managed cluster's audit log shows the way.
 func rewrite(r *httputil.ProxyRequest, target *url.URL) {
 	r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 	r.Out.Host = target.Host
 	// ReverseProxy drops what it cannot parse of a query; the kube-apiserver
 	// should see it and refuse it.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
-	agentapi.Delete(r.Out.Header, agentapi.Vouched)
+	agentapi.Delete(r.Out.Header, agentapi.Forwarded)
 	if _, ok := impersonationOf(r.In.Context()); ok {
-		agentapi.Delete(r.Out.Header, claims)
+		agentapi.Delete(r.Out.Header, identityHeaders)
 	}
 	forwarded := r.In.Header["X-Forwarded-For"]
 	if host, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {

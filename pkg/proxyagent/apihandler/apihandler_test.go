@@ -44,7 +44,7 @@ func start(t *testing.T, apiServer http.HandlerFunc, access ...Access) *fixture 
 func startFor(t *testing.T, cfg *rest.Config, access Access) *fixture {
 	t.Helper()
 	f := &fixture{hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
-	source := pkitest.NewSource(t, f.agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true}, f.hubCA)
+	source := pkitest.NewReloader(t, f.agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true}, f.hubCA)
 	server, err := NewServer(cfg, source, Services{}, access, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func pemOf(s *httptest.Server) []byte {
 
 func (f *fixture) tls(t *testing.T, issuer *pki.CA, leaf pki.Leaf) *tls.Config {
 	t.Helper()
-	return pkitest.NewSource(t, issuer, leaf, f.agentCA).ClientConfig(identity.HandlerHost("cluster1"))
+	return pkitest.NewReloader(t, issuer, leaf, f.agentCA).ClientConfig(identity.HandlerHost("cluster1"))
 }
 
 func (f *fixture) proxyAPI(t *testing.T) *http.Client {
@@ -188,7 +188,7 @@ func TestOnlyTheProxyAPIIsAnswered(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	f := start(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 {
-			t.Errorf("an upgrade arrived over %s", r.Proto)
+			t.Errorf("an upgrade arrived over %s, want HTTP/1.1", r.Proto)
 		}
 		conn, buf, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -214,7 +214,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	fmt.Fprintln(conn, "hello")
 	if line, err := reader.ReadString('\n'); line != "hello\n" {
-		t.Errorf("echo gave %q, %v", line, err)
+		t.Errorf("echo gave %q, %v, want \"hello\\n\"", line, err)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestStreamsAreFlushedAndCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "one\n" {
-		t.Errorf("first line %q, %v", line, err)
+		t.Errorf("first line %q, %v, want \"one\\n\"", line, err)
 	}
 	resp.Body.Close()
 	<-ended

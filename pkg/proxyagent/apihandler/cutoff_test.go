@@ -27,7 +27,7 @@ func TestServiceConnectionIsCutOff(t *testing.T) {
 			defer service.Close()
 			c := &cluster{names: map[string][]string{"db.default.svc": {"10.96.0.10"}}, backend: service.Addr().String()}
 			list := agentapi.ExposedServices{{Namespace: "default", Service: "db", Protocol: "tcp"}}
-			proxy := Services{Exposed: func() agentapi.ExposedServices { return list }, Resolver: c, Roots: pki.NewSource(pki.Files{})}.handler()
+			proxy := Services{Exposed: func() agentapi.ExposedServices { return list }, Resolver: c, Roots: pki.NewReloader(pki.Files{})}.handler()
 			proxy.dialer.connect = c.connect
 			front := httptest.NewUnstartedServer(proxy)
 			front.Listener = connect.Listener{Listener: front.Listener}

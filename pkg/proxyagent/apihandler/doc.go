@@ -1,38 +1,35 @@
-// Package apihandler is the HTTPS server inside the agent that requests from the
-// hub's proxy API arrive at. It forwards them to the managed cluster's
-// kube-apiserver.
+// Package apihandler is the HTTPS server inside the agent that receives requests from
+// the hub's proxy API. It forwards them to the managed cluster's kube-apiserver.
 //
-// Who authenticates whom: the handler shows the agent's certificate, whose name
-// is this cluster's and no other's, and demands a certificate of the hub CA with
-// the role of the proxy API. A connection without it is not answered. TLS runs
-// from the proxy API to here, so the proxy server in between sees ciphertext.
+// Who authenticates whom: the handler shows the agent's certificate, whose name is this
+// cluster's and no other's, and demands a certificate of the hub CA with the role of
+// the proxy API. It answers no other connection. TLS runs from the proxy API to here,
+// so the proxy server in between sees ciphertext.
 //
 // # Whom a request is from
 //
-// A user whom the hub knows comes in Kubernetes' headers for front proxies
-// (X-Remote-User, -Uid, -Group, -Extra-*), which only the proxy API can set. The
-// agent deletes all other headers about identity and impersonates the user with its
-// own service account, whose only right that is. It decides for itself
-// whom it impersonates (identity.go): service accounts of the hub get the prefix
-// cluster:hub:, names that mean something to a control plane (system:, but for
-// system:authenticated) are refused as users and left out as groups, unless this
-// cluster's owner allows them.
+// The hub names a user whom it knows in Kubernetes' headers for front proxies
+// (X-Remote-User, -Uid, -Group, -Extra-*), which only the proxy API can set. The agent
+// deletes all other headers about identity and impersonates the user with its own
+// service account, which has no other right. It decides for itself whom it impersonates
+// (identity.go): service accounts of the hub get the prefix cluster:hub:, names that
+// mean something to a control plane (system:, but for system:authenticated) are refused
+// as users and left out as groups, unless this cluster's owner allows them.
 //
 // Where the cluster is the hub itself, its users are themselves: no name is changed,
-// refused or left out, because none means something else. The addon manager finds
-// that out (agentaddon's hub.go). The proxy API, whose word is
-// all there is for who a user is, can be the hub's administrator there; it could
-// be everyone who is that by RBAC in any case.
+// refused or left out, because none means something else. The addon manager finds that
+// out (agentaddon's hub.go). There the proxy API, which alone asserts users, can act as
+// the hub's administrator; it could act as anyone to whom RBAC gives that role in any
+// case.
 //
-// Without these headers the hub does not know the user. The request goes through
-// with the token and the Impersonate headers that it has, to the kube-apiserver,
-// which authenticates them. If an OpenID Connect provider is configured and issued
-// the token, the agent impersonates its user too.
-// The agent's own credential goes with impersonation and with nothing else; a
-// request without any is anonymous.
+// Without these headers the hub does not know the user. The request goes through with
+// the token and the Impersonate headers that it has, to the kube-apiserver, which
+// authenticates them. If an OpenID Connect provider is configured and issued the token,
+// the agent impersonates its user too. The agent uses its own credential for
+// impersonation only; a request without any credential is anonymous.
 //
-// Before all that the owner's policy is asked (package ownerpolicy). One that
-// cannot be understood stops every request.
+// The owner policy (package ownerpolicy) decides before all that. An invalid policy
+// stops every request.
 //
 // Requests share pooled HTTP/2 connections to the kube-apiserver. Those that ask
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of
@@ -53,11 +50,11 @@
 // request's own Authorization goes along. Method CONNECT with protocol
 // tcp makes a plain connection.
 //
-// What fails: a kube-apiserver that cannot be reached is 502, one that does not
-// answer in time 504, both as a metav1.Status that says which hop it was. A
-// request that ends or is cut off on one side is ended on the other, as what it
-// was (package connect). A plain TCP target that is killed is the exception: its
-// kernel ends the connection as if the target had.
+// What fails: the answer is 502 if the kube-apiserver cannot be reached and 504 if it
+// does not answer in time, both as a metav1.Status that names the hop. A connection
+// that ends or is cut off on one side ends in the same way on the other (package
+// connect). A plain TCP target that is killed is the exception: its kernel ends the
+// connection cleanly.
 //
 // Nothing of a request's headers or bodies is logged, whatever --v is.
 //

@@ -15,31 +15,31 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// hubPrefix is what names of the hub get that mean something else here.
+// hubPrefix is put before names of the hub that mean something else on this cluster.
 const hubPrefix = identity.HubUserPrefix
 
 const (
-	headerUser  = agentapi.Asserted + "User"
-	headerUID   = agentapi.Asserted + "Uid"
-	headerGroup = agentapi.Asserted + "Group"
-	prefixExtra = agentapi.Asserted + "Extra-"
+	headerUser  = agentapi.FrontProxy + "User"
+	headerUID   = agentapi.FrontProxy + "Uid"
+	headerGroup = agentapi.FrontProxy + "Group"
+	prefixExtra = agentapi.FrontProxy + "Extra-"
 )
 
-// claims are headers that say who a request is from, by the beginnings of their
-// names. With an asserted identity none of them may reach the kube-apiserver.
-var claims = []string{"Authorization", "Proxy-Authorization", agentapi.Impersonate, agentapi.Asserted}
+// identityHeaders are the beginnings of the names of headers that say who a request
+// is from. With an asserted identity none of them may reach the kube-apiserver.
+var identityHeaders = []string{"Authorization", "Proxy-Authorization", agentapi.Impersonate, agentapi.FrontProxy}
 
 // hubUser returns the user that the proxy API asserts in Kubernetes' front-proxy
 // headers (requestheader), or nil. Every header must have its plain spelling and make
 // sense, or the request is refused: two readers must not
 // understand it in two ways.
 func hubUser(header http.Header) (user.Info, error) {
-	if !agentapi.Has(header, agentapi.Asserted) {
+	if !agentapi.Has(header, agentapi.FrontProxy) {
 		return nil, nil
 	}
 	u := &user.DefaultInfo{Extra: map[string][]string{}}
 	for name, values := range header {
-		if !agentapi.Begins(name, agentapi.Asserted) {
+		if !agentapi.Begins(name, agentapi.FrontProxy) {
 			continue
 		}
 		key, isExtra := strings.CutPrefix(name, prefixExtra)
@@ -58,11 +58,11 @@ func hubUser(header http.Header) (user.Info, error) {
 		case name == headerUID && len(values) == 1:
 			u.UID = values[0]
 		default:
-			return nil, fmt.Errorf("header %q with %d values is no way to say who the user is", name, len(values))
+			return nil, fmt.Errorf("header %q with %d values does not identify a user", name, len(values))
 		}
 	}
 	if u.Name == "" {
-		return nil, fmt.Errorf("there are %s headers, but none of them names a user", agentapi.Asserted)
+		return nil, fmt.Errorf("there are %s headers, but none of them names a user", agentapi.FrontProxy)
 	}
 	return u, nil
 }
@@ -89,27 +89,26 @@ func checkOwn(u user.Info) error {
 	return nil
 }
 
-// reserved reports whether a name means something to a cluster's own control
-// plane. Kubernetes keeps system: for itself; the only name there that says
-// nothing but what is true anyway is system:authenticated. kubeadm binds names
-// of its own on every cluster that it makes, kubeadm:cluster-admins to
-// cluster-admin.
+// reserved reports whether a name means something to a cluster's own control plane.
+// Kubernetes reserves system:, of which only system:authenticated is harmless, since it
+// is true of every user. kubeadm binds names of its own on every cluster that it makes,
+// kubeadm:cluster-admins to cluster-admin.
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "system:") && name != user.AllAuthenticated || strings.HasPrefix(name, "kubeadm:")
 }
 
-// themselves is whom the agent impersonates on the hub's own cluster: the user. No
-// name means something else there, so none is changed, refused or left out; the hub
-// has authenticated all of them.
+// themselves returns the user that the agent impersonates on the hub's own cluster: the
+// same one. No name means something else there, so none is changed, refused or left
+// out; the hub has authenticated all of them.
 func themselves(u user.Info) (transport.ImpersonationConfig, error) {
 	config := transport.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
 	return config, checkValues(u)
 }
 
-// impersonation returns whom the agent impersonates for a user. A reserved user name
-// is an error; reserved groups are left out, so that an administrator of the hub is
-// not shut out but has the rights of their other groups. allowed are those that
-// the cluster's owner allows.
+// impersonation returns the user that the agent impersonates for a user of the hub. A
+// reserved user name is an error; reserved groups are left out: an administrator of the
+// hub is not refused, and has the rights of their other groups. allowed are the
+// reserved names that the cluster's owner allows.
 func impersonation(u user.Info, allowed []string) (transport.ImpersonationConfig, error) {
 	config := transport.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Extra: u.GetExtra()}
 	if err := checkValues(u); err != nil {
@@ -126,8 +125,8 @@ func impersonation(u user.Info, allowed []string) (transport.ImpersonationConfig
 	return config, nil
 }
 
-// checkValues refuses values that a header would not carry as they are. A space
-// at the end is lost on the way, and with it the difference to another name.
+// checkValues refuses values that a header would not carry unchanged. A trailing space
+// is lost on the way, and with it the difference from another name.
 func checkValues(u user.Info) error {
 	values := append([]string{u.GetName()}, u.GetGroups()...)
 	if u.GetUID() != "" {

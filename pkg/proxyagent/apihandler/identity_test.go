@@ -132,7 +132,7 @@ func TestHubsOwnCluster(t *testing.T) {
 				t.Fatalf("answered %d, want %d: %s", w.Code, test.wantCode, w.Body)
 			}
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("impersonated (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestHubsOwnCluster(t *testing.T) {
 
 // Whatever the hub says, nobody becomes a part of this cluster's control plane
 // or one of its service accounts.
-func FuzzNobodyBecomesTheControlPlane(f *testing.F) {
+func FuzzNoControlPlaneNames(f *testing.F) {
 	for _, seed := range []string{"jane", "system:masters", " system:masters", "system:serviceaccount:a:b", "SYSTEM:masters", "system:authenticated\x00", "cluster:hub:x", "kubeadm:cluster-admins"} {
 		f.Add("X-Remote-User", seed, "X-Remote-Group", seed)
 		f.Add("x_remote-user", seed, "X-Remote-Group", "devs")
@@ -158,16 +158,16 @@ func FuzzNobodyBecomesTheControlPlane(f *testing.F) {
 	})
 }
 
-var claimed = http.Header{
+var forgedHeaders = http.Header{
 	"X-Remote-User": {"jane"}, "X-Remote-Uid": {"u1"}, "X-Remote-Group": {"devs", "ops"}, "X-Remote-Extra-Example.org%2fteam": {"a", "b"},
 	"Authorization": {"Bearer users-token"}, "Proxy-Authorization": {"Basic x"},
 	"Impersonate-User": {"system:admin"}, "Impersonate_group": {"system:masters"}, "Impersonate-Extra-Scopes": {"x"}, "Impersonate-Uid": {"0"},
 }
 
-func identityHeaders(header http.Header) http.Header {
+func identityHeadersOf(header http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range header {
-		if slices.ContainsFunc(claims, func(prefix string) bool { return agentapi.Begins(name, prefix) }) {
+		if slices.ContainsFunc(identityHeaders, func(prefix string) bool { return agentapi.Begins(name, prefix) }) {
 			out[name] = values
 		}
 	}
@@ -203,10 +203,10 @@ func do(t *testing.T, f *fixture, method, path string, header http.Header) (int,
 func TestAssertedIdentityIsImpersonated(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	f := start(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })
-	if code, message := do(t, f, http.MethodGet, "/api", claimed); code != http.StatusOK {
+	if code, message := do(t, f, http.MethodGet, "/api", forgedHeaders); code != http.StatusOK {
 		t.Fatalf("answered %d %s, want 200", code, message)
 	}
-	if diff := cmp.Diff(impersonated, identityHeaders(<-seen)); diff != "" {
+	if diff := cmp.Diff(impersonated, identityHeadersOf(<-seen)); diff != "" {
 		t.Errorf("the kube-apiserver saw (-want +got):\n%s", diff)
 	}
 }
@@ -235,7 +235,7 @@ func TestUpgradeIsImpersonated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = claimed.Clone()
+	req.Header = forgedHeaders.Clone()
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "echo")
 	if err := req.Write(conn); err != nil {
@@ -244,7 +244,7 @@ func TestUpgradeIsImpersonated(t *testing.T) {
 	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("answer %v, %v; want 101", resp, err)
 	}
-	if diff := cmp.Diff(impersonated, identityHeaders(<-seen)); diff != "" {
+	if diff := cmp.Diff(impersonated, identityHeadersOf(<-seen)); diff != "" {
 		t.Errorf("the kube-apiserver saw (-want +got):\n%s", diff)
 	}
 	conn.Close()
@@ -283,7 +283,7 @@ func TestFiveHundredGroups(t *testing.T) {
 		t.Fatalf("answered %d %s, want 200", code, message)
 	}
 	if got := len((<-seen)["Impersonate-Group"]); got != 500 {
-		t.Errorf("%d groups arrived", got)
+		t.Errorf("%d groups arrived, want 500", got)
 	}
 }
 
@@ -313,22 +313,22 @@ func TestOwnerCaps(t *testing.T) {
 	}
 }
 
-// strangerCalled is an identity provider that calls everybody the same.
-type strangerCalled user.DefaultInfo
+// oneName is an identity provider that returns the same user for every token.
+type oneName user.DefaultInfo
 
-func (s *strangerCalled) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
+func (s *oneName) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
 	return &authenticator.Response{User: (*user.DefaultInfo)(s)}, true, nil
 }
 
-// A provider of the cluster's must not make somebody a service account of the
-// hub: its owner may have bound rights to those.
-func TestStrangersAreNobodyOfTheHub(t *testing.T) {
+// TestProviderCannotAssertHubUsers: a cluster's identity provider must not make a
+// user a service account of the hub, to which the owner may have bound rights.
+func TestProviderCannotAssertHubUsers(t *testing.T) {
 	for _, u := range []user.DefaultInfo{
 		{Name: "cluster:hub:system:serviceaccount:a:b"},
 		{Name: "jane", Groups: []string{"cluster:hub:system:serviceaccounts:a"}},
 		{Name: "system:admin"},
 	} {
-		f := start(t, func(http.ResponseWriter, *http.Request) { t.Errorf("%+v reached the kube-apiserver", u) }, Access{OIDC: (*strangerCalled)(&u)})
+		f := start(t, func(http.ResponseWriter, *http.Request) { t.Errorf("%+v reached the kube-apiserver", u) }, Access{OIDC: (*oneName)(&u)})
 		if code, message := do(t, f, http.MethodGet, "/api", http.Header{"Authorization": {"Bearer x"}}); code != http.StatusForbidden {
 			t.Errorf("%+v: answered %d (%s), want 403", u, code, message)
 		}

@@ -25,17 +25,17 @@ func TestIdleStreams(t *testing.T) {
 			t.Cleanup(func() { _ = server.Close(); <-done })
 		}
 		hubCA, agentCA, clusterCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents"), pkitest.NewCA(t, "cluster")
-		config := pkitest.NewSource(t, clusterCA, pki.Leaf{CommonName: "kube-apiserver", DNSNames: []string{"kubernetes"}, Server: true}, clusterCA).ServerConfig(tls.NoClientCert)
+		config := pkitest.NewReloader(t, clusterCA, pki.Leaf{CommonName: "kube-apiserver", DNSNames: []string{"kubernetes"}, Server: true}, clusterCA).ServerConfig(tls.NoClientCert)
 		config.NextProtos = []string{"h2", "http/1.1"}
 		serve(&http.Server{Handler: idlestreams.Server(t), TLSConfig: config}, network.Listen("kubernetes:443"))
 		host := identity.HandlerHost("cluster1")
-		source := pkitest.NewSource(t, agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{host}, Server: true}, hubCA)
+		source := pkitest.NewReloader(t, agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{host}, Server: true}, hubCA)
 		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
 		serve(handler, network.Listen("handler"))
-		client := pkitest.NewSource(t, hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, agentCA)
+		client := pkitest.NewReloader(t, hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, agentCA)
 		idlestreams.Check(t, network, "handler", "", client.ClientConfig(host))
 	})
 }

@@ -93,12 +93,12 @@ func dialFront(t *testing.T, front *httptest.Server) net.Conn {
 	return conn
 }
 
-// TestClaimsOverHTTP2 adds claims to a request of jane's, as a proxy API might pass
-// on that had missed them. The kube-apiserver must see jane, or nothing.
-func TestClaimsOverHTTP2(t *testing.T) {
+// TestForgedHeadersOverHTTP2 adds identity headers to a request of jane's, as a proxy
+// API might pass on that had missed them. The kube-apiserver must see jane, or nothing.
+func TestForgedHeadersOverHTTP2(t *testing.T) {
 	seen := &rawhttp.Recorder{}
 	f := start(t, seen.ServeHTTP)
-	head := rawhttp.Fields{":method", "POST", ":scheme", "https", ":authority", "x", ":path", "/claims", "x-remote-user", "jane", "x-remote-group", "devs"}
+	head := rawhttp.Fields{":method", "POST", ":scheme", "https", ":authority", "x", ":path", "/forged", "x-remote-user", "jane", "x-remote-group", "devs"}
 	ask := func(fields, trailer rawhttp.Fields) int {
 		conn := f.dialRaw(t, "h2")
 		defer conn.Close()
@@ -109,7 +109,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 		return code
 	}
 	if code := ask(head, nil); code != http.StatusOK {
-		t.Fatalf("without a claim: %d", code)
+		t.Fatalf("without a forged header: answered %d, want 200", code)
 	}
 	honest := seen.Take()[0]
 	codes := map[int]int{}
@@ -117,7 +117,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 		"Impersonate-User": "admin", "Impersonate-Group": "system:masters", "Impersonate-Extra-Reason": "because",
 		"X-Remote-User": "admin", "X-Remote-Uid": "0", "Authorization": "Bearer nobodys", "Cluster-Proxy-Service": "kubernetes",
 	} {
-		for how, fields := range rawhttp.Claims(head, name, value) {
+		for how, fields := range rawhttp.Forgeries(head, name, value) {
 			if name == "X-Remote-Uid" && slices.Contains([]string{"as it is", "host besides"}, how) {
 				continue // that is not another user
 			}
@@ -125,7 +125,7 @@ func TestClaimsOverHTTP2(t *testing.T) {
 			codes[code]++
 			for _, r := range seen.Take() {
 				if diff := cmp.Diff(identityOf(honest), identityOf(r)); diff != "" || r.Request != honest.Request {
-					t.Errorf("%s %s: %d, %+v (-himself +taken for):\n%s", name, how, code, r.Request, diff)
+					t.Errorf("%s %s: %d, %+v (-themselves +taken for):\n%s", name, how, code, r.Request, diff)
 				}
 			}
 		}

@@ -28,9 +28,8 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// serviceDialer resolves, checks, and dials, in this order: what it dials is the
-// address that was checked, and no name, so an answer that changes in between
-// changes nothing.
+// serviceDialer resolves, checks, and dials, in this order. It dials the address that
+// was checked, not the name, so DNS answers that change in between have no effect.
 type serviceDialer struct {
 	resolver Resolver
 	// connect dials an IP address and port.
@@ -72,9 +71,9 @@ func (d *serviceDialer) resolve(ctx context.Context, host string) ([]netip.Addr,
 	return addresses, policy.CheckAddresses(host, addresses)
 }
 
-// port is the number of the port that a request asks for: by number, by name, or
-// the Service's only one. The names are asked for in the cluster's DNS, where
-// every Service has them, so that the agent needs no right to read Services.
+// port returns the number of the port that a request asks for: by number, by name, or
+// the Service's only one. Names are looked up in the cluster's DNS, which has those of
+// every Service, so the agent needs no right to read Services.
 func (d *serviceDialer) port(ctx context.Context, s agentapi.Service) (string, error) {
 	if _, err := strconv.Atoi(s.Port); err == nil {
 		return s.Port, nil

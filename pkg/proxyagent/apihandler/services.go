@@ -28,7 +28,7 @@ type Services struct {
 	// Resolver resolves Services; nil means the pod's own resolver.
 	Resolver Resolver
 	// Roots holds the CAs that Services' certificates are verified with.
-	Roots *pki.Source
+	Roots *pki.Reloader
 
 	metrics *metrics
 }
@@ -37,7 +37,7 @@ type Services struct {
 type serviceProxy struct {
 	exposed func() agentapi.ExposedServices
 	dialer  *serviceDialer
-	roots   *pki.Source
+	roots   *pki.Reloader
 	proxy   http.Handler
 	metrics *metrics
 }
@@ -149,9 +149,9 @@ func (p *serviceProxy) admit(r *http.Request) (serviceTarget, error) {
 	return serviceTarget{scheme: wanted.Protocol, address: net.JoinHostPort(hostOf(wanted), port), authorization: login}, nil
 }
 
-// checkLogin reports whether a Service may get a login. Those by which a server
-// takes a connection for its user, and not a request, are for no Service:
-// connections are shared.
+// checkLogin reports whether a Service may get a login. Logins that authenticate a
+// connection instead of a request are refused for every Service, because connections
+// are shared.
 func checkLogin(login string, terms agentapi.ServiceTerms) error {
 	if login == "" {
 		return nil
@@ -170,21 +170,21 @@ func checkLogin(login string, terms agentapi.ServiceTerms) error {
 
 func hostOf(s agentapi.Service) string { return s.Service + "." + s.Namespace + ".svc" }
 
-// rewriteForService makes the request that the Service sees. Nothing that says
-// who the user is on the hub goes there: a Service could pass itself off as them.
-// If the hub knows the user, not even the headers that only the kube-apiserver
-// is to believe.
+// rewriteForService makes the request that the Service sees, without anything that
+// identifies the user on the hub: a Service could pose as the user with it. If the hub
+// knows the user, the headers that only the kube-apiserver may believe are deleted as
+// well.
 func rewriteForService(r *httputil.ProxyRequest) {
 	target, ok := r.In.Context().Value(serviceKey{}).(serviceTarget)
 	if !ok {
 		return // without a host the request fails
 	}
 	header := r.Out.Header
-	if agentapi.Has(header, agentapi.Asserted) {
-		agentapi.Delete(header, claims)
+	if agentapi.Has(header, agentapi.FrontProxy) {
+		agentapi.Delete(header, identityHeaders)
 	}
-	agentapi.Delete(header, agentapi.Vouched)
-	agentapi.Delete(header, []string{agentapi.Asserted, agentapi.ForService})
+	agentapi.Delete(header, agentapi.Forwarded)
+	agentapi.Delete(header, []string{agentapi.FrontProxy, agentapi.ForService})
 	if target.authorization != "" {
 		header.Set("Authorization", target.authorization)
 	}

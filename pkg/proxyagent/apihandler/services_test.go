@@ -76,7 +76,7 @@ func startServices(t *testing.T, c *cluster, list agentapi.ExposedServices, serv
 	backend := httptest.NewServer(service)
 	t.Cleanup(backend.Close)
 	c.backend = backend.Listener.Addr().String()
-	proxy := Services{Exposed: func() agentapi.ExposedServices { return list }, Resolver: c, Roots: pki.NewSource(pki.Files{})}.handler()
+	proxy := Services{Exposed: func() agentapi.ExposedServices { return list }, Resolver: c, Roots: pki.NewReloader(pki.Files{})}.handler()
 	proxy.dialer.connect = c.connect
 	kubeAPIServer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "kube-apiserver") })
 	front := httptest.NewServer(byTarget(proxy, kubeAPIServer))
@@ -136,7 +136,7 @@ func TestServices(t *testing.T) {
 		t.Errorf("dialed (-want +got):\n%s", diff)
 	}
 	if code, body := askService(t, front, "/version", http.Header{}); code != 200 || body != "kube-apiserver" {
-		t.Errorf("a request for no Service: %d %q", code, body)
+		t.Errorf("a request for no Service: %d %q, want 200 of the kube-apiserver", code, body)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestUnaskedAnswersOfServices(t *testing.T) {
 }
 
 // TestServiceSeesNoIdentity checks what of a user's identity a Service learns:
-// his own token if he sent one that is not the hub's, and nothing else.
+// a token of their own that is not the hub's, if they sent one, and nothing else.
 func TestServiceSeesNoIdentity(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	front := startServices(t, &cluster{names: map[string][]string{"web.default.svc": {"10.96.0.10"}}},

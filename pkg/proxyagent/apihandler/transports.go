@@ -29,7 +29,7 @@ const (
 	readIdle = time.Minute
 	// apiDialTimeout bounds a dial with its TLS handshake, as client-go does.
 	apiDialTimeout = 30 * time.Second
-	// pingAfter and pingTimeout find a kube-apiserver that died without a word.
+	// pingAfter and pingTimeout detect a kube-apiserver that died silently.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 )
@@ -40,9 +40,9 @@ type transports struct {
 	own       way // with the agent's
 }
 
-// way is how requests with one credential go. Upgrades need HTTP/1.1 and a
-// connection each, reads have a few HTTP/1.1 connections, and everything else
-// shares HTTP/2 connections.
+// way holds the transports for requests with one credential. Upgrades need HTTP/1.1 and
+// a connection each, reads have a few HTTP/1.1 connections, and everything else shares
+// HTTP/2 connections.
 type way struct {
 	shared, separate http.RoundTripper
 	readPool         *httprelay.ReadPool

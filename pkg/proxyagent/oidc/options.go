@@ -40,7 +40,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.UsernamePrefix, "oidc-username-prefix", o.UsernamePrefix, "prefix of users' names; empty is the issuer and # (or nothing, if the claim is email), - is nothing")
 	fs.StringVar(&o.GroupsClaim, "oidc-groups-claim", o.GroupsClaim, "claim with the user's groups; empty means no groups")
 	fs.StringVar(&o.GroupsPrefix, "oidc-groups-prefix", o.GroupsPrefix, "prefix of groups")
-	fs.StringSliceVar(&o.ReservedNamePrefixes, "oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "prefixes that make the token of a user worthless if their name or a group begins with one")
+	fs.StringSliceVar(&o.ReservedNamePrefixes, "oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "refuse a user whose name, or a group of whom, begins with one of these prefixes")
 	fs.StringVar(&o.CAFile, "oidc-ca-file", o.CAFile, "file with the provider's CA, read again when it changes; empty means the system's CAs")
 	fs.StringSliceVar(&o.SigningAlgs, "oidc-signing-algs", o.SigningAlgs, "algorithms that tokens may be signed with")
 	fs.Var(cliflag.NewMapStringStringNoSplit(&o.RequiredClaims), "oidc-required-claim", "claim=value that tokens must have; may be repeated")
@@ -61,7 +61,7 @@ func (o *Options) Validate() error {
 		errs.Required("oidc-groups-claim", o.GroupsClaim, "the claim with the user's groups, with --oidc-groups-prefix")
 	}
 	if slices.Contains(o.ReservedNamePrefixes, "") {
-		errs.Refuse("oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "it must not have an empty prefix, with which every name begins")
+		errs.Refuse("oidc-reserved-name-prefixes", o.ReservedNamePrefixes, "it must not contain an empty prefix: every name begins with it")
 	}
 	for _, algorithm := range o.SigningAlgs {
 		if !slices.Contains(upstream.AllValidSigningAlgorithms(), algorithm) {

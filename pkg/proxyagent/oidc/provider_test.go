@@ -112,7 +112,7 @@ func wait(t *testing.T, p *Provider, good string) {
 func TestTokens(t *testing.T) {
 	i := newIssuer(t)
 	p := run(t, i.options(t))
-	stranger, err := rsa.GenerateKey(rand.Reader, 2048)
+	otherKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestTokens(t *testing.T) {
 		groups []string
 	}{
 		"good":                  {good, "oidc:jane", []string{"devs"}},
-		"another key":           {token: i.token(t, stranger, nil)},
+		"another key":           {token: i.token(t, otherKey, nil)},
 		"another issuer":        {token: i.token(t, i.key, map[string]any{"iss": "https://example.org"})},
 		"another client":        {token: i.token(t, i.key, map[string]any{"aud": "other"})},
 		"expired":               {token: i.token(t, i.key, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})},
@@ -179,7 +179,7 @@ func TestValidate(t *testing.T) {
 		return o
 	}
 	if got := valid().usernamePrefix(); got != "https://issuer.example.org#" {
-		t.Errorf("prefix %q", got)
+		t.Errorf("prefix %q, want the issuer and #", got)
 	}
 	for want, change := range map[string]func(o *Options){
 		"":                              func(*Options) {},

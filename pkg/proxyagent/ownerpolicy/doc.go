@@ -1,6 +1,6 @@
-// Package ownerpolicy is what a managed cluster's owner says about requests that
-// come through the hub. The hub has no part in it: the owner writes ConfigMap
-// cluster-proxy-owner-policy in the agent's namespace, the addon never does.
+// Package ownerpolicy is what a managed cluster's owner allows requests of the hub to
+// do. The hub has no part in it: the owner writes ConfigMap cluster-proxy-owner-policy
+// in the agent's namespace, and the addon never does.
 //
 //	apiVersion: v1
 //	kind: ConfigMap
@@ -14,17 +14,16 @@
 //	    noSecrets: true
 //	    allowedReservedNames: ["system:masters"]
 //
-// Caps apply to everybody who comes through the hub, whatever their rights are,
-// and only take away. A cap also closes the way on which the agent cannot look
-// into requests: connections with TLS end to end to the kube-apiserver.
+// Caps apply to all users of the hub, whatever their rights are, and only restrict. A
+// cap also forbids connections with TLS end to end to the kube-apiserver, because the
+// agent cannot see the requests on them.
 //
-// The agent reads the policy again while it runs. No ConfigMap caps nothing. One
-// that cannot be understood lets nothing through until it is mended: the owner
+// The agent reads the policy again while it runs. Without a ConfigMap nothing is
+// capped. While the ConfigMap is invalid, the agent refuses every request: the owner
 // meant to cap something, but it is unknown what.
 //
-// A policy is for new requests and new connections: a stream, or a connection with
-// TLS end to end, that was open before goes on until it ends or the agent is
-// restarted.
+// A policy applies to new requests and new connections. A stream or a connection with
+// TLS end to end that was open before continues until it ends or the agent restarts.
 //
 // Limits: users who may change Deployments may read Secrets by way of a pod, so
 // noSecrets is of little use without readOnly and noStreams. And the policy does

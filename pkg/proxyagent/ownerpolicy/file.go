@@ -39,7 +39,7 @@ type read struct {
 func NewFolder(dir string, registry prometheus.Registerer) *Folder {
 	f := &Folder{dir: dir, invalid: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "cluster_proxy_agent_owner_policy_invalid",
-		Help: "1 while the owner's policy cannot be understood, so that nothing is let through.",
+		Help: "1 while the owner policy is invalid and the agent refuses every request of the hub.",
 	})}
 	registry.MustRegister(f.invalid)
 	return f
@@ -53,7 +53,7 @@ func (f *Folder) Policy() (Policy, error) {
 	if now := f.current.Load(); now != nil {
 		return now.policy, now.err
 	}
-	return Policy{}, errors.New("the owner's policy was not read yet")
+	return Policy{}, errors.New("the owner policy has not been read yet")
 }
 
 // Load reads the policy. An error is kept for Policy.
@@ -63,7 +63,7 @@ func (f *Folder) Load() {
 	}
 	policy, err := load(f.dir)
 	if err != nil {
-		err = fmt.Errorf("nothing is let through from the hub until the managed cluster's owner mends ConfigMap %s: %w", ConfigMap, err)
+		err = fmt.Errorf("the agent refuses every request of the hub until the managed cluster's owner corrects ConfigMap %s: %w", ConfigMap, err)
 	}
 	f.current.Store(&read{policy, err})
 }

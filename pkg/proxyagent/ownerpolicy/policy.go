@@ -50,7 +50,7 @@ func Parse(content []byte) (Policy, error) {
 type Capped struct{ What, Cap string }
 
 func (c *Capped) Error() string {
-	return fmt.Sprintf("the owner of this cluster lets no %s through from the hub: %s is set in ConfigMap %s on the managed cluster", c.What, c.Cap, ConfigMap)
+	return fmt.Sprintf("the owner of this cluster allows no %s from the hub: %s is set in ConfigMap %s on the managed cluster", c.What, c.Cap, ConfigMap)
 }
 
 // Caps reports whether the policy stops any request.

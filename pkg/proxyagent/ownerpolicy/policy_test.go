@@ -103,7 +103,7 @@ func TestServices(t *testing.T) {
 		want   bool
 	}{{Policy{}, true}, {Policy{NoSecrets: true}, true}, {Policy{ReadOnly: true}, false}, {Policy{NoStreams: true}, false}} {
 		if err := test.policy.CheckService(); (err == nil) != test.want {
-			t.Errorf("%+v: %v", test.policy, err)
+			t.Errorf("%+v: %v; want it allowed: %v", test.policy, err, test.want)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestFolder(t *testing.T) {
 	})
 }
 
-func TestOwnerWhoSaysNothing(t *testing.T) {
+func TestNoOwnerPolicy(t *testing.T) {
 	folder := NewFolder("", prometheus.NewRegistry())
 	folder.Load()
 	if policy, err := folder.Policy(); err != nil || policy.Caps() {

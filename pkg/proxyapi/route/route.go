@@ -11,11 +11,14 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// Target is what a request wants.
+// Target is what a request wants: a cluster or a view.
 type Target struct {
 	// Cluster is the name of the managed cluster. It is valid, not necessarily
-	// known.
+	// known. It is empty if a view is meant.
 	Cluster string
+	// View is the name of the fleet view that is meant, likewise valid; empty if a
+	// cluster is meant.
+	View string
 	// Service is what on the cluster is meant. The zero value means the
 	// kube-apiserver.
 	Service agentapi.Service
@@ -57,8 +60,8 @@ func Own(target string) bool {
 	return slices.Contains(reserved, first)
 }
 
-// Parse takes a request target of the form /<cluster>/<path>?<query> apart. The
-// error is an *Error.
+// Parse takes a request target of the form /<cluster>/<path>?<query> or
+// /@<view>/<path>?<query> apart. The error is an *Error.
 func Parse(target string) (Target, error) {
 	path, query, hasQuery := strings.Cut(target, "?")
 	rest, ok := strings.CutPrefix(path, "/")
@@ -66,10 +69,33 @@ func Parse(target string) (Target, error) {
 		return Target{}, badRequest("request target %q does not start with a slash", target)
 	}
 	cluster, rest, _ := strings.Cut(rest, "/")
+	if view, ok := cutAt(cluster); ok {
+		if err := checkView(view); err != nil {
+			return Target{}, notFound("the path must be /@<view>/<Kubernetes path>: %v", err)
+		}
+		return parse(Target{View: view}, "/"+rest, query, hasQuery)
+	}
 	if err := identity.ValidateCluster(cluster); err != nil {
 		return Target{}, notFound("the path must be /<cluster>/<Kubernetes path>: %v", err)
 	}
-	return parse(cluster, "/"+rest, query, hasQuery)
+	return parse(Target{Cluster: cluster}, "/"+rest, query, hasQuery)
+}
+
+// cutAt cuts the sign of a view off a segment. It is in no cluster's name. Some clients
+// encode it.
+func cutAt(segment string) (view string, ok bool) {
+	if view, ok = strings.CutPrefix(segment, "@"); !ok {
+		view, ok = strings.CutPrefix(segment, "%40")
+	}
+	return view, ok
+}
+
+// checkView accepts what may be a FleetView's name.
+func checkView(view string) error {
+	if identity.ValidateCluster(view) != nil { // the same: a DNS subdomain
+		return fmt.Errorf("%q is no name of a FleetView", view)
+	}
+	return nil
 }
 
 // ParseIn takes a request target of the form /<path>?<query> apart, which was
@@ -82,32 +108,48 @@ func ParseIn(cluster, target string) (Target, error) {
 	if err := identity.ValidateCluster(cluster); err != nil {
 		return Target{}, notFound("the host must be <cluster>.<domain>: %v", err)
 	}
-	return parse(cluster, path, query, hasQuery)
+	return parse(Target{Cluster: cluster}, path, query, hasQuery)
 }
 
 // ParseBelow takes a request target of the form
 // <prefix><cluster>/<subresource>/<path>?<query> apart. It reports whether the
 // target has that form at all; the error is an *Error.
 func ParseBelow(prefix, subresource, target string) (_ Target, ok bool, _ error) {
-	path, query, hasQuery := strings.Cut(target, "?")
-	rest, ok := strings.CutPrefix(path, prefix)
+	cluster, path, query, hasQuery, ok := below(prefix, subresource, target)
 	if !ok {
-		return Target{}, false, nil
-	}
-	cluster, rest, _ := strings.Cut(rest, "/")
-	name, rest, _ := strings.Cut(rest, "/")
-	if name != subresource {
 		return Target{}, false, nil
 	}
 	if err := identity.ValidateCluster(cluster); err != nil {
 		return Target{}, true, notFound("the path must be %s<cluster>/%s/<Kubernetes path>: %v", prefix, subresource, err)
 	}
-	t, err := parse(cluster, "/"+rest, query, hasQuery)
+	t, err := parse(Target{Cluster: cluster}, path, query, hasQuery)
 	return t, true, err
 }
 
-func parse(cluster, path, query string, hasQuery bool) (Target, error) {
-	t := Target{Cluster: cluster, Path: path}
+// ParseViewBelow is ParseBelow for <prefix><view>/<subresource>/<path>?<query>.
+func ParseViewBelow(prefix, subresource, target string) (_ Target, ok bool, _ error) {
+	view, path, query, hasQuery, ok := below(prefix, subresource, target)
+	if !ok {
+		return Target{}, false, nil
+	}
+	if err := checkView(view); err != nil {
+		return Target{}, true, notFound("the path must be %s<view>/%s/<Kubernetes path>: %v", prefix, subresource, err)
+	}
+	t, err := parse(Target{View: view}, path, query, hasQuery)
+	return t, true, err
+}
+
+func below(prefix, subresource, target string) (name, path, query string, hasQuery, ok bool) {
+	path, query, hasQuery = strings.Cut(target, "?")
+	rest, ok := strings.CutPrefix(path, prefix)
+	name, rest, _ = strings.Cut(rest, "/")
+	sub, rest, _ := strings.Cut(rest, "/")
+	return name, "/" + rest, query, hasQuery, ok && sub == subresource
+}
+
+// parse completes a target that has its cluster or view.
+func parse(t Target, path, query string, hasQuery bool) (Target, error) {
+	t.Path = path
 	if err := checkPath(t.Path); err != nil {
 		return Target{}, err
 	}
@@ -120,12 +162,19 @@ func parse(cluster, path, query string, hasQuery bool) (Target, error) {
 	if err := t.cutService(); err != nil {
 		return Target{}, err
 	}
+	if t.View != "" && t.ForService() {
+		return Target{}, notFound("a view has no exposed Services: their path is /<cluster>%s/", t.servicePrefix())
+	}
 	return t, nil
 }
 
 // String is the inverse of Parse.
 func (t Target) String() string {
-	return "/" + t.Cluster + t.servicePrefix() + t.Path + t.Query
+	first := t.Cluster
+	if t.View != "" {
+		first = "@" + t.View
+	}
+	return "/" + first + t.servicePrefix() + t.Path + t.Query
 }
 
 // Decoded is the path as a server sees it after decoding.

@@ -27,6 +27,25 @@ func TestParse(t *testing.T) {
 		{target: "/c/x%20y//z%252e%252e/?a=b/../c?d", want: Target{Cluster: "c", Path: "/x%20y//z%252e%252e/", Query: "?a=b/../c?d"}},
 		{target: "/c//c2/x", want: Target{Cluster: "c", Path: "//c2/x", Query: ""}},
 		{target: "/c/...", want: Target{Cluster: "c", Path: "/...", Query: ""}},
+		{target: "/@all/api/v1/pods?x=/y", want: Target{View: "all", Path: "/api/v1/pods", Query: "?x=/y"}},
+		{target: "/%40all/api/v1/pods", want: Target{View: "all", Path: "/api/v1/pods"}},
+		{target: "/@all", want: Target{View: "all", Path: "/"}},
+		{target: "/@all?", want: Target{View: "all", Path: "/", Query: "?"}},
+		{target: "/@a.b-c//x/", want: Target{View: "a.b-c", Path: "//x/"}},
+		{target: "/@all/api/v1/namespaces/n/pods/a%2Fb%40c/log", want: Target{View: "all", Path: "/api/v1/namespaces/n/pods/a%2Fb%40c/log"}},
+		{target: "/@all/api/v1/namespaces/n/services/s@c/proxy/x", want: Target{View: "all", Path: "/api/v1/namespaces/n/services/s@c/proxy/x"}},
+		{target: "/@all/api/v1/namespaces/n/services/s:80/proxy-service/x", code: http.StatusNotFound},
+		{target: "/@/api", code: http.StatusNotFound},
+		{target: "/@@all/api", code: http.StatusNotFound},
+		{target: "/%2540all/api", code: http.StatusNotFound},
+		{target: "/@All/api", code: http.StatusNotFound},
+		{target: "/@al%6c/api", code: http.StatusNotFound},
+		{target: "/@../api", code: http.StatusNotFound},
+		{target: "/@%2e%2e/api", code: http.StatusNotFound},
+		{target: "/all@/api", code: http.StatusNotFound},
+		{target: "/@all/../x", code: http.StatusBadRequest},
+		{target: "/@all/%2e%2E/x", code: http.StatusBadRequest},
+		{target: "/@all/a%2f..%2fb", code: http.StatusBadRequest},
 		{target: "", code: http.StatusBadRequest},
 		{target: "*", code: http.StatusBadRequest},
 		{target: "https://h/c/x", code: http.StatusBadRequest},
@@ -66,7 +85,7 @@ func TestParse(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, target := range []string{"/cluster1/api/v1/pods?x=/y", "/c//", "/c/a%2Fb", "/c?", "/c/%2e.", "/1.b/[::]@:;="} {
+	for _, target := range []string{"/cluster1/api/v1/pods?x=/y", "/c//", "/c/a%2Fb", "/c?", "/c/%2e.", "/1.b/[::]@:;=", "/@all/api?x", "/%40a.b//c"} {
 		f.Add(target)
 	}
 	f.Fuzz(func(t *testing.T, target string) {
@@ -78,8 +97,18 @@ func FuzzParse(f *testing.F) {
 		if err != nil || again != parsed {
 			t.Fatalf("Parse(%q) = %+v, and back: %+v, %v", target, parsed, again, err)
 		}
+		if (parsed.Cluster == "") == (parsed.View == "") {
+			t.Fatalf("%q is %+v, want a cluster or a view", target, parsed)
+		}
 		// Only the slash that may be left out after the cluster is added.
-		if s := parsed.String(); !parsed.ForService() && s != target && s != strings.Replace(target, "/"+parsed.Cluster, "/"+parsed.Cluster+"/", 1) {
+		first := parsed.Cluster
+		if parsed.View != "" {
+			first = "@" + parsed.View
+			if rest, ok := strings.CutPrefix(target, "/%40"); ok {
+				target = "/@" + rest
+			}
+		}
+		if s := parsed.String(); !parsed.ForService() && s != target && s != strings.Replace(target, "/"+first, "/"+first+"/", 1) {
 			t.Fatalf("%q became %q", target, s)
 		}
 		u := &url.URL{Scheme: "https", Host: "agent:7443"}
@@ -90,4 +119,37 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("request line of %q would be %q", target, got)
 		}
 	})
+}
+
+func TestParseViewBelow(t *testing.T) {
+	const prefix = "/apis/g/v1/fleetviews/"
+	for _, tc := range []struct {
+		target string
+		want   Target
+		ok     bool
+		code   int
+	}{
+		{target: prefix + "all/proxy/api/v1/pods?a=/b", ok: true, want: Target{View: "all", Path: "/api/v1/pods", Query: "?a=/b"}},
+		{target: prefix + "all/proxy", ok: true, want: Target{View: "all", Path: "/"}},
+		{target: prefix + "all/proxy//x%2Fy/", ok: true, want: Target{View: "all", Path: "//x%2Fy/"}},
+		{target: prefix + "all/proxy/../x", ok: true, code: http.StatusBadRequest},
+		{target: prefix + "All/proxy/x", ok: true, code: http.StatusNotFound},
+		{target: prefix + "@all/proxy/x", ok: true, code: http.StatusNotFound},
+		{target: prefix + "all"},
+		{target: prefix + "all/status"},
+		{target: prefix + "all%2fproxy/x"},
+		{target: prefix + "all/%70roxy/x"},
+		{target: "/apis/g/v1/clusters/all/proxy/x"},
+	} {
+		t.Run(tc.target, func(t *testing.T) {
+			got, ok, err := ParseViewBelow(prefix, "proxy", tc.target)
+			if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
+				t.Errorf("ParseViewBelow = %t, want %t (-want +got):\n%s", ok, tc.ok, diff)
+			}
+			var refused *Error
+			if errors.As(err, &refused); tc.code == 0 && err != nil || tc.code != 0 && (refused == nil || refused.Code != tc.code) {
+				t.Errorf("error %v, want code %d", err, tc.code)
+			}
+		})
+	}
 }

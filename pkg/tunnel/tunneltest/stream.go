@@ -72,7 +72,7 @@ func (s *stream) relay() error {
 	}
 }
 
-// download sends what the target says, and then that the connection is closed.
+// download sends what the target writes, and then the end of the connection.
 func (s *stream) download() error {
 	chunk := make([]byte, 32<<10)
 	for {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -306,22 +303,10 @@ func (k Kind) Kill(t *testing.T, name string) (at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	at = time.Now()
+	killed, err := signal(pod.UID, syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
-	}
-	at = time.Now()
-	killed := 0
-	for _, group := range groups {
-		content, err := os.ReadFile(group)
-		comm, commErr := os.ReadFile(filepath.Join(filepath.Dir(group), "comm"))
-		if err != nil || commErr != nil || !strings.Contains(string(content), "pod"+string(pod.UID)) || strings.TrimSpace(string(comm)) != "cluster-proxy" {
-			continue // not in the pod, or gone meanwhile
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(group)))
-		if err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
-			killed++
-		}
 	}
 	if killed == 0 {
 		t.Fatalf("pod %s has no process to kill", name)

@@ -13,10 +13,12 @@
 //	start.go      starting a lab with the chart, or finding the clusters
 //	users.go      the hub's user, and an administrator and a viewer of each cluster
 //	endpoints.go  the ways to a cluster's kube-apiserver: straight, and each endpoint
+//	views.go      fleet views, the ways to them, and users with chosen rights
 //	requests.go   requests, byte for byte; what answers have in common; watches
 //	objects.go    clients, namespaces for one test, Deployment web, rollouts
 //	kubectl.go    the real kubectl, and kubeconfigs
 //	addon.go      the addon: is it Available, how to change, remove and reinstall it
+//	processes.go  the processes of the addon's pods: frozen, killed, replaced
 //	secrets.go    CAs and certificates on the hub and on clusters
 //	traffic.go    clients that are at work while something happens
 //	wait.go       how long anything may take

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"os"
@@ -32,18 +31,26 @@ func (s *Suite) Kubectl(ctx context.Context, cluster, stdin string, args ...stri
 
 // KubectlPatiently is kubectl with nothing but ctx to end it.
 func (s *Suite) KubectlPatiently(ctx context.Context, cluster, stdin string, args ...string) (string, error) {
-	file := filepath.Join(s.Dir, cluster+".kubeconfig")
-	if err := WriteKubeconfig(file, s.ThroughProxyAPI(cluster)); err != nil {
+	cmd, err := s.KubectlCommand(ctx, cluster, s.ThroughProxyAPI(cluster), args...)
+	if err != nil {
 		return "", err
 	}
-	path, env := s.KubectlProgram(cluster)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// KubectlCommand is the real kubectl as a client with that configuration. What kubectl
+// caches, and the kubeconfig, are kept under name.
+func (s *Suite) KubectlCommand(ctx context.Context, name string, cfg *rest.Config, args ...string) (*exec.Cmd, error) {
+	file := filepath.Join(s.Dir, name+".kubeconfig")
+	if err := WriteKubeconfig(file, cfg); err != nil {
+		return nil, err
+	}
+	path, env := s.KubectlProgram(name)
 	cmd := exec.CommandContext(ctx, path, append([]string{"--kubeconfig=" + file}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdin = strings.NewReader(stdin)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.String(), err
+	return cmd, nil
 }
 
 // WriteKubeconfig makes a kubeconfig of what a client of one endpoint needs.

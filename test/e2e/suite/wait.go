@@ -15,7 +15,7 @@ func WaitUntil(ctx context.Context, limit time.Duration, ready func() error) err
 }
 
 // Eventually waits until ready returns nil, and ends the test with its last error
-// if that takes twice patience.
+// if that takes twice Timeout.
 func Eventually(t testing.TB, what string, ready func() error) {
 	t.Helper()
 	wait.Poll{Every: 200 * time.Millisecond, For: 2 * Timeout}.Success(t, what, ready)

@@ -41,7 +41,7 @@ const (
 	cluster = "cluster1"
 	// serviceAccounts is the issuer of every lab's kube-apiserver.
 	serviceAccounts = "https://kubernetes.default.svc"
-	patience        = 2 * time.Minute
+	testTimeout     = 2 * time.Minute
 )
 
 // scene is a hub, a proxy API, and a managed cluster that notes what it is sent.
@@ -82,7 +82,7 @@ func start(t *testing.T) *scene {
 // eventually waits until f has no error.
 func (s *scene) eventually(what string, f func() error) {
 	s.t.Helper()
-	wait.Poll{Every: 100 * time.Millisecond, For: patience}.Success(s.t, what, f)
+	wait.Poll{Every: 100 * time.Millisecond, For: testTimeout}.Success(s.t, what, f)
 }
 
 // makeCluster makes a ManagedCluster with the addon.
@@ -102,7 +102,7 @@ func (s *scene) makeCluster() {
 	for _, pattern := range []string{"*managedclusters.crd.yaml", "*managedclusteraddons.crd.yaml"} {
 		files, _ := filepath.Glob(filepath.Join(s.hub.CRDs(), pattern))
 		if len(files) != 1 {
-			s.t.Fatalf("%q are %d files", pattern, len(files))
+			s.t.Fatalf("%q are %d files, want 1", pattern, len(files))
 		}
 		raw, err := os.ReadFile(files[0])
 		if err != nil {
@@ -126,12 +126,12 @@ func (s *scene) makeCluster() {
 // makeTunnels makes an agent that notes the credentials that it sees.
 func (s *scene) makeTunnels() {
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
-	config := pkitest.NewSource(s.t, s.hubCA, loopback, s.hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
+	config := pkitest.NewReloader(s.t, s.hubCA, loopback, s.hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"h2"}
 	s.tunnels = tunneltest.StartTLS(s.t, config)
 	agent := pki.Leaf{CommonName: identity.AgentCommonName(cluster), Organizations: identity.AgentOrganizations(cluster),
 		DNSNames: []string{identity.HandlerHost(cluster)}, Server: true, Client: true}
-	config = pkitest.NewSource(s.t, s.agents, agent, s.hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
+	config = pkitest.NewReloader(s.t, s.agents, agent, s.hubCA).ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"h2", "http/1.1"}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,11 +147,11 @@ func (s *scene) makeTunnels() {
 	s.tunnels.Forward(net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort), listener.Addr().String())
 }
 
-// door starts a proxy API and returns what asks it for the cluster with a token.
-func (s *scene) door(audiences ...string) (ask func(token string) int) {
+// proxyAPI starts a proxy API and returns what asks it for the cluster with a token.
+func (s *scene) proxyAPI(audiences ...string) (ask func(token string) int) {
 	s.t.Helper()
 	own := pkitest.Issue(s.t, filepath.Join(s.t.TempDir(), "client"), s.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, s.hubCA)
-	serving := pkitest.Issue(s.t, filepath.Join(s.t.TempDir(), "door"), s.hubCA, pki.Leaf{CommonName: "door", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, s.hubCA)
+	serving := pkitest.Issue(s.t, filepath.Join(s.t.TempDir(), "proxy-api"), s.hubCA, pki.Leaf{CommonName: "proxy-api", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, s.hubCA)
 	agentCA := filepath.Join(s.t.TempDir(), "agents.crt")
 	if err := os.WriteFile(agentCA, s.agents.CertPEM(), 0o600); err != nil {
 		s.t.Fatal(err)
@@ -241,7 +241,7 @@ func TestTokens(t *testing.T) {
 		wanted["Bearer "+token] = true
 		expect(ask, name, token, http.StatusOK)
 	}
-	ask := s.door()
+	ask := s.proxyAPI()
 
 	expect(ask, "no webhook: one that it knows", "live-1", 503)
 	expect(ask, "no webhook: an unknown one", "unknown-1", 503)
@@ -285,7 +285,7 @@ func TestTokens(t *testing.T) {
 		return nil
 	})
 
-	elsewhere := s.door("elsewhere")
+	elsewhere := s.proxyAPI("elsewhere")
 	expect(elsewhere, "--api-audiences: OIDC", s.issuer.token(t, nil), 401)
 	expect(elsewhere, "--api-audiences: one that the webhook knows", "live-4", 401)
 	expect(elsewhere, "--api-audiences: service account", s.serviceAccountToken("other"), 401)

@@ -20,8 +20,8 @@
 // translated, only replies pass; at postrouting new connections pass to the
 // hub's address and to its load balancers' addresses only.
 //
-// Tests reach a machine's API server through a door: a socket that listens on
-// this machine's loopback and is handed to the machine's first process. Nothing
+// Tests reach a machine's API server through a socket that listens on
+// this machine's loopback and that the machine's first process inherits. Nothing
 // on the lab's network can reach it. Dial opens other connections from inside a
 // machine's network.
 package nodes

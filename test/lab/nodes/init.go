@@ -45,7 +45,7 @@ func RunMachine(dir string) error {
 	syscall.CloseOnExec(3)
 	in := bufio.NewReader(os.Stdin)
 	if line, _ := in.ReadString('\n'); line != "go\n" {
-		return errors.New("nobody plugged the cable in")
+		return errors.New("the cable was not plugged in")
 	}
 	if err := m.mount(); err != nil {
 		return err
@@ -53,11 +53,11 @@ func RunMachine(dir string) error {
 	if err := m.joinNetwork(); err != nil {
 		return err
 	}
-	door, err := net.FileListener(os.NewFile(3, "door"))
+	listener, err := net.FileListener(os.NewFile(3, "api-server"))
 	if err != nil {
 		return err
 	}
-	go serveDoor(door)
+	go serveAPI(listener)
 	keeper := &keeper{machine: m, waiters: map[int]chan syscall.WaitStatus{}}
 	go keeper.reap()
 	go keeper.watch()
@@ -66,13 +66,13 @@ func RunMachine(dir string) error {
 	return err
 }
 
-// serveDoor takes connections from the outer loopback, where the socket was
+// serveAPI forwards connections from the outer loopback, where the socket was
 // opened, to this machine's API server.
-func serveDoor(door net.Listener) {
+func serveAPI(listener net.Listener) {
 	for {
-		outer, err := door.Accept()
+		outer, err := listener.Accept()
 		if err != nil {
-			log.Print("door: ", err)
+			log.Print("accepting a connection to the API server: ", err)
 			return
 		}
 		go func() {
@@ -132,7 +132,7 @@ func (k *keeper) watch() {
 			ctx, cancel := context.WithCancel(context.Background())
 			running[file] = cancel
 			name := strings.TrimSuffix(filepath.Base(file), ".json")
-			_ = os.WriteFile(k.machine.keptFile(name), nil, 0o600)
+			_ = os.WriteFile(k.machine.runFile(name), nil, 0o600)
 			go k.keep(ctx, name, p)
 		}
 		for file, cancel := range running {
@@ -146,7 +146,7 @@ func (k *keeper) watch() {
 
 // keep starts a program, and again whenever it ends, until ctx is done.
 func (k *keeper) keep(ctx context.Context, name string, p Program) {
-	defer os.Remove(k.machine.keptFile(name))
+	defer os.Remove(k.machine.runFile(name))
 	for pause := 500 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 10*time.Second) {
 		began := time.Now()
 		ended, process, err := k.spawn(name, p)

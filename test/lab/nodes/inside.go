@@ -156,7 +156,7 @@ func (m *Machine) Stop(ctx context.Context, name string) error {
 		return fmt.Errorf("stopping program %q of %s: %w", name, m.Name, err)
 	}
 	for {
-		if _, err := os.Stat(m.keptFile(name)); os.IsNotExist(err) {
+		if _, err := os.Stat(m.runFile(name)); os.IsNotExist(err) {
 			return nil
 		}
 		select {
@@ -167,5 +167,5 @@ func (m *Machine) Stop(ctx context.Context, name string) error {
 	}
 }
 
-// keptFile is there while a machine keeps a program.
-func (m *Machine) keptFile(name string) string { return m.path("programs", name+".kept") }
+// runFile exists while a machine keeps a program running.
+func (m *Machine) runFile(name string) string { return m.path("programs", name+".run") }

@@ -98,7 +98,7 @@ func (l *Lab) StartNetwork() error {
 }
 
 // spawn starts labnode in namespaces of its own.
-func (l *Lab) spawn(pidFile, logFile string, namespaces uintptr, door *os.File, args ...string) (*bufio.Reader, error) {
+func (l *Lab) spawn(pidFile, logFile string, namespaces uintptr, apiSocket *os.File, args ...string) (*bufio.Reader, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func (l *Lab) spawn(pidFile, logFile string, namespaces uintptr, door *os.File, 
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	cmd.Dir, cmd.Stderr = "/", log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: namespaces}
-	if door != nil {
-		cmd.ExtraFiles = []*os.File{door}
+	if apiSocket != nil {
+		cmd.ExtraFiles = []*os.File{apiSocket}
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -141,12 +141,12 @@ func (l *Lab) StartMachine(m *Machine) error {
 		return err
 	}
 	defer listener.Close()
-	m.Door = listener.Addr().(*net.TCPAddr).Port
-	door, err := listener.(*net.TCPListener).File()
+	m.APIPort = listener.Addr().(*net.TCPAddr).Port
+	apiSocket, err := listener.(*net.TCPListener).File()
 	if err != nil {
 		return err
 	}
-	defer door.Close()
+	defer apiSocket.Close()
 	if err := os.MkdirAll(m.path("programs"), 0o755); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (l *Lab) StartMachine(m *Machine) error {
 		return err
 	}
 	out, err := l.spawn(m.processFile(), filepath.Join(m.LogDir, m.Name+"-machine.log"),
-		syscall.CLONE_NEWNET|syscall.CLONE_NEWPID|syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS|syscall.CLONE_NEWIPC, door, "machine", m.Dir)
+		syscall.CLONE_NEWNET|syscall.CLONE_NEWPID|syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS|syscall.CLONE_NEWIPC, apiSocket, "machine", m.Dir)
 	if err != nil {
 		return fmt.Errorf("starting the machine of %s: %w", m.Name, err)
 	}

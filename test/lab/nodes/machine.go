@@ -37,8 +37,8 @@ type Machine struct {
 	Hosts map[string]string
 	// Hub says who may be dialed from behind the fence; nil on the hub.
 	Hub *Machine `json:",omitempty"`
-	// Door is the local port that leads to the machine's port 6443.
-	Door int
+	// APIPort is the local port that leads to the machine's port 6443.
+	APIPort int
 }
 
 // HostName is that of the machine, and of the cluster's node.

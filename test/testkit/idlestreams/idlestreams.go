@@ -122,12 +122,12 @@ func Check(t *testing.T, network Network, address, prefix string, config *tls.Co
 	fmt.Fprintf(shell, "POST %s/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", prefix)
 	typed := bufio.NewReader(shell)
 	if response, err := http.ReadResponse(typed, nil); err != nil || response.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%v, %v", response, err)
+		t.Fatalf("the upgrade was answered with %v, %v; want 101", response, err)
 	}
 	began := time.Now()
 	for range 2 {
 		if line, err := events.ReadString('\n'); line != "event\n" {
-			t.Fatalf("after %s the watch gave %q, %v", time.Since(began), line, err)
+			t.Fatalf("after %s the watch gave %q, %v, want \"event\\n\"", time.Since(began), line, err)
 		}
 	}
 	if since := time.Since(began); since < quiet {
@@ -135,7 +135,7 @@ func Check(t *testing.T, network Network, address, prefix string, config *tls.Co
 	}
 	fmt.Fprintln(shell, "still here")
 	if line, err := typed.ReadString('\n'); line != "still here\n" {
-		t.Errorf("echo gave %q, %v", line, err)
+		t.Errorf("echo gave %q, %v, want \"still here\\n\"", line, err)
 	}
 	_, _ = io.Copy(io.Discard, events) // the server's next pause
 }

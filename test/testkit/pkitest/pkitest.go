@@ -51,18 +51,18 @@ func Issue(t testing.TB, prefix string, ca *pki.CA, leaf pki.Leaf, trusted *pki.
 }
 
 // Load reads files.
-func Load(t testing.TB, files pki.Files) *pki.Source {
+func Load(t testing.TB, files pki.Files) *pki.Reloader {
 	t.Helper()
-	source := pki.NewSource(files)
+	source := pki.NewReloader(files)
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
 	}
 	return source
 }
 
-// NewSource is a certificate of ca, and the CA that its holder trusts, of which
-// nobody needs the files.
-func NewSource(t testing.TB, ca *pki.CA, leaf pki.Leaf, trusted *pki.CA) *pki.Source {
+// NewReloader returns a certificate of ca, and the CA that its holder trusts, from
+// files that the caller does not need.
+func NewReloader(t testing.TB, ca *pki.CA, leaf pki.Leaf, trusted *pki.CA) *pki.Reloader {
 	t.Helper()
 	return Load(t, Issue(t, filepath.Join(t.TempDir(), "tls"), ca, leaf, trusted))
 }

@@ -67,9 +67,9 @@ func TestProcessesShareNothing(t *testing.T) {
 	}
 }
 
-// TestStrangersPortsAreLeftOut listens on the next port as a program that knows
-// nothing of blocks does.
-func TestStrangersPortsAreLeftOut(t *testing.T) {
+// TestForeignPortsAreLeftOut listens on the next port as a program that does
+// not use blocks would.
+func TestForeignPortsAreLeftOut(t *testing.T) {
 	var p pool
 	t.Cleanup(func() {
 		for _, guard := range p.guards {
@@ -80,13 +80,13 @@ func TestStrangersPortsAreLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.free[0])))
+	other, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.free[0])))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
+	defer other.Close()
 	second, err := p.next()
-	if err != nil || second == stranger.Addr().(*net.TCPAddr).Port || second == first {
-		t.Errorf("port %d, %v, beside a stranger at %s", second, err, stranger.Addr())
+	if err != nil || second == other.Addr().(*net.TCPAddr).Port || second == first {
+		t.Errorf("port %d, %v; want one that differs from %d and from %s, where another program listens", second, err, first, other.Addr())
 	}
 }

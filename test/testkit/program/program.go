@@ -14,8 +14,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 2 * time.Minute
+// timeout is how long anything may take on a busy machine.
+const timeout = 2 * time.Minute
 
 // tailSize is how much of a log a failed test shows.
 const tailSize = 16 << 10
@@ -65,7 +65,7 @@ func (p *Program) Ended() <-chan struct{} { return p.ended }
 // long, and at once when the program ends.
 func (p *Program) Await(t testing.TB, what string, ready func() error) {
 	t.Helper()
-	err := wait.Poll{Every: 50 * time.Millisecond, For: patience, Ended: p.ended}.Try(context.Background(), ready)
+	err := wait.Poll{Every: 50 * time.Millisecond, For: timeout, Ended: p.ended}.Try(context.Background(), ready)
 	if err == nil {
 		return
 	}

@@ -72,6 +72,6 @@ func TestAwaitReturnsWhenReady(t *testing.T) {
 		})
 	})
 	if r.failed || asked != 3 || len(r.said) > 0 {
-		t.Errorf("failed %v, asked %d times, said %q", r.failed, asked, r.said)
+		t.Errorf("failed %v, asked %d times, said %q, want a success after three, and silence", r.failed, asked, r.said)
 	}
 }

@@ -73,10 +73,10 @@ func HTTP2(conn net.Conn, fields Fields, body string, trailer Fields) (int, erro
 	}
 }
 
-// Claims returns requests of HTTP/2 that claim a header of a name, by how they do:
-// in every place, and in every spelling that some server may take for it. Each
-// begins with the fields of head, which are those of the request without a claim.
-func Claims(head Fields, name, value string) map[string][2]Fields {
+// Forgeries returns requests of HTTP/2 with a forged header, by the way in which
+// they forge it: in every place, and in every spelling that some server may take
+// for it. Each begins with head, the fields of the request without the header.
+func Forgeries(head Fields, name, value string) map[string][2]Fields {
 	with := func(fields ...string) [2]Fields { return [2]Fields{append(append(Fields{}, head...), fields...), nil} }
 	lower := strings.ToLower(name)
 	return map[string][2]Fields{

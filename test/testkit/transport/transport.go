@@ -41,7 +41,7 @@ func TLS(t testing.TB) (dialed, accepted net.Conn) { return Secure(t, TCP) }
 // certified is one certificate for both ends of every connection.
 var certified struct {
 	sync.Once
-	source *pki.Source
+	source *pki.Reloader
 }
 
 // Secure makes a TLS connection over a transport. Both ends have verified each other.
@@ -50,7 +50,7 @@ func Secure(t testing.TB, over Maker) (dialed, accepted net.Conn) {
 	a, b := over(t)
 	certified.Do(func() {
 		ca := pkitest.NewCA(t, "transport test")
-		certified.source = pkitest.NewSource(t, ca, pki.Leaf{CommonName: "x", DNSNames: []string{"localhost"}, Server: true, Client: true}, ca)
+		certified.source = pkitest.NewReloader(t, ca, pki.Leaf{CommonName: "x", DNSNames: []string{"localhost"}, Server: true, Client: true}, ca)
 	})
 	client := tls.Client(a, certified.source.ClientConfig("localhost"))
 	server := tls.Server(b, certified.source.ServerConfig(tls.RequireAndVerifyClientCert))

@@ -1,6 +1,7 @@
-// Package v1alpha1 is the API by which the addon is configured. It has the
-// group, the names and the fields of OCM's cluster-proxy, so that objects made
-// for that go on working.
+// Package v1alpha1 is the API by which the addon is configured, and by which views of
+// many clusters are defined. ManagedProxyConfiguration has the group, the name and the
+// fields of OCM's cluster-proxy, so that objects made for that go on working.
+// FleetView is ours.
 //
 // +kubebuilder:object:generate=true
 // +groupName=proxy.open-cluster-management.io

@@ -19,7 +19,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{})
+	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{}, &FleetView{}, &FleetViewList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

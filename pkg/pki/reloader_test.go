@@ -32,9 +32,9 @@ func filesOf(t *testing.T, dir string, ca *CA, leaf Leaf, trusted *CA) Files {
 	return files
 }
 
-func load(t *testing.T, files Files) *Source {
+func load(t *testing.T, files Files) *Reloader {
 	t.Helper()
-	source := NewSource(files)
+	source := NewReloader(files)
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +96,12 @@ func TestReloadOfCertificateAndCA(t *testing.T) {
 		t.Errorf("role %q, %v; want %q", role, err, identity.RoleClient)
 	}
 	if state.Version != tls.VersionTLS13 {
-		t.Errorf("TLS version %x", state.Version)
+		t.Errorf("TLS version %x, want TLS 1.3", state.Version)
 	}
 	if state, serverState, err := handshake(t, config, client.ClientConfig("server")); err != nil || !state.DidResume {
 		t.Errorf("second handshake: resumed %v, %v", state.DidResume, err)
 	} else if role, err := PeerRole(serverState); err != nil || role != identity.RoleClient {
-		t.Errorf("role after resumption %q, %v", role, err)
+		t.Errorf("role after resumption %q, %v, want %q", role, err, identity.RoleClient)
 	}
 
 	// The client trusts the server as before, and still has a session made
@@ -207,7 +207,7 @@ func TestLoadNamesTheFileAndKeepsTheLastGood(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := source.Load(); err == nil || !strings.Contains(err.Error(), path) {
-				t.Errorf("Load with %q in %s = %v", garbage, filepath.Base(path), err)
+				t.Errorf("Load with %q in %s = %v, want an error that names the file", garbage, filepath.Base(path), err)
 			}
 		}
 		if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -217,10 +217,10 @@ func TestLoadNamesTheFileAndKeepsTheLastGood(t *testing.T) {
 	if err := source.Check(); err != nil {
 		t.Errorf("Check = %v, want nil", err)
 	}
-	if err := NewSource(files).Check(); err == nil {
+	if err := NewReloader(files).Check(); err == nil {
 		t.Error("a source that never loaded is good")
 	}
-	if err := NewSource(Files{CA: filepath.Join(t.TempDir(), "absent")}).Load(); err == nil || !strings.Contains(err.Error(), "absent") {
+	if err := NewReloader(Files{CA: filepath.Join(t.TempDir(), "absent")}).Load(); err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("Load of an absent file = %v", err)
 	}
 }
@@ -288,7 +288,7 @@ func TestParseTLSParameters(t *testing.T) {
 	if _, _, err := handshake(t, server.ServerConfig(tls.NoClientCert), old); err == nil {
 		t.Error("TLS 1.2 by default")
 	}
-	server = NewSource(server.files)
+	server = NewReloader(server.files)
 	server.TLS = p
 	if err := server.Load(); err != nil {
 		t.Fatal(err)

@@ -20,13 +20,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
-// pollInterval is how often a Source reads its files (package filewatch).
+// pollInterval is how often a Reloader reads its files (package filewatch).
 const pollInterval = time.Second
 
-// sessionsPerSource bounds the client's resumable sessions, one per server name:
+// sessionsPerReloader bounds the client's resumable sessions, one per server name:
 // the proxy API talks to an agent of each cluster, of which a hub has thousands.
 // Each that is in use takes a few KiB.
-const sessionsPerSource = 8192
+const sessionsPerReloader = 8192
 
 var errNotLoaded = errors.New("certificates are not loaded")
 
@@ -79,22 +79,22 @@ func (c contents) equal(other contents) bool {
 		bytes.Equal(c.moreCA, other.moreCA) && bytes.Equal(c.minVersion, other.minVersion) && bytes.Equal(c.cipherSuites, other.cipherSuites)
 }
 
-// Source hands out TLS configurations made from Files and reloads them. Set
+// Reloader hands out TLS configurations made from Files and reloads them. Set
 // TLS and Changed before the first use; methods are safe for concurrent use.
-type Source struct {
-	// TLS narrows or widens protocol versions and cipher suites. What is set
-	// here goes before the profile of Files.TLSProfile.
+type Reloader struct {
+	// TLS narrows or widens protocol versions and cipher suites. What is set here takes
+	// precedence over the profile of Files.TLSProfile.
 	TLS TLSParameters
 	// Changed is called by Run after each reload that brought something else. It
 	// must not block.
 	Changed func()
 
 	files   Files
-	current atomic.Pointer[generation]
+	current atomic.Pointer[snapshot]
 }
 
-// generation is one state of the files.
-type generation struct {
+// snapshot is what the files held at one time.
+type snapshot struct {
 	raw         contents
 	tls         TLSParameters
 	certificate *tls.Certificate // nil without Files.Cert
@@ -106,126 +106,126 @@ type generation struct {
 	profileError error
 }
 
-// NewSource does not touch the files; Load or Run does.
-func NewSource(files Files) *Source { return &Source{files: files} }
+// NewReloader does not touch the files; Load or Run does.
+func NewReloader(files Files) *Reloader { return &Reloader{files: files} }
 
-// Load reads the files now. On an error, which names the file, the state
-// before stays in use.
-func (s *Source) Load() error {
-	_, err := s.reload()
+// Load reads the files now. After an error, which names the file, the previous state
+// stays in use.
+func (r *Reloader) Load() error {
+	_, err := r.reload()
 	return err
 }
 
 // Run loads the files, then reloads them when their content changes, until ctx
 // is done. It returns an error only if the first load fails.
-func (s *Source) Run(ctx context.Context) error {
-	logger := klog.FromContext(ctx).WithValues("certificate", s.files.Cert, "ca", s.files.CA)
-	if s.current.Load() == nil {
-		if err := s.Load(); err != nil {
+func (r *Reloader) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx).WithValues("certificate", r.files.Cert, "ca", r.files.CA)
+	if r.current.Load() == nil {
+		if err := r.Load(); err != nil {
 			return err
 		}
 	}
-	if err := s.current.Load().profileError; err != nil {
-		logger.Error(err, "Using the defaults for TLS, mend ConfigMap ocm-tls-profile")
+	if err := r.current.Load().profileError; err != nil {
+		logger.Error(err, "Using the defaults for TLS until ConfigMap ocm-tls-profile is corrected")
 	}
 	return filewatch.Loop{
 		Interval: pollInterval,
-		Load:     s.reload,
+		Load:     r.reload,
 		Changed: func() {
-			logger.Info("Certificates and TLS profile reloaded", "notAfter", s.notAfter(), "minTLSVersion", tls.VersionName(s.minVersion()))
-			if s.Changed != nil {
-				s.Changed()
+			logger.Info("Certificates and TLS profile reloaded", "notAfter", r.notAfter(), "minTLSVersion", tls.VersionName(r.minVersion()))
+			if r.Changed != nil {
+				r.Changed()
 			}
 		},
 		Failed: func(err error) {
-			logger.Error(err, "Keeping what is in use, the changed certificates or TLS profile cannot be loaded")
+			logger.Error(err, "Keeping the certificates and TLS profile in use: the changed ones cannot be loaded")
 		},
 	}.Run(ctx)
 }
 
 // Check reports whether there is a certificate to present that is valid now,
 // for readiness probes.
-func (s *Source) Check() error {
-	if s.current.Load() == nil {
+func (r *Reloader) Check() error {
+	if r.current.Load() == nil {
 		return errNotLoaded
 	}
-	if end := s.notAfter(); !end.IsZero() && time.Now().After(end) {
-		return fmt.Errorf("certificate %q expired at %s", s.files.Cert, end.UTC().Format(time.RFC3339))
+	if end := r.notAfter(); !end.IsZero() && time.Now().After(end) {
+		return fmt.Errorf("certificate %q expired at %s", r.files.Cert, end.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
 // CommonName is that of the certificate in use; empty without one.
-func (s *Source) CommonName() string {
-	generation := s.current.Load()
-	if generation == nil || generation.certificate == nil {
+func (r *Reloader) CommonName() string {
+	snapshot := r.current.Load()
+	if snapshot == nil || snapshot.certificate == nil {
 		return ""
 	}
-	return generation.certificate.Leaf.Subject.CommonName
+	return snapshot.certificate.Leaf.Subject.CommonName
 }
 
-func (s *Source) notAfter() time.Time {
-	generation := s.current.Load()
-	if generation == nil || generation.certificate == nil {
+func (r *Reloader) notAfter() time.Time {
+	snapshot := r.current.Load()
+	if snapshot == nil || snapshot.certificate == nil {
 		return time.Time{}
 	}
-	return generation.certificate.Leaf.NotAfter
+	return snapshot.certificate.Leaf.NotAfter
 }
 
-func (s *Source) minVersion() uint16 {
-	return s.current.Load().tls.apply(&tls.Config{}).MinVersion
+func (r *Reloader) minVersion() uint16 {
+	return r.current.Load().tls.apply(&tls.Config{}).MinVersion
 }
 
-func (s *Source) reload() (changed bool, err error) {
-	next := &generation{}
-	if next.raw, err = s.files.read(); err != nil {
+func (r *Reloader) reload() (changed bool, err error) {
+	next := &snapshot{}
+	if next.raw, err = r.files.read(); err != nil {
 		return false, err
 	}
-	last := s.current.Load()
+	last := r.current.Load()
 	if last != nil && last.raw.equal(next.raw) {
 		return false, nil
 	}
-	if s.files.Cert != "" {
+	if r.files.Cert != "" {
 		pair, err := tls.X509KeyPair(next.raw.cert, next.raw.key)
 		if err != nil {
-			return false, fmt.Errorf("loading certificate %q with key %q: %w", s.files.Cert, s.files.Key, err)
+			return false, fmt.Errorf("loading certificate %q with key %q: %w", r.files.Cert, r.files.Key, err)
 		}
 		next.certificate = &pair
 	}
-	if len(next.raw.ca) > 0 || len(next.raw.moreCA) > 0 || s.files.CA != "" {
+	if len(next.raw.ca) > 0 || len(next.raw.moreCA) > 0 || r.files.CA != "" {
 		if next.pool, err = parsePool(slices.Concat(next.raw.ca, []byte("\n"), next.raw.moreCA)); err != nil {
-			return false, fmt.Errorf("loading CA bundle %q: %w", s.files.CA, err)
+			return false, fmt.Errorf("loading CA bundle %q: %w", r.files.CA, err)
 		}
 	}
-	if next.tls, err = s.parameters(next.raw.minVersion, next.raw.cipherSuites); err != nil && last != nil {
+	if next.tls, err = r.parameters(next.raw.minVersion, next.raw.cipherSuites); err != nil && last != nil {
 		return false, err
 	}
 	// A process that has just started has no good profile to keep: it begins
 	// with the defaults, which are stricter than any profile, and Run says so.
 	next.profileError = err
-	next.sessions = tls.NewLRUClientSessionCache(sessionsPerSource)
+	next.sessions = tls.NewLRUClientSessionCache(sessionsPerReloader)
 	fillRandom(next.ticketKey[:])
-	s.current.Store(next)
+	r.current.Store(next)
 	return true, nil
 }
 
 // parameters are those that are set, and the profile's where none are.
-func (s *Source) parameters(minVersion, cipherSuites []byte) (TLSParameters, error) {
+func (r *Reloader) parameters(minVersion, cipherSuites []byte) (TLSParameters, error) {
 	profile, err := ParseTLSProfile(string(minVersion), string(cipherSuites))
 	if err != nil {
-		return s.TLS, fmt.Errorf("reading the TLS profile in %q: %w", s.files.TLSProfile, err)
+		return r.TLS, fmt.Errorf("reading the TLS profile in %q: %w", r.files.TLSProfile, err)
 	}
-	if s.TLS.MinVersion != 0 {
-		profile.MinVersion = s.TLS.MinVersion
+	if r.TLS.MinVersion != 0 {
+		profile.MinVersion = r.TLS.MinVersion
 	}
-	if len(s.TLS.CipherSuites) > 0 {
-		profile.CipherSuites = s.TLS.CipherSuites
+	if len(r.TLS.CipherSuites) > 0 {
+		profile.CipherSuites = r.TLS.CipherSuites
 	}
 	return profile, nil
 }
 
-// parsePool is strict, unlike x509.CertPool.AppendCertsFromPEM: a bundle of
-// which a part is garbage is a mistake to be told, not a smaller bundle.
+// parsePool is strict, unlike x509.CertPool.AppendCertsFromPEM: a bundle with garbage
+// in it is an error, not a smaller bundle.
 func parsePool(data []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	count := 0

@@ -18,8 +18,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
-// TestClientsThatGoAway opens watches and commands that do not end, and goes away
-// without a word. Nothing of them may stay, at the kube-apiserver or on the way.
+// TestClientsThatGoAway opens watches and commands that do not end, and leaves
+// without closing them. Nothing of them may stay, at the kube-apiserver or on the way.
 // It disturbs nothing but counts of open streams.
 func TestClientsThatGoAway(t *testing.T) {
 	installed.NeedLab(t, "counts in processes of this machine")
@@ -41,15 +41,15 @@ func TestClientsThatGoAway(t *testing.T) {
 	here := func(name string) (float64, error) {
 		return installed.Lab.PodMetric(t.Context(), "hub", installed.Namespace, "component=cluster-proxy-addon-user", 8000, name)
 	}
-	for _, door := range installed.Endpoints(cluster) {
-		t.Run(door.Name, func(t *testing.T) {
+	for _, endpoint := range installed.Endpoints(cluster) {
+		t.Run(endpoint.Name, func(t *testing.T) {
 			streams, err1 := here("cluster_proxy_api_streams")
 			conns, err2 := here("cluster_proxy_api_agent_connections")
 			before, err3 := there()
 			if err := errors.Join(err1, err2, err3); err != nil {
 				t.Fatal(err)
 			}
-			cfg := rest.CopyConfig(door.Cfg)
+			cfg := rest.CopyConfig(endpoint.Cfg)
 			opened := make(chan net.Conn, 10*each)
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, address)

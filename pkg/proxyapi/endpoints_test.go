@@ -30,7 +30,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
-func TestHostDoor(t *testing.T) {
+func TestHostEndpoint(t *testing.T) {
 	w := start(t, func(o *Options) { o.Domain = "clusters.example.org" })
 	w.api.User("managed", "jane")
 	w.api.Allow("jane * clusters/proxy *")
@@ -64,7 +64,7 @@ func TestHostDoor(t *testing.T) {
 		}
 		if want.code == 200 {
 			if got := (<-seen).RequestURI; got != want.uri {
-				t.Errorf("host %s: %q arrived", host, got)
+				t.Errorf("host %s: %q arrived, want %q", host, got, want.uri)
 			}
 		}
 	}
@@ -150,13 +150,13 @@ func TestConnect(t *testing.T) {
 	config := managed.Client().Transport.(*http.Transport).TLSClientConfig
 	config.ServerName = "example.com"
 	through := func(credentials *url.Userinfo) *http.Client {
-		door, err := url.Parse(w.url)
+		proxy, err := url.Parse(w.url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		door.User = credentials
-		door.Scheme = "http" // the TLS to the door is dialed below
-		transport := &http.Transport{Proxy: http.ProxyURL(door), TLSClientConfig: config, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		proxy.User = credentials
+		proxy.Scheme = "http" // the TLS to the proxy API is dialed below
+		transport := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: config, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return (&tls.Dialer{Config: w.client().Transport.(*http.Transport).TLSClientConfig.Clone()}).DialContext(ctx, network, address)
 		}}
 		t.Cleanup(transport.CloseIdleConnections)
@@ -164,7 +164,7 @@ func TestConnect(t *testing.T) {
 	}
 	resp, body := get(t, through(url.UserPassword("anybody", "hub-token")), "https://cluster1/version", http.Header{"Authorization": {"Bearer for-the-cluster"}})
 	if resp.StatusCode != 200 || body != "Bearer for-the-cluster" {
-		t.Errorf("%d, the cluster saw %q", resp.StatusCode, body)
+		t.Errorf("%d, the cluster saw %q; want 200 and the token for the cluster", resp.StatusCode, body)
 	}
 	for _, tc := range []struct{ target, header, want string }{
 		{"cluster1:443", basic("x", "viewer"), "403"}, {"cluster1:443", basic("x", "of-a-cluster"), "407"}, {"cluster1:443", "", "407"},
@@ -243,7 +243,7 @@ func TestConnectService(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(there); err != nil || string(got) != `tcp Service ns/db port "5432" select 1 <nil>` {
-		t.Errorf("the Service says %q, %v", got, err)
+		t.Errorf("the Service says %q, %v; want its own name and what was sent", got, err)
 	}
 	for _, tc := range []struct {
 		target, token string
@@ -364,24 +364,24 @@ func TestLimits(t *testing.T) {
 	open("jane", "/cluster1/wait")
 	resp, body := get(t, client, w.url+"/cluster1/version", as("jane"))
 	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, `user \"jane\"`) {
-		t.Errorf("jane's second: %d %s", resp.StatusCode, body)
+		t.Errorf("jane's second: %d %s, want 429 that names jane", resp.StatusCode, body)
 	}
 	open("jane", "/cluster1/api/v1/pods?watch=1")
 	if resp, _ := get(t, client, w.url+"/cluster1/api/v1/pods?watch=1", as("jane")); resp.StatusCode != 429 {
-		t.Errorf("jane's second watch: %d", resp.StatusCode)
+		t.Errorf("jane's second watch: %d, want 429", resp.StatusCode)
 	}
 	open("bob", "/cluster1/wait")
 	if resp, body := get(t, client, w.url+"/cluster1/version", as("eve")); resp.StatusCode != 429 || !strings.Contains(body, "cluster") {
-		t.Errorf("the cluster's third: %d %s", resp.StatusCode, body)
+		t.Errorf("the cluster's third: %d %s, want 429 for the cluster", resp.StatusCode, body)
 	}
 	close(release)
 	waiting.Wait()
 	if resp, _ := get(t, client, w.url+"/cluster1/version", as("jane")); resp.StatusCode != 200 {
-		t.Errorf("after all ended: %d", resp.StatusCode)
+		t.Errorf("after all ended: %d, want 200", resp.StatusCode)
 	}
 }
 
-// TestDrainEndsWatches ends the door while a watch is idle: that must look like
+// TestDrainEndsWatches drains while a watch is idle: that must look like
 // the end of a watch, so that clients go on elsewhere without an error.
 func TestDrainEndsWatches(t *testing.T) {
 	w := start(t)

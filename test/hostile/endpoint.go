@@ -32,16 +32,16 @@ var (
 	spdy   = []string{"Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io"}
 )
 
-// doorway is a way for the hub's users to a managed cluster. Requests go through
+// endpoint is a way for the hub's users to a managed cluster. Requests go through
 // it as they are written: no client library makes them right.
-type doorway struct {
+type endpoint struct {
 	name, address, host string
 	// prefix is what the cluster's paths begin with.
 	prefix string
 	config *tls.Config
 }
 
-func (s *Suite) doorways(t *testing.T, cluster string) []doorway {
+func (s *Suite) endpoints(t *testing.T, cluster string) []endpoint {
 	t.Helper()
 	admin := s.Lab.Hub.RESTConfig()
 	if err := rest.LoadTLSFiles(admin); err != nil {
@@ -52,7 +52,7 @@ func (s *Suite) doorways(t *testing.T, cluster string) []doorway {
 		t.Fatal(err)
 	}
 	api, aggregator := trusting(t, s.hubCA), trusting(t, admin.CAData)
-	return []doorway{
+	return []endpoint{
 		{"direct", s.ProxyAPI, s.ProxyAPI, "/" + cluster, api},
 		{"host", s.ProxyAPI, cluster + "." + s.Domain, "", api},
 		{"aggregated", hub.Host, hub.Host, clustersPath + cluster + "/proxy", aggregator},
@@ -70,7 +70,7 @@ func trusting(t *testing.T, ca []byte) *tls.Config {
 }
 
 // dial opens a connection that ends with the test.
-func (d doorway) dial(t *testing.T, protocol string) *tls.Conn {
+func (d endpoint) dial(t *testing.T, protocol string) *tls.Conn {
 	t.Helper()
 	config := d.config.Clone()
 	config.NextProtos = []string{protocol}
@@ -83,7 +83,7 @@ func (d doorway) dial(t *testing.T, protocol string) *tls.Conn {
 }
 
 // request is the text of one, for send. Lines are of its header.
-func (d doorway) request(method, path, token, body string, lines ...string) string {
+func (d endpoint) request(method, path, token, body string, lines ...string) string {
 	return requestText(method, d.prefix+path, d.host, token, body, lines...)
 }
 
@@ -103,7 +103,7 @@ func requestText(method, target, host, token, body string, lines ...string) stri
 
 // send gives the answer to a request on a connection of its own; the code is 0
 // if the connection ended without one.
-func (d doorway) send(t *testing.T, request string) (code int, header http.Header, body string) {
+func (d endpoint) send(t *testing.T, request string) (code int, header http.Header, body string) {
 	t.Helper()
 	conn := d.dial(t, "http/1.1")
 	defer conn.Close()

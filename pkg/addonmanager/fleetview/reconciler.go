@@ -1,0 +1,103 @@
+package fleetview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+const fieldOwner = client.FieldOwner(identity.AddonManager)
+
+// Reconciler reconciles the status of FleetViews.
+type Reconciler struct {
+	// Client reads views, clusters, addons and sets from caches, and writes status.
+	Client client.Client
+}
+
+// SetupWithManager starts the reconciler with the manager, which may be running
+// already. The hub must serve FleetViews and ManagedClusterSets.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("fleetview").
+		For(&v1alpha1.FleetView{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.ManagedCluster{}, round{}, builder.WithPredicates(changes(partOfCluster))).
+		Watches(&addonv1alpha1.ManagedClusterAddOn{}, round{}, builder.WithPredicates(changes(partOfAddon))).
+		Watches(&clusterv1beta2.ManagedClusterSet{}, round{}, builder.WithPredicates(changes(partOfSet))).
+		Complete(r)
+}
+
+// Reconcile writes the status of one view, or of all if the request names none.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var views v1alpha1.FleetViewList
+	if request.Name == "" {
+		if err := r.Client.List(ctx, &views); err != nil {
+			return ctrl.Result{}, fmt.Errorf("listing FleetViews: %w", err)
+		}
+	} else {
+		var view v1alpha1.FleetView
+		if err := r.Client.Get(ctx, request.NamespacedName, &view); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		views.Items = append(views.Items, view)
+	}
+	hub, err := r.read(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var errs []error
+	for i := range views.Items {
+		view := &views.Items[i]
+		if view.DeletionTimestamp != nil {
+			continue
+		}
+		if status := hub.statusOf(view); !equality.Semantic.DeepEqual(status, view.Status) {
+			errs = append(errs, r.apply(ctx, view.Name, status))
+		}
+	}
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
+// read reads what the status of views depends on. It shares the objects with the
+// cache, and nothing here writes to them.
+func (r *Reconciler) read(ctx context.Context) (*hub, error) {
+	var (
+		clusters clusterv1.ManagedClusterList
+		addons   addonv1alpha1.ManagedClusterAddOnList
+		sets     clusterv1beta2.ManagedClusterSetList
+	)
+	for _, list := range []client.ObjectList{&clusters, &addons, &sets} {
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing what views are made of: %w", err)
+		}
+	}
+	return newHub(clusters.Items, addons.Items, sets.Items), nil
+}
+
+// apply owns the status of a view and nothing else of it.
+func (r *Reconciler) apply(ctx context.Context, view string, status v1alpha1.FleetViewStatus) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("converting the status of FleetView %q: %w", view, err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("FleetView"))
+	object.SetName(view)
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("applying the status of FleetView %q: %w", view, err)
+	}
+	return nil
+}

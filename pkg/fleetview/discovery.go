@@ -1,0 +1,160 @@
+package fleetview
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// isDiscovery reports whether serve answers a path.
+func isDiscovery(path string) bool {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	switch segments[0] {
+	case "api":
+		return len(segments) <= 2
+	case "apis":
+		return len(segments) <= 3
+	case "version":
+		return len(segments) == 1
+	case "openapi":
+		return len(segments) >= 2 && (segments[1] == "v3" || segments[1] == "v2" && len(segments) == 2)
+	}
+	return false
+}
+
+// serve answers a request for discovery, OpenAPI or the version. Members that do not
+// answer are left out with a Warning, even if the view is to fail without them: without
+// discovery no client could ask for the others by name.
+func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, members []Member, missing []Missing) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		writeFailure(w, apierrors.NewMethodNotSupported(schema.GroupResource{}, strings.ToLower(r.Method)))
+		return
+	}
+	known := d.catalog(r.Context(), view, members)
+	if r.Context().Err() != nil {
+		return // the client has gone
+	}
+	absent := absentOf(known, missing)
+	if len(known.members) == 0 {
+		writeFailure(w, noAnswer(view, absent))
+		return
+	}
+	path := "/" + strings.Trim(r.URL.Path, "/")
+	switch {
+	case path == "/version":
+		absent.warn(w.Header(), "its version is not considered")
+		serveVersion(w, r, known)
+	case path == "/openapi/v2":
+		absent.warn(w.Header(), "its schemas are not shown")
+		d.serveSwagger(w, r, view, known)
+	case path == "/openapi/v3":
+		d.serveIndex(w, r, view, known, absent)
+	case strings.HasPrefix(path, "/openapi/v3/"):
+		d.serveDocument(w, r, view, known)
+	default:
+		absent.warn(w.Header(), "its resources are not shown")
+		warnOfConflicts(w.Header(), known.Conflicts)
+		serveGroups(w, r, view, known, absent)
+	}
+}
+
+// serveVersion answers with the version of the oldest member: clients choose by it what
+// they may send.
+func serveVersion(w http.ResponseWriter, r *http.Request, known *resources) {
+	for i := len(known.members) - 1; i >= 0; i-- {
+		if body := known.served[known.members[i].Name()].body; body != nil {
+			writeContent(w, r, content{kind: jsonType, body: body})
+			return
+		}
+	}
+	writeFailure(w, apierrors.NewServiceUnavailable("no cluster of the view says which version of Kubernetes it has"))
+}
+
+// serveGroups answers requests for /api, /apis and below.
+func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resources, absent absences) {
+	gv, _ := merge.GroupVersionOf(r.URL.Path)
+	core := r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/")
+	var answer any
+	switch {
+	case gv.Empty():
+		serveRoot(w, r, known, core)
+		return
+	case gv.Version == "":
+		group := known.Group(gv.Group)
+		if group == nil {
+			break
+		}
+		legacy := merge.LegacyGroup(*group)
+		legacy.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+		answer = legacy
+	default:
+		if v := known.Version(gv); v != nil {
+			answer = merge.LegacyResources(gv, *v)
+		}
+	}
+	if answer != nil {
+		writeJSON(w, r, answer)
+		return
+	}
+	if view.FailWhenUnreachable && len(absent) > 0 {
+		writeFailure(w, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster that answered serves %q; %s", gv, absent)))
+		return
+	}
+	notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, false)
+	notFound.ErrStatus.Message = fmt.Sprintf("no cluster of view %q serves %q", view.Name, gv)
+	writeFailure(w, notFound)
+}
+
+// serveRoot answers requests for /api (core) and /apis.
+func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bool) {
+	var groups []merge.APIGroup
+	for _, group := range known.Groups {
+		if (group.Metadata.Name == "") == core {
+			groups = append(groups, group)
+		}
+	}
+	w.Header().Set("Vary", "Accept")
+	if version := aggregatedVersion(r.Header.Get("Accept")); version != "" {
+		body, err := merge.AppendGroups(nil, groups, version)
+		if err != nil {
+			writeFailure(w, err)
+			return
+		}
+		w.Header().Set("Cache-Control", "public")
+		kind := jsonType + ";g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"
+		writeContent(w, r, content{kind: kind, body: body, etag: etagOf(body)})
+		return
+	}
+	if core {
+		var group *merge.APIGroup
+		if len(groups) > 0 {
+			group = &groups[0]
+		}
+		writeJSON(w, r, merge.LegacyVersions(group))
+		return
+	}
+	list := metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{},
+	}
+	for _, group := range groups {
+		list.Groups = append(list.Groups, merge.LegacyGroup(group))
+	}
+	writeJSON(w, r, list)
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		writeFailure(w, err)
+		return
+	}
+	writeContent(w, r, content{kind: jsonType, body: body})
+}

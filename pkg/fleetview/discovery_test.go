@@ -1,0 +1,213 @@
+package fleetview
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientdiscovery "k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/openapi"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// twoMembers are a new member and an old one with a CRD that the new one lacks.
+func twoMembers(format discoveryFormat) []Member {
+	return asMembers(
+		newDiscoveryMember("old", "v1.28.4", format, testGroup("", "v1", "pods", "nodes!"), testGroup("example.com", "v1", "widgets")),
+		newDiscoveryMember("young", "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods", "nodes!", "secrets"), testGroup("apps", "v1", "deployments")),
+	)
+}
+
+// serveView serves members below a prefix over HTTP, and returns a client's configuration.
+func serveView(t *testing.T, prefix string, members []Member) *rest.Config {
+	t.Helper()
+	d := newDiscovery()
+	view := discoveryView()
+	view.Prefix = prefix
+	server := httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isDiscovery(r.URL.Path) {
+			t.Errorf("client asks for %q, want discovery", r.URL.Path)
+		}
+		d.serve(w, r, view, members, nil)
+	})))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL + prefix, QPS: -1}
+}
+
+func TestDiscoveryClients(t *testing.T) {
+	prefixes := []string{"", "/@all", "/apis/clusterproxy.open-cluster-management.io/v1alpha1/fleetviews/all/proxy"}
+	for _, format := range []discoveryFormat{aggregatedFormat, v2beta1Format, legacyFormat} {
+		for _, prefix := range prefixes {
+			for _, legacyClient := range []string{"", "legacy client"} {
+				t.Run(strings.Join([]string{string(format), prefix, legacyClient}, " "), func(t *testing.T) {
+					client, err := clientdiscovery.NewDiscoveryClientForConfig(serveView(t, prefix, twoMembers(format)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					client.UseLegacyDiscovery = legacyClient != ""
+					checkDiscovery(t, client)
+					checkMapper(t, client)
+					checkOpenAPI(t, client)
+				})
+			}
+		}
+	}
+}
+
+func checkDiscovery(t *testing.T, client *clientdiscovery.DiscoveryClient) {
+	t.Helper()
+	_, lists, err := client.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatalf("discovering: %v", err)
+	}
+	got := map[string][]string{}
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") {
+				got[list.GroupVersion] = append(got[list.GroupVersion], r.Name)
+			}
+		}
+	}
+	want := map[string][]string{"v1": {"pods", "nodes", "secrets"}, "apps/v1": {"deployments"}, "example.com/v1": {"widgets"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	version, err := client.ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.GitVersion != "v1.28.4" || version.Platform != "old" {
+		t.Errorf("got version %+v, want the old member's", version)
+	}
+}
+
+func checkMapper(t *testing.T, client *clientdiscovery.DiscoveryClient) {
+	t.Helper()
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
+	for gvr, want := range map[schema.GroupVersionResource]schema.GroupVersionKind{
+		{Resource: "pods"}:                         {Version: "v1", Kind: "Pod"},
+		{Resource: "widgets"}:                      {Group: "example.com", Version: "v1", Kind: "Widget"},
+		{Resource: "deployments", Group: "apps"}:   {Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Resource: "widget", Group: "example.com"}: {Group: "example.com", Version: "v1", Kind: "Widget"},
+	} {
+		got, err := mapper.KindFor(gvr)
+		if err != nil || got != want {
+			t.Errorf("kind of %v is %v, %v, want %v", gvr, got, err, want)
+		}
+	}
+	mapping, err := mapper.RESTMapping(schema.GroupKind{Kind: "Node"}, "v1")
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+		t.Errorf("mapping of Node is %+v, %v, want a cluster's", mapping, err)
+	}
+}
+
+func checkOpenAPI(t *testing.T, client *clientdiscovery.DiscoveryClient) {
+	t.Helper()
+	paths, err := client.OpenAPIV3().Paths()
+	if err != nil {
+		t.Fatalf("reading /openapi/v3: %v", err)
+	}
+	for path, title := range map[string]string{"api/v1": "young", "apis/apps/v1": "young", "apis/example.com/v1": "old"} {
+		if paths[path] == nil {
+			t.Errorf("no document of %q", path)
+			continue
+		}
+		for _, accept := range []string{runtime.ContentTypeJSON, openapi.ContentTypeOpenAPIV3PB} {
+			document, err := paths[path].Schema(accept)
+			if err != nil || !strings.Contains(string(document), title) {
+				t.Errorf("document %q as %s is %q, %v, want the one of %q", path, accept, document, err, title)
+			}
+		}
+	}
+	swagger, err := client.OpenAPISchema()
+	if err != nil {
+		t.Fatalf("reading /openapi/v2: %v", err)
+	}
+	var got []string
+	for _, path := range swagger.GetPaths().GetPath() {
+		got = append(got, path.Name)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"/api/v1/", "/apis/apps/v1/", "/apis/example.com/v1/"}, got); diff != "" {
+		t.Errorf("paths of /openapi/v2 (-want +got):\n%s", diff)
+	}
+}
+
+func TestDiscoveryETag(t *testing.T) {
+	for path, accept := range map[string]string{
+		"/api": clientdiscovery.AcceptV2, "/apis": clientdiscovery.AcceptV2Beta1, "/openapi/v3": jsonType, "/openapi/v2": jsonType,
+		"/openapi/v3/api/v1": jsonType,
+	} {
+		d, members := newDiscovery(), twoMembers(aggregatedFormat)
+		first := ask(t, d, discoveryView(), members, path, "Accept", accept)
+		etag := first.Header.Get("ETag")
+		if first.StatusCode != http.StatusOK || !strings.HasPrefix(etag, `"`) {
+			t.Errorf("%s answers %s with ETag %q, want 200 with one", path, first.Status, etag)
+		}
+		second := ask(t, d, discoveryView(), members, path, "Accept", accept, "If-None-Match", etag)
+		if second.StatusCode != http.StatusNotModified {
+			t.Errorf("%s answers %s to its ETag, want 304", path, second.Status)
+		}
+	}
+}
+
+func TestDiscoveryNegotiation(t *testing.T) {
+	d, members := newDiscovery(), twoMembers(legacyFormat)
+	for accept, want := range map[string]string{
+		"":                                    jsonType,
+		"application/vnd.kubernetes.protobuf": jsonType,
+		clientdiscovery.AcceptV2 + "," + jsonType:                             clientdiscovery.AcceptV2,
+		clientdiscovery.AcceptV2NoPeer + "," + jsonType:                       clientdiscovery.AcceptV2,
+		clientdiscovery.AcceptV2Beta1:                                         clientdiscovery.AcceptV2Beta1,
+		jsonType + ";g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,*/*": jsonType,
+	} {
+		response := ask(t, d, discoveryView(), members, "/apis", "Accept", accept)
+		if got := response.Header.Get("Content-Type"); got != want || response.StatusCode != http.StatusOK {
+			t.Errorf("Accept %q is answered %s with %q, want 200 with %q", accept, response.Status, got, want)
+		}
+	}
+}
+
+func TestDiscoveryRules(t *testing.T) {
+	view := discoveryView()
+	view.Resources = []ResourceRule{{Resource: "pods"}, {Group: "example.com", Resource: "*"}}
+	view.UnlistedCluster = "young"
+	gvr := func(group, resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+	}
+	known := newDiscovery().catalog(t.Context(), view, twoMembers(aggregatedFormat))
+	for gvr, want := range map[schema.GroupVersionResource][]string{
+		gvr("", "pods"):               {"old", "young"},
+		gvr("", "nodes"):              {"young"},
+		gvr("example.com", "widgets"): {"old"},
+		gvr("apps", "deployments"):    {"young"},
+	} {
+		got, _ := known.Find(gvr)
+		if diff := cmp.Diff(want, got.Clusters); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", gvr, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"old": "v1.28.4", "young": "v1.36.3"}, known.Versions); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	view.UnlistedCluster = ""
+	d, members := newDiscovery(), twoMembers(aggregatedFormat)
+	for path, want := range map[string]int{"/apis/example.com": 200, "/apis/example.com/v1": 200, "/apis/apps/v1": 404, "/apis/apps": 404,
+		"/openapi/v3/apis/apps/v1": 404, "/openapi/v3/api/v1": 200, "/api/v1": 200, "/api/v2": 404} {
+		if got := ask(t, d, view, members, path); got.StatusCode != want {
+			t.Errorf("%s answers %s, want %d", path, got.Status, want)
+		}
+	}
+	swagger := newSwaggerPaths(t, ask(t, d, view, members, "/openapi/v2", "Accept", jsonType))
+	if diff := cmp.Diff([]string{"/api/v1/", "/apis/example.com/v1/"}, swagger); diff != "" {
+		t.Errorf("paths of /openapi/v2 (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,203 @@
+package fleetview
+
+import (
+	"cmp"
+	"compress/gzip"
+	"crypto/sha512"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// gzipFrom is the size from which answers are compressed, as in kube-apiserver.
+const gzipFrom = 128 << 10
+
+// absence is a cluster that did not answer now.
+type absence struct {
+	cluster, reason string
+	since           time.Time // when the answer came that is used; zero if none is
+	err             error
+}
+
+type absences []absence
+
+// absentOf returns the clusters that did not answer, sorted by name.
+func absentOf(known *resources, missing []Missing) absences {
+	var absent absences
+	for _, m := range missing {
+		absent = append(absent, absence{cluster: m.Cluster, reason: m.Reason})
+	}
+	for name, err := range known.Unknown {
+		absent = append(absent, absence{cluster: name, reason: err.Error(), err: err})
+	}
+	for name, a := range known.stale {
+		absent = append(absent, absence{cluster: name, reason: a.err.Error(), since: a.at, err: a.err})
+	}
+	slices.SortFunc(absent, func(a, b absence) int { return cmp.Compare(a.cluster, b.cluster) })
+	return absent
+}
+
+func (a absences) String() string {
+	var parts []string
+	for i, one := range a {
+		if i == maxWarnings {
+			parts = append(parts, fmt.Sprintf("and %d more", len(a)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("cluster %s did not answer (%s)", one.cluster, one.reason))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// warn adds a Warning for each cluster, and a count for those after the tenth.
+func (a absences) warn(header http.Header, effect string) {
+	for i, one := range a {
+		if i == maxWarnings {
+			addWarning(header, fmt.Sprintf("%d more clusters did not answer; %s", len(a)-i, strings.Replace(effect, "its", "their", 1)))
+			return
+		}
+		effect := effect
+		if !one.since.IsZero() {
+			effect = "its answer of " + one.since.UTC().Format("15:04:05 MST") + " is used"
+		}
+		addWarning(header, fmt.Sprintf("cluster %s did not answer (%s); %s", one.cluster, one.reason, effect))
+	}
+}
+
+func warnOfConflicts(header http.Header, conflicts []merge.Conflict) {
+	for i, c := range conflicts {
+		if i == maxWarnings {
+			addWarning(header, fmt.Sprintf("%d more resources have another scope in some clusters, and are not shown of those", len(conflicts)-i))
+			return
+		}
+		names := c.Clusters[:min(len(c.Clusters), maxWarnings)]
+		text := strings.Join(names, ", ")
+		if more := len(c.Clusters) - len(names); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		r := c.Resource
+		addWarning(header, fmt.Sprintf("%s of %s has another scope in %s, and is not shown of those", r.Resource, r.GroupVersion(), text))
+	}
+}
+
+// noAnswer is the error of a view of which no cluster answered. If each of them refused
+// the user, it is their refusal.
+func noAnswer(view View, absent absences) error {
+	if len(absent) == 0 {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("view %q has no cluster that you may reach", view.Name))
+	}
+	code := 0
+	for _, one := range absent {
+		refused, ok := isForbidden(one.err)
+		if !ok {
+			return apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster of view %q answered: %s", view.Name, absent))
+		}
+		code = max(code, refused)
+	}
+	reason := metav1.StatusReasonForbidden
+	if code == http.StatusUnauthorized {
+		reason = metav1.StatusReasonUnauthorized
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+		Message: fmt.Sprintf("each cluster of view %q refused the request: %s", view.Name, absent),
+	}}
+}
+
+// content is an answer in one piece.
+type content struct {
+	kind string // of Content-Type
+	etag string // quoted; may be empty
+	body []byte
+}
+
+// writeContent answers 200, or 304 if the client has the content.
+func writeContent(w http.ResponseWriter, r *http.Request, c content) {
+	header := w.Header()
+	if c.etag != "" {
+		header.Set("ETag", c.etag)
+		if matches(r.Header.Get("If-None-Match"), c.etag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	header.Set("Content-Type", c.kind)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if len(c.body) < gzipFrom || !takesGzip(r) {
+		header.Set("Content-Length", strconv.Itoa(len(c.body)))
+		_, _ = w.Write(c.body) // an error is the client's: it has gone
+		return
+	}
+	header.Set("Content-Encoding", "gzip")
+	header.Add("Vary", "Accept-Encoding")
+	zipped, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+	_, _ = zipped.Write(c.body)                         // an error is the client's: it has gone
+	_ = zipped.Close()
+}
+
+// matches reports whether an If-None-Match has an ETag.
+func matches(ifNoneMatch, etag string) bool {
+	for one := range strings.SplitSeq(ifNoneMatch, ",") {
+		if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == etag {
+			return true
+		}
+	}
+	return false
+}
+
+func takesGzip(r *http.Request) bool {
+	for one := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, quality, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";")
+		if name == "gzip" {
+			return strings.Trim(strings.TrimPrefix(quality, "q="), "0.") != "" || quality == ""
+		}
+	}
+	return false
+}
+
+// etagOf returns a content's ETag as kube-apiserver makes it.
+func etagOf(body []byte) string { return fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(body))) }
+
+// offer returns media types for negotiation, the default first.
+func offer(types ...string) []runtime.SerializerInfo {
+	var infos []runtime.SerializerInfo
+	for _, t := range types {
+		kind, sub, _ := strings.Cut(t, "/")
+		infos = append(infos, runtime.SerializerInfo{MediaType: t, MediaTypeType: kind, MediaTypeSubType: sub})
+	}
+	return infos
+}
+
+var jsonOnly = offer(jsonType)
+
+// aggregatedVersion returns the version of aggregated discovery that a client prefers, or
+// "" if it prefers the older kinds or takes none that we have: those it gets as JSON.
+func aggregatedVersion(accept string) string {
+	chosen, _ := negotiation.NegotiateMediaTypeOptions(accept, jsonOnly, discoveryTypes{})
+	if chosen.Convert == nil {
+		return ""
+	}
+	return chosen.Convert.Version
+}
+
+// discoveryTypes is what clients may ask /api and /apis to be converted to.
+type discoveryTypes struct{}
+
+func (discoveryTypes) AllowsMediaTypeTransform(_, _ string, to *schema.GroupVersionKind) bool {
+	return to == nil || to.Group == "apidiscovery.k8s.io" && to.Kind == "APIGroupDiscoveryList" && (to.Version == "v2" || to.Version == "v2beta1")
+}
+func (discoveryTypes) AllowsServerVersion(string) bool { return false }
+func (discoveryTypes) AllowsStreamSchema(string) bool  { return false }

@@ -1,0 +1,169 @@
+package fleetview
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// freshFor is how long a member's answer is used without asking again.
+	freshFor = time.Minute
+	// staleFor is how old an answer may be that stands in for a member that does not
+	// answer.
+	staleFor = 10 * time.Minute
+	// failureFor is how long a member that did not answer is not asked again. Clients ask
+	// for discovery in series, and would wait each time.
+	failureFor = 5 * time.Second
+
+	// maxAnswers is how many answers are known; one takes about 300 bytes.
+	maxAnswers = 100_000
+	// maxContents is how many bytes the contents of answers have. Most members answer the
+	// same, which counts once.
+	maxContents = 256 << 20
+	// parsedFactor is about how much larger a parsed content is than its JSON.
+	parsedFactor = 4
+	// maxReaders is how many answers are read at once.
+	maxReaders = 64
+)
+
+// A question is what is asked of members, and known for a while.
+type question struct {
+	name  string
+	fetch func(context.Context, *discovery, Member) ([]part, error)
+	parse func([]part) (any, error)
+}
+
+// What is asked, and the type of the answer's content.
+var (
+	askServed  = question{"served", fetchServed, parseServed}                   // served
+	askIndex   = question{"/openapi/v3", fetchOne("/openapi/v3"), parseIndex}   // map[string]string
+	askSwagger = question{"/openapi/v2", fetchOne("/openapi/v2"), parseSwagger} // []byte
+)
+
+// discovery answers requests about what a view serves. It is safe for concurrent use.
+type discovery struct {
+	now      func() time.Time
+	flights  singleflight.Group
+	answers  *sized[string, answer]
+	contents *sized[digest, any]
+	readers  chan struct{}
+}
+
+func newDiscovery() *discovery {
+	return &discovery{
+		now:      time.Now,
+		answers:  newSized[string, answer](maxAnswers),
+		contents: newSized[digest, any](maxContents),
+		readers:  make(chan struct{}, maxReaders),
+	}
+}
+
+// answer is a member's to a question.
+type answer struct {
+	content digest
+	value   any
+	at      time.Time // when the content came; zero if none is known
+	err     error     // why the last attempt was no success
+	tried   time.Time // when that was
+}
+
+// known reports whether the answer has a content.
+func (a answer) known() bool { return !a.at.IsZero() }
+
+// lookup returns what is known of a question without asking.
+func (d *discovery) lookup(key string) answer {
+	a, ok := d.answers.get(key)
+	if !ok || !a.known() {
+		return a
+	}
+	if a.value, ok = d.contents.get(a.content); !ok || d.now().Sub(a.at) > staleFor {
+		return answer{err: a.err, tried: a.tried}
+	}
+	return a
+}
+
+// start asks a member unless an answer is known that is not older than freshFor. The answer
+// is what is known, and the channel gets the new one if the member is asked.
+func (d *discovery) start(ctx context.Context, view View, member Member, q question) (answer, <-chan singleflight.Result) {
+	key := strings.Join([]string{member.UID(), member.Name(), view.User, q.name}, "\x00")
+	known := d.lookup(key)
+	now := d.now()
+	if known.known() && now.Sub(known.at) <= freshFor || known.err != nil && now.Sub(known.tried) < failureFor {
+		return known, nil
+	}
+	// The answer is for all who wait for it: none of them may cancel it.
+	ctx = context.WithoutCancel(ctx)
+	return known, d.flights.DoChan(key, func() (any, error) {
+		cause := fmt.Errorf("no answer within %v", view.Timeout)
+		ctx, cancel := context.WithTimeoutCause(ctx, view.Timeout, cause)
+		defer cancel()
+		a := d.load(ctx, member, q, known)
+		stored := a
+		stored.value = nil
+		d.answers.put(key, stored, 1)
+		return a, nil
+	})
+}
+
+// load asks a member. If it does not answer, the former answer stays, but not if it
+// refuses the user.
+func (d *discovery) load(ctx context.Context, member Member, q question, former answer) answer {
+	began := d.now()
+	parts, err := q.fetch(ctx, d, member)
+	if err == nil {
+		content := digestOf(q.name, parts)
+		value, ok := d.contents.get(content)
+		if !ok {
+			value, err = q.parse(parts)
+		}
+		if err == nil {
+			size := int64(0)
+			for _, p := range parts {
+				size += int64(len(p.body))
+			}
+			d.contents.put(content, value, size*parsedFactor)
+			return answer{content: content, value: value, at: began}
+		}
+	} else if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if _, forbidden := isForbidden(err); forbidden {
+		former = answer{}
+	}
+	former.err, former.tried = err, d.now()
+	return former
+}
+
+// ask asks members, and returns their answers in their order. What has neither content
+// nor error has not come before the client went away.
+func (d *discovery) ask(ctx context.Context, view View, members []Member, q question) []answer {
+	answers := make([]answer, len(members))
+	type arrival struct {
+		i      int
+		answer answer
+	}
+	arrivals := make(chan arrival, len(members))
+	pending := 0
+	for i, member := range members {
+		known, flight := d.start(ctx, view, member, q)
+		answers[i] = known
+		if flight == nil {
+			continue
+		}
+		pending++
+		go func() { arrivals <- arrival{i, (<-flight).Val.(answer)} }()
+	}
+	for ; pending > 0; pending-- {
+		select {
+		case a := <-arrivals:
+			answers[a.i] = a.answer
+		case <-ctx.Done():
+			return answers
+		}
+	}
+	return answers
+}

@@ -1,0 +1,61 @@
+package fleetview
+
+import (
+	"container/list"
+	"sync"
+)
+
+// sized is a map of bounded size that forgets what was not used for the longest time. It
+// is safe for concurrent use.
+type sized[K comparable, V any] struct {
+	limit int64
+
+	mu    sync.Mutex
+	used  int64
+	order *list.List // of *sizedItem, the last used first
+	items map[K]*list.Element
+}
+
+type sizedItem[K comparable, V any] struct {
+	key   K
+	value V
+	size  int64
+}
+
+func newSized[K comparable, V any](limit int64) *sized[K, V] {
+	return &sized[K, V]{limit: limit, order: list.New(), items: map[K]*list.Element{}}
+}
+
+func (s *sized[K, V]) get(key K) (V, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	element, ok := s.items[key]
+	if !ok {
+		var none V
+		return none, false
+	}
+	s.order.MoveToFront(element)
+	return element.Value.(*sizedItem[K, V]).value, true
+}
+
+// put keeps a value that counts as size. A value larger than the limit is not kept.
+func (s *sized[K, V]) put(key K, value V, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if element, ok := s.items[key]; ok {
+		s.remove(element)
+	}
+	if size > s.limit {
+		return
+	}
+	s.items[key] = s.order.PushFront(&sizedItem[K, V]{key, value, size})
+	for s.used += size; s.used > s.limit; {
+		s.remove(s.order.Back())
+	}
+}
+
+func (s *sized[K, V]) remove(element *list.Element) {
+	item := s.order.Remove(element).(*sizedItem[K, V])
+	delete(s.items, item.key)
+	s.used -= item.size
+}

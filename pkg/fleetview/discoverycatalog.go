@@ -1,0 +1,130 @@
+package fleetview
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// resources is what is known of the members of a view.
+type resources struct {
+	*merge.Catalog
+	// Versions are the Kubernetes versions of the members by name, like v1.36.3.
+	Versions map[string]string
+	// Unknown are the members of which it is not known what they serve, and why. They may
+	// serve a resource that is not in the Catalog.
+	Unknown map[string]error
+
+	members []Member // the known ones, the newest first, then by name
+	served  map[string]served
+	stale   map[string]answer // of members that do not answer now
+}
+
+// catalog asks the members and merges their answers.
+func (d *discovery) catalog(ctx context.Context, view View, members []Member) *resources {
+	answers := d.ask(ctx, view, members, askServed)
+	known := &resources{
+		Versions: map[string]string{}, Unknown: map[string]error{},
+		served: map[string]served{}, stale: map[string]answer{},
+	}
+	contents := make(map[string]digest, len(members))
+	for i, a := range answers {
+		name := members[i].Name()
+		if !a.known() {
+			known.Unknown[name] = a.err
+			continue
+		}
+		of := a.value.(served)
+		known.members = append(known.members, members[i])
+		known.served[name], known.Versions[name], contents[name] = of, of.version, a.content
+		if a.err != nil {
+			known.stale[name] = a
+		}
+	}
+	known.sort()
+	known.Catalog = d.merged(view, known, contents)
+	return known
+}
+
+// sort puts the newest member first.
+func (k *resources) sort() {
+	slices.SortStableFunc(k.members, func(a, b Member) int {
+		versionA, versionB := k.Versions[a.Name()], k.Versions[b.Name()]
+		if versionA == versionB {
+			return cmp.Compare(a.Name(), b.Name())
+		}
+		return cmp.Or(-merge.CompareVersions(versionA, versionB), cmp.Compare(a.Name(), b.Name()))
+	})
+}
+
+// merged returns the Catalog of the known members. It is kept as long as they are the same
+// and serve the same.
+func (d *discovery) merged(view View, known *resources, contents map[string]digest) *merge.Catalog {
+	h := sha256.New()
+	fmt.Fprintf(h, "catalog %q ", view.UnlistedCluster)
+	// The rules have strings only: encoding them cannot fail.
+	_ = json.NewEncoder(h).Encode(view.Resources)
+	for _, member := range known.members {
+		content := contents[member.Name()]
+		fmt.Fprintf(h, "%q", member.Name())
+		h.Write(content[:])
+	}
+	key := digest(h.Sum(nil))
+	if value, ok := d.contents.get(key); ok {
+		return value.(*merge.Catalog)
+	}
+	listed := listedBy(view.Resources)
+	var sources []merge.Source
+	type like struct {
+		content  digest
+		unlisted bool
+	}
+	index := map[like]int{}
+	for _, member := range known.members {
+		name := member.Name()
+		kind := like{contents[name], name == view.UnlistedCluster}
+		i, ok := index[kind]
+		if !ok {
+			i = len(sources)
+			index[kind] = i
+			source := merge.Source{Groups: known.served[name].groups, Listed: listed}
+			if kind.unlisted {
+				source.Listed = nil
+			}
+			sources = append(sources, source)
+		}
+		sources[i].Clusters = append(sources[i].Clusters, name)
+	}
+	catalog := merge.Union(sources)
+	d.contents.put(key, catalog, sizeOf(catalog))
+	return catalog
+}
+
+// sizeOf estimates the memory of a Catalog.
+func sizeOf(c *merge.Catalog) int64 {
+	const each = 1 << 10 // of a resource with its names and subresources
+	size := int64(each)
+	for _, group := range c.Groups {
+		for _, v := range group.Versions {
+			size += each * int64(1+len(v.Resources))
+		}
+	}
+	return size
+}
+
+// listedBy returns whether a view with these rules has a resource; nil if it has all.
+func listedBy(rules []ResourceRule) func(group, resource string) bool {
+	if len(rules) == 0 {
+		return nil
+	}
+	return func(group, resource string) bool {
+		return slices.ContainsFunc(rules, func(rule ResourceRule) bool {
+			return rule.Group == group && (rule.Resource == "*" || rule.Resource == resource)
+		})
+	}
+}

@@ -1,0 +1,273 @@
+package fleetview
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func newSwaggerPaths(t *testing.T, response *http.Response) []string {
+	t.Helper()
+	var document struct{ Paths map[string]any }
+	if err := json.NewDecoder(response.Body).Decode(&document); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(document.Paths))
+}
+
+// endless is a body without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+func (endless) Close() error { return nil }
+
+func TestDiscoveryOfEvilMembers(t *testing.T) {
+	for name, test := range map[string]struct {
+		intercept func(*http.Request) (*http.Response, error)
+		warning   string
+	}{
+		"error":        {func(*http.Request) (*http.Response, error) { return nil, errors.New("no tunnel since 10:02") }, "(no tunnel since 10:02)"},
+		"nonsense":     {answering(200, "<html>"), "invalid character"},
+		"other kind":   {answering(200, `{"kind":"PodList"}`), `kind is \"PodList\"`},
+		"null":         {answering(200, `null`), `kind is \"\"`},
+		"deep":         {answering(200, strings.Repeat("[", 1<<20)), "exceeded max depth"},
+		"unavailable":  {answering(503, `{"kind":"Status","message":"etcd\nis down"}`), "it answered 503 Service Unavailable: etcd is down"},
+		"control code": {func(*http.Request) (*http.Response, error) { return nil, errors.New("a\r\nb\x00\u0085") }, "(a  b  )"},
+		"endless": {func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: endless{}}, nil
+		}, "more than 32 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evil := newDiscoveryMember("evil", "v9.9.9", aggregatedFormat)
+			evil.intercept = test.intercept
+			members := append(asMembers(evil), twoMembers(aggregatedFormat)...)
+			response := ask(t, newDiscovery(), discoveryView(), members, "/apis")
+			warnings := response.Header.Values("Warning")
+			if response.StatusCode != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], test.warning) ||
+				!strings.HasPrefix(warnings[0], `299 - "cluster evil did not answer (`) {
+				t.Errorf("answer is %s with warnings %q, want 200 with one about %q", response.Status, warnings, test.warning)
+			}
+		})
+	}
+}
+
+func TestDiscoveryWithoutAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b    func(*http.Request) (*http.Response, error)
+		want    int
+		message string
+	}{
+		"forbidden":    {answering(403, "no"), answering(403, "no"), 403, "each cluster of view \"all\" refused the request: cluster a"},
+		"unauthorized": {answering(401, "no"), answering(401, "no"), 401, "each cluster"},
+		"both":         {answering(403, "no"), answering(502, "no"), 503, "cluster b did not answer (it answered 502 Bad Gateway: no)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := &discoveryMember{name: "a", intercept: test.a}, &discoveryMember{name: "b", intercept: test.b}
+			response := ask(t, newDiscovery(), discoveryView(), asMembers(a, b), "/api")
+			body, _ := io.ReadAll(response.Body)
+			if response.StatusCode != test.want || !strings.Contains(string(body), strings.ReplaceAll(test.message, `"`, `\"`)) {
+				t.Errorf("answer is %s: %s, want %d with %q", response.Status, body, test.want, test.message)
+			}
+		})
+	}
+	if response := ask(t, newDiscovery(), discoveryView(), nil, "/api"); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a view without members answers %s, want 503", response.Status)
+	}
+}
+
+// elapsed returns how long f takes, in the time of a synctest bubble.
+func elapsed(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}
+
+func TestFrozenMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, members := newDiscovery(), twoMembers(aggregatedFormat)
+		old := members[0].(*discoveryMember)
+		view := discoveryView()
+		view.Timeout = 3 * time.Second
+		old.setIntercept(frozen)
+		var known *resources
+		if took := elapsed(func() { known = d.catalog(t.Context(), view, members) }); took != view.Timeout {
+			t.Errorf("the catalog took %v, want the view's timeout of %v", took, view.Timeout)
+		}
+		if _, ok := known.Unknown["old"]; !ok || known.Versions["young"] == "" {
+			t.Errorf("the catalog has %v and unknown %v, want old unknown", known.Versions, known.Unknown)
+		}
+		widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+		if took := elapsed(func() { ask(t, d, view, members, "/apis") }); took != 0 {
+			t.Errorf("a second request took %v, want none: the member is known to be frozen", took)
+		}
+		old.setIntercept(nil)
+		time.Sleep(failureFor)
+		if found, ok := d.catalog(t.Context(), view, members).Find(widgets); !ok {
+			t.Errorf("found %v, want widgets: the member answers again", found)
+		}
+		old.setIntercept(frozen)
+		time.Sleep(freshFor + 1)
+		if _, ok := d.catalog(t.Context(), view, members).Find(widgets); !ok {
+			t.Error("widgets are gone with a former answer known")
+		}
+		response := ask(t, d, view, members, "/apis/example.com")
+		if warnings := response.Header.Values("Warning"); response.StatusCode != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], "is used") {
+			t.Errorf("answer is %s with warnings %q, want 200 and that a former answer is used", response.Status, warnings)
+		}
+		time.Sleep(staleFor)
+		if response := ask(t, d, view, members, "/apis/example.com"); response.StatusCode != http.StatusNotFound {
+			t.Errorf("answer is %s, want 404: the former answer is too old", response.Status)
+		}
+		time.Sleep(view.Timeout) // the last requests end
+	})
+}
+
+func TestDiscoveryForgetsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, members := newDiscovery(), twoMembers(aggregatedFormat)
+		ask(t, d, discoveryView(), members, "/apis")
+		members[0].(*discoveryMember).setIntercept(answering(403, "no"))
+		time.Sleep(freshFor + 1)
+		if response := ask(t, d, discoveryView(), members, "/apis/example.com"); response.StatusCode != http.StatusNotFound {
+			t.Errorf("answer is %s, want 404: the member refuses the user now", response.Status)
+		}
+	})
+}
+
+func TestDiscoveryOfManyMembers(t *testing.T) {
+	d, view := newDiscovery(), discoveryView()
+	var members []Member
+	for i := range 500 {
+		members = append(members, newDiscoveryMember(fmt.Sprintf("c%03d", i), "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"), testGroup("apps", "v1", "deployments")))
+	}
+	lost := 12
+	for i := range lost {
+		members[i].(*discoveryMember).intercept = func(*http.Request) (*http.Response, error) { return nil, errors.New("no tunnel") }
+	}
+	for range 2 {
+		response := ask(t, d, view, members, "/apis")
+		warnings := response.Header.Values("Warning")
+		if len(warnings) != maxWarnings+1 || !strings.Contains(warnings[maxWarnings], "2 more clusters did not answer; their resources") {
+			t.Errorf("got warnings %q, want %d and a count", warnings, maxWarnings)
+		}
+	}
+	found, _ := d.catalog(t.Context(), view, members).Find(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
+	if want := len(members) - lost; len(found.Clusters) != want {
+		t.Errorf("%d clusters serve pods, want %d", len(found.Clusters), want)
+	}
+	for _, member := range members[lost:] {
+		for _, path := range []string{"/api", "/apis", "/version"} {
+			if got := member.(*discoveryMember).asked(path); got != 1 {
+				t.Errorf("%s was asked %d times for %s, want once", member.Name(), got, path)
+			}
+		}
+	}
+	other := view
+	other.User = "bob"
+	d.catalog(t.Context(), other, members)
+	if got := members[lost].(*discoveryMember).asked("/apis"); got != 2 {
+		t.Errorf("a member was asked %d times for two users, want 2", got)
+	}
+}
+
+func TestOpenAPIDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, view, members := newDiscovery(), discoveryView(), twoMembers(aggregatedFormat)
+		young := members[1].(*discoveryMember)
+		documents := func() map[string]string {
+			var index struct {
+				Paths map[string]struct{ ServerRelativeURL string }
+			}
+			if err := json.NewDecoder(ask(t, d, view, members, "/openapi/v3").Body).Decode(&index); err != nil {
+				t.Fatal(err)
+			}
+			urls := map[string]string{}
+			for path, entry := range index.Paths {
+				urls[path] = entry.ServerRelativeURL
+			}
+			return urls
+		}
+		before := documents()
+		get := func(want, wantCache string) {
+			t.Helper()
+			response := ask(t, d, view, members, before["api/v1"], "Accept", jsonType)
+			body, _ := io.ReadAll(response.Body)
+			if cache := response.Header.Get("Cache-Control"); !strings.Contains(string(body), want) || cache != wantCache {
+				t.Errorf("document is %q with Cache-Control %q, want the one of %q with %q", body, cache, want, wantCache)
+			}
+		}
+		get("young", "private, immutable")
+		changed := newDiscoveryMember("changed", "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"), testGroup("apps", "v1", "deployments"))
+		young.setIntercept(func(r *http.Request) (*http.Response, error) { return changed.RoundTrip(r) })
+		get("changed", "no-cache, private") // the client must not keep it as what it asked for
+		time.Sleep(freshFor + 1)
+		if after := documents(); after["api/v1"] == before["api/v1"] || after["apis/example.com/v1"] != before["apis/example.com/v1"] {
+			t.Errorf("documents were %v and are %v, want another hash for api/v1 only", before, after)
+		}
+		young.setIntercept(answering(500, "no"))
+		get("old", "no-cache, private")
+	})
+}
+
+func TestOpenAPIDocumentTooLarge(t *testing.T) {
+	members := twoMembers(aggregatedFormat)
+	members[1].(*discoveryMember).intercept = func(r *http.Request) (*http.Response, error) {
+		if strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
+			return &http.Response{StatusCode: 200, Body: endless{}, Header: http.Header{}}, nil
+		}
+		return nil, nil
+	}
+	d := newDiscovery()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.serve(w, r, discoveryView(), members, nil)
+	}))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL+"/openapi/v3/api/v1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err == nil {
+		t.Error("an endless document ended well, want an error")
+	}
+}
+
+func TestSized(t *testing.T) {
+	s := newSized[string, int](3)
+	s.put("a", 1, 1)
+	s.put("b", 2, 2)
+	s.get("a")
+	s.put("c", 3, 1)
+	s.put("d", 4, 4)
+	got := map[string]int{}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		if v, ok := s.get(key); ok {
+			got[key] = v
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"a": 1, "c": 3}, got); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,97 @@
+// Package fleetview serves many clusters as one Kubernetes API. It knows a cluster as a
+// Member, to which it sends requests as the user who asks, and nothing of tunnels or of
+// the hub; over plain kube-apiservers it works as well.
+//
+// # A view grants nothing
+//
+// Each request is made on each member as the user, and a member's refusal is that member's:
+// it is left out as one that does not answer. Which members a user may ask is decided
+// before (View.Members).
+//
+// # One request, many members
+//
+// Lists, watches, discovery and a name without its cluster ask all members, at most 64 at a
+// time. NAME@CLUSTER, and field selectors with metadata.cluster, choose members. A write is
+// for one member: the one that its path names, or its object by name or annotation, or the
+// only one that has the object. Whether another has it too must be known for that, so a
+// write by a plain name is refused while a member does not answer.
+//
+// Members get the request's path and query, without what is the view's in them, and no
+// header of the client but Accept, and for writes Content-Type and User-Agent. A path in
+// which a member could read another name than the view is refused: one with an encoded
+// slash up to the subresource, or with a segment of dots.
+//
+// An answer calls the object as the request does. What kubectl asks for by NAME@CLUSTER it
+// goes on to ask for by the name in the answer: logs, exec, attach, port-forward, cp.
+//
+// Logs, exec, attach, port-forward, proxy and all upgrades are not about objects. They go to
+// View.Relay as they are, to the member that is found as for a write.
+//
+// # Lists
+//
+// Items pass through as bytes: package merge changes their metadata and decodes nothing. An
+// answer has the items of one cluster after those of another, in the order of their names.
+// The first MiB is kept before the header is sent: a member that breaks off in it is left
+// out with a Warning. One that breaks off later ends the connection, because a list that
+// lacks objects silently is worse than none.
+//
+// A page with a limit holds whole answers of members, or the first part of one: asking the
+// last one for fewer would mean to ask it twice. So it may have fewer items than the limit,
+// and has more only if a member does not heed it. It asks 8 members first, and then as many
+// as the sizes of the former ones let expect. Members that have not answered 300 ms after
+// another one did are passed over, and so are those that fail behind the first MiB of
+// others; the last page waits for them, for the view's timeout, and has their Warnings. The
+// items of a member wait in memory until all of them are known to fit on the page: 16 MiB at
+// most, else they begin the next one.
+//
+// An answer without a limit waits for the beginning of each member's answer, or the view's
+// timeout, before its header. In protobuf a list's length comes first, so only pages with a
+// limit are written in it, of 16 MiB at most; others are JSON if the client accepts that.
+// An answer in YAML is JSON.
+//
+// # resourceVersion
+//
+// See package version for their form. An object's has the time at which the request for it
+// began. A list's has nothing but that time: package watch keeps which version each member
+// had then. A write's is made the member's own by arithmetic.
+//
+// # Discovery
+//
+// A view serves the union of what its members serve: discovery, OpenAPI and /version. Each
+// member is asked as the user, once a minute, and what it answers is known for that user
+// only. Most members answer the same, byte by byte. An answer is therefore parsed and kept
+// once per content, and what is merged of them once per set of contents.
+//
+// The newest member decides where members differ: its order of groups and versions, its
+// scope of a resource, its OpenAPI document. /version is the oldest member's, because
+// clients choose by it what they may send.
+//
+// A member that does not answer is left out with a Warning, or a former answer of the last
+// ten minutes is used. Requests for objects ask no member for discovery.
+//
+// # Files
+//
+//	handler.go            one request, by its verb
+//	request.go            what a request wants, and of which members
+//	path.go               the path of a resource, and names in it
+//	selector.go           field selectors that choose clusters
+//	form.go               what the client accepts
+//	ask.go                requests to members
+//	list.go               lists, page by page
+//	gather.go             members' lists as they begin
+//	page.go               the answer to a list
+//	get.go                one object
+//	write.go              writes to one cluster
+//	rewrite.go            answers with one object, and lists of what was deleted
+//	watch.go              watches, for package watch
+//	errors.go             refusals and Warnings
+//	discovery.go          answers /api, /apis and /version
+//	discoveryanswer.go    negotiation, ETags and missing clusters of those answers
+//	discoveryask.go       asks members, and knows their answers for a while
+//	discoverycache.go     a map of bounded size
+//	discoverycatalog.go   what the members serve together
+//	discoveryfetch.go     the requests to one member, for servers with and without aggregated discovery
+//	openapi.go            answers /openapi/v2 and the index of /openapi/v3
+//	openapidocument.go    passes OpenAPI v3 documents on
+//	view.go               View and Member: what is served, and where it comes from
+package fleetview

@@ -1,0 +1,89 @@
+package fleetview
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// serveWatch sends what has changed since a version until the client has gone.
+func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo) {
+	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	accept := r.Header.Get("Accept")
+	w.Header().Set("Content-Type", jsonType)
+	if strings.HasPrefix(accept, protobufType) {
+		w.Header().Set("Content-Type", protobufType+";stream=watch")
+	}
+	w.WriteHeader(http.StatusOK)
+	for headers := true; ; {
+		c.mu.Lock()
+		changed := c.changed
+		var events []change
+		for _, event := range c.history {
+			if event.version > from && about(event.path, info) {
+				events, from = append(events, event), event.version
+			}
+		}
+		c.mu.Unlock()
+		for _, event := range events {
+			if _, err := w.Write(c.event(accept, event, headers)); err != nil {
+				return
+			}
+			headers = false
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// about reports whether a request for a collection is about the object at a path.
+func about(path string, info *apirequest.RequestInfo) bool {
+	r, _ := http.NewRequest(http.MethodGet, path, nil)
+	of, err := requestInfo.NewRequestInfo(r)
+	return err == nil && of.APIGroup == info.APIGroup && of.Resource == info.Resource && (info.Namespace == "" || of.Namespace == info.Namespace)
+}
+
+// event is an event as a watch has it. Tables have their headers in the first one.
+func (c *cluster) event(accept string, event change, headers bool) []byte {
+	o, meta := maps.Clone(event.object), maps.Clone(event.object.meta())
+	meta["resourceVersion"] = strconv.Itoa(event.version)
+	o["metadata"] = meta
+	var document any = o
+	switch {
+	case strings.Contains(accept, "as=Table"):
+		table := c.table(metav1.ListMeta{ResourceVersion: strconv.Itoa(event.version)}, []object{o}).(map[string]any)
+		if !headers {
+			table["columnDefinitions"] = nil
+		}
+		document = table
+	case strings.Contains(accept, "as=PartialObjectMetadata"):
+		o["kind"], o["apiVersion"] = "PartialObjectMetadata", "meta.k8s.io/v1"
+		document = object{"kind": o["kind"], "apiVersion": o["apiVersion"], "metadata": meta}
+	}
+	encoded, err := json.Marshal(document)
+	if err != nil {
+		panic(err)
+	}
+	if !strings.HasPrefix(accept, protobufType) {
+		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", event.kind, encoded)
+	}
+	var frame bytes.Buffer
+	framed := protobuf.NewRawSerializer(partialScheme(), partialScheme())
+	in := &metav1.WatchEvent{Type: event.kind, Object: runtime.RawExtension{Raw: toProtobuf(encoded)}}
+	if err := framed.Encode(in, protobuf.LengthDelimitedFramer.NewFrameWriter(&frame)); err != nil {
+		panic(err)
+	}
+	return frame.Bytes()
+}

@@ -1,0 +1,114 @@
+package fleetview
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// memberList is one member's list, of which the first item was read.
+type memberList struct {
+	memberResponse
+	reader *merge.Reader
+	// first is the first item and firstErr how reading it ended.
+	first    []byte
+	firstErr error
+	// cancel ends the request.
+	cancel context.CancelCauseFunc
+}
+
+// failed is 1 if the member has no part in the answer, and else 0.
+func (p *memberList) failed() int {
+	if p.failure != nil {
+		return 1
+	}
+	return 0
+}
+
+func (p *memberList) close() {
+	if p.response != nil {
+		_ = p.response.Body.Close() // it was read as far as it is wanted
+	}
+	if p.cancel != nil {
+		p.cancel(nil)
+	}
+}
+
+// open begins to read an answer.
+func (l *listing) open(a memberResponse) *memberList {
+	p := &memberList{memberResponse: a}
+	if p.failure != nil {
+		return p
+	}
+	got := p.response.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(got); err != nil || media != l.form.asked() {
+		p.failure = &failure{cluster: p.member.Name(), reason: fmt.Sprintf("its answer is %q instead of %q", got, l.form.asked())}
+		return p
+	}
+	if l.form.protobuf {
+		return p // it is read as a whole, when its turn comes
+	}
+	p.reader = merge.NewReader(p.response.Body)
+	p.first, p.firstErr = p.reader.Next()
+	return p
+}
+
+// waitLimits bounds the wait for members.
+type waitLimits struct {
+	// timeout is how long one may take to begin its answer, up to its first item.
+	timeout time.Duration
+	// hold is how long to wait for the others when one has answered; 0 is until each has
+	// answered or its timeout is over.
+	hold time.Duration
+}
+
+// gather asks members, some at a time, and returns what they answer in the same order.
+func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx context.Context, i int) *memberList) []*memberList {
+	type numbered struct {
+		i int
+		*memberList
+	}
+	parts := make([]*memberList, len(members))
+	cancels := make([]context.CancelCauseFunc, len(members))
+	done := make(chan numbered, len(members))
+	turns := make(chan struct{}, maxBegun)
+	for i := range members {
+		asking, cancel := context.WithCancelCause(ctx)
+		cancels[i] = cancel
+		go func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			timer := time.AfterFunc(wait.timeout, func() { cancel(errTimeout) })
+			defer timer.Stop()
+			done <- numbered{i, ask(asking, i)}
+		}()
+	}
+	var late <-chan time.Time
+	waiting := len(members)
+	for given := false; waiting > 0 && !given; {
+		select {
+		case answered := <-done:
+			waiting--
+			answered.cancel = cancels[answered.i]
+			parts[answered.i] = answered.memberList
+			if wait.hold > 0 && answered.failure == nil {
+				late = time.After(wait.hold)
+			}
+		case <-late:
+			given = true
+		}
+	}
+	for i, p := range parts {
+		if p == nil {
+			cancels[i](nil)
+			parts[i] = &memberList{memberResponse: memberResponse{member: members[i], failure: &failure{cluster: members[i].Name(), reason: "no answer yet"}}}
+		}
+	}
+	for range waiting {
+		go func() { (<-done).close() }()
+	}
+	return parts
+}

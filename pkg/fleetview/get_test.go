@@ -1,0 +1,171 @@
+package fleetview
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+// object is the object that a response has.
+func (r response) object(t testing.TB) object {
+	t.Helper()
+	var o object
+	if err := json.Unmarshal([]byte(r.body), &o); err != nil || o["metadata"] == nil {
+		t.Fatalf("got %d %q, want an object", r.code, r.body)
+	}
+	return o
+}
+
+func (o object) cluster() any {
+	annotations, _ := o.meta()["annotations"].(map[string]any)
+	return annotations[AnnotationCluster]
+}
+
+func TestGet(t *testing.T) {
+	const roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+	a, b, c := newCluster("a", shop+"/web", shop+"/one", roles+"/ann@example.com", roles+"/joe"), newCluster("b", shop+"/web"), newCluster("c", "/api/v1/namespaces/shop")
+	away, denied := newCluster("away").failing(away), newCluster("denied").failing(refusing(403))
+	strict := testView(a, b, away)
+	strict.FailWhenUnreachable = true
+	tests := map[string]struct {
+		view View
+		path string
+		code int
+		// want is the cluster or what the message says.
+		want string
+	}{
+		"of a cluster":                 {testView(a, b, c), shop + "/web@b", 200, "b"},
+		"of a cluster, encoded":        {testView(a, b, c), shop + "/web%40b", 200, "b"},
+		"of one":                       {testView(a, b, c), shop + "/one", 200, "a"},
+		"of several":                   {testView(a, b, c), shop + "/web", 409, "web@a, web@b"},
+		"of none":                      {testView(a, b, c), shop + "/none", 404, `"none" not found`},
+		"of a cluster without it":      {testView(a, b, c), shop + "/one@b", 404, `"one" not found`},
+		"one, and one is silent":       {testView(a, b, away), shop + "/one", 200, "a"},
+		"none, and one is silent":      {testView(a, b, away), shop + "/none", 503, "no tunnel since 10:02"},
+		"none, and one is missing":     {lacking(testView(a, b), "away"), shop + "/none", 503, "no tunnel since 10:02"},
+		"of a silent cluster":          {testView(a, b, away), shop + "/one@away", 503, "no tunnel since 10:02"},
+		"of a missing cluster":         {lacking(testView(a, b), "away"), shop + "/one@away", 503, "no tunnel since 10:02"},
+		"one is forbidden":             {testView(a, denied), shop + "/none", 403, "user ann"},
+		"all are forbidden":            {testView(denied), shop + "/one", 403, "user ann"},
+		"strict":                       {strict, shop + "/one", 503, "no tunnel"},
+		"strict, of a cluster":         {strict, shop + "/one@a", 200, "a"},
+		"a name with an @":             {testView(a, b), roles + "/ann@example.com", 200, "a"},
+		"a name with an @, of cluster": {testView(a, b), roles + "/ann@example.com@a", 200, "a"},
+		"no such cluster":              {testView(a, b), shop + "/one@x", 404, `"one@x" not found`},
+		"a namespace":                  {testView(a, b, c), "/api/v1/namespaces/shop@c", 200, "c"},
+		"with watch in its query":      {testView(a, b, c), shop + "/web@b?watch=true", 200, "b"},
+	}
+	for name, test := range tests {
+		got := New(Options{}).request(t, test.view, http.MethodGet, test.path, "")
+		switch {
+		case got.code != test.code:
+			t.Errorf("%s: got %d %q, want %d", name, got.code, got.body, test.code)
+		case got.code != http.StatusOK && !strings.Contains(got.status.Message, test.want):
+			t.Errorf("%s: got %q, want %q", name, got.status.Message, test.want)
+		case got.code == http.StatusOK:
+			o := got.object(t)
+			v, err := version.Parse(o.version())
+			if o.cluster() != test.want || err != nil || v.Cluster != version.Number("uid-of-"+test.want) {
+				t.Errorf("%s: got %q, want an object of %s", name, got.body, test.want)
+			}
+			if warned := len(got.warnings) == 1; warned != (name == "one, and one is silent") {
+				t.Errorf("%s: got Warnings %q", name, got.warnings)
+			}
+		}
+	}
+}
+
+func TestAmbiguousGet(t *testing.T) {
+	got := New(Options{}).request(t, testView(newCluster("a", pods(1)...), newCluster("b", pods(1)...)), http.MethodGet, shop+"/web-0000", "")
+	var causes []string
+	for _, cause := range got.status.Details.Causes {
+		causes = append(causes, cause.Message)
+	}
+	if diff := cmp.Diff([]string{"web-0000@a", "web-0000@b"}, causes); diff != "" || got.status.Reason != "Conflict" {
+		t.Errorf("got reason %q; causes (-want +got):\n%s", got.status.Reason, diff)
+	}
+}
+
+func TestAccept(t *testing.T) {
+	a := newCluster("a", shop+"/web", "/apis/example.com/v1/namespaces/shop/widgets/w")
+	b := newCluster("b", shop+"/db")
+	const table, metadata = "application/json;as=Table;v=v1;g=meta.k8s.io", protobufType + ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	tests := map[string]struct {
+		accept, path string
+		code         int
+		contentType  string
+	}{
+		"none":              {"", shop, 200, jsonType},
+		"any":               {"*/*", shop, 200, jsonType},
+		"a browser's":       {"text/html,*/*;q=0.8", shop, 200, jsonType},
+		"protobuf, all":     {protobufType, shop, 200, protobufType},
+		"protobuf first":    {protobufType + "," + jsonType, shop, 200, jsonType},
+		"protobuf, a page":  {protobufType + "," + jsonType, shop + "?limit=5", 200, protobufType},
+		"metadata":          {metadata, shop + "?limit=5", 200, protobufType},
+		"metadata of CRs":   {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "/apis/example.com/v1/widgets", 200, jsonType},
+		"protobuf of CRs":   {protobufType + "," + jsonType, "/apis/example.com/v1/widgets?limit=5", 200, jsonType},
+		"only protobuf":     {protobufType, "/apis/example.com/v1/widgets?limit=5", 406, jsonType},
+		"an object":         {protobufType, shop + "/web@a", 200, protobufType},
+		"an object of CRs":  {protobufType + "," + jsonType, "/apis/example.com/v1/namespaces/shop/widgets/w", 200, jsonType},
+		"a table of one":    {table, shop + "/web", 200, jsonType},
+		"YAML":              {"application/yaml", shop, 200, yamlType},
+		"YAML of an object": {"application/yaml", shop + "/web", 200, yamlType},
+		"HTML":              {"text/html", shop, 406, jsonType},
+		"unknown kind":      {"application/json;as=Chair;v=v1;g=meta.k8s.io", shop, 406, jsonType},
+		"protobuf tables":   {protobufType + ";as=Table;v=v1;g=meta.k8s.io", shop, 406, jsonType},
+		"CBOR":              {"application/cbor,application/json;q=0.9", shop, 200, jsonType},
+		"watch in HTML":     {"text/html", shop + "?watch=true", 406, jsonType},
+	}
+	for name, test := range tests {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			got := New(Options{}).request(t, testView(a, b), method, test.path, "", "Accept", test.accept)
+			if got.code != test.code || got.header.Get("Content-Type") != test.contentType {
+				t.Errorf("%s %s: got %d as %q, want %d as %q: %.300q", method, name, got.code, got.header.Get("Content-Type"), test.code, test.contentType, got.body)
+			}
+			if test.contentType == protobufType && strings.HasSuffix(strings.Split(test.path, "?")[0], "pods") {
+				if _, items, err := merge.ReadProtobufList([]byte(got.body)); err != nil || len(items) != 2 {
+					t.Errorf("%s: got %d items, %v, want 2", name, len(items), err)
+				}
+			}
+		}
+	}
+	got := New(Options{}).request(t, testView(a, b), http.MethodGet, shop+"/web", "", "Accept", protobufType)
+	var pod corev1.Pod
+	if _, _, err := inProtobuf.Decode([]byte(got.body), nil, &pod); err != nil || pod.Annotations[AnnotationCluster] != "a" {
+		t.Errorf("got pod %+v, %v, want one of a", pod, err)
+	}
+	got = New(Options{}).request(t, testView(a, b), http.MethodGet, shop+"/web", "", "Accept", table)
+	if diff := cmp.Diff([]string{"web@a"}, got.names()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestQueryAndHeaderOfReads(t *testing.T) {
+	a := newCluster("a", shop+"/web")
+	h := New(Options{})
+	for url, want := range map[string]string{
+		shop + "/web?pretty=true":                       shop + "/web?pretty=true",
+		shop + "?labelSelector=app%3Dweb&pretty=true":   shop + "?labelSelector=app%3Dweb&pretty=true",
+		shop + "/web@a?resourceVersion=0":               shop + "/web?resourceVersion=0",
+		"/api/v1/pods?timeoutSeconds=5&watch=false":     "/api/v1/pods?timeoutSeconds=5&watch=false",
+		shop + "?fieldSelector=metadata.name%3Dweb%40a": shop + "?fieldSelector=metadata.name%3Dweb",
+	} {
+		got := h.request(t, testView(a), http.MethodGet, url, "", "Authorization", "Bearer secret", "Cookie", "secret", "Impersonate-User", "root", "X-Remote-User", "root")
+		asked := a.asked()
+		if got.code != http.StatusOK || len(asked) != 1 || asked[0].url != want {
+			t.Errorf("%s: got %d, the member was asked %+v, want %q", url, got.code, asked, want)
+		}
+		for name := range asked[0].header {
+			if name != "Accept" {
+				t.Errorf("%s: the member got header %q", url, name)
+			}
+		}
+	}
+}

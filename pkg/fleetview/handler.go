@@ -1,0 +1,86 @@
+package fleetview
+
+import (
+	"fmt"
+	"net/http"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+)
+
+// Handler serves views. Its methods are safe for concurrent use.
+type Handler struct {
+	clock     version.Clock
+	positions watch.Positions
+	discovery *discovery
+	draining  <-chan struct{}
+}
+
+// Options configure a Handler. The zero value is ready.
+type Options struct {
+	// Draining is closed when watches should go on elsewhere; nil never is.
+	Draining <-chan struct{}
+}
+
+// New makes a Handler. It does no I/O.
+func New(o Options) *Handler {
+	return &Handler{discovery: newDiscovery(), draining: o.Draining}
+}
+
+// Serve answers a request for a view. The request's URL is the Kubernetes path and query,
+// without what precedes it in the view's endpoint.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
+	members, missing, err := view.Members(r.Context())
+	if err != nil {
+		writeFailure(w, err)
+		return
+	}
+	if isDiscovery(r.URL.Path) {
+		h.discovery.serve(w, r, view, members, missing)
+		return
+	}
+	q, err := newRequest(r, &view, members, missing)
+	if err == nil {
+		err = h.serve(w, r, q)
+	}
+	if err != nil {
+		writeFailure(w, err)
+	}
+}
+
+// serve answers a request for objects.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, q *request) error {
+	switch {
+	case q.unlisted != nil:
+		relay(w, r, q, q.unlisted)
+		return nil
+	case len(q.members)+len(q.missing) == 0:
+		return q.noCluster()
+	case q.streams:
+		to, err := owner(r.Context(), q)
+		if err == nil {
+			relay(w, r, q, to)
+		}
+		return err
+	}
+	switch q.info.Verb {
+	case "list":
+		return h.list(w, r, q)
+	case "watch":
+		return h.watch(w, r, q)
+	case "get":
+		return h.get(w, r, q)
+	case "create", "update", "patch", "delete", "deletecollection":
+		return h.write(w, r, q)
+	}
+	w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE")
+	return refuse(http.StatusMethodNotAllowed, fmt.Sprintf("a view has no method %s: ask one cluster", r.Method))
+}
+
+// relay lets one member answer, by the URL that it knows.
+func relay(w http.ResponseWriter, r *http.Request, q *request, to Member) {
+	query := r.URL.RawQuery
+	r = r.Clone(r.Context())
+	r.URL = q.path.url(query)
+	q.view.Relay(w, r, to)
+}

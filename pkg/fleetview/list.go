@@ -1,0 +1,397 @@
+package fleetview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+const (
+	// firstWave is how many members a page with a limit asks at first. How many it needs
+	// is known when they have answered.
+	firstWave = 8
+	// hold is how long a page with a limit waits for members that have not begun to answer
+	// when others have. They go to the last page, which waits for the view's timeout.
+	hold = 300 * time.Millisecond
+)
+
+// listing is one list, or one page of it.
+type listing struct {
+	*request
+	h    *Handler
+	form form
+	// limit is how many items the page may have; 0 is without limit.
+	limit int
+	// at is when the first page was asked for, in microseconds.
+	at int64
+	// first says that this is the first page.
+	first bool
+	// next has the members to ask, in order; memberToken goes on with the first of them.
+	next        []Member
+	memberToken string
+	// deferred have been passed over. They are next when there are no others, which last
+	// says.
+	deferred []Member
+	last     bool
+	// clusters and items are how many were read, on all pages.
+	clusters, items int
+	// exact are the versions that the client wants, by UID; nil for the newest.
+	exact map[string]string
+
+	page     *page
+	failures []*failure
+	// absent are the refusals of members that do not have the resource.
+	absent []*failure
+	// answered counts members that have a part in this page.
+	answered int
+}
+
+// list answers a list.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error {
+	accepted, err := forms(r)
+	if err != nil {
+		return err
+	}
+	for i, form := range accepted {
+		l, err := h.newListing(w, q, form)
+		if err != nil {
+			return err
+		}
+		if form.protobuf && l.limit == 0 && i+1 < len(accepted) {
+			continue // its length comes first, so it would lie in memory
+		}
+		err = l.serve(r.Context())
+		if isNotAcceptable(err) && i+1 < len(accepted) {
+			continue
+		}
+		return err
+	}
+	return nil
+}
+
+// newListing reads what the client wants to have listed.
+func (h *Handler) newListing(w http.ResponseWriter, q *request, f form) (*listing, error) {
+	l := &listing{request: q, h: h, form: f, first: true, next: q.members, failures: failuresOf(q.missing)}
+	l.page = newPage(w, l)
+	if text := q.query.Get("limit"); text != "" {
+		var err error
+		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 0 {
+			return nil, refuse(http.StatusBadRequest, fmt.Sprintf("limit %q is no number of objects", text))
+		}
+	}
+	if text := q.query.Get("continue"); text != "" {
+		token, err := version.ParseContinue(text)
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, fmt.Sprintf("reading the continue token: %v", err))
+		}
+		l.resume(token)
+		return l, nil
+	}
+	l.at = h.clock.Next()
+	return l, l.readVersion()
+}
+
+// resume goes on where the page before ended. Clusters that joined since are not in the
+// list, as objects that were created are not.
+func (l *listing) resume(token version.Continue) {
+	l.first, l.at, l.clusters, l.items = false, token.Time, token.Clusters, token.Items
+	l.page.meta.APIVersion, l.page.meta.Kind = token.APIVersion, token.Kind
+	l.last = token.Next == "" || slices.Contains(token.Deferred, token.Next)
+	later := func(cluster string) bool { return slices.Contains(token.Deferred, cluster) }
+	now := func(cluster string) bool { return !later(cluster) && cluster >= token.Next }
+	if l.last {
+		later, now = func(string) bool { return false }, later
+	}
+	l.next, l.deferred = nil, nil
+	for _, m := range l.members {
+		switch {
+		case now(m.Name()):
+			l.next = append(l.next, m)
+		case later(m.Name()):
+			l.deferred = append(l.deferred, m)
+		}
+	}
+	if len(l.next) > 0 && l.next[0].Name() == token.Next {
+		l.memberToken = token.Member
+	}
+	l.failures = slices.DeleteFunc(l.failures, func(f *failure) bool { return !now(f.cluster) && !later(f.cluster) })
+	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch"} {
+		l.query.Del(parameter) // that was for the first page
+	}
+}
+
+// readVersion finds out which versions of the objects are wanted. The newest are at least
+// as new as any that the client knows.
+func (l *listing) readVersion() error {
+	text := l.query.Get("resourceVersion")
+	if text == "" || text == "0" {
+		return nil
+	}
+	wanted, err := version.Parse(text)
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	l.query.Del("resourceVersion")
+	if l.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchExact) {
+		l.query.Del("resourceVersionMatch")
+		return nil
+	}
+	exact, ok := l.h.positions.Lookup(wanted)
+	// What had no part in that version has none now.
+	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m Member) bool { return exact[m.UID()] == "" })
+	if !ok || len(l.next) == 0 {
+		return refuse(http.StatusGone, fmt.Sprintf("too old resource version: %s: list again without a version", text))
+	}
+	// Other pages would not know the version, so there is one.
+	l.exact, l.limit = exact, 0
+	return nil
+}
+
+// serve asks members until the page is full or all have answered.
+func (l *listing) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		if err := l.refused(); err != nil {
+			return l.cutOff(err)
+		}
+		wave := l.wave()
+		if len(wave) == 0 {
+			return l.cutOff(l.page.end(l.token()))
+		}
+		if err := l.read(ctx, wave); err != nil {
+			return l.cutOff(err)
+		}
+		if err := ctx.Err(); err != nil {
+			return l.cutOff(err)
+		}
+	}
+}
+
+// cutOff makes an error that comes in the middle of an answer one that clients notice.
+func (l *listing) cutOff(err error) error {
+	if err != nil && l.page.started {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// wave takes the members that are asked next; none if the page is complete.
+func (l *listing) wave() []Member {
+	if l.page.full {
+		return nil
+	}
+	if len(l.next) == 0 && l.page.items == 0 {
+		l.next, l.deferred, l.last = l.deferred, nil, true
+	}
+	n := len(l.next)
+	if l.limit > 0 {
+		n = min(n, l.enough(), maxBegun)
+	}
+	wave := l.next[:n]
+	l.next = l.next[n:]
+	return wave
+}
+
+// enough is how many members are likely to fill the page.
+func (l *listing) enough() int {
+	switch {
+	case l.memberToken != "":
+		return 1 // it had more than a page
+	case l.items == 0:
+		return max(firstWave, l.clusters)
+	}
+	return max(1, ((l.limit-l.page.items)*l.clusters+l.items-1)/l.items)
+}
+
+// read asks the members of a wave and puts their items on the page, in order.
+func (l *listing) read(ctx context.Context, wave []Member) error {
+	wait := waitLimits{timeout: l.view.Timeout}
+	if l.limit > 0 && !l.last && l.memberToken == "" {
+		wait.hold = hold
+	}
+	requests := make([]memberRequest, len(wave))
+	for i, m := range wave {
+		requests[i] = l.requestTo(m)
+	}
+	answers := gather(ctx, wave, wait, func(ctx context.Context, i int) *memberList {
+		return l.open(requests[i].ask(ctx, wave[i]))
+	})
+	defer func() {
+		for _, p := range answers {
+			p.close()
+		}
+	}()
+	if l.limit == 0 {
+		// The header, which has the Warnings, is sent while the items are read.
+		slices.SortStableFunc(answers, func(a, b *memberList) int { return cmp.Compare(b.failed(), a.failed()) })
+	}
+	for i, p := range answers {
+		complete, err := l.take(p, wait.hold > 0)
+		if err != nil {
+			return err
+		}
+		if complete {
+			i++
+		}
+		if l.page.full {
+			l.next = slices.Concat(wave[i:], l.next)
+			return nil
+		}
+	}
+	return nil
+}
+
+// take puts one member's items on the page. It reports whether the page needs no more of
+// the member.
+func (l *listing) take(p *memberList, deferring bool) (complete bool, err error) {
+	if p.failure != nil {
+		return true, l.fail(p.member, p.failure, deferring)
+	}
+	token, err := l.page.add(p)
+	var broken *brokenError
+	switch {
+	case errors.As(err, &broken):
+		return true, l.fail(p.member, &failure{cluster: p.member.Name(), reason: broken.Error()}, deferring)
+	case errors.Is(err, errPageFull):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	l.answered++
+	l.memberToken = token
+	if token != "" {
+		l.page.full = true
+		return false, nil
+	}
+	l.clusters++
+	return true, nil
+}
+
+// fail notes that a member has no part in the page.
+func (l *listing) fail(m Member, f *failure, deferring bool) error {
+	begun := l.memberToken != ""
+	l.memberToken = ""
+	switch {
+	case f.code == http.StatusNotFound:
+		l.absent = append(l.absent, f)
+	case f.code == http.StatusGone && (begun || l.exact != nil):
+		gone := refuse(http.StatusGone, fmt.Sprintf("cluster %q: %s", m.Name(), f.reason))
+		if f.status.Continue != "" {
+			l.next, l.memberToken = append([]Member{m}, l.next...), f.status.Continue
+			gone.ErrStatus.Continue = l.token()
+		}
+		return gone
+	case l.page.started && l.limit == 0:
+		return f // its Warning would come too late
+	case l.page.started || deferring && f.code == 0:
+		l.deferred = append(l.deferred, m)
+	default:
+		l.failures = append(l.failures, f)
+	}
+	return nil
+}
+
+// refused returns the error of a list that nobody has a part in, or of a view that is
+// all or nothing.
+func (l *listing) refused() error {
+	if l.view.FailWhenUnreachable && len(l.failures) > 0 {
+		return unreachable(l.failures)
+	}
+	if l.answered > 0 || !l.first || len(l.next)+len(l.deferred) > 0 {
+		return nil
+	}
+	return noneAnswered(l.failures, l.absent)
+}
+
+// requestTo is what one member is asked, which may be the first of next that was begun.
+func (l *listing) requestTo(m Member) memberRequest {
+	query := maps.Clone(l.query)
+	query.Del("continue")
+	query.Del("limit")
+	if l.limit > 0 {
+		query.Set("limit", strconv.Itoa(l.limit-l.page.items))
+	}
+	if l.memberToken != "" { // it is asked alone
+		query.Set("continue", l.memberToken)
+	}
+	if l.exact != nil {
+		query.Set("resourceVersion", l.exact[m.UID()])
+	}
+	return memberRequest{method: http.MethodGet, path: l.path.String(), query: query, accept: l.form.accept, timeout: l.view.Timeout}
+}
+
+// token is the one that goes on with the next page; empty after the last one.
+func (l *listing) token() string {
+	token := version.Continue{
+		Time: l.at, Member: l.memberToken, Clusters: l.clusters, Items: l.items,
+		APIVersion: l.page.meta.APIVersion, Kind: l.page.meta.Kind,
+	}
+	later := l.deferred
+	if l.last {
+		later = slices.Concat(l.next, l.deferred)
+	}
+	for _, m := range later {
+		token.Deferred = append(token.Deferred, m.Name())
+	}
+	switch {
+	case len(l.next) > 0:
+		token.Next = l.next[0].Name()
+	case len(later) == 0:
+		return ""
+	}
+	return token.String()
+}
+
+// rewriter makes a member's objects those of the view.
+func (q *request) rewriter(m Member, at int64) *merge.Rewriter {
+	number := version.Number(m.UID())
+	return &merge.Rewriter{
+		Cluster: m.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...), Qualified: q.view.Qualified || q.qualified,
+		Version: func(member string) string {
+			return version.Version{Time: at, Cluster: number, Member: version.OfMember(member)}.String()
+		},
+	}
+}
+
+// noneAnswered is the error of a request in which no member has a part.
+func noneAnswered(failures, absent []*failure) error {
+	silent := slices.DeleteFunc(slices.Clone(failures), func(f *failure) bool { return f.code != 0 && f.code < http.StatusInternalServerError })
+	if len(silent) > 0 {
+		return unreachable(silent)
+	}
+	f := slices.Concat(failures, absent)[0]
+	if f.status.Kind != "" {
+		return &apierrors.StatusError{ErrStatus: f.status}
+	}
+	return refuse(f.code, f.Error())
+}
+
+func isNotAcceptable(err error) bool {
+	var refused *apierrors.StatusError
+	return errors.As(err, &refused) && refused.ErrStatus.Code == http.StatusNotAcceptable
+}
+
+// errPageFull says that a member's items do not fit on a page that has others.
+var errPageFull = errors.New("the page is full")
+
+// brokenError is a member's answer that is none, or that broke off.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return "its answer is not usable: " + e.err.Error() }
+
+// eof reports whether an answer was read to its end.
+func eof(err error) bool { return errors.Is(err, io.EOF) }

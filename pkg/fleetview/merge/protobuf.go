@@ -1,0 +1,283 @@
+package merge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// protobufMagic begins a Kubernetes document in protobuf. A runtime.Unknown follows.
+var protobufMagic = []byte("k8s\x00")
+
+// Numbers of the fields that are read, as k8s.io/apimachinery's generated.proto has them.
+const (
+	unknownTypeMeta, unknownRaw, unknownEncoding, unknownType = 1, 2, 3, 4
+	typeAPIVersion, typeKind                                  = 1, 2
+	objectMetadata                                            = 1
+	metaName, metaNamespace, metaUID, metaVersion             = 1, 3, 5, 6
+	metaAnnotations                                           = 12
+	entryKey, entryValue                                      = 1, 2
+)
+
+// envelope is a runtime.Unknown in protobuf.
+type envelope struct {
+	apiVersion, kind string
+	raw              []byte
+	// rest are the other fields, as they were.
+	rest []byte
+}
+
+// field is one field of a message. Its text is the whole field, content what it holds if it
+// is length-delimited.
+type field struct {
+	number  protowire.Number
+	kind    protowire.Type
+	text    []byte
+	content []byte
+}
+
+// nextField cuts the first field off a message.
+func nextField(message []byte) (f field, rest []byte, err error) {
+	number, kind, n := protowire.ConsumeTag(message)
+	if n < 0 {
+		return f, nil, fmt.Errorf("reading protobuf: %w", protowire.ParseError(n))
+	}
+	size := protowire.ConsumeFieldValue(number, kind, message[n:])
+	if size < 0 {
+		return f, nil, fmt.Errorf("reading protobuf: %w", protowire.ParseError(size))
+	}
+	f = field{number: number, kind: kind, text: message[:n+size]}
+	if kind == protowire.BytesType {
+		f.content, _ = protowire.ConsumeBytes(message[n:])
+	}
+	return f, message[n+size:], nil
+}
+
+// known refuses a field that has another type than it should, or is given twice.
+func (f field) known(seen *bool) error {
+	if f.kind != protowire.BytesType {
+		return fmt.Errorf("reading protobuf: field %d has type %d", f.number, f.kind)
+	}
+	if *seen {
+		return fmt.Errorf("reading protobuf: field %d is given twice", f.number)
+	}
+	*seen = true
+	return nil
+}
+
+// openEnvelope reads the envelope of a document.
+func openEnvelope(document []byte) (e envelope, err error) {
+	rest, ok := bytes.CutPrefix(document, protobufMagic)
+	if !ok {
+		return e, errors.New("reading protobuf: the document does not begin as Kubernetes' do")
+	}
+	var types, raw bool
+	for len(rest) > 0 {
+		var f field
+		if f, rest, err = nextField(rest); err != nil {
+			return e, err
+		}
+		switch f.number {
+		case unknownTypeMeta:
+			if err = f.known(&types); err == nil {
+				err = e.readType(f.content)
+			}
+		case unknownRaw:
+			err = f.known(&raw)
+			e.raw = f.content
+			continue
+		default:
+			err = checkContent(f.number, f.content)
+		}
+		if err != nil {
+			return e, err
+		}
+		e.rest = append(e.rest, f.text...)
+	}
+	return e, err
+}
+
+// checkContent refuses the envelope of a document that is not in protobuf.
+func checkContent(number protowire.Number, content []byte) error {
+	if (number == unknownEncoding || number == unknownType) && len(content) > 0 && string(content) != "application/vnd.kubernetes.protobuf" {
+		return fmt.Errorf("reading protobuf: the document's content is %q", content)
+	}
+	return nil
+}
+
+func (e *envelope) readType(typeMeta []byte) error {
+	for len(typeMeta) > 0 {
+		f, rest, err := nextField(typeMeta)
+		if err != nil {
+			return err
+		}
+		typeMeta = rest
+		switch f.number {
+		case typeAPIVersion:
+			e.apiVersion = string(f.content)
+		case typeKind:
+			e.kind = string(f.content)
+		}
+	}
+	return nil
+}
+
+// append appends the envelope without its raw content, which follows as a field.
+func (e *envelope) append(dst []byte) []byte {
+	return append(append(dst, protobufMagic...), e.rest...)
+}
+
+// closeField makes what is at dst[start:] the content of a length-delimited field.
+func closeField(dst []byte, start int, number protowire.Number) []byte {
+	size := len(dst) - start
+	var head [2 * 10]byte
+	prefix := protowire.AppendTag(head[:0], number, protowire.BytesType)
+	prefix = protowire.AppendVarint(prefix, uint64(size))
+	dst = append(dst, prefix...)
+	copy(dst[start+len(prefix):], dst[start:start+size])
+	copy(dst[start:], prefix)
+	return dst
+}
+
+// AppendProtobuf appends a document in protobuf, with its envelope, as it is in the view.
+// Fields that it does not know stay byte for byte. An error says that the document is
+// malformed, or no object; dst is as before then.
+func (w *Rewriter) AppendProtobuf(dst, object []byte) ([]byte, error) {
+	e, err := openEnvelope(object)
+	if err != nil {
+		return dst, err
+	}
+	if e.kind == "Status" || e.kind == "DeleteOptions" || isListKind(e.kind) {
+		return dst, &NotObjectError{Kind: e.kind}
+	}
+	start := len(dst)
+	dst = e.append(dst)
+	raw := len(dst)
+	if dst, err = w.AppendProtobufItem(dst, e.raw); err != nil {
+		return dst[:start], err
+	}
+	return closeField(dst, raw, unknownRaw), nil
+}
+
+// NotObjectError says that a document in protobuf is no object with metadata.
+type NotObjectError struct{ Kind string }
+
+func (e *NotObjectError) Error() string {
+	return fmt.Sprintf("reading protobuf: a %q is no object with metadata", e.Kind)
+}
+
+// AppendProtobufItem appends an item of a list in protobuf, which has no envelope.
+func (w *Rewriter) AppendProtobufItem(dst, item []byte) ([]byte, error) {
+	e := w.edit()
+	return e.appendProtobufObject(dst, item)
+}
+
+// appendProtobufObject appends an object's message with its metadata edited.
+func (e *edit) appendProtobufObject(dst, object []byte) (_ []byte, err error) {
+	start, seen := len(dst), false
+	for len(object) > 0 {
+		var f field
+		if f, object, err = nextField(object); err != nil {
+			return dst[:start], err
+		}
+		if f.number != objectMetadata {
+			dst = append(dst, f.text...)
+			continue
+		}
+		if err := f.known(&seen); err != nil {
+			return dst[:start], err
+		}
+		at := len(dst)
+		if dst, err = e.appendProtobufMeta(dst, f.content); err != nil {
+			return dst[:start], fmt.Errorf("reading metadata: %w", err)
+		}
+		dst = closeField(dst, at, objectMetadata)
+	}
+	if !seen && e.sets() {
+		at := len(dst)
+		dst = closeField(e.appendEntries(dst), at, objectMetadata)
+	}
+	return dst, nil
+}
+
+// appendProtobufMeta appends the fields of an edited ObjectMeta.
+func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
+	var name, version bool
+	for len(meta) > 0 {
+		var f field
+		if f, meta, err = nextField(meta); err != nil {
+			return dst, err
+		}
+		var text string
+		switch f.number {
+		case metaName:
+			err, text = f.known(&name), e.name(string(f.content))
+		case metaVersion:
+			if err = f.known(&version); err == nil {
+				text, err = e.version(string(f.content))
+			}
+		case metaAnnotations:
+			var ours bool
+			if ours, err = e.oursEntry(f); err == nil && !ours {
+				dst = append(dst, f.text...)
+			}
+		default:
+			dst = append(dst, f.text...)
+		}
+		if err != nil {
+			return dst, err
+		}
+		if f.number == metaName || f.number == metaVersion {
+			dst = protowire.AppendTag(dst, f.number, protowire.BytesType)
+			dst = protowire.AppendString(dst, text)
+		}
+	}
+	if e.sets() {
+		dst = e.appendEntries(dst)
+	}
+	return dst, nil
+}
+
+// name returns an edited name.
+func (e *edit) name(name string) string {
+	switch {
+	case name == "":
+	case !e.sets():
+		return strings.TrimSuffix(name, "@"+e.cluster)
+	case e.qualify:
+		return name + "@" + e.cluster
+	}
+	return name
+}
+
+// oursEntry reports whether an entry of the annotations has one of our keys.
+func (e *edit) oursEntry(f field) (bool, error) {
+	if f.kind != protowire.BytesType {
+		return false, fmt.Errorf("reading protobuf: field %d has type %d", f.number, f.kind)
+	}
+	ours := false
+	for entry := f.content; len(entry) > 0; {
+		in, rest, err := nextField(entry)
+		if err != nil {
+			return false, err
+		}
+		if entry = rest; in.number == entryKey {
+			ours = e.ours(in.content) // decoders take the last of several
+		}
+	}
+	return ours, nil
+}
+
+// appendEntries appends our annotations as entries of a map.
+func (e *edit) appendEntries(dst []byte) []byte {
+	for _, name := range e.annotations {
+		start := len(dst)
+		dst = protowire.AppendString(protowire.AppendTag(dst, entryKey, protowire.BytesType), name)
+		dst = protowire.AppendString(protowire.AppendTag(dst, entryValue, protowire.BytesType), e.cluster)
+		dst = closeField(dst, start, metaAnnotations)
+	}
+	return dst
+}

@@ -1,0 +1,195 @@
+package merge
+
+import (
+	"fmt"
+	"strings"
+)
+
+// appendObject appends an object with its metadata edited.
+func (e *edit) appendObject(dst, object []byte) ([]byte, error) {
+	start, copied := len(dst), 0
+	seen, twins := false, false
+	m := walk(object, 0)
+	open := m.next
+	for m.more() {
+		switch {
+		case string(m.key) == "metadata":
+			if m.once(&seen) {
+				dst = append(dst, object[copied:m.value]...)
+				dst = e.appendMetadata(dst, &m)
+				copied = m.next
+			}
+		case e.sets() && twin(m.key, "metadata"):
+			twins = true
+			m.skip()
+		default:
+			m.skip()
+		}
+	}
+	if err := m.end(); err != nil {
+		return dst[:start], err
+	}
+	if twins {
+		object, err := without(object, "metadata")
+		if err != nil {
+			return dst[:start], err
+		}
+		return e.appendObject(dst[:start], object)
+	}
+	if !seen && e.sets() {
+		dst = append(dst, object[:open]...)
+		dst = append(dst, `"metadata":{`...)
+		dst = append(e.appendAnnotations(dst), '}')
+		if m.count > 0 {
+			dst = append(dst, ',')
+		}
+		copied = open
+	}
+	return append(dst, object[copied:]...), nil
+}
+
+// appendMetadata appends the edited value of m's member, and moves m behind the member.
+func (e *edit) appendMetadata(dst []byte, m *members) []byte {
+	if m.data[m.value] == 'n' {
+		null := m.skip()
+		if !e.sets() {
+			return append(dst, null...)
+		}
+		return append(e.appendAnnotations(append(dst, '{')), '}')
+	}
+	var annotations, name, version bool
+	in := walk(m.data, m.value)
+	dst = append(dst, '{')
+	for in.more() {
+		switch string(in.key) {
+		case "annotations":
+			if in.once(&annotations) {
+				dst = e.appendAnnotated(dst, &in)
+			}
+		case "name":
+			if in.once(&name) {
+				dst = e.appendName(dst, &in)
+			}
+		case "resourceVersion":
+			if in.once(&version) {
+				dst = e.appendVersion(dst, &in)
+			}
+		default:
+			in.skip()
+			if in.err == nil && (!e.sets() || !isTwin(in.key, []string{"annotations", "name", "resourceVersion"})) {
+				dst = appendMember(dst, in.data[in.start:in.next])
+			}
+		}
+	}
+	if in.err != nil {
+		m.fail(fmt.Errorf("reading metadata: %w", in.err))
+		return dst
+	}
+	if !annotations && e.sets() {
+		dst = e.appendAnnotations(appendComma(dst))
+	}
+	m.next = in.next
+	return append(dst, '}')
+}
+
+// appendName appends the member metadata.name.
+func (e *edit) appendName(dst []byte, m *members) []byte {
+	raw, name := m.text()
+	if m.err != nil {
+		return dst
+	}
+	dst = appendMember(dst, m.data[m.start:m.value])
+	return e.appendNameText(dst, raw, name)
+}
+
+// appendNameText appends a name's JSON text, which is raw and says name.
+func (e *edit) appendNameText(dst, raw []byte, name string) []byte {
+	if name == "" {
+		return append(dst, raw...)
+	}
+	if e.sets() {
+		if e.qualify {
+			return appendSuffixed(dst, raw, "@"+e.cluster)
+		}
+	} else if plain, ok := strings.CutSuffix(name, "@"+e.cluster); ok {
+		return appendQuoted(dst, plain)
+	}
+	return append(dst, raw...)
+}
+
+// appendVersion appends the member resourceVersion of metadata or preconditions.
+func (e *edit) appendVersion(dst []byte, m *members) []byte {
+	raw, version := m.text()
+	if m.err != nil {
+		return dst
+	}
+	dst = appendMember(dst, m.data[m.start:m.value])
+	if version == "" {
+		return append(dst, raw...)
+	}
+	translated, err := e.version(version)
+	if err != nil {
+		m.fail(fmt.Errorf("translating resourceVersion %q: %w", version, err))
+		return dst
+	}
+	return appendQuoted(dst, translated)
+}
+
+// appendAnnotated appends the member metadata.annotations. If removing ours leaves it empty,
+// it is left out: an empty map would make whoever applies it an owner of it.
+func (e *edit) appendAnnotated(dst []byte, m *members) []byte {
+	start := len(dst)
+	dst = appendMember(dst, m.data[m.start:m.value])
+	dst, removed, left := e.appendAnnotationMap(dst, m)
+	if !e.sets() && removed && !left {
+		return dst[:start]
+	}
+	return dst
+}
+
+// appendAnnotationMap appends the annotations that are the value of m's member. It reports
+// whether ours were among them, and whether others were.
+func (e *edit) appendAnnotationMap(dst []byte, m *members) (_ []byte, removed, left bool) {
+	if m.data[m.value] == 'n' {
+		null := m.skip()
+		if !e.sets() {
+			return append(dst, null...), false, true
+		}
+		return append(e.appendPairs(append(dst, '{')), '}'), false, false
+	}
+	in := walk(m.data, m.value)
+	dst = append(dst, '{')
+	if e.sets() {
+		dst = e.appendPairs(dst)
+	}
+	for in.more() {
+		in.skip()
+		switch {
+		case in.err != nil:
+		case e.ours(in.key):
+			removed = true
+		default:
+			left = true
+			dst = appendMember(dst, in.data[in.start:in.next])
+		}
+	}
+	if in.err != nil {
+		m.fail(fmt.Errorf("reading annotations: %w", in.err))
+	}
+	m.next = in.next
+	return append(dst, '}'), removed, left
+}
+
+// appendAnnotations appends a member "annotations" that has ours.
+func (e *edit) appendAnnotations(dst []byte) []byte {
+	return append(e.appendPairs(append(dst, `"annotations":{`...)), '}')
+}
+
+// appendPairs appends our annotations as members.
+func (e *edit) appendPairs(dst []byte) []byte {
+	for _, name := range e.annotations {
+		dst = appendQuoted(appendComma(dst), name)
+		dst = appendQuoted(append(dst, ':'), e.cluster)
+	}
+	return dst
+}

@@ -1,0 +1,320 @@
+package merge
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+)
+
+// maxDepth bounds how deep a document nests. It is encoding/json's own bound.
+const maxDepth = 10_000
+
+// maxNumber bounds the length of a number. A scanner reads a number again when the number's
+// end is not in its data yet; the bound keeps that cheap.
+const maxNumber = 1024
+
+var errDepth = fmt.Errorf("reading JSON: it nests deeper than %d levels", maxDepth)
+
+// state is what a scanner expects next.
+type state uint8
+
+const (
+	stateValue       state = iota // a value
+	stateElement                  // an array's first element, or its end
+	stateFirstKey                 // an object's first key, or its end
+	stateKey                      // a key
+	stateColon                    // the colon behind a key
+	stateNext                     // a comma, or the end of the object or array
+	stateKeyString                // the rest of a key
+	stateValueString              // the rest of a string
+)
+
+// scanner finds the end of a JSON value and checks its syntax, as strictly as encoding/json.
+// Its data may arrive in pieces. The zero value is ready for a value.
+type scanner struct {
+	state state
+	depth int
+	// arrays has a bit for each level of the innermost 64: 1 if the level is an array.
+	// The lowest bit is the innermost level. outer has the levels around them.
+	arrays uint64
+	outer  []uint64
+}
+
+// reset makes s ready for another value.
+func (s *scanner) reset() { *s = scanner{outer: s.outer[:0]} }
+
+func (s *scanner) push(array uint64) error {
+	if s.depth >= maxDepth {
+		return errDepth
+	}
+	if s.depth > 0 && s.depth%64 == 0 {
+		s.outer = append(s.outer, s.arrays)
+		s.arrays = 0
+	}
+	s.depth++
+	s.arrays = s.arrays<<1 | array
+	return nil
+}
+
+func (s *scanner) pop() {
+	s.depth--
+	s.arrays >>= 1
+	if s.depth > 0 && s.depth%64 == 0 {
+		s.arrays = s.outer[len(s.outer)-1]
+		s.outer = s.outer[:len(s.outer)-1]
+	}
+}
+
+// scan goes on at data[i]. It returns the index behind what it used, and whether the value
+// ended there. If it did not, the next scan needs the data from that index on, and more.
+func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
+	for i < len(data) {
+		c := data[i]
+		if c <= ' ' && s.state < stateKeyString {
+			if !isSpace(c) {
+				return i, false, syntax(c)
+			}
+			i++
+			continue
+		}
+		switch s.state {
+		case stateValue, stateElement:
+			start := i
+			if i, err = s.value(data, i); err != nil || i == start {
+				return i, false, err
+			}
+		case stateFirstKey, stateKey:
+			switch {
+			case c == '"':
+				s.state = stateKeyString
+			case c == '}' && s.state == stateFirstKey:
+				s.pop()
+				s.state = stateNext
+			default:
+				return i, false, syntax(c)
+			}
+			i++
+		case stateColon:
+			if c != ':' {
+				return i, false, syntax(c)
+			}
+			s.state = stateValue
+			i++
+		case stateNext:
+			if err := s.next(c); err != nil {
+				return i, false, err
+			}
+			i++
+		case stateKeyString, stateValueString:
+			var closed bool
+			if i, closed, err = skipString(data, i); err != nil || !closed {
+				return i, false, err
+			}
+			s.state = s.state - stateKeyString + stateColon // to stateColon or stateNext
+		}
+		if s.depth == 0 && s.state == stateNext {
+			return i, true, nil
+		}
+	}
+	return i, false, nil
+}
+
+// next takes the byte behind a value.
+func (s *scanner) next(c byte) error {
+	array := s.arrays&1 == 1
+	switch {
+	case c == ',' && array:
+		s.state = stateValue
+	case c == ',':
+		s.state = stateKey
+	case c == ']' && array, c == '}' && !array:
+		s.pop()
+	default:
+		return syntax(c)
+	}
+	return nil
+}
+
+// value takes the beginning of a value, or a whole number or literal. It returns i if the
+// end of the number or literal is not in data.
+func (s *scanner) value(data []byte, i int) (int, error) {
+	switch c := data[i]; c {
+	case '"':
+		s.state = stateValueString
+		return i + 1, nil
+	case '{':
+		s.state = stateFirstKey
+		return i + 1, s.push(0)
+	case '[':
+		s.state = stateElement
+		return i + 1, s.push(1)
+	case ']':
+		if s.state != stateElement {
+			return i, syntax(c)
+		}
+		s.pop()
+		s.state = stateNext
+		return i + 1, nil
+	case 't', 'f', 'n':
+		end, err := skipLiteral(data, i)
+		if end > i {
+			s.state = stateNext
+		}
+		return end, err
+	default:
+		end, err := skipNumber(data, i)
+		if end > i {
+			s.state = stateNext
+		}
+		return end, err
+	}
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// skipSpace returns the index of the first byte from i on that is no whitespace.
+func skipSpace(data []byte, i int) int {
+	for i < len(data) && isSpace(data[i]) {
+		i++
+	}
+	return i
+}
+
+// skipString returns the index behind a string's closing quote; i is in the string, and not
+// within an escape. Without a closing quote it returns the index to go on at.
+func skipString(data []byte, i int) (next int, closed bool, err error) {
+	const (
+		ones = 0x0101010101010101
+		high = 0x8080808080808080
+	)
+	for i < len(data) {
+		// Eight bytes at a time. The lowest bit that is set in special is exact: it is a
+		// quote, a backslash or a control character.
+		for i+8 <= len(data) {
+			word := binary.LittleEndian.Uint64(data[i:])
+			quote, backslash := word^(ones*'"'), word^(ones*'\\')
+			special := ((quote-ones)&^quote | (backslash-ones)&^backslash | (word-ones*' ')&^word) & high
+			if special != 0 {
+				i += bits.TrailingZeros64(special) / 8
+				break
+			}
+			i += 8
+		}
+		if i >= len(data) {
+			break
+		}
+		switch c := data[i]; {
+		case c == '"':
+			return i + 1, true, nil
+		case c == '\\':
+			end, err := skipEscape(data, i)
+			if err != nil || end == i {
+				return i, false, err
+			}
+			i = end
+		case c < ' ':
+			return i, false, syntax(c)
+		default:
+			i++
+		}
+	}
+	return i, false, nil
+}
+
+// skipEscape returns the index behind the escape at i, or i if it is not whole.
+func skipEscape(data []byte, i int) (int, error) {
+	if i+1 >= len(data) {
+		return i, nil
+	}
+	switch c := data[i+1]; c {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2, nil
+	case 'u':
+		if i+6 > len(data) {
+			return i, nil
+		}
+		for _, digit := range data[i+2 : i+6] {
+			if (digit < '0' || digit > '9') && (digit|0x20 < 'a' || digit|0x20 > 'f') {
+				return i, syntax(digit)
+			}
+		}
+		return i + 6, nil
+	default:
+		return i, syntax(c)
+	}
+}
+
+// skipLiteral returns the index behind true, false or null, or i if it is not whole.
+func skipLiteral(data []byte, i int) (int, error) {
+	literal := "true"
+	switch data[i] {
+	case 'f':
+		literal = "false"
+	case 'n':
+		literal = "null"
+	}
+	for j := range literal {
+		if i+j >= len(data) {
+			return i, nil
+		}
+		if data[i+j] != literal[j] {
+			return i, syntax(data[i+j])
+		}
+	}
+	return i + len(literal), nil
+}
+
+// skipNumber returns the index behind a number, or i if the number may go on behind data.
+func skipNumber(data []byte, i int) (int, error) {
+	j := i
+	at := func() byte { // 0 at the end of data
+		if j < len(data) {
+			return data[j]
+		}
+		return 0
+	}
+	digits := func() bool {
+		start := j
+		for c := at(); '0' <= c && c <= '9'; c = at() {
+			j++
+		}
+		return j > start
+	}
+	ok := true
+	if at() == '-' {
+		j++
+	}
+	if at() == '0' {
+		j++
+	} else {
+		ok = digits()
+	}
+	if ok && at() == '.' {
+		j++
+		ok = digits()
+	}
+	if ok && at()|0x20 == 'e' {
+		if j++; at() == '+' || at() == '-' {
+			j++
+		}
+		ok = digits()
+	}
+	switch {
+	case j-i > maxNumber:
+		return i, fmt.Errorf("reading JSON: a number has more than %d digits", maxNumber)
+	case j >= len(data):
+		return i, nil
+	case !ok:
+		return i, syntax(data[j])
+	}
+	return j, nil
+}
+
+func syntax(c byte) error { return fmt.Errorf("reading JSON: unexpected character %q", c) }
+
+// errEnd says that a document that should be whole is not.
+var errEnd = fmt.Errorf("reading JSON: %w", io.ErrUnexpectedEOF)
+
+var errTrailing = errors.New("reading JSON: something follows the document's end")

@@ -1,0 +1,35 @@
+package fleetview
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestAnswersNameObjectsAsAsked wants NAME@CLUSTER where the request says so: kubectl asks
+// for logs and the like by the name in the answer to its get.
+func TestAnswersNameObjectsAsAsked(t *testing.T) {
+	a := newCluster("a", shop+"/web", shop+"/only")
+	b := newCluster("b", shop+"/web")
+	pod := func(name string) string {
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","namespace":"shop"}}`
+	}
+	const noted = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"noted","namespace":"shop","annotations":{"` + AnnotationCluster + `":"b"}}}`
+	h := New(Options{})
+	for name, test := range map[string]struct{ method, url, contentType, body, want string }{
+		"get":                {http.MethodGet, shop + "/web@b", "", "", "web@b"},
+		"get by plain name":  {http.MethodGet, shop + "/only", "", "", "only"},
+		"patch":              {http.MethodPatch, shop + "/web@b", "application/merge-patch+json", `{"metadata":{"labels":{"x":"y"}}}`, "web@b"},
+		"patch, plain":       {http.MethodPatch, shop + "/only", "application/merge-patch+json", `{"metadata":{"labels":{"x":"y"}}}`, "only"},
+		"create":             {http.MethodPost, shop, jsonType, pod("new@b"), "new@b"},
+		"create, annotation": {http.MethodPost, shop, jsonType, noted, "noted"},
+	} {
+		got := h.request(t, testView(a, b), test.method, test.url, test.body, "Content-Type", test.contentType)
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(got.body), &object); got.code >= 300 || err != nil || object.Name != test.want {
+			t.Errorf("%s: got %d %q, %v; want the name %q", name, got.code, got.body, err, test.want)
+		}
+	}
+}

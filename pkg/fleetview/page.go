@@ -1,0 +1,292 @@
+package fleetview
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+const (
+	// holdBytes of an answer are kept before its header is sent: until then a member that
+	// breaks off can still be left out with a Warning.
+	holdBytes = 1 << 20
+	// chunkBytes are written at a time.
+	chunkBytes = 64 << 10
+	// maxPageBytes are kept of a page in protobuf, or with a limit, until it is known that a
+	// member's items fit on it.
+	maxPageBytes = 16 << 20
+)
+
+// What is said of a list follows its items: until then it is not known.
+const (
+	openingItems = `{"items":[`
+	openingRows  = `{"rows":[`
+)
+
+// page writes the answer to a list as JSON or protobuf. Items of a member that is read are
+// kept until the member was read to its end, where that can be.
+type page struct {
+	w http.ResponseWriter
+	l *listing
+	// buf is what is not written, of which whole are bytes of members that were read.
+	buf   []byte
+	whole int
+	// items were added; wholeItems of them are of members that were read.
+	items, wholeItems int
+	// started says that the header is out.
+	started bool
+	full    bool
+
+	meta  merge.ListMeta
+	table merge.Table
+	// ends are where the items in protobuf end in buf.
+	ends []int
+	// names are those that were seen, to find those that two clusters have.
+	names     map[uint64]string
+	colliding bool
+}
+
+func newPage(w http.ResponseWriter, l *listing) *page { return &page{w: w, l: l} }
+
+func (p *page) isTable() bool { return p.l.form.as == "Table" }
+
+// add puts a member's items on the page and returns the member's continue token. The page
+// is full if they do not fit on it as a whole.
+func (p *page) add(from *memberList) (token string, err error) {
+	p.whole, p.wholeItems = len(p.buf), p.items
+	var meta merge.ListMeta
+	if p.l.form.protobuf {
+		meta, err = p.addProtobuf(from)
+	} else {
+		meta, err = p.addJSON(from)
+	}
+	if err == nil && p.meta.Kind == "" {
+		p.meta = meta
+	} else if err == nil && (meta.Kind != p.meta.Kind || meta.APIVersion != p.meta.APIVersion) {
+		err = fmt.Errorf("it is a %s of %q and not a %s of %q", meta.Kind, meta.APIVersion, p.meta.Kind, p.meta.APIVersion)
+	}
+	switch {
+	case err != nil && !p.undo():
+		return "", err
+	case errors.Is(err, errPageFull):
+		p.full = true
+		return "", err
+	case isNotAcceptable(err):
+		return "", err
+	case err != nil:
+		return "", &brokenError{err}
+	}
+	p.l.h.positions.RecordList(p.l.at, from.member.UID(), meta.ResourceVersion)
+	p.l.items += p.items - p.wholeItems
+	p.full = p.l.limit > 0 && p.items >= p.l.limit
+	p.meta.RemainingItemCount = meta.RemainingItemCount
+	return meta.Continue, p.flush(p.started || len(p.buf) > holdBytes)
+}
+
+// undo takes the items of the member off that is read, and reports whether it could.
+func (p *page) undo() bool {
+	if p.whole < 0 {
+		return false
+	}
+	if p.l.form.protobuf {
+		p.ends = p.ends[:p.wholeItems]
+	}
+	p.buf, p.items = p.buf[:p.whole], p.wholeItems
+	return true
+}
+
+func (p *page) addJSON(from *memberList) (merge.ListMeta, error) {
+	rewriter := p.l.rewriter(from.member, p.l.at)
+	var layout *merge.Layout
+	if p.isTable() {
+		var err error
+		if layout, err = p.table.Add(from.reader.Columns()); err != nil {
+			return merge.ListMeta{}, err
+		}
+	}
+	for item, err := from.first, from.firstErr; ; item, err = from.reader.Next() {
+		if eof(err) {
+			return from.reader.Meta(), nil
+		}
+		if err != nil {
+			return merge.ListMeta{}, err
+		}
+		if p.items > 0 {
+			p.buf = append(p.buf, ',')
+		}
+		if layout != nil {
+			p.buf, err = layout.AppendRow(p.buf, item, rewriter)
+		} else {
+			p.collide(from.member, item, merge.KeyOfJSON)
+			p.buf, err = rewriter.AppendJSON(p.buf, item)
+		}
+		if err != nil {
+			return merge.ListMeta{}, err
+		}
+		p.items++
+		if err := p.stream(); err != nil {
+			return merge.ListMeta{}, err
+		}
+	}
+}
+
+// stream writes what is too much to be kept. A page with a limit keeps all but its first
+// member, because the others may not fit.
+func (p *page) stream() error {
+	if p.l.limit > 0 && p.wholeItems > 0 {
+		if p.items > p.l.limit || len(p.buf) > maxPageBytes {
+			return errPageFull
+		}
+		return nil
+	}
+	enough := holdBytes
+	if p.started {
+		enough = chunkBytes
+	}
+	if len(p.buf) < enough {
+		return nil
+	}
+	p.whole = -1
+	return p.flush(true)
+}
+
+// collide notes that two clusters have an object of one name, of which an informer would
+// keep one.
+func (p *page) collide(m Member, item []byte, keyOf func([]byte) (merge.Key, error)) {
+	if p.started || p.colliding || p.l.view.Qualified || len(p.l.members) < 2 {
+		return
+	}
+	key, err := keyOf(item)
+	if err != nil {
+		return // the rewriter reports it
+	}
+	if p.names == nil {
+		p.names = map[uint64]string{}
+	}
+	sum := maphash.String(seed, key.Namespace+"/"+key.Name)
+	if other, ok := p.names[sum]; ok && other != m.Name() {
+		p.colliding = true
+		return
+	}
+	p.names[sum] = m.Name()
+}
+
+var seed = maphash.MakeSeed()
+
+func (p *page) addProtobuf(from *memberList) (merge.ListMeta, error) {
+	room := maxPageBytes - len(p.buf)
+	body, err := io.ReadAll(io.LimitReader(from.response.Body, int64(room)+1))
+	switch {
+	case err != nil:
+		return merge.ListMeta{}, err
+	case len(body) > room && p.l.limit > 0 && p.wholeItems > 0:
+		return merge.ListMeta{}, errPageFull
+	case len(body) > room:
+		return merge.ListMeta{}, refuse(http.StatusNotAcceptable, fmt.Sprintf("the list has more than %d MiB: accept %s, or ask for fewer objects with a limit", maxPageBytes>>20, jsonType))
+	}
+	meta, items, err := merge.ReadProtobufList(body)
+	if err != nil {
+		return merge.ListMeta{}, err
+	}
+	if p.l.limit > 0 && p.wholeItems > 0 && p.items+len(items) > p.l.limit {
+		return merge.ListMeta{}, errPageFull
+	}
+	rewriter := p.l.rewriter(from.member, p.l.at)
+	for _, item := range items {
+		p.collide(from.member, item, merge.KeyOfProtobufItem)
+		if p.buf, err = rewriter.AppendProtobufItem(p.buf, item); err != nil {
+			return merge.ListMeta{}, err
+		}
+		p.ends = append(p.ends, len(p.buf))
+		p.items++
+	}
+	return meta, nil
+}
+
+// flush writes what was added, if it is enough or wanted.
+func (p *page) flush(now bool) error {
+	if !now || len(p.buf) == 0 || p.l.form.protobuf {
+		return nil
+	}
+	p.start()
+	_, err := p.w.Write(p.buf)
+	p.buf = p.buf[:0]
+	return err
+}
+
+// start sends the header, once.
+func (p *page) start() {
+	if p.started {
+		return
+	}
+	p.started = true
+	header := p.w.Header()
+	header.Set("Content-Type", p.l.form.contentType)
+	header.Set("Cache-Control", "no-cache, private")
+	warn(header, p.l.failures)
+	if p.colliding {
+		addWarning(header, "objects of several clusters have one name: use a view with names: Qualified for informers")
+	}
+	p.w.WriteHeader(http.StatusOK)
+	if p.l.form.protobuf {
+		return
+	}
+	opening := openingItems
+	if p.isTable() {
+		opening = openingRows
+	}
+	// An error shows with the next write.
+	_, _ = p.w.Write([]byte(opening))
+}
+
+// end completes the answer. JSON has what it says of the whole list behind the items.
+func (p *page) end(token string) error {
+	list := metav1.ListMeta{ResourceVersion: version.Version{Time: p.l.at}.String(), Continue: token}
+	if len(p.l.members)+len(p.l.missing) == 1 {
+		list.RemainingItemCount = p.meta.RemainingItemCount
+	}
+	if p.l.form.protobuf {
+		p.start()
+		p.meta.ResourceVersion, p.meta.Continue, p.meta.RemainingItemCount = list.ResourceVersion, list.Continue, list.RemainingItemCount
+		items := make([][]byte, 0, len(p.ends))
+		start := 0
+		for _, end := range p.ends {
+			items, start = append(items, p.buf[start:end]), end
+		}
+		_, err := p.w.Write(merge.AppendProtobufList(nil, p.meta, items))
+		return err
+	}
+	var columns []byte
+	if p.isTable() {
+		columns = p.table.Definitions()
+	}
+	closing, err := ending(p.meta, list, columns)
+	if err != nil {
+		return err
+	}
+	p.start()
+	p.buf = append(p.buf, closing...)
+	return p.flush(true)
+}
+
+// ending closes the items or rows and says what they are.
+func ending(meta merge.ListMeta, list metav1.ListMeta, columns json.RawMessage) ([]byte, error) {
+	rest, err := json.Marshal(struct {
+		Kind              string          `json:"kind"`
+		APIVersion        string          `json:"apiVersion"`
+		Metadata          metav1.ListMeta `json:"metadata"`
+		ColumnDefinitions json.RawMessage `json:"columnDefinitions,omitempty"`
+	}{meta.Kind, meta.APIVersion, list, columns})
+	if err != nil {
+		return nil, err
+	}
+	return append(append([]byte("],"), rest[1:]...), '\n'), nil
+}

@@ -1,0 +1,78 @@
+package fleetview
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// path is the path of a request for a resource, by its escaped segments.
+type path struct {
+	segments []string
+	// slash is what follows the last segment: it matters to what is behind a proxy.
+	slash string
+	// resource and name are the places of these segments; name is len(segments) in the
+	// path of a collection.
+	resource, name int
+}
+
+// newPath takes a path apart that info was read from. It refuses paths in which a member
+// could see another resource or name than info has.
+func newPath(u *url.URL, info *apirequest.RequestInfo) (path, error) {
+	escaped := strings.TrimLeft(u.EscapedPath(), "/")
+	trimmed := strings.TrimRight(escaped, "/")
+	p := path{segments: strings.Split(trimmed, "/")}
+	decoded := strings.Split(strings.Trim(u.Path, "/"), "/")
+	// info.Parts are the decoded segments from the resource on.
+	p.resource = len(decoded) - len(info.Parts)
+	p.name = min(p.resource+1, len(p.segments))
+	subresource := p.resource + 2
+	if len(p.segments) > subresource {
+		p.slash = escaped[len(trimmed):]
+	}
+	for i, segment := range p.segments[:min(subresource+1, len(p.segments))] {
+		if plain, err := url.PathUnescape(segment); err != nil || plain == "" || plain != decoded[i] {
+			return path{}, refuse(http.StatusBadRequest, fmt.Sprintf("path %q has an empty segment, or a slash within one", u.EscapedPath()))
+		}
+	}
+	if slices.ContainsFunc(decoded, func(segment string) bool { return segment == "." || segment == ".." }) {
+		return path{}, refuse(http.StatusBadRequest, fmt.Sprintf("path %q has a segment of dots only", u.EscapedPath()))
+	}
+	return p, nil
+}
+
+// named returns the path with another name.
+func (p path) named(name string) path {
+	p.segments = slices.Clone(p.segments)
+	p.segments[p.name] = url.PathEscape(name)
+	return p
+}
+
+// in returns the path of a collection in one namespace.
+func (p path) in(namespace string) path {
+	p.segments = slices.Insert(slices.Clone(p.segments), p.resource, "namespaces", url.PathEscape(namespace))
+	p.resource, p.name = p.resource+2, p.name+2
+	return p
+}
+
+// object returns the path without subresources.
+func (p path) object() path {
+	p.segments, p.slash = p.segments[:p.name+1], ""
+	return p
+}
+
+// String is the escaped path.
+func (p path) String() string { return "/" + strings.Join(p.segments, "/") + p.slash }
+
+// url is the path with a query.
+func (p path) url(query string) *url.URL {
+	decoded, err := url.PathUnescape(p.String())
+	if err != nil {
+		panic("fleetview: unescaping a path: " + err.Error()) // it is of a URL that was parsed
+	}
+	return &url.URL{Path: decoded, RawPath: p.String(), RawQuery: query}
+}

@@ -1,0 +1,169 @@
+package fleetview
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// request is what one request of a view wants.
+type request struct {
+	view *View
+	info *apirequest.RequestInfo
+	path path
+	// query is the request's, without what is the view's own.
+	query url.Values
+	// members are those that are meant, and missing the ones that are known not to answer.
+	members []Member
+	missing []Missing
+	// terms are what the request says of clusters.
+	terms []clusterTerm
+	// qualified says that the request calls its object NAME@CLUSTER. The answer does too.
+	qualified bool
+	// streams says that the request or its answer is no object.
+	streams bool
+	// unlisted is set if the view does not have the resource: it gets the request as it is.
+	unlisted Member
+}
+
+// requestInfo reads requests as every Kubernetes API server does.
+var requestInfo = &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// streaming are subresources whose requests and answers are no objects.
+var streaming = []string{"exec", "attach", "portforward", "proxy", "log"}
+
+// newRequest finds out what a request wants, and of which members.
+func newRequest(r *http.Request, view *View, members []Member, missing []Missing) (*request, error) {
+	info, err := requestInfo.NewRequestInfo(r)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, err.Error())
+	}
+	if !info.IsResourceRequest || isFormerVerb(r.URL.Path, info) {
+		return nil, refuse(http.StatusNotFound, "a view has the resources of the Kubernetes API, discovery and OpenAPI: ask one cluster for anything else")
+	}
+	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing}
+	if q.path, err = newPath(r.URL, info); err != nil {
+		return nil, err
+	}
+	listed, err := q.listed()
+	if err != nil {
+		return nil, err
+	}
+	if !listed {
+		q.unlisted, err = q.find(view.UnlistedCluster)
+		return q, err
+	}
+	if q.collection() {
+		return q, q.chooseBySelector()
+	}
+	q.streams = slices.Contains(streaming, info.Subresource) || r.Header.Get("Upgrade") != ""
+	if plain, cluster, ok := q.cut(info.Name); ok {
+		q.path, q.info.Name, q.qualified = q.path.named(plain), plain, true
+		q.terms = []clusterTerm{{cluster, true}}
+		q.members, q.missing = q.narrow(members, missing)
+	}
+	return q, nil
+}
+
+// isFormerVerb reports whether the path has a verb before the resource, as
+// /api/v1/watch/pods. It is deprecated since Kubernetes 1.11.
+func isFormerVerb(path string, info *apirequest.RequestInfo) bool {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	first := 2 // behind api/v1
+	if info.APIPrefix == "apis" {
+		first = 3
+	}
+	return first < len(segments) && (segments[first] == "watch" || segments[first] == "proxy")
+}
+
+// listed reports whether the view has the resource, and restricts a request for all
+// namespaces to the one that the view has.
+func (q *request) listed() (bool, error) {
+	if len(q.view.Resources) == 0 {
+		return true, nil
+	}
+	namespace := q.info.Namespace
+	if q.info.Resource == "namespaces" {
+		if plain, _, ok := q.cut(namespace); ok {
+			namespace = plain
+		}
+	}
+	var namespaces []string
+	for _, rule := range q.view.Resources {
+		if rule.Group != q.info.APIGroup || rule.Resource != "*" && rule.Resource != q.info.Resource {
+			continue
+		}
+		if len(rule.Namespaces) == 0 || slices.Contains(rule.Namespaces, namespace) {
+			return true, nil
+		}
+		namespaces = append(namespaces, rule.Namespaces...)
+	}
+	switch {
+	case namespaces == nil && q.view.UnlistedCluster != "":
+		return false, nil
+	case namespaces == nil:
+		return false, refuse(http.StatusNotFound, fmt.Sprintf("view %q does not have resource %q of API group %q", q.view.Name, q.info.Resource, q.info.APIGroup))
+	case namespace == "" && len(namespaces) == 1 && q.collection():
+		q.path = q.path.in(namespaces[0])
+		q.info.Namespace = namespaces[0]
+		return true, nil
+	}
+	return false, refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q in namespaces %s only: name one of them", q.view.Name, q.info.Resource, strings.Join(namespaces, ", ")))
+}
+
+// collection reports whether the path has no name.
+func (q *request) collection() bool { return q.path.name == len(q.path.segments) }
+
+// cut takes NAME@CLUSTER apart. Names of some kinds may have an @ of their own: what
+// follows the last one is a cluster only if the view has it.
+func (q *request) cut(name string) (plain, cluster string, ok bool) {
+	at := strings.LastIndexByte(name, '@')
+	if at <= 0 {
+		return "", "", false
+	}
+	plain, cluster = name[:at], name[at+1:]
+	known := slices.ContainsFunc(q.members, func(m Member) bool { return m.Name() == cluster }) ||
+		slices.ContainsFunc(q.missing, func(m Missing) bool { return m.Cluster == cluster })
+	return plain, cluster, known
+}
+
+// only returns the member that the request is about, if it is about one whatever the
+// members answer. The error says that it does not answer.
+func (q *request) only() (m Member, ok bool, err error) {
+	switch {
+	case len(q.members) == 1 && len(q.missing) == 0:
+		return q.members[0], true, nil
+	case q.chosen() && len(q.members) == 0 && len(q.missing) == 1:
+		_, err := q.find(q.missing[0].Cluster)
+		return nil, true, err
+	}
+	return nil, false, nil
+}
+
+// find returns the member with a name.
+func (q *request) find(cluster string) (Member, error) {
+	for _, m := range q.members {
+		if m.Name() == cluster {
+			return m, nil
+		}
+	}
+	for _, m := range q.missing {
+		if m.Cluster == cluster {
+			return nil, refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q does not answer (%s): try again", cluster, m.Reason))
+		}
+	}
+	return nil, refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %q that you may reach", q.view.Name, cluster))
+}
+
+// noCluster is the error of a request that is about no cluster at all.
+func (q *request) noCluster() error {
+	if len(q.terms) > 0 {
+		return refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster that the request chooses and that you may reach", q.view.Name))
+	}
+	return refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub", q.view.Name))
+}

@@ -1,0 +1,94 @@
+package fleetview
+
+import (
+	"bytes"
+	"mime"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// rewriteAnswer makes an object, or a Table of one, the view's, and leaves a Status as it
+// is.
+func rewriteAnswer(rewriter *merge.Rewriter, contentType string, body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		return body, nil
+	}
+	keyOf, rewrite := merge.KeyOfJSON, rewriter.AppendJSON
+	if isProtobuf(contentType) {
+		keyOf, rewrite = merge.KeyOfProtobuf, rewriter.AppendProtobuf
+	}
+	key, err := keyOf(body)
+	switch {
+	case err != nil || key.Kind == "Status":
+		return body, err
+	case key.Kind == "Table":
+		return rewriteList(rewriter, body)
+	}
+	return rewrite(nil, body)
+}
+
+// rewriteDeleted is rewriteAnswer for the answer to deletecollection, which may be a list
+// of what was deleted.
+func rewriteDeleted(rewriter *merge.Rewriter, contentType string, body []byte) ([]byte, error) {
+	if !isProtobuf(contentType) {
+		if key, err := merge.KeyOfJSON(body); err != nil || key.Kind == "Status" {
+			return body, err
+		}
+		return rewriteList(rewriter, body)
+	}
+	if key, err := merge.KeyOfProtobuf(body); err != nil || key.Kind == "Status" {
+		return body, err
+	}
+	meta, items, err := merge.ReadProtobufList(body)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		if items[i], err = rewriter.AppendProtobufItem(nil, item); err != nil {
+			return nil, err
+		}
+	}
+	meta.ResourceVersion = rewriter.Version(meta.ResourceVersion)
+	return merge.AppendProtobufList(nil, meta, items), nil
+}
+
+// rewriteList makes a Table or a list in JSON the view's.
+func rewriteList(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
+	reader := merge.NewReader(bytes.NewReader(body))
+	item, err := reader.Next()
+	if err != nil && !eof(err) {
+		return nil, err
+	}
+	out, add := []byte(openingItems), rewriter.AppendJSON
+	var columns []byte
+	if reader.Columns() != nil {
+		var table merge.Table
+		layout, err := table.Add(reader.Columns())
+		if err != nil {
+			return nil, err
+		}
+		out, columns = []byte(openingRows), table.Definitions()
+		add = func(dst, row []byte) ([]byte, error) { return layout.AppendRow(dst, row, rewriter) }
+	}
+	for begin := len(out); err == nil; item, err = reader.Next() {
+		if len(out) > begin {
+			out = append(out, ',')
+		}
+		if out, err = add(out, item); err != nil {
+			return nil, err
+		}
+	}
+	if !eof(err) {
+		return nil, err
+	}
+	meta := reader.Meta()
+	closing, err := ending(meta, metav1.ListMeta{ResourceVersion: rewriter.Version(meta.ResourceVersion)}, columns)
+	return append(out, closing...), err
+}
+
+func isProtobuf(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == protobufType
+}

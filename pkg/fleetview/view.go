@@ -1,0 +1,66 @@
+package fleetview
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// AnnotationCluster is on each object of a view: the name of the cluster it is from.
+const AnnotationCluster = "clusterproxy.open-cluster-management.io/cluster"
+
+// Member is one cluster of a view, for one user. Its methods are safe for concurrent use.
+type Member interface {
+	// Name is the cluster's name, which is in no other member of the view.
+	Name() string
+	// UID tells the cluster from an earlier one of the same name.
+	UID() string
+	// RoundTrip sends a request to the cluster's kube-apiserver as the user of the view's
+	// request. The URL has a path and a query only. An error is one that users may read:
+	// it says why the cluster did not answer.
+	RoundTrip(r *http.Request) (*http.Response, error)
+}
+
+// Missing is a cluster of the view that is known not to answer, without asking.
+type Missing struct {
+	Cluster string
+	// Reason says why, and since when, for users.
+	Reason string
+}
+
+// View is what one request is about.
+type View struct {
+	// Name is the view's.
+	Name string
+	// User tells users apart: what is kept for later requests is kept for one user.
+	User string
+	// Prefix is what precedes the Kubernetes path in the request's own URL, like "/@all".
+	Prefix string
+	// Members returns the clusters of the view that the user may send this request to,
+	// sorted by name. Clusters that the user has no right to are in neither result. It is
+	// asked again while a watch goes on.
+	Members func(ctx context.Context) (members []Member, missing []Missing, err error)
+	// Relay sends a request that is not about objects (logs, exec, attach, port-forward,
+	// proxy), or one for UnlistedCluster, to one member, and the answer back, as it is. The
+	// request's URL is the member's; its header is the client's, with all credentials.
+	Relay func(w http.ResponseWriter, r *http.Request, to Member)
+	// Resources are what the view has; empty means whatever the members serve.
+	Resources []ResourceRule
+	// UnlistedCluster gets the requests for other resources; empty if they are refused.
+	UnlistedCluster string
+	// Qualified puts NAME@CLUSTER into metadata.name.
+	Qualified bool
+	// FailWhenUnreachable answers 503 instead of leaving out clusters that do not answer.
+	FailWhenUnreachable bool
+	// Timeout is how long a member may take to begin its answer.
+	Timeout time.Duration
+	// Annotations are further annotations for the cluster's name, beside AnnotationCluster.
+	Annotations []string
+}
+
+// ResourceRule selects resources of the Kubernetes API. Resource may be "*".
+type ResourceRule struct {
+	Group, Resource string
+	// Namespaces are the ones the view has; empty means all.
+	Namespaces []string
+}

@@ -1,0 +1,97 @@
+package fleetview
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+)
+
+// watchParameters are those of the query that are the view's business.
+var watchParameters = []string{
+	"watch", "limit", "continue", "resourceVersion", "resourceVersionMatch", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents", "includeObject",
+}
+
+// watch answers a watch.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) error {
+	accepted, err := forms(r)
+	if err != nil {
+		return err
+	}
+	wants, err := readListOptions(q.query)
+	if err != nil {
+		return err
+	}
+	options := watch.Options{
+		Path: q.path.String(), Query: maps.Clone(q.query), MemberTimeout: q.view.Timeout, FailWhenUnreachable: q.view.FailWhenUnreachable, Draining: h.draining,
+		ResourceVersion: wants.ResourceVersion, SendInitialEvents: wants.SendInitialEvents, Bookmarks: wants.AllowWatchBookmarks,
+		Clock: &h.clock, Positions: &h.positions,
+		Rewriter: func(m watch.Member, version func(string) string) *merge.Rewriter {
+			rewriter := q.rewriter(m, 0)
+			rewriter.Version = version
+			return rewriter
+		},
+	}
+	for _, f := range accepted {
+		if f.contentType == yamlType {
+			continue
+		}
+		options.Forms = append(options.Forms, f.watched(q.query.Get("includeObject")))
+	}
+	if len(options.Forms) == 0 {
+		return refuse(http.StatusNotAcceptable, "a view writes watches with application/json and application/vnd.kubernetes.protobuf: accept one of them")
+	}
+	if wants.TimeoutSeconds != nil {
+		options.Timeout = time.Duration(*wants.TimeoutSeconds) * time.Second
+	}
+	for _, parameter := range watchParameters {
+		options.Query.Del(parameter)
+	}
+	options.Owner = strings.Join([]string{q.view.User, q.view.Name, options.Path, options.Query.Encode()}, "\n")
+	options.Members = func(ctx context.Context) ([]watch.Member, []watch.Missing, error) { return q.watched(ctx) }
+	watch.Serve(w, r, options)
+	return nil
+}
+
+// readListOptions reads the query of a watch as kube-apiserver does, and refuses what it
+// refuses.
+func readListOptions(query url.Values) (*metainternalversion.ListOptions, error) {
+	options := new(metainternalversion.ListOptions)
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, options); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if errs := validation.ValidateListOptions(options, true); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	return options, nil
+}
+
+// watched returns the members of the view as they are now, narrowed as the request wants.
+func (q *request) watched(ctx context.Context) ([]watch.Member, []watch.Missing, error) {
+	members, missing, err := q.view.Members(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	members, missing = q.narrow(members, missing)
+	now := make([]watch.Member, len(members))
+	for i, m := range members {
+		now[i] = m
+	}
+	away := make([]watch.Missing, len(missing))
+	for i, m := range missing {
+		away[i] = watch.Missing(m)
+	}
+	return now, away, nil
+}

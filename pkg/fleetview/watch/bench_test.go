@@ -1,0 +1,99 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+)
+
+// counter is a client that counts bytes and says when events of that many have arrived.
+type counter struct {
+	header http.Header
+	got    chan int
+	done   <-chan struct{}
+}
+
+func (c *counter) Header() http.Header { return c.header }
+func (c *counter) WriteHeader(int)     {}
+func (c *counter) Flush()              {}
+func (c *counter) Write(p []byte) (int, error) {
+	n := 0
+	for _, b := range p {
+		if b == '\n' {
+			n++
+		}
+	}
+	select {
+	case c.got <- n:
+	case <-c.done:
+	}
+	return len(p), nil
+}
+
+func (c *counter) wait(events int) {
+	for events > 0 {
+		events -= <-c.got
+	}
+}
+
+func (f *fixture) count() (c *counter, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c = &counter{header: http.Header{}, got: make(chan int), done: ctx.Done()}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Serve(c, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), f.options)
+	}()
+	return c, func() { cancel(); <-done }
+}
+
+// BenchmarkMemory is what a quiet stream takes over 50 clusters with 100 objects each, and
+// the goroutines and pipes of the fakes.
+func BenchmarkMemory(b *testing.B) {
+	var clusters []*cluster
+	for i := range 50 {
+		c := newCluster(fmt.Sprint("cluster", i))
+		for j := range 100 {
+			c.set(fmt.Sprintf("object-with-a-name-as-long-as-a-pods-%d", j))
+		}
+		clusters = append(clusters, c)
+	}
+	f := newFixture(nil, clusters...)
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse
+	}
+	for b.Loop() {
+		before := memory()
+		const streams = 10
+		var stops []func()
+		for range streams {
+			c, stop := f.count()
+			c.wait(50 * 100)
+			stops = append(stops, stop)
+		}
+		b.ReportMetric(float64(memory()-before)/streams/(1<<20), "MiB/stream")
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// BenchmarkEvents is the events/s of one stream of 3 clusters, the fakes included.
+func BenchmarkEvents(b *testing.B) {
+	clusters := []*cluster{newCluster("a"), newCluster("b"), newCluster("c")}
+	f := newFixture(nil, clusters...)
+	c, stop := f.count()
+	defer stop()
+	i := 0
+	for b.Loop() {
+		clusters[i%3].set("x")
+		c.wait(1)
+		i++
+	}
+}

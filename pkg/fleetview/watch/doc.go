@@ -1,0 +1,94 @@
+// Package watch makes one watch of many clusters. It knows a cluster as a Member, which
+// answers requests, and speaks to it as any client of Kubernetes does.
+//
+// # Data flow
+//
+// Each member has one goroutine, which lists the member if it must, watches it from there,
+// and writes events to the queue of the stream. The client's goroutine takes the queue out,
+// all of it at once, so it flushes when no other event waits. Whoever writes to the queue
+// holds the stream: it stamps the event with the clock, has merge.Rewriter turn the
+// object into one of the view, and notes the position, in one step. So versions grow
+// strictly in a stream, and a position belongs to each of them.
+//
+// # Members
+//
+// A member without a position is listed, in pages, and then watched from the version of
+// the list. This is so for sendInitialEvents too: it works on every member, of whatever
+// version, and the stream knows from the same code what is different after a 410. The
+// client's initial bookmark follows when each member was listed or has failed once.
+// Members' own bookmarks move their positions and are not passed on.
+//
+// A member that fails keeps its objects in the client. It is asked again from its own last
+// version, after pauses of 200 ms to 10 s with full jitter, or of 30 s after a refusal.
+// If it answers 410 it is listed, and the difference goes to the client as events. A cluster
+// that joins is listed too; for one that leaves, the client gets DELETED for its objects, with the
+// metadata that the stream has kept. A cluster of the same name with another UID is one
+// that leaves and one that joins.
+//
+// Members are not trusted: an event or an object larger than 16 MiB, or one that is
+// malformed, ends that member's request and nothing else.
+//
+// # Positions
+//
+// Positions knows for each version of the last 5 minutes which version each member had,
+// so a client goes on where it was. What cannot be resumed is 410, before the stream
+// begins, or as an ERROR event. While a member is being listed the client has a part of its objects
+// only, and cannot tell which; versions from that time are not resumed.
+//
+// A stream that goes on from a list does not know which objects the client has. It lists
+// the members' metadata in the background, at the position. A client that comes back with
+// the last version of its stream gets the set that the stream had, if it is the same user
+// with the same request.
+//
+// # Slow clients
+//
+// The queue has 1 MiB, or one event if that is larger. While it is full, members wait,
+// as they would without a view. A client that does not take 64 KiB in 10 s is left:
+// its stream ends, and it goes on from the last version that it has got.
+//
+// # Forms
+//
+// A form is how objects are written: whole or their metadata, in JSON or protobuf, or as
+// Tables. Members are asked for the client's form, because a stream does not know what
+// objects mean. If one of them answers 406, the client gets its next form: custom resources
+// have no protobuf.
+//
+// Each event of a Table has one row, and the view's version. Its columns are those of all
+// members that have said theirs, behind the cluster's. They are in the first event, and in
+// each that follows a new one. Members are asked for the rows' objects even if the client
+// does not want them: they say which object a row is about. The row of an object whose
+// cluster is gone has the cluster and the name only.
+//
+// # Beginning and end
+//
+// The answer begins when each member's watch has begun, or 500 objects of it were listed,
+// and waits for the members' timeout at most. Clusters without a part in it are named in
+// Warnings. If no cluster has one, the client gets 503 if some did not answer, and their
+// refusal otherwise; so it does, as an ERROR event, if all refuse later. A client that goes
+// on from a version gets a stream though nobody answers: it has objects already.
+//
+// With sendInitialEvents=false and no version, members are listed without events. One that
+// does not answer then is as one that joins when it does.
+//
+// A stream remembers the keys of the client's objects, of 500,000 at most. With more it ends
+// with 410, which says so.
+//
+// # Files
+//
+//	options.go       Options: what one watch is about; limits
+//	serve.go         Serve: what a stream goes on from, and its answer
+//	beginning.go     what is awaited before the answer begins: warnings, refusals
+//	stream.go        stream: the queue, stamps, bookmarks, writing to the client
+//	failing.go       what ends a stream with an ERROR
+//	fleet.go         which members a stream has: joining, leaving
+//	member.go        one member: requests, its watch, backoff
+//	list.go          one member: lists and differences
+//	form.go          Form: how a client wants objects; what its implementations do
+//	formjson.go      objects and their metadata in JSON
+//	formprotobuf.go  objects and their metadata in protobuf
+//	formtable.go     Tables
+//	events.go        kinds of events, reading watches in JSON
+//	objects.go       what a stream remembers of objects
+//	positions.go     Positions: which version each member had at a version of the view
+//	status.go        errors as Kubernetes writes them
+package watch

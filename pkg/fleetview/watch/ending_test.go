@@ -1,0 +1,166 @@
+package watch
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRefusals(t *testing.T) {
+	eachForm(t, func(t *testing.T, wants func(*Options)) {
+		a, b := newCluster("a", "x"), newCluster("b", "x")
+		f := newFixture(t, a, b)
+		a.refuse, b.refuse = http.StatusForbidden, http.StatusNotFound
+		c := f.watch(wants)
+		<-c.done
+		if c.code != http.StatusForbidden || !strings.Contains(c.body.String(), "a says 403") {
+			t.Errorf("when all refuse: got %d %s, want a's 403", c.code, c.body.String())
+		}
+		b.with(func() { b.refuse = 0 })
+		c = f.watch(wants)
+		defer c.stop()
+		diff(t, "when one refuses", []string{"ADDED b/x"}, c.events())
+		if got, want := fmt.Sprint(c.header["Warning"]), `[299 - "cluster a did not answer (a says 403); its objects are not shown"]`; got != want {
+			t.Errorf("got warnings %s, want %s", got, want)
+		}
+		a.with(func() { a.refuse = 0 })
+		a.asked()
+		time.Sleep(refusedPause - time.Second)
+		if got := a.asked(); len(got) > 0 {
+			t.Errorf("got requests %q within 29 s, want none", got)
+		}
+		time.Sleep(time.Second)
+		diff(t, "after 30 s", []string{"ADDED a/x"}, c.events())
+	})
+}
+
+func TestWarningsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, newCluster("a"))
+		for i := range 13 {
+			f.missing = append(f.missing, Missing{fmt.Sprint("edge-", i), "no \"tunnel\"\r\nX: y"})
+		}
+		c := f.watch(same)
+		synctest.Wait()
+		c.stop()
+		got := c.header["Warning"]
+		if len(got) != maxNamed+1 || got[10] != `299 - "3 more clusters did not answer; their objects are not shown"` {
+			t.Errorf("got %q, want 10 and a count", got)
+		}
+		if want := `299 - "cluster edge-0 did not answer (no 'tunnel'  X: y); its objects are not shown"`; got[0] != want {
+			t.Errorf("got %s, want %s", got[0], want)
+		}
+	})
+}
+
+func TestBookmarks(t *testing.T) {
+	eachForm(t, func(t *testing.T, wants func(*Options)) {
+		a, b := newCluster("a", "x"), newCluster("b")
+		f := newFixture(t, a, b)
+		drain := make(chan struct{})
+		c := f.watch(func(o *Options) { wants(o); o.Bookmarks, o.Draining = true, drain })
+		c.events()
+		time.Sleep(10 * time.Minute)
+		c.events()
+		time.Sleep(10 * time.Minute)
+		diff(t, "nothing new", nil, c.events())
+		b.bookmark()
+		time.Sleep(bookmarkEvery)
+		diff(t, "a member's position is new", []string{"BOOKMARK"}, c.events())
+		close(drain)
+		<-c.done
+		diff(t, "the last event", []string{"BOOKMARK"}, c.events())
+
+		a.set("y")
+		next := f.watch(func(o *Options) { wants(o); o.ResourceVersion, o.Bookmarks, o.Timeout = c.last, true, time.Minute })
+		diff(t, "from there", []string{"ADDED a/y"}, next.events())
+		// The sets of objects were kept: no member was listed.
+		for _, request := range append(a.asked(), b.asked()...) {
+			if strings.Contains(request, "Exact") {
+				t.Errorf("got the request %q, want none", request)
+			}
+		}
+		<-next.done
+		diff(t, "at the timeout", []string{"BOOKMARK"}, next.events())
+	})
+}
+
+// TestUnknownObjects has clusters that leave, and forget, before it is known which of
+// their objects the client has.
+func TestUnknownObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newCluster("a", "x"), newCluster("b", "x")
+		f := newFixture(t, a, b)
+		at := f.options.Clock.Next()
+		f.options.Positions.RecordList(at, a.uid, "101")
+		f.options.Positions.RecordList(at, b.uid, "101")
+		list := func(o *Options) { o.ResourceVersion = versionAt(at) }
+
+		a.cut(true) // a has forgotten the version
+		c := f.watch(list)
+		time.Sleep(time.Minute)
+		diff(t, "a 410 while the objects are unknown", []string{failed}, c.events())
+		<-c.done
+
+		f.set(nil, b)
+		c = f.watch(list)
+		<-c.done
+		if c.code != http.StatusGone {
+			t.Errorf("a has left since the list: got %d, want 410", c.code)
+		}
+		f.set([]Missing{{"a", "no tunnel"}}, b)
+		c = f.watch(list)
+		diff(t, "a may come back", nil, c.events())
+		f.set(nil, b)
+		time.Sleep(membersEvery)
+		diff(t, "a has left", []string{failed}, c.events())
+		<-c.done
+	})
+}
+
+// TestSlowClient has a client that takes nothing.
+func TestSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newCluster("a"), newCluster("b")
+		f := newFixture(t, a, b)
+		slow, quick := f.watch(same), f.watch(same)
+		defer quick.stop()
+		synctest.Wait()
+		block := make(chan struct{})
+		slow.block(block)
+		name := strings.Repeat("n", 1000)
+		for range 1200 {
+			a.set(name)
+			if got := len(quick.events()); got != 1 {
+				t.Fatalf("got %d events in another stream, want 1", got)
+			}
+		}
+		time.Sleep(stallTimeout)
+		synctest.Wait()
+		a.asked()
+		a.cut(false)
+		time.Sleep(time.Hour)
+		if got := a.asked(); len(got) != 1 {
+			t.Errorf("got %d requests after the stream was given up, want 1, of the other stream: %q", len(got), got)
+		}
+		close(block)
+		<-slow.done
+	})
+}
+
+// TestInitialBookmarkIsTyped has a view without clusters: a bookmark without a kind would
+// end an informer's watch.
+func TestInitialBookmarkIsTyped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		c := f.watch(func(o *Options) { o.SendInitialEvents = new(true) })
+		defer c.stop()
+		diff(t, "while no kind is known", nil, c.events())
+		f.set(nil, newCluster("a"))
+		time.Sleep(membersEvery)
+		diff(t, "when an empty list has told it", []string{"BOOKMARK initial"}, c.events())
+	})
+}

@@ -1,0 +1,137 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// fleet is which members a stream has.
+type fleet struct {
+	s *stream
+	// from is what the stream went on from. Members that were away since are in it.
+	from position
+	now  map[string]*member
+}
+
+// resume prepares the stream for its members. It reports false if a cluster has left the
+// view since the position, and it is not known which objects the client has of it.
+func (f *fleet) resume(members []Member, missing []Missing) bool {
+	if f.s.o.wantsInitialEvents() {
+		f.s.initial = map[*member]bool{}
+	}
+	return len(missing) > 0 || f.away(members) == ""
+}
+
+// away returns the UID of a cluster that is in the position and not among the members; it
+// is empty if there is none.
+func (f *fleet) away(members []Member) string {
+	for uid := range f.from.versions {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.UID() == uid }) {
+			return uid
+		}
+	}
+	return ""
+}
+
+// begin starts the stream's first members.
+func (f *fleet) begin(ctx context.Context, members []Member, missing []Missing) []*member {
+	var first []*member
+	for _, to := range members {
+		m := f.prepare(to)
+		m.silent = f.s.o.fromNow()
+		first = append(first, m)
+	}
+	f.s.mu.Lock()
+	f.s.missing = len(missing)
+	for _, m := range first {
+		if f.s.initial != nil {
+			f.s.initial[m] = true
+		}
+	}
+	f.s.endInitial()
+	f.s.mu.Unlock()
+	for _, m := range first {
+		f.start(ctx, m)
+	}
+	return first
+}
+
+// prepare makes a member that goes on from where the client is.
+func (f *fleet) prepare(to Member) *member {
+	uid := to.UID()
+	m := newMember(f.s, to, f.from.versions[uid], f.from.objects[uid])
+	f.s.join(m)
+	// A cluster that leaves and joins again is one that the client has nothing of.
+	delete(f.from.versions, uid)
+	delete(f.from.objects, uid)
+	f.now[to.Name()] = m
+	return m
+}
+
+func (f *fleet) start(ctx context.Context, m *member) {
+	ctx, m.cancel = context.WithCancel(ctx)
+	f.s.running.Go(func() { m.run(ctx) })
+}
+
+// follow sees clusters that join and leave, until ctx ends.
+func (f *fleet) follow(ctx context.Context) {
+	every := f.s.o.MembersEvery
+	if every == 0 {
+		every = membersEvery
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		// Which clusters there are is not known after an error: all stay.
+		if members, missing, err := f.s.o.Members(ctx); err == nil && ctx.Err() == nil {
+			f.reconcile(ctx, members, missing)
+		}
+	}
+}
+
+func (f *fleet) reconcile(ctx context.Context, members []Member, missing []Missing) {
+	for name, m := range f.now {
+		i := slices.IndexFunc(members, func(to Member) bool { return to.Name() == name })
+		stays := i >= 0 && members[i].UID() == m.to.UID()
+		away := i < 0 && slices.ContainsFunc(missing, func(c Missing) bool { return c.Cluster == name })
+		if stays || away {
+			continue
+		}
+		m.cancel()
+		<-m.done
+		delete(f.now, name)
+		m.leave()
+		f.s.drop(m)
+	}
+	f.s.mu.Lock()
+	f.s.missing = len(missing)
+	f.s.mu.Unlock()
+	for _, to := range members {
+		if f.now[to.Name()] == nil {
+			f.start(ctx, f.prepare(to))
+		}
+	}
+	// Every cluster is here or gone, so one that has not come back has left.
+	if len(missing) == 0 && f.away(members) != "" && len(f.from.versions) > 0 {
+		f.s.expire()
+	}
+}
+
+// end ends the stream, waits for its goroutines and keeps what a client needs to go on.
+func (f *fleet) end() {
+	f.s.stop()
+	f.s.running.Wait()
+	shown := make(map[string]objects, len(f.now))
+	for _, m := range f.now {
+		if m.loaded && !m.part {
+			shown[m.to.UID()] = m.shown
+		}
+	}
+	f.s.o.Positions.end(f.s.record, f.s.last, shown)
+}

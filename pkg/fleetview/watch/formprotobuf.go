@@ -1,0 +1,131 @@
+package watch
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// protobufForm is objects in protobuf, whole or their metadata.
+type protobufForm struct{ wants Form }
+
+func (f protobufForm) media() media { return f.wants.media() }
+
+func (f protobufForm) source(rewriter *merge.Rewriter) source { return protobufSource{rewriter} }
+
+func (f protobufForm) appendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
+	document, err := protobufDocument(object)
+	if err != nil {
+		return nil, err
+	}
+	return appendFrame(dst, kind, document), nil
+}
+
+// protobufDocument encodes an object of the stream's own. The metadata of any kind is where
+// PartialObjectMetadata has it.
+func protobufDocument(object runtime.Object) (document []byte, err error) {
+	var message []byte
+	var of metav1.TypeMeta
+	switch o := object.(type) {
+	case *metav1.PartialObjectMetadata:
+		of = o.TypeMeta
+		message, err = o.Marshal()
+	case *metav1.Status:
+		of = o.TypeMeta
+		message, err = o.Marshal()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing an event: %w", err)
+	}
+	return merge.AppendProtobufDocument(nil, of, message), nil
+}
+
+// frameHead is the size of what precedes each event: its length.
+const frameHead = 4
+
+// appendFrame appends an event, behind its length.
+func appendFrame(dst []byte, kind string, document []byte) []byte {
+	start := len(dst)
+	dst = merge.AppendProtobufEvent(append(dst, make([]byte, frameHead)...), kind, document)
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-frameHead))
+	return dst
+}
+
+type protobufSource struct{ rewriter *merge.Rewriter }
+
+func (s protobufSource) events(body io.Reader) func() (event, error) {
+	in := bufio.NewReaderSize(body, 2<<10)
+	return func() (event, error) {
+		frame, err := readFrame(in)
+		if err != nil {
+			return event{}, err
+		}
+		kind, document, err := merge.ReadProtobufEvent(frame)
+		if err != nil {
+			return event{}, err
+		}
+		if err := checkKind(kind, document); err != nil {
+			return event{}, err
+		}
+		key, err := merge.KeyOfProtobuf(document)
+		return event{kind: kind, key: key, object: document}, err
+	}
+}
+
+// readFrame reads one event. Memory grows with what has arrived, whatever the length says.
+func readFrame(in *bufio.Reader) ([]byte, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return nil, err // io.EOF between events
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > maxEvent {
+		return nil, errTooLarge
+	}
+	frame, err := io.ReadAll(io.LimitReader(in, int64(size)))
+	if err == nil && len(frame) < int(size) {
+		err = io.ErrUnexpectedEOF
+	}
+	return frame, err
+}
+
+func (s protobufSource) list(body io.Reader, visit func(event) error) (merge.ListMeta, error) {
+	list := merge.NewProtobufReader(body)
+	for {
+		document, err := list.Next()
+		if err == io.EOF {
+			return list.Meta(), nil
+		}
+		if err != nil {
+			return list.Meta(), err
+		}
+		key, err := merge.KeyOfProtobuf(document)
+		if err != nil {
+			return list.Meta(), err
+		}
+		if err := visit(event{key: key, object: document}); err != nil {
+			return list.Meta(), err
+		}
+	}
+}
+
+func (s protobufSource) append(dst []byte, e event) ([]byte, error) {
+	if e.object == nil {
+		document, err := protobufDocument(partial(e.key))
+		if err != nil {
+			return nil, err
+		}
+		e.object = document
+	}
+	document, err := s.rewriter.AppendProtobuf(nil, e.object)
+	if err != nil {
+		return nil, err
+	}
+	return appendFrame(dst, e.kind, document), nil
+}

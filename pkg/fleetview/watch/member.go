@@ -1,0 +1,257 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+// errExpired says that a member does not know the version any more.
+var errExpired = errors.New("the cluster does not know the version any more")
+
+// member is one cluster in a stream. One goroutine runs it.
+type member struct {
+	s      *stream
+	to     Member
+	source source
+	cancel context.CancelFunc
+	// done is closed when run has returned; first has the outcome of the first request.
+	done  chan struct{}
+	first chan error
+	// known is closed when load has returned.
+	known chan struct{}
+	once  sync.Once
+
+	// silent says that the client does not want the objects that the member has now. Its
+	// goroutine alone uses it.
+	silent bool
+
+	// What follows is the stream's: its mu guards it.
+
+	// now is the time of the event that is being written.
+	now int64
+	// at is the version that the member's stream goes on from, or empty if the member
+	// must be listed.
+	at string
+	// shown are the objects that the client has. While they are not known, since the
+	// client's list showed them, loaded is false and touched has the keys of those that
+	// events were about.
+	shown   objects
+	loaded  bool
+	touched map[string]bool
+	// upTo is the version at which load has found shown, if that is later than the one
+	// that the client was at, and reached is the version up to which events were sent when
+	// the member said that it does not know it any more.
+	upTo, reached uint64
+	// part says that the client may have a part only of a list.
+	part bool
+}
+
+// newMember returns a member that goes on from version at, at which the client has shown.
+func newMember(s *stream, to Member, at string, shown objects) *member {
+	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
+	if m.shown == nil {
+		m.shown = objects{}
+	}
+	if !m.loaded {
+		m.touched = map[string]bool{}
+	}
+	number := version.Number(to.UID())
+	m.source = s.form.source(s.o.Rewriter(to, func(v string) string {
+		return version.Version{Time: m.now, Cluster: number, Member: version.OfMember(v)}.String()
+	}))
+	return m
+}
+
+// begun says once how the first request to the member went.
+func (m *member) begun(err error) { m.once.Do(func() { m.first <- err }) }
+
+// run follows the member until ctx ends.
+func (m *member) run(ctx context.Context) {
+	defer close(m.done)
+	if m.loaded {
+		close(m.known)
+	} else {
+		at := m.at
+		m.s.running.Go(func() { m.load(ctx, at) })
+	}
+	for backoff := minBackoff; ctx.Err() == nil; {
+		began := time.Now()
+		err := m.follow(ctx)
+		m.begun(err)
+		m.s.arrived(m)
+		if errors.Is(err, errEnded) {
+			return
+		}
+		// What it has when it answers later may have changed since the beginning.
+		m.silent = false
+		if time.Since(began) >= maxBackoff {
+			backoff = minBackoff
+			if errors.Is(err, io.EOF) {
+				continue // it ended in its own time, as watches do
+			}
+		}
+		pause := rand.N(backoff)
+		if refused := new(refusal); errors.As(err, &refused) && refused.lasting() {
+			pause = refusedPause
+			m.s.refuse(m, refused)
+		}
+		backoff = min(2*backoff, maxBackoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// follow lists the member if it must be, and sends its events until its stream ends.
+func (m *member) follow(ctx context.Context) error {
+	if m.at == "" {
+		if err := m.list(ctx); err != nil {
+			return err
+		}
+	}
+	m.s.arrived(m)
+	query := url.Values{"watch": {"1"}, "resourceVersion": {m.at}, "allowWatchBookmarks": {"true"}}
+	body, err := m.get(ctx, query, m.s.form.media().watch)
+	if errors.Is(err, errExpired) {
+		m.forget()
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	m.begun(nil)
+	m.s.accept(m)
+	next := m.source.events(body)
+	for {
+		e, err := next()
+		if err == nil {
+			err = m.handle(e)
+		}
+		if errors.Is(err, errExpired) {
+			m.forget()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// listed reports whether the client has the member's objects.
+func (m *member) listed() bool {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	return m.at != ""
+}
+
+// forget makes follow list the member.
+func (m *member) forget() {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.reached = version.OfMember(m.at)
+	m.at = ""
+}
+
+// handle sends one event on.
+func (m *member) handle(e event) error {
+	if e.kind == bookmark {
+		m.s.mu.Lock()
+		defer m.s.mu.Unlock()
+		m.s.learn(typeOf(e.key))
+		if e.key.Version != "" && e.key.Version != m.at {
+			m.at = e.key.Version
+			m.s.settle(m.to.UID(), m.at)
+		}
+		return nil
+	}
+	if err := checkNames(e.key); err != nil {
+		return err
+	}
+	return m.s.emit(m, e, func(now int64) {
+		if e.key.Version != "" {
+			m.at = e.key.Version
+		}
+		m.s.step(now, m.to.UID(), m.at)
+		m.show(e)
+	})
+}
+
+// show notes what the client has after an event. The caller holds the stream's mu.
+func (m *member) show(e event) {
+	m.s.learn(typeOf(e.key))
+	name := nameOf(e.key)
+	if m.touched != nil {
+		m.touched[name] = true
+	}
+	before := len(m.shown)
+	if e.kind == deleted {
+		delete(m.shown, name)
+	} else {
+		m.shown.put(e.key)
+	}
+	m.s.remember(len(m.shown) - before)
+}
+
+func typeOf(k merge.Key) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: k.APIVersion, Kind: k.Kind}
+}
+
+// get sends a request to the member, which has the stream's timeout to begin its answer,
+// and returns the answer's body.
+func (m *member) get(ctx context.Context, more url.Values, accept string) (io.ReadCloser, error) {
+	query := url.Values{}
+	for _, values := range []url.Values{m.s.o.Query, more} {
+		for key, value := range values {
+			query[key] = value
+		}
+	}
+	if include := m.s.form.media().includeObject; include != "" {
+		query.Set("includeObject", include)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, (&url.URL{Path: m.s.o.Path, RawQuery: query.Encode()}).String(), nil)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("making a request for %q: %w", m.s.o.Path, err)
+	}
+	r.Header.Set("Accept", accept)
+	late := time.AfterFunc(m.s.o.MemberTimeout, cancel)
+	response, err := m.to.RoundTrip(r)
+	if !late.Stop() && err == nil {
+		response.Body.Close()
+		err = errors.New("it did not begin an answer in time")
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer cancel()
+		defer response.Body.Close()
+		return nil, refusalOf(response)
+	}
+	return &body{response.Body, cancel}, nil
+}
+
+// body is the body of an answer, with what ends its request.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *body) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
+}

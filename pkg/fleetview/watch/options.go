@@ -1,0 +1,91 @@
+package watch
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+// Member is one cluster of the view. Its methods are safe for concurrent use.
+type Member interface {
+	Name() string
+	// UID tells the cluster from an earlier one of the same name.
+	UID() string
+	RoundTrip(r *http.Request) (*http.Response, error)
+}
+
+// Missing is a cluster of the view that is known not to answer.
+type Missing struct{ Cluster, Reason string }
+
+// Options say what one watch of a view is about. All fields are needed unless they say
+// otherwise.
+type Options struct {
+	// Path and Query are the members' request: a collection, and its selectors. Query
+	// has none of watch, limit, continue, resourceVersion, resourceVersionMatch,
+	// timeoutSeconds, allowWatchBookmarks, sendInitialEvents and includeObject.
+	Path  string
+	Query url.Values
+	// Forms are how the client wants objects, best first. The others are for members that
+	// do not have the first.
+	Forms []Form
+	// Members returns the clusters of the view. It is asked every MembersEvery, which is
+	// 4 s if it is 0.
+	Members      func(ctx context.Context) ([]Member, []Missing, error)
+	MembersEvery time.Duration
+	// Rewriter makes the Rewriter of a member, which translates resourceVersions with
+	// the function that it gets.
+	Rewriter func(m Member, version func(member string) string) *merge.Rewriter
+	// MaxObjects is how many objects a stream remembers before it ends, 500,000 if it is 0.
+	MaxObjects int
+	// ResourceVersion, SendInitialEvents, Bookmarks and Timeout are the client's query;
+	// their zero values are what an empty query means.
+	ResourceVersion   string
+	SendInitialEvents *bool
+	Bookmarks         bool
+	Timeout           time.Duration
+	// FailWhenUnreachable answers 503 if a cluster does not answer at the beginning.
+	FailWhenUnreachable bool
+	// MemberTimeout is how long a member may take to begin an answer.
+	MemberTimeout time.Duration
+	// Draining is closed when the process is about to end; nil if it never is.
+	Draining <-chan struct{}
+	// Clock and Positions are the process' own, shared by all lists and watches.
+	Clock     *version.Clock
+	Positions *Positions
+	// Owner is the user and the request. What a stream knows about objects goes to
+	// streams of the same owner only.
+	Owner string
+}
+
+const (
+	// membersEvery is the default of Options.MembersEvery.
+	membersEvery = 4 * time.Second
+	// bookmarkEvery is how often a stream says its version while that changes.
+	bookmarkEvery = time.Minute
+	// queueSize is how many bytes of events wait for a client before members' streams do.
+	queueSize = 1 << 20
+	// chunkSize is what a client must take within stallTimeout.
+	chunkSize    = 64 << 10
+	stallTimeout = 10 * time.Second
+	// maxEvent is the size of the largest event or object that a member may send.
+	maxEvent = 16 << 20
+	// maxNames bounds the name, the namespace and the UID of one object together.
+	maxNames = 2 << 10
+	// pageSize is the limit of the lists that members are asked for.
+	pageSize = 500
+	// maxObjects is the default of Options.MaxObjects. One takes about 200 bytes.
+	maxObjects = 500_000
+	// minBackoff and maxBackoff bound the pauses before a member is asked again, and
+	// refusedPause is the one after a refusal, which does not go away by itself.
+	minBackoff   = 200 * time.Millisecond
+	maxBackoff   = 10 * time.Second
+	refusedPause = 30 * time.Second
+	// aheadLimit is how far ahead of our clock a client's version may be.
+	aheadLimit = 10 * time.Second
+	// maxNamed is how many missing clusters are named in headers and errors.
+	maxNamed = 10
+)

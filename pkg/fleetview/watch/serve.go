@@ -1,0 +1,123 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+// Serve answers one watch of a view. It returns when the stream has ended and all its
+// goroutines have.
+func Serve(w http.ResponseWriter, r *http.Request, o Options) {
+	var err error
+	for i, wants := range o.Forms {
+		last := i+1 == len(o.Forms)
+		if err = o.serve(w, r, wants.newForm(), last); last || !notAcceptable(err) {
+			break
+		}
+	}
+	if err != nil {
+		answerError(w, err)
+	}
+}
+
+// serve answers the watch with objects of one form. The error, for which nothing was
+// answered, is a refusal with 406 if a member does not have the form, and it is not the last.
+func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last bool) error {
+	from, start, err := o.from()
+	if err != nil {
+		return err
+	}
+	members, missing, err := o.Members(r.Context())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	s := newStream(o, form, cancel, start, from.versions)
+	f := &fleet{s: s, from: from, now: map[string]*member{}}
+	defer f.end()
+	if !f.resume(members, missing) {
+		return &apierrors.StatusError{ErrStatus: *expired()}
+	}
+	begun := &beginning{s: s, missing: missing, resumed: start != 0, last: last}
+	if err := begun.await(ctx, f.begin(ctx, members, missing)); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return s.failure()
+	}
+	for _, warning := range begun.warnings() {
+		w.Header().Add("Warning", warning)
+	}
+	w.Header().Set("Content-Type", form.media().content)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(http.StatusOK)
+	if http.NewResponseController(w).Flush() != nil {
+		return nil
+	}
+	s.begin()
+	s.running.Go(func() { f.follow(ctx) })
+	s.write(ctx, w)
+	return nil
+}
+
+// from returns what the stream goes on from, and the time of that.
+func (o Options) from() (position, int64, error) {
+	if o.anew() {
+		return position{}, 0, nil
+	}
+	v, err := version.Parse(o.ResourceVersion)
+	if err != nil {
+		return position{}, 0, apierrors.NewBadRequest(err.Error())
+	}
+	tooOld := &apierrors.StatusError{ErrStatus: *expired()}
+	if v.Time > time.Now().Add(aheadLimit).UnixMicro() && v.Time > o.Clock.Next()+aheadLimit.Microseconds() {
+		return position{}, 0, tooOld
+	}
+	o.Clock.After(v.Time)
+	if o.wantsInitialEvents() {
+		return position{}, 0, nil // all that there is now is not older than any version
+	}
+	from, ok := o.Positions.lookup(v.Time, o.Owner)
+	if !ok {
+		return position{}, 0, tooOld
+	}
+	for _, at := range from.versions {
+		if at == "0" {
+			return position{}, 0, tooOld
+		}
+	}
+	return from, v.Time, nil
+}
+
+// wantsInitialEvents reports whether the client asks for objects and the bookmark behind them.
+func (o Options) wantsInitialEvents() bool { return o.SendInitialEvents != nil && *o.SendInitialEvents }
+
+// fromNow reports whether the client wants nothing but changes from now on.
+func (o Options) fromNow() bool {
+	return o.anew() && o.SendInitialEvents != nil && !*o.SendInitialEvents
+}
+
+// anew reports whether the client does not go on from a version.
+func (o Options) anew() bool { return o.ResourceVersion == "" || o.ResourceVersion == "0" }
+
+// answerError says why there is no stream: as the member did that refused it, or with a
+// Status.
+func answerError(w http.ResponseWriter, err error) {
+	if r := new(refusal); errors.As(err, &r) {
+		w.Header().Set("Content-Type", r.contentType)
+		w.WriteHeader(r.code)
+		_, _ = w.Write(r.body) // the client may be gone
+		return
+	}
+	status := new(apierrors.StatusError)
+	if !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	writeStatus(w, &status.ErrStatus)
+}

@@ -1,0 +1,253 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+// errEnded says that the client's stream has ended, so that members' streams end too.
+var errEnded = errors.New("the watch has ended")
+
+// annotationInitialEnd marks the bookmark behind the initial objects (KEP-3157).
+const annotationInitialEnd = "k8s.io/initial-events-end"
+
+// stream is one watch of a client. Members write events to its queue, and the client's
+// goroutine takes them out.
+type stream struct {
+	o      Options
+	form   form
+	cancel context.CancelFunc
+	record *record
+	// wake has an element when there is something in the queue.
+	wake    chan struct{}
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// emptied is signalled when the queue has been emptied or the stream has ended.
+	emptied sync.Cond
+	queue   []byte
+	ended   bool
+	// last is the time of the newest event, stepped that of the newest step in record.
+	last, stepped int64
+	// news says that a position has changed since the newest event.
+	news bool
+	// open counts the members of which the client may have a part only.
+	open int
+	// initial has the members whose first objects the initial bookmark waits for; it is
+	// nil when that bookmark was sent, or is not wanted.
+	initial map[*member]bool
+	// remembered counts the objects that the client has.
+	remembered int
+	// members are those of the view now, with their refusals, and missing counts clusters
+	// that are known not to answer.
+	members map[*member]*refusal
+	missing int
+	// began says that the answer has, and cause is why the stream has ended, if it failed.
+	began bool
+	cause *metav1.Status
+	// of is what the objects are, as soon as it is known.
+	of metav1.TypeMeta
+}
+
+func newStream(o Options, form form, cancel context.CancelFunc, start int64, versions map[string]string) *stream {
+	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*refusal{}, last: start, stepped: start, of: form.media().of}
+	s.emptied.L = &s.mu
+	s.record = o.Positions.begin(o.Owner, start, versions)
+	return s
+}
+
+// emit adds an event of a member to the queue, and waits for room first. While it holds the
+// stream it calls shown, which notes what the client has from then on.
+func (s *stream) emit(m *member, e event, shown func(time int64)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) >= queueSize && !s.ended {
+		m.begun(nil) // the queue is emptied once the answer has begun
+		s.emptied.Wait()
+	}
+	if s.ended {
+		return errEnded
+	}
+	m.now = s.o.Clock.Next()
+	queue, err := m.source.append(s.queue, e)
+	if err != nil {
+		return err
+	}
+	s.queue = queue
+	s.last, s.news = m.now, false
+	shown(m.now)
+	s.signal()
+	return nil
+}
+
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// step records a change of a member's position at a time. The caller holds mu.
+func (s *stream) step(at int64, uid, memberVersion string) {
+	s.stepped = at
+	s.o.Positions.step(s.record, step{time: at, uid: uid, member: version.OfMember(memberVersion), open: s.open > 0})
+}
+
+// settle records a change of a member's position behind the events that were queued. The
+// caller holds mu.
+func (s *stream) settle(uid, memberVersion string) {
+	at := s.last
+	if at <= s.stepped {
+		at = s.o.Clock.Next()
+		s.news = true
+	}
+	s.step(at, uid, memberVersion)
+}
+
+// arrived says that the initial bookmark need not wait for a member, or not any more.
+func (s *stream) arrived(m *member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.initial[m] {
+		return
+	}
+	delete(s.initial, m)
+	s.endInitial()
+}
+
+// endInitial sends the initial bookmark if it waits for no member, and it is known what it
+// is about. The caller holds mu.
+func (s *stream) endInitial() {
+	if s.initial != nil && len(s.initial) == 0 && s.of.Kind != "" {
+		s.initial = nil
+		s.mark(map[string]string{annotationInitialEnd: "true"})
+	}
+}
+
+// mark adds a bookmark to the queue, if it is known what the objects are. It does not wait
+// for room. The caller holds mu.
+func (s *stream) mark(annotations map[string]string) {
+	if s.ended || s.of.Kind == "" {
+		return
+	}
+	at := s.o.Clock.Next()
+	object := &metav1.PartialObjectMetadata{TypeMeta: s.of}
+	object.ResourceVersion, object.Annotations = version.Version{Time: at}.String(), annotations
+	queue, err := s.form.appendOwn(s.queue, bookmark, object)
+	if err != nil {
+		return // the next one may be possible
+	}
+	s.queue = queue
+	s.last, s.news = at, false
+	s.step(at, "", "")
+	s.signal()
+}
+
+// markNews adds a bookmark if the newest version that the client has is not the newest
+// position.
+func (s *stream) markNews() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// From a version of which the client has a part only, it could not go on.
+	if s.o.Bookmarks && s.news && s.open == 0 && s.initial == nil {
+		s.mark(nil)
+	}
+}
+
+// markLast adds the bookmark that is the last event of the stream.
+func (s *stream) markLast() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.o.Bookmarks && s.open == 0 && s.initial == nil {
+		s.mark(nil)
+	}
+}
+
+// close ends the stream for members. The caller holds mu.
+func (s *stream) close() {
+	s.ended = true
+	s.cancel()
+	s.emptied.Broadcast()
+}
+
+// learn notes what the objects are. The caller holds mu.
+func (s *stream) learn(of metav1.TypeMeta) {
+	if of.Kind != "" {
+		s.of = of
+		s.endInitial()
+	}
+}
+
+// write sends the queue to the client until the stream ends.
+func (s *stream) write(ctx context.Context, w http.ResponseWriter) {
+	var timeout <-chan time.Time
+	if s.o.Timeout > 0 {
+		timer := time.NewTimer(s.o.Timeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	marks := time.NewTicker(bookmarkEvery)
+	defer marks.Stop()
+	for orderly := false; !orderly; {
+		select {
+		case <-ctx.Done():
+			s.flush(w) // expire has an event for the client
+			return
+		case <-timeout:
+			orderly = true
+		case <-s.o.Draining:
+			orderly = true
+		case <-marks.C:
+			s.markNews()
+		case <-s.wake:
+		}
+		if orderly {
+			s.markLast()
+		}
+		if ended := s.flush(w); ended {
+			return
+		}
+	}
+}
+
+// flush writes what is in the queue, and reports whether the stream has ended.
+func (s *stream) flush(w http.ResponseWriter) (ended bool) {
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
+	ended = s.ended
+	s.emptied.Broadcast()
+	s.mu.Unlock()
+	control := http.NewResponseController(w)
+	for len(queue) > 0 {
+		n := min(len(queue), chunkSize)
+		// A client that takes nothing for so long is left: members' streams wait for it.
+		stalled := time.AfterFunc(stallTimeout, func() {
+			s.stop()
+			_ = control.SetWriteDeadline(time.Now()) // if it is not supported, the write ends with the connection
+		})
+		_, err := w.Write(queue[:n])
+		if err == nil && n == len(queue) {
+			err = control.Flush()
+		}
+		if !stalled.Stop() || err != nil {
+			return true
+		}
+		queue = queue[n:]
+	}
+	return ended
+}
+
+// stop ends the stream for members.
+func (s *stream) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.close()
+}

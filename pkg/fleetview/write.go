@@ -1,0 +1,229 @@
+package fleetview
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+const (
+	// maxBody is the largest request body that a kube-apiserver takes.
+	maxBody = 3 << 20
+	// writeTimeout is how long a member may take for a write: a kube-apiserver's own
+	// limit, and a little.
+	writeTimeout = 65 * time.Second
+)
+
+// write sends a write to the one cluster that it is for.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) error {
+	accepted, err := forms(r)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request's body has more than %d bytes", maxBody))
+	case err != nil:
+		return refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
+	}
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		media = jsonType
+	}
+	to, err := destination(r.Context(), q, media, body)
+	if err != nil {
+		return err
+	}
+	if body, err = restore(to, q, media, body); err != nil {
+		return err
+	}
+	at := h.clock.Next()
+	response, cancel, err := send(r, q, to, accepted, body)
+	if err != nil {
+		return unknownOutcome(to, err.Error())
+	}
+	defer cancel()
+	return q.answerWrite(w, q.rewriter(to, at), memberResponse{member: to, response: response})
+}
+
+// destination finds the cluster that a write is for: the one that the path or a field
+// selector names, or the object in the body, or the only one that has the object.
+func destination(ctx context.Context, q *request, media string, body []byte) (Member, error) {
+	if !q.chosen() && q.info.Verb != "delete" && q.info.Verb != "deletecollection" {
+		if cluster := q.clusterOf(media, body); cluster != "" {
+			return q.find(cluster)
+		}
+	}
+	if m, ok, err := q.only(); ok {
+		return m, err
+	}
+	switch {
+	case !q.collection():
+		return owner(ctx, q)
+	case q.info.Verb == "create":
+		return nil, refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
+			q.view.Name, len(q.members)+len(q.missing), AnnotationCluster))
+	}
+	return nil, refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+clusterField+"=CLUSTER")
+}
+
+// clusterOf is the cluster that an object in a request names, and notes whether its name
+// does; empty if it names none. What is wrong with the body is for the member to say.
+func (q *request) clusterOf(media string, body []byte) string {
+	var object metav1.PartialObjectMetadata
+	var err error
+	switch media {
+	case protobufType:
+		var unknown runtime.Unknown
+		if err = unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))); err == nil {
+			err = object.Unmarshal(unknown.Raw)
+		}
+	case yamlType, string(types.ApplyYAMLPatchType):
+		err = yaml.Unmarshal(body, &object)
+	default:
+		err = json.Unmarshal(body, &object)
+	}
+	if err != nil {
+		return ""
+	}
+	if _, cluster, ok := q.cut(object.Name); ok {
+		q.qualified = true
+		return cluster
+	}
+	return object.Annotations[AnnotationCluster]
+}
+
+// bodyTypes are what bodies of requests may be.
+var bodyTypes = []string{
+	jsonType, yamlType, protobufType, string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
+}
+
+// restore takes off what the view has put on, for the member's eyes.
+func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return body, nil
+	}
+	number := version.Number(to.UID())
+	restorer := &merge.Restorer{
+		Cluster: to.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...),
+		Version: func(text string) (string, error) {
+			v, err := version.Parse(text)
+			switch {
+			case err != nil:
+				return "", refuse(http.StatusBadRequest, err.Error())
+			case v.Cluster != number || v.Member == 0:
+				return "", refuse(http.StatusConflict, fmt.Sprintf("resourceVersion %s is not one of an object of cluster %q: read the object again", text, to.Name()))
+			}
+			return strconv.FormatUint(v.Member, 10), nil
+		},
+	}
+	var restored []byte
+	var err error
+	switch {
+	case !slices.Contains(bodyTypes, media):
+		return nil, refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
+	case media == protobufType:
+		restored, err = restorer.AppendProtobuf(nil, body)
+	case media == string(types.JSONPatchType):
+		restored, err = restorer.AppendJSONPatch(nil, body)
+	case media == string(types.ApplyYAMLPatchType), media == yamlType:
+		restored, err = restorer.AppendYAML(nil, body)
+	case q.info.Verb == "delete" || q.info.Verb == "deletecollection":
+		restored, err = restorer.AppendDeleteOptions(nil, body)
+	default:
+		restored, err = restorer.AppendJSON(nil, body)
+	}
+	var refused *apierrors.StatusError
+	switch {
+	case err == nil:
+		return restored, nil
+	case errors.As(err, &refused):
+		return nil, refused
+	}
+	return nil, refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
+}
+
+// send sends the write.
+func send(r *http.Request, q *request, to Member, accepted []form, body []byte) (*http.Response, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
+	request, err := http.NewRequestWithContext(ctx, r.Method, q.path.String(), bytes.NewReader(body))
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	request.URL.RawQuery = q.query.Encode()
+	types := make([]string, 0, len(accepted))
+	for _, f := range accepted {
+		if f.as != "Table" {
+			types = append(types, f.accept)
+		}
+	}
+	if !slices.Contains(types, jsonType) {
+		types = append(types, jsonType)
+	}
+	request.Header.Set("Accept", strings.Join(types, ","))
+	for _, name := range []string{"Content-Type", "User-Agent"} {
+		if value := r.Header.Get(name); value != "" {
+			request.Header.Set(name, value)
+		}
+	}
+	response, err := to.RoundTrip(request)
+	if err != nil {
+		cancel()
+	}
+	return response, cancel, err
+}
+
+// unknownOutcome is the error of a write that was sent, and of which nothing is known.
+func unknownOutcome(to Member, reason string) error {
+	return refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q did not answer (%s), but may have done what was asked: read the object before you try again", to.Name(), reason))
+}
+
+// answerWrite sends back what the member answered.
+func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a memberResponse) error {
+	code := a.response.StatusCode
+	contentType := a.response.Header.Get("Content-Type")
+	body, failed := readObject(a)
+	switch {
+	case failed != nil:
+		return unknownOutcome(a.member, failed.reason)
+	case code < 200 || code > 599:
+		return unknownOutcome(a.member, fmt.Sprintf("status %d", code))
+	}
+	if code < 300 {
+		rewrite := rewriteAnswer
+		if q.info.Verb == "deletecollection" {
+			rewrite = rewriteDeleted
+		}
+		var err error
+		if body, err = rewrite(rewriter, contentType, body); err != nil {
+			return refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q, which has done what was asked: %v", a.member.Name(), err))
+		}
+	}
+	header := w.Header()
+	copyHeaders(header, a.response.Header)
+	header.Set("Content-Type", contentType)
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // an error is the client's: it has gone
+	return nil
+}

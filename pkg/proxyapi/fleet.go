@@ -1,0 +1,216 @@
+package proxyapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+)
+
+// fleet answers requests for views that may go on. Package fleetview makes one answer of
+// many; what it asks, it asks here.
+type fleet struct {
+	*requestFilters
+	relay        *relay
+	revalidation *revalidation
+	handler      fleetHandler
+}
+
+// fleetHandler is package fleetview's Handler.
+type fleetHandler interface {
+	// Serve answers a request whose URL is as a managed kube-apiserver sees it.
+	Serve(w http.ResponseWriter, r *http.Request, view fleetview.View)
+}
+
+// defaultClusterTimeout is a FleetView's default, for objects that have none.
+const defaultClusterTimeout = 5 * time.Second
+
+func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	scope := scopeOf(r.Context())
+	request := &viewRequest{fleet: f, scope: scope, origin: r}
+	defer func() { audit.AddAuditAnnotation(r.Context(), annotationPrefix+"clusters", request.sentTo.String()) }()
+	inner := r.WithContext(r.Context())
+	inner.URL = &url.URL{}
+	if err := scope.target.Apply(inner.URL); err != nil {
+		f.refuse(w, r, err)
+		return
+	}
+	inner.RequestURI = inner.URL.RequestURI()
+	paced := newPacedWriter(w, scope, f.relay.answers, f.metrics)
+	defer paced.end()
+	f.handler.Serve(paced, inner, request.view())
+}
+
+// viewRequest is one request for a view.
+type viewRequest struct {
+	*fleet
+	scope *requestScope
+	// origin is the request as it came through the filters.
+	origin *http.Request
+	// sentTo are the clusters that were asked.
+	sentTo names
+}
+
+// view is what package fleetview gets to know.
+func (q *viewRequest) view() fleetview.View {
+	spec := q.scope.view.Spec
+	view := fleetview.View{
+		Name: q.scope.view.Name, User: keyOfUser(q.scope.user), Prefix: q.scope.prefix,
+		Members: q.members, Relay: q.relayTo,
+		Qualified:           spec.Names == proxyv1alpha1.NamesQualified,
+		FailWhenUnreachable: spec.WhenUnreachable == proxyv1alpha1.WhenUnreachableFail,
+		Timeout:             time.Duration(spec.ClusterTimeoutSeconds) * time.Second,
+	}
+	if view.Timeout <= 0 {
+		view.Timeout = defaultClusterTimeout
+	}
+	for _, r := range spec.Resources {
+		view.Resources = append(view.Resources, fleetview.ResourceRule{Group: r.Group, Resource: r.Resource, Namespaces: slices.Clone(r.Namespaces)})
+	}
+	if spec.UnlistedResources != nil {
+		view.UnlistedCluster = spec.UnlistedResources.Cluster
+	}
+	return view
+}
+
+// keyOfUser tells users apart, by everything that a cluster may decide by.
+func keyOfUser(u user.Info) string {
+	text, err := json.Marshal([]any{u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()}) // sorts maps
+	if err != nil {
+		panic(err) // strings only
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// errNotAsked is the error of a view whose clusters could not be found out.
+var errNotAsked = refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
+
+// members are the clusters of the view, as it is now, that are served and that the user
+// may reach with this request's verb. The others are not mentioned: that a cluster is
+// away is known by asking it, which fails at once.
+func (q *viewRequest) members(ctx context.Context) ([]fleetview.Member, []fleetview.Missing, error) {
+	view, err := q.views.Get(q.scope.target.View)
+	if err == nil && view == nil {
+		err = errors.New("it is gone")
+	}
+	var selected []string
+	if err == nil {
+		selected, err = q.views.Clusters(view)
+	}
+	if err != nil {
+		return nil, nil, unavailable(fmt.Sprintf("FleetView %q cannot be served: %v", q.scope.target.View, err))
+	}
+	// The answer is kept for a while, and belongs to these clusters.
+	of := fmt.Sprintf("view %s %s %d", view.Name, view.UID, view.Generation)
+	allowed, err := q.authorizer.Reachable(ctx, q.scope.user, q.scope.rights(), of, func() []string { return slices.Clone(selected) })
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, unavailable(errNotAsked.Message)
+	}
+	var members []fleetview.Member
+	for _, cluster := range allowed {
+		if _, ok := slices.BinarySearch(selected, cluster); !ok || q.clusters.Served(cluster) != nil {
+			continue // it was a moment ago
+		}
+		members = append(members, &member{viewRequest: q, cluster: cluster, uid: q.clusters.UID(cluster)})
+	}
+	return members, nil, nil
+}
+
+// unavailable is a 503 for package fleetview.
+func unavailable(message string) error {
+	return &apierrors.StatusError{ErrStatus: newStatus(http.StatusServiceUnavailable, message)}
+}
+
+// relayTo sends a request to one cluster as the single-cluster endpoints do, with the
+// limits of that cluster, for as long as the user has the right to it.
+func (q *viewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleetview.Member) {
+	m, ok := to.(*member)
+	if !ok {
+		q.refuse(w, r, refusal(http.StatusInternalServerError, "the cluster is not of this view: report this"))
+		return
+	}
+	scope, err := m.scopeOf(r)
+	r = r.WithContext(context.WithValue(r.Context(), scopeKey{}, scope))
+	if err == nil {
+		err = m.mayAlso(r.Context(), scope)
+	}
+	if err == nil {
+		err = q.clusters.Served(m.cluster)
+	}
+	if scope.long && q.scope.asked == nil && q.revalidation != nil {
+		err = errors.Join(err, errNoScope) // nothing could end it
+	}
+	if err != nil {
+		q.refuse(w, r, err)
+		return
+	}
+	parts := []held{{q.uploads, uploadOf(r)}, {q.requests, 1}}
+	if scope.long {
+		parts[1].limiter = q.streams
+	}
+	for _, part := range parts {
+		release, err := part.limiter.acquireCluster(m.cluster, part.n)
+		if err != nil {
+			q.metrics.denied.WithLabelValues("limit").Inc()
+			q.refuse(w, r, err)
+			return
+		}
+		defer release()
+	}
+	q.sentTo.add(m.cluster)
+	q.metrics.viewClusters.WithLabelValues(relayed).Inc()
+	if paced, ok := w.(*pacedWriter); ok {
+		w = paced.ResponseWriter // the relay has its own
+	}
+	q.revalidation.withRevalidation(q.relay).ServeHTTP(w, r)
+}
+
+// maxNames is how many names of clusters are in an audit event.
+const maxNames = 100
+
+// names are those of clusters, for an audit event. The zero value is ready, and safe for
+// concurrent use.
+type names struct {
+	mu  sync.Mutex
+	all map[string]struct{}
+}
+
+func (n *names) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil {
+		n.all = map[string]struct{}{}
+	}
+	n.all[name] = struct{}{}
+}
+
+func (n *names) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sorted := make([]string, 0, len(n.all))
+	for name := range n.all {
+		sorted = append(sorted, name)
+	}
+	slices.Sort(sorted)
+	if more := len(sorted) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(sorted[:maxNames], ","), more)
+	}
+	return strings.Join(sorted, ",")
+}

@@ -1,0 +1,128 @@
+package chart
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// fleetViewSchema does with a FleetView what a kube-apiserver does before it stores
+// one.
+type fleetViewSchema struct {
+	structural *schema.Structural
+	validator  validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func newFleetViewSchema(t *testing.T) fleetViewSchema {
+	t.Helper()
+	crd := readCRD(t, "files", "fleetviews.yaml")
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+	var internal apiextensions.CustomResourceDefinition
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	internal.Status.StoredVersions = []string{"v1alpha1"}
+	if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), &internal); len(errs) > 0 {
+		t.Fatalf("a kube-apiserver refuses the CRD: %v", errs.ToAggregate())
+	}
+	properties, err := apiextensions.GetSchemaForVersion(&internal, "v1alpha1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := fleetViewSchema{}
+	if s.structural, err = schema.NewStructural(properties.OpenAPIV3Schema); err != nil {
+		t.Fatal(err)
+	}
+	if s.validator, _, err = validation.NewSchemaValidator(properties.OpenAPIV3Schema); err != nil {
+		t.Fatal(err)
+	}
+	s.rules = cel.NewValidator(s.structural, true, celconfig.PerCallLimit)
+	return s
+}
+
+// admit sets the defaults of a view and returns why it is refused.
+func (s fleetViewSchema) admit(t *testing.T, name, spec string) (map[string]any, field.ErrorList) {
+	t.Helper()
+	view := map[string]any{"apiVersion": "proxy.open-cluster-management.io/v1alpha1", "kind": "FleetView", "metadata": map[string]any{"name": name}}
+	more := map[string]any{}
+	if err := yaml.Unmarshal([]byte(spec), &more); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(view, more)
+	defaulting.Default(view, s.structural)
+	errs := validation.ValidateCustomResource(nil, view, s.validator)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, view)...)
+	ruled, _ := s.rules.Validate(t.Context(), nil, s.structural, view, nil, celconfig.RuntimeCELCostBudget)
+	return view, append(errs, ruled...)
+}
+
+// TestFleetViewDefaults wants the same view with an empty spec and without one.
+func TestFleetViewDefaults(t *testing.T) {
+	s := newFleetViewSchema(t)
+	want := map[string]any{"names": "Plain", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5)}
+	for _, spec := range []string{"", "spec: {}"} {
+		view, errs := s.admit(t, "all", spec)
+		if len(errs) > 0 {
+			t.Errorf("%q is refused: %v", spec, errs.ToAggregate())
+		}
+		if diff := cmp.Diff(want, view["spec"]); diff != "" {
+			t.Errorf("%q: spec (-want +got):\n%s", spec, diff)
+		}
+	}
+}
+
+func TestFleetViewValidation(t *testing.T) {
+	s := newFleetViewSchema(t)
+	many := func(n int) string { return strings.Repeat("{group: a, resource: b},", n) }
+	for name, test := range map[string]struct {
+		view string
+		spec string
+		want string
+	}{
+		"the design's example": {spec: `{clusters: {clusterSets: [prod], selector: {matchLabels: {region: eu}}, names: [edge-7]},
+			resources: [{group: "", resource: pods, namespaces: [shop]}, {group: apps, resource: "*"}],
+			unlistedResources: {cluster: local-cluster}, names: Qualified, whenUnreachable: Fail, clusterTimeoutSeconds: 60}`},
+		"the core group by default":       {spec: `{resources: [{resource: pods}]}`},
+		"names":                           {spec: "{names: Short}", want: "spec.names"},
+		"when unreachable":                {spec: "{whenUnreachable: Wait}", want: "spec.whenUnreachable"},
+		"no timeout":                      {spec: "{clusterTimeoutSeconds: 0}", want: "spec.clusterTimeoutSeconds"},
+		"a long timeout":                  {spec: "{clusterTimeoutSeconds: 61}", want: "spec.clusterTimeoutSeconds"},
+		"no sets, which is not all":       {spec: "{clusters: {clusterSets: []}}", want: "spec.clusters.clusterSets"},
+		"no names, which is not all":      {spec: "{clusters: {names: []}}", want: "spec.clusters.names"},
+		"a name twice":                    {spec: "{clusters: {names: [a, a]}}", want: "Duplicate"},
+		"a resource of no name":           {spec: `{resources: [{group: apps}]}`, want: "resource"},
+		"a subresource":                   {spec: `{resources: [{group: "", resource: pods/log}]}`, want: "spec.resources[0].resource"},
+		"a group with a version":          {spec: `{resources: [{group: apps/v1, resource: deployments}]}`, want: "spec.resources[0].group"},
+		"no namespaces, which is not all": {spec: `{resources: [{resource: pods, namespaces: []}]}`, want: "namespaces"},
+		"resources without end":           {spec: "{resources: [" + many(101) + "]}", want: "spec.resources"},
+		"unlisted without a list":         {spec: "{unlistedResources: {cluster: a}}", want: "unlistedResources requires resources"},
+		"unlisted with an empty list":     {spec: "{resources: [], unlistedResources: {cluster: a}}", want: "unlistedResources requires resources"},
+		"unlisted without a cluster":      {spec: `{resources: [{resource: pods}], unlistedResources: {}}`, want: "cluster"},
+		"a long name":                     {view: strings.Repeat("a", 64), spec: "{}", want: "at most 63 characters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.view == "" {
+				test.view = "v"
+			}
+			_, errs := s.admit(t, test.view, "spec: "+test.spec)
+			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), test.want)) {
+				t.Errorf("got errors %v, want one that contains %q", errs.ToAggregate(), test.want)
+			}
+		})
+	}
+}

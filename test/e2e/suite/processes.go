@@ -1,0 +1,154 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// signal sends a signal to the addon's process in a pod. In a lab with nodes the process
+// is in the pod's control group, and in one without it runs in the pod's folder.
+func signal(uid types.UID, signal syscall.Signal) (sent int, _ error) {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, process := range processes {
+		group, _ := os.ReadFile(filepath.Join(process, "cgroup")) // a process may end meanwhile
+		folder, _ := os.Readlink(filepath.Join(process, "cwd"))
+		comm, _ := os.ReadFile(filepath.Join(process, "comm"))
+		inPod := strings.Contains(string(group), "pod"+string(uid)) || strings.HasSuffix(folder, "/pods/"+string(uid))
+		pid, err := strconv.Atoi(filepath.Base(process))
+		if err != nil || !inPod || strings.TrimSpace(string(comm)) != "cluster-proxy" {
+			continue
+		}
+		if syscall.Kill(pid, signal) == nil {
+			sent++
+		}
+	}
+	return sent, nil
+}
+
+// signalAll sends a signal to the processes of all pods of a kind.
+func (k Kind) signalAll(ctx context.Context, with syscall.Signal) error {
+	names, err := k.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	sent := 0
+	for _, name := range names {
+		pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n, err := signal(pod.UID, with)
+		if err != nil {
+			return err
+		}
+		sent += n
+	}
+	if sent == 0 {
+		return fmt.Errorf("%d pods of the %s have no process", len(names), k.Name)
+	}
+	return nil
+}
+
+// kind returns one of the kinds of the addon's pods.
+func (s *Suite) kind(t *testing.T, cluster, name string) Kind {
+	t.Helper()
+	for _, k := range s.Kinds(t, cluster) {
+		if k.Name == name {
+			return k
+		}
+	}
+	t.Fatalf("the addon has no %s", name)
+	return Kind{}
+}
+
+// FreezeAgents stops the processes of a cluster's agents without ending them (SIGSTOP):
+// their connections stay open, and nothing answers. The result lets them go on, which the
+// end of the test does as well.
+func (s *Suite) FreezeAgents(t *testing.T, cluster string) (thaw func()) {
+	t.Helper()
+	agents := s.kind(t, cluster, "proxy agent")
+	thaw = func() {
+		if err := agents.signalAll(context.Background(), syscall.SIGCONT); err != nil {
+			t.Error("letting the agents go on:", err)
+		}
+	}
+	t.Cleanup(func() {
+		thaw()
+		Eventually(t, cluster+" reachable again", func() error { return s.Reachable(context.Background(), cluster) })
+	})
+	if err := agents.signalAll(t.Context(), syscall.SIGSTOP); err != nil {
+		t.Fatal("freezing the agents:", err)
+	}
+	return thaw
+}
+
+// KillProxyAPI kills the processes of the proxy API, without a word. They are started
+// again.
+func (s *Suite) KillProxyAPI(t *testing.T) {
+	t.Helper()
+	if err := s.kind(t, s.Clusters[0], "proxy API").signalAll(t.Context(), syscall.SIGKILL); err != nil {
+		t.Fatal("killing the proxy API:", err)
+	}
+	s.awaitProxyAPI(t)
+}
+
+// awaitProxyAPI waits until new connections to the proxy API lead to every cluster.
+func (s *Suite) awaitProxyAPI(t *testing.T) {
+	t.Helper()
+	for _, cluster := range s.Clusters {
+		Eventually(t, cluster+" reachable again", func() error { return Once(t.Context(), s.ThroughProxyAPI(cluster)) })
+	}
+}
+
+// RestartProxyAPI replaces the pods of the proxy API, as kubectl rollout restart does, and
+// returns when the processes of the former ones have ended.
+func (s *Suite) RestartProxyAPI(t *testing.T) {
+	t.Helper()
+	k := s.kind(t, s.Clusters[0], "proxy API")
+	before, err := k.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano))
+	if _, err := k.Client.AppsV1().Deployments(k.Namespace).Patch(t.Context(), k.deployment, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "other pods of the proxy API", func() error {
+		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(t.Context(), k.deployment, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := RolledOut(deployment); err != nil {
+			return err
+		}
+		now, err := k.Pods(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, name := range now {
+			for _, old := range before {
+				if name == old {
+					return fmt.Errorf("pod %q is still there", name)
+				}
+			}
+		}
+		if s.options.Nodes || s.Lab == nil {
+			return nil // such a pod goes when its process has ended
+		}
+		return s.Lab.PodsEnded(t.Context(), "hub")
+	})
+	s.awaitProxyAPI(t)
+}
