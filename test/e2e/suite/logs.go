@@ -10,8 +10,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
-// keepLogs copies the logs of a failed run to where they outlive it, and shows
-// the end of those of the addon's own processes.
+// keepLogs copies the logs of a failed run to where they outlive it, and the end
+// of those of the addon's own processes to a file of its own, so that what the
+// tests say is not lost among them.
 func keepLogs(l *lab.Lab) {
 	dir, err := os.MkdirTemp("", "cluster-proxy-e2e-logs-")
 	if err == nil {
@@ -21,14 +22,18 @@ func keepLogs(l *lab.Lab) {
 			_ = os.CopyFS(filepath.Join(dir, "pods", cluster), os.DirFS(l.PodLogDir(cluster)))
 		}
 	}
-	fmt.Fprintln(os.Stderr, "logs of the lab:", dir, err)
+	var ends strings.Builder
 	for _, pattern := range []string{
 		filepath.Join(dir, "logs", "*_open-cluster-management-*_*.log"),                            // of the lab's pods
 		filepath.Join(dir, "pods", "*", "open-cluster-management-*_*cluster-proxy*", "*", "*.log"), // of real nodes
 	} {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
-			fmt.Fprintf(os.Stderr, "--- the end of %s\n%s\n", strings.TrimPrefix(file, dir), program.Tail(file))
+			fmt.Fprintf(&ends, "the end of %s\n%s\n", strings.TrimPrefix(file, dir), program.Tail(file))
 		}
 	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "ends.txt"), []byte(ends.String()), 0o600)
+	}
+	fmt.Fprintln(os.Stderr, "logs of the lab:", dir, "error:", err)
 }
