@@ -95,22 +95,19 @@ func (s *Suite) FreezeAgents(t *testing.T, cluster string) (thaw func()) {
 	return thaw
 }
 
-// KillProxyAPI kills the processes of the proxy API, without a word. They are started
-// again.
+// KillProxyAPI kills the processes of the proxy API, without a word, and returns when
+// others serve in their place.
 func (s *Suite) KillProxyAPI(t *testing.T) {
 	t.Helper()
-	if err := s.kind(t, s.Clusters[0], "proxy API").signalAll(t.Context(), syscall.SIGKILL); err != nil {
-		t.Fatal("killing the proxy API:", err)
+	k := s.kind(t, s.Clusters[0], "proxy API")
+	before, err := k.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.awaitProxyAPI(t)
-}
-
-// awaitProxyAPI waits until new connections to the proxy API lead to every cluster.
-func (s *Suite) awaitProxyAPI(t *testing.T) {
-	t.Helper()
-	for _, cluster := range s.Clusters {
-		Eventually(t, cluster+" reachable again", func() error { return Once(t.Context(), s.ThroughProxyAPI(cluster)) })
+	for _, name := range before {
+		k.Kill(t, name)
 	}
+	s.awaitOtherProxyAPI(t, k, before)
 }
 
 // RestartProxyAPI replaces the pods of the proxy API, as kubectl rollout restart does, and
@@ -126,6 +123,13 @@ func (s *Suite) RestartProxyAPI(t *testing.T) {
 	if _, err := k.Client.AppsV1().Deployments(k.Namespace).Patch(t.Context(), k.deployment, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	s.awaitOtherProxyAPI(t, k, before)
+}
+
+// awaitOtherProxyAPI waits until the former pods of the proxy API are gone with their
+// processes, and new connections lead to every cluster by every endpoint.
+func (s *Suite) awaitOtherProxyAPI(t *testing.T, k Kind, before []string) {
+	t.Helper()
 	Eventually(t, "other pods of the proxy API", func() error {
 		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(t.Context(), k.deployment, metav1.GetOptions{})
 		if err != nil {
@@ -150,5 +154,9 @@ func (s *Suite) RestartProxyAPI(t *testing.T) {
 		}
 		return s.Lab.PodsEnded(t.Context(), "hub")
 	})
-	s.awaitProxyAPI(t)
+	for _, cluster := range s.Clusters {
+		for _, endpoint := range s.Endpoints(cluster) {
+			Eventually(t, cluster+" reachable again by "+endpoint.Name, func() error { return Once(t.Context(), endpoint.Cfg) })
+		}
+	}
 }
