@@ -52,9 +52,8 @@ func init() {
 
 // The two sides that are compared.
 const (
-	direct  = "direct"
-	ofView  = "view"
-	allView = "/@all"
+	direct = "direct"
+	ofView = "view"
 )
 
 // sides are in the order in which a round measures them.
@@ -91,6 +90,6 @@ func benchClusters() []string { return slices.Sorted(slices.Values(installed.Clu
 // viewEndpoint is the view of all clusters, for a user of the hub.
 func viewEndpoint() suite.Endpoint {
 	cfg := installed.ThroughProxyAPI("")
-	cfg.Host, cfg.BearerToken = "https://"+installed.ProxyAPI+allView, installed.HubToken
+	cfg.Host, cfg.BearerToken = "https://"+installed.ProxyAPI+"/@"+allView, installed.HubToken
 	return suite.Endpoint{Name: ofView, Cfg: cfg}
 }
