@@ -14,7 +14,7 @@ type memberList struct {
 	memberResponse
 	reader *merge.Reader
 	// first is the first item and firstErr how reading it ended.
-	first    []byte
+	first    merge.Item
 	firstErr error
 	// cancel ends the request.
 	cancel context.CancelCauseFunc

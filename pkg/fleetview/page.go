@@ -125,8 +125,8 @@ func (p *page) addJSON(from *memberList) (merge.ListMeta, error) {
 		if layout != nil {
 			p.buf, err = layout.AppendRow(p.buf, item, rewriter)
 		} else {
-			p.collide(from.member, item, merge.KeyOfJSON)
-			p.buf, err = rewriter.AppendJSON(p.buf, item)
+			p.collide(from.member, func() (merge.Key, error) { return merge.KeyOfItem(item) })
+			p.buf, err = rewriter.AppendItem(p.buf, item)
 		}
 		if err != nil {
 			return merge.ListMeta{}, err
@@ -160,11 +160,11 @@ func (p *page) stream() error {
 
 // collide notes that two clusters have an object of one name, of which an informer would
 // keep one.
-func (p *page) collide(m Member, item []byte, keyOf func([]byte) (merge.Key, error)) {
+func (p *page) collide(m Member, keyOf func() (merge.Key, error)) {
 	if p.started || p.colliding || p.l.view.Qualified || len(p.l.members) < 2 {
 		return
 	}
-	key, err := keyOf(item)
+	key, err := keyOf()
 	if err != nil {
 		return // the rewriter reports it
 	}
@@ -201,7 +201,7 @@ func (p *page) addProtobuf(from *memberList) (merge.ListMeta, error) {
 	}
 	rewriter := p.l.rewriter(from.member, p.l.at)
 	for _, item := range items {
-		p.collide(from.member, item, merge.KeyOfProtobufItem)
+		p.collide(from.member, func() (merge.Key, error) { return merge.KeyOfProtobufItem(item) })
 		if p.buf, err = rewriter.AppendProtobufItem(p.buf, item); err != nil {
 			return merge.ListMeta{}, err
 		}

@@ -61,7 +61,7 @@ func rewriteList(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
 	if err != nil && !eof(err) {
 		return nil, err
 	}
-	out, add := []byte(openingItems), rewriter.AppendJSON
+	out, add := []byte(openingItems), rewriter.AppendItem
 	var columns []byte
 	if reader.Columns() != nil {
 		var table merge.Table
@@ -70,7 +70,7 @@ func rewriteList(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
 			return nil, err
 		}
 		out, columns = []byte(openingRows), table.Definitions()
-		add = func(dst, row []byte) ([]byte, error) { return layout.AppendRow(dst, row, rewriter) }
+		add = func(dst []byte, row merge.Item) ([]byte, error) { return layout.AppendRow(dst, row, rewriter) }
 	}
 	for begin := len(out); err == nil; item, err = reader.Next() {
 		if len(out) > begin {

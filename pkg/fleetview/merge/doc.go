@@ -15,6 +15,10 @@
 // buffer that grows to the largest item. Memory thus does not grow with the list, and rows
 // go out while a member still sends. ProtobufReader does the same with lists in protobuf.
 //
+// Reading JSON costs more than everything else. So each byte is looked at once: what checks
+// an item's syntax also notes where its members are, and those of its metadata (Item), and
+// Rewriter and KeyOfItem go by that.
+//
 // # Discovery
 //
 // Union merges what clusters serve, in the form of aggregated discovery; the older kinds of
@@ -38,6 +42,7 @@
 //	discoverylegacy.go   translates discovery of servers and clients without aggregated discovery
 //	discoveryunion.go    Union, and what makes a cluster the newest
 //	jsonpatch.go         restores JSON patches
+//	index.go             Item: an object of which it is known where its members are
 //	key.go               Key: which object it is
 //	list.go              what a list says of itself, and what is no list
 //	object.go            walks the members of a JSON object

@@ -9,15 +9,23 @@ import (
 type Key struct{ APIVersion, Kind, Namespace, Name, UID, Version string }
 
 // KeyOfJSON returns the key of an object in JSON.
-func KeyOfJSON(object []byte) (Key, error) {
-	var key Key
+func KeyOfJSON(object []byte) (Key, error) { return KeyOfItem(NewItem(object)) }
+
+// KeyOfItem returns the key of an object in JSON.
+func KeyOfItem(object Item) (Key, error) {
+	m := object.members()
+	key := keyOf(&m)
+	return key, m.end()
+}
+
+// keyOf returns the key of the object that m walks.
+func keyOf(m *members) (key Key) {
 	var metadata, kind, apiVersion bool
-	m := walk(object, 0)
 	for m.more() {
 		switch string(m.key) {
 		case "metadata":
 			if m.once(&metadata) {
-				key.readMetadata(&m)
+				key.readMetadata(m)
 			}
 		case "kind":
 			if m.once(&kind) {
@@ -31,7 +39,7 @@ func KeyOfJSON(object []byte) (Key, error) {
 			m.skip()
 		}
 	}
-	return key, m.end()
+	return key
 }
 
 // readMetadata reads the value of m's member, and moves m behind it.
@@ -41,7 +49,7 @@ func (k *Key) readMetadata(m *members) {
 		return
 	}
 	var namespace, name, uid, version bool
-	in := walk(m.data, m.value)
+	in := m.inner()
 	for in.more() {
 		switch string(in.key) {
 		case "namespace":
@@ -70,18 +78,19 @@ func (m *members) textOnce(seen *bool, text *string) {
 }
 
 // KeyOfRow returns the key of the object in a Table's row.
-func KeyOfRow(row []byte) (Key, error) {
+func KeyOfRow(row Item) (Key, error) {
 	var key Key
 	var seen bool
-	m := walk(row, 0)
+	m := row.members()
 	for m.more() {
-		value := m.skip()
-		if string(m.key) != "object" || !m.once(&seen) {
-			continue
-		}
-		var err error
-		if key, err = KeyOfJSON(value); err != nil {
-			m.fail(err)
+		if string(m.key) != "object" {
+			m.skip()
+		} else if m.once(&seen) {
+			in := m.inner()
+			key = keyOf(&in)
+			if m.next = in.next; in.err != nil {
+				m.fail(in.err)
+			}
 		}
 	}
 	err := m.end()

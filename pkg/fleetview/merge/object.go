@@ -19,6 +19,41 @@ type members struct {
 	count int
 	err   error
 	scan  scanner
+
+	// index has the places of the members, if they are known, and level says where in it.
+	index *index
+	level int
+}
+
+// members walks an Item.
+func (o Item) members() members {
+	m := walk(o.json, 0)
+	if o.index != nil && !o.index.irregular {
+		m.index = o.index
+	}
+	return m
+}
+
+// inner walks the object that is the member's value.
+func (m *members) inner() members {
+	in := walk(m.data, m.value)
+	if x := m.index; x != nil && m.level < len(x.path) && string(m.key) == x.path[m.level] && len(x.levels[m.level+1]) > 0 {
+		in.index, in.level = x, m.level+1
+	}
+	return in
+}
+
+// known moves to the next member whose place is known.
+func (m *members) known() bool {
+	all := m.index.levels[m.level]
+	if m.count == len(all) {
+		m.next = skipSpace(m.data, m.next) + 1 // behind the brace
+		return false
+	}
+	at := all[m.count]
+	m.key, m.start, m.value = m.data[at.key+1:at.keyEnd-1], at.key, at.value
+	m.count++
+	return true
 }
 
 // walk returns the members of the object at data[i].
@@ -38,6 +73,9 @@ func walk(data []byte, i int) members {
 func (m *members) more() bool {
 	if m.err != nil {
 		return false
+	}
+	if m.index != nil {
+		return m.known()
 	}
 	i := m.skipSpace(m.next)
 	if i < len(m.data) && m.data[i] == '}' {
@@ -100,6 +138,10 @@ func (m *members) fail(err error) {
 
 // skip moves next behind the member's value and returns the value.
 func (m *members) skip() []byte {
+	if m.index != nil {
+		m.next = m.index.levels[m.level][m.count-1].end
+		return m.data[m.value:m.next]
+	}
 	m.scan.reset()
 	next, done, err := m.scan.scan(m.data, m.value)
 	if err != nil || !done {

@@ -27,6 +27,7 @@ type Reader struct {
 	slid  bool
 
 	scan    scanner
+	index   *index
 	meta    ListMeta
 	columns []byte
 	// seen has the keys of the document that matter, members counts all of them.
@@ -60,20 +61,20 @@ func (l *Reader) Meta() ListMeta { return l.meta }
 // row; they are nil in a list.
 func (l *Reader) Columns() []byte { return l.columns }
 
-// Next returns the JSON of the next item or row, which is valid until Next is asked again.
-// Its syntax is right and it is an object. Next returns io.EOF behind the last item, when
-// the whole document is read, io.ErrUnexpectedEOF if the stream ends early, and a
-// *NotListError if the document is no list. Every error is final.
-func (l *Reader) Next() ([]byte, error) {
+// Next returns the next item or row, which is valid until Next is asked again. Next returns
+// io.EOF behind the last item, when the whole document is read, io.ErrUnexpectedEOF if the
+// stream ends early, and a *NotListError if the document is no list. Every error is final.
+func (l *Reader) Next() (Item, error) {
 	if l.err != nil {
-		return nil, l.err
+		return Item{}, l.err
 	}
 	item, err := l.next()
 	if err != nil {
 		l.err, l.buffer = err, nil
-		return nil, err
+		return Item{}, err
 	}
-	return item, nil
+	l.index.finish(item)
+	return Item{item, l.index}, nil
 }
 
 func (l *Reader) next() ([]byte, error) {
@@ -202,6 +203,10 @@ func (l *Reader) memberValue(key string, c byte) error {
 		case c == '[':
 			l.at++
 			l.phase = phaseItems
+			l.index = newIndex(pathOfObject)
+			if key == "rows" {
+				l.index = newIndex(pathOfRow)
+			}
 			return nil
 		}
 		value, err := l.value()
@@ -263,17 +268,22 @@ func (l *Reader) item() ([]byte, error) {
 		return nil, fmt.Errorf("reading a list: an item begins with %q, it is no object", c)
 	}
 	l.items++
-	l.kept = l.at
-	return l.value()
+	l.scan.resetIndexed(l.index)
+	return l.scanned()
 }
 
 // value reads the value at at and returns its text, which is valid until more is read.
 func (l *Reader) value() ([]byte, error) {
-	l.kept = l.at
 	l.scan.reset()
+	return l.scanned()
+}
+
+// scanned is value with the scanner as it is.
+func (l *Reader) scanned() ([]byte, error) {
+	l.kept = l.at
 	for {
-		next, done, err := l.scan.scan(l.buffer, l.at)
-		l.at = next
+		next, done, err := l.scan.scan(l.buffer[l.kept:], l.at-l.kept)
+		l.at = l.kept + next
 		if err != nil {
 			return nil, err
 		}

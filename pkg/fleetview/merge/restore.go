@@ -33,7 +33,7 @@ func (r *Restorer) edit() edit {
 func (r *Restorer) AppendJSON(dst, body []byte) ([]byte, error) {
 	e := r.edit()
 	start := len(dst)
-	dst, err := e.appendObject(dst, body)
+	dst, err := e.appendObject(dst, NewItem(body))
 	if err != nil {
 		return dst, err
 	}

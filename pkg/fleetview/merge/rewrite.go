@@ -19,6 +19,11 @@ type Rewriter struct {
 // object stays byte for byte. Keys that decoders could mistake for those that Rewriter sets
 // are left out. An error says that the object is malformed; dst is as before then.
 func (w *Rewriter) AppendJSON(dst, object []byte) ([]byte, error) {
+	return w.AppendItem(dst, NewItem(object))
+}
+
+// AppendItem is AppendJSON for an Item.
+func (w *Rewriter) AppendItem(dst []byte, object Item) ([]byte, error) {
 	e := w.edit()
 	return e.appendObject(dst, object)
 }

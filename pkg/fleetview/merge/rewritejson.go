@@ -6,17 +6,30 @@ import (
 )
 
 // appendObject appends an object with its metadata edited.
-func (e *edit) appendObject(dst, object []byte) ([]byte, error) {
-	start, copied := len(dst), 0
+func (e *edit) appendObject(dst []byte, o Item) ([]byte, error) {
+	m := o.members()
+	start := len(dst)
+	dst, err := e.appendWalked(dst, &m, 0)
+	if err == nil {
+		err = m.end()
+	}
+	if err != nil {
+		return dst[:start], err
+	}
+	return append(dst, o.json[m.next:]...), nil
+}
+
+// appendWalked appends the object that m walks, with its metadata edited. Its text begins
+// at an index of m's data. After an error dst is as before.
+func (e *edit) appendWalked(dst []byte, m *members, begin int) ([]byte, error) {
+	start, copied, open := len(dst), begin, m.next
 	seen, twins := false, false
-	m := walk(object, 0)
-	open := m.next
 	for m.more() {
 		switch {
 		case string(m.key) == "metadata":
 			if m.once(&seen) {
-				dst = append(dst, object[copied:m.value]...)
-				dst = e.appendMetadata(dst, &m)
+				dst = append(dst, m.data[copied:m.value]...)
+				dst = e.appendMetadata(dst, m)
 				copied = m.next
 			}
 		case e.sets() && twin(m.key, "metadata"):
@@ -26,18 +39,18 @@ func (e *edit) appendObject(dst, object []byte) ([]byte, error) {
 			m.skip()
 		}
 	}
-	if err := m.end(); err != nil {
-		return dst[:start], err
+	if m.err != nil {
+		return dst[:start], m.err
 	}
 	if twins {
-		object, err := without(object, "metadata")
+		object, err := without(m.data[begin:m.next], "metadata")
 		if err != nil {
 			return dst[:start], err
 		}
-		return e.appendObject(dst[:start], object)
+		return e.appendObject(dst[:start], NewItem(object))
 	}
 	if !seen && e.sets() {
-		dst = append(dst, object[:open]...)
+		dst = append(dst, m.data[begin:open]...)
 		dst = append(dst, `"metadata":{`...)
 		dst = append(e.appendAnnotations(dst), '}')
 		if m.count > 0 {
@@ -45,7 +58,7 @@ func (e *edit) appendObject(dst, object []byte) ([]byte, error) {
 		}
 		copied = open
 	}
-	return append(dst, object[copied:]...), nil
+	return append(dst, m.data[copied:m.next]...), nil
 }
 
 // appendMetadata appends the edited value of m's member, and moves m behind the member.
@@ -58,7 +71,7 @@ func (e *edit) appendMetadata(dst []byte, m *members) []byte {
 		return append(e.appendAnnotations(append(dst, '{')), '}')
 	}
 	var annotations, name, version bool
-	in := walk(m.data, m.value)
+	in := m.inner()
 	dst = append(dst, '{')
 	for in.more() {
 		switch string(in.key) {

@@ -40,10 +40,23 @@ type scanner struct {
 	// The lowest bit is the innermost level. outer has the levels around them.
 	arrays uint64
 	outer  []uint64
+
+	// index gets the places of keys at depths up to indexed; nil if they are not wanted. key
+	// is where the key begins that is being read.
+	index   *index
+	indexed int
+	key     int
 }
 
 // reset makes s ready for another value.
 func (s *scanner) reset() { *s = scanner{outer: s.outer[:0]} }
+
+// resetIndexed makes s ready for an object whose members x gets. The object must begin at
+// index 0 of what is scanned.
+func (s *scanner) resetIndexed(x *index) {
+	x.reset()
+	*s = scanner{outer: s.outer[:0], index: x, indexed: 1}
+}
 
 func (s *scanner) push(array uint64) error {
 	if s.depth >= maxDepth {
@@ -88,14 +101,16 @@ func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
 		case stateFirstKey, stateKey:
 			switch {
 			case c == '"':
-				s.state = stateKeyString
+				if i, err = s.pairs(data, i); err != nil {
+					return i, false, err
+				}
 			case c == '}' && s.state == stateFirstKey:
 				s.pop()
 				s.state = stateNext
+				i++
 			default:
 				return i, false, syntax(c)
 			}
-			i++
 		case stateColon:
 			if c != ':' {
 				return i, false, syntax(c)
@@ -112,6 +127,9 @@ func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
 			if i, closed, err = skipString(data, i); err != nil || !closed {
 				return i, false, err
 			}
+			if s.state == stateKeyString {
+				s.note(data, i)
+			}
 			s.state = s.state - stateKeyString + stateColon // to stateColon or stateNext
 		}
 		if s.depth == 0 && s.state == stateNext {
@@ -119,6 +137,63 @@ func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
 		}
 	}
 	return i, false, nil
+}
+
+// pairs takes members of an object while their values are strings and objects, without
+// blanks: most of what API servers write. A key begins at data[i]. It leaves the rest to
+// scan, which could take all of it as well.
+func (s *scanner) pairs(data []byte, i int) (next int, err error) {
+	for {
+		s.key, s.state = i, stateKeyString
+		var closed bool
+		if i, closed, err = skipString(data, i+1); err != nil || !closed {
+			return i, err
+		}
+		s.note(data, i)
+		s.state = stateColon
+		if i+2 >= len(data) || data[i] != ':' {
+			return i, nil
+		}
+		i++
+		s.state = stateValue
+		switch {
+		case data[i] == '"':
+			s.state = stateValueString
+			if i, closed, err = skipString(data, i+1); err != nil || !closed {
+				return i, err
+			}
+		case data[i] == '{' && data[i+1] == '}':
+			i += 2
+		case data[i] == '{' && data[i+1] == '"':
+			if err := s.push(0); err != nil {
+				return i, err
+			}
+			i++
+			continue
+		default:
+			return i, nil
+		}
+		s.state = stateNext
+		for i < len(data) && data[i] == '}' && s.depth > 1 {
+			s.pop()
+			if i++; s.arrays&1 == 1 {
+				return i, nil
+			}
+		}
+		if i+1 >= len(data) || data[i] != ',' || data[i+1] != '"' {
+			return i, nil
+		}
+		i++
+	}
+}
+
+// note adds a key that ends before data[i] to the index.
+func (s *scanner) note(data []byte, i int) {
+	if s.depth > s.indexed {
+		return
+	}
+	s.index.add(s.depth, data[s.key:i], s.key)
+	s.indexed = min(s.index.open, len(s.index.path)) + 1
 }
 
 // next takes the byte behind a value.

@@ -115,27 +115,27 @@ func (t *Table) snapshot() []metav1.TableColumnDefinition {
 // AppendRow appends a member's row as it is in the Table: the cell of the cluster, then a
 // cell for each column that the Table has now. The row's object is rewritten by w. If w
 // qualifies names, the cell of the column with the format "name" is qualified too.
-func (l *Layout) AppendRow(dst, row []byte, w *Rewriter) ([]byte, error) {
+func (l *Layout) AppendRow(dst []byte, row Item, w *Rewriter) ([]byte, error) {
 	start := len(dst)
 	var cells, object bool
-	m := walk(row, 0)
+	m := row.members()
 	dst = append(dst, '{')
 	for m.more() {
 		switch {
 		case string(m.key) == "cells":
 			if m.once(&cells) {
-				dst = appendMember(dst, row[m.start:m.value])
+				dst = appendMember(dst, m.data[m.start:m.value])
 				dst = l.appendCells(dst, m.skip(), &m, w)
 			}
 		case string(m.key) == "object":
 			if m.once(&object) {
-				dst = appendMember(dst, row[m.start:m.value])
-				dst = appendRowObject(dst, m.skip(), &m, w)
+				dst = appendMember(dst, m.data[m.start:m.value])
+				dst = appendRowObject(dst, &m, w)
 			}
 		default:
 			m.skip()
 			if m.err == nil && !isTwin(m.key, []string{"cells", "object"}) {
-				dst = appendMember(dst, row[m.start:m.next])
+				dst = appendMember(dst, m.data[m.start:m.next])
 			}
 		}
 	}
@@ -149,14 +149,18 @@ func (l *Layout) AppendRow(dst, row []byte, w *Rewriter) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-func appendRowObject(dst, object []byte, m *members, w *Rewriter) []byte {
-	if m.err != nil || object[0] == 'n' {
-		return append(dst, object...)
+// appendRowObject appends the object of a row, which is the value of m's member.
+func appendRowObject(dst []byte, m *members, w *Rewriter) []byte {
+	if m.err == nil && m.data[m.value] == 'n' {
+		return append(dst, m.skip()...)
 	}
-	dst, err := w.AppendJSON(dst, object)
+	e := w.edit()
+	in := m.inner()
+	dst, err := e.appendWalked(dst, &in, m.value)
 	if err != nil {
 		m.fail(err)
 	}
+	m.next = in.next
 	return dst
 }
 

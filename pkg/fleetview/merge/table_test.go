@@ -65,7 +65,7 @@ func TestTable(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := test.layout.AppendRow([]byte("before"), []byte(test.row), testRewriter(test.qualified))
+			got, err := test.layout.AppendRow([]byte("before"), NewItem([]byte(test.row)), testRewriter(test.qualified))
 			if err != nil {
 				t.Fatalf("row %s: %v", test.row, err)
 			}
@@ -94,7 +94,7 @@ func TestTableRefuses(t *testing.T) {
 	var table Table
 	layout := add(t, &table, podColumns)
 	for _, row := range []string{``, `[]`, `{}`, `{"cells":{}}`, `{"cells":[],"cells":[]}`, `{"cells":[],"object":1}`, `{"cells":[],"object":{},"object":{}}`, `{"cells":[}`, `{"cells":[]}x`} {
-		got, err := layout.AppendRow([]byte("before"), []byte(row), testRewriter(true))
+		got, err := layout.AppendRow([]byte("before"), NewItem([]byte(row)), testRewriter(true))
 		if err == nil || string(got) != "before" {
 			t.Errorf("row %s: got %s and error %v, want an error and nothing appended", row, got, err)
 		}
@@ -104,11 +104,11 @@ func TestTableRefuses(t *testing.T) {
 func TestKeyOfRow(t *testing.T) {
 	want := Key{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "u", Version: "7"}
 	row := `{"cells":["object"],"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"}}}`
-	if got, err := KeyOfRow([]byte(row)); err != nil || got != want {
+	if got, err := KeyOfRow(NewItem([]byte(row))); err != nil || got != want {
 		t.Errorf("row %s: got %v and error %v, want %v", row, got, err, want)
 	}
 	for _, row := range []string{``, `7`, `{"cells":[]}`, `{"object":null}`, `{"object":[]}`, `{"object":{},"object":{}}`, `{"object":{}`, `{"object":{}}x`} {
-		if got, err := KeyOfRow([]byte(row)); err == nil || got != (Key{}) {
+		if got, err := KeyOfRow(NewItem([]byte(row))); err == nil || got != (Key{}) {
 			t.Errorf("row %s: got %v and error %v, want an error", row, got, err)
 		}
 	}
@@ -125,7 +125,7 @@ func FuzzTableRow(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := layout.AppendRow(nil, row, testRewriter(true))
+		got, err := layout.AppendRow(nil, NewItem(row), testRewriter(true))
 		if err != nil {
 			return
 		}
@@ -136,11 +136,11 @@ func FuzzTableRow(f *testing.F) {
 		if want := len(table.snapshot()); len(decoded.Cells) != want || decoded.Cells[0] != "edge-7" {
 			t.Fatalf("row %q gave %q: got %d cells, want %d, the cluster first", row, got, len(decoded.Cells), want)
 		}
-		before, err := KeyOfRow(row)
+		before, err := KeyOfRow(NewItem(row))
 		if err != nil {
 			return
 		}
-		if after, err := KeyOfRow(got); err != nil || after.UID != before.UID || after.Namespace != before.Namespace {
+		if after, err := KeyOfRow(NewItem(got)); err != nil || after.UID != before.UID || after.Namespace != before.Namespace {
 			t.Fatalf("row %q gave %q: got key %v, %v, want one like %v", row, got, after, err, before)
 		}
 	})

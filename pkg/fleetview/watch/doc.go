@@ -88,6 +88,7 @@
 //	formprotobuf.go  objects and their metadata in protobuf
 //	formtable.go     Tables
 //	events.go        kinds of events, reading watches in JSON
+//	input.go         the bytes of a member's watch, and their buffer
 //	objects.go       what a stream remembers of objects
 //	positions.go     Positions: which version each member had at a version of the view
 //	status.go        errors as Kubernetes writes them

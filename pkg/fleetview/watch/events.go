@@ -1,11 +1,9 @@
 package watch
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 )
 
@@ -28,16 +26,10 @@ var kinds = []string{added, modified, deleted, bookmark}
 
 var errTooLarge = fmt.Errorf("reading an event: it has more than %d bytes", maxEvent)
 
-// lineReader reads a watch in JSON: each event is a line. What it holds between events is
-// its bufio.Reader, as there is one for each stream and member.
-type lineReader struct{ in *bufio.Reader }
-
-func newLineReader(r io.Reader) lineReader { return lineReader{bufio.NewReaderSize(r, 2<<10)} }
-
-// next returns the next event. Its error is io.EOF if the stream ends between events, and
-// says what an ERROR event does.
-func (r lineReader) next() (kind string, object []byte, err error) {
-	line, err := readLine(r.in)
+// jsonEvent returns the next event of a watch in JSON, where each is a line. Its error is
+// io.EOF if the stream ends between events, and says what an ERROR event does.
+func (in *input) jsonEvent() (kind string, object []byte, err error) {
+	line, err := in.line()
 	if err != nil {
 		return "", nil, err
 	}
@@ -64,28 +56,4 @@ func checkKind(kind string, object []byte) error {
 		return fmt.Errorf("reading an event: its type is %q", kind)
 	}
 	return nil
-}
-
-// readLine returns a line that has more than spaces, without them.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		if len(line)+len(part) > maxEvent {
-			return nil, errTooLarge
-		}
-		line = append(line, part...)
-		switch {
-		case err == bufio.ErrBufferFull:
-			continue
-		case err == io.EOF && len(bytes.TrimSpace(line)) > 0:
-			return nil, io.ErrUnexpectedEOF
-		case err != nil:
-			return nil, err
-		}
-		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 {
-			return trimmed, nil
-		}
-		line = line[:0]
-	}
 }

@@ -68,9 +68,12 @@ type source interface {
 type event struct {
 	kind string
 	key  merge.Key
-	// object is a JSON object, a document in protobuf, or the row of a Table. It is nil in
-	// a DELETED for an object of which the key is all that is left.
-	object []byte
+	// item is a JSON object, or the row of a Table, and document an object in protobuf. There
+	// is neither in a DELETED for an object of which the key is all that is left.
+	item     merge.Item
+	document []byte
+	// of is the beginning of an object with what it is, if an item of a list does not say it.
+	of []byte
 	// columns are the columnDefinitions of a Table, if the member has said them.
 	columns []byte
 }

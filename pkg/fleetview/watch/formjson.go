@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
@@ -36,22 +37,27 @@ func appendEvent(dst []byte, kind string) []byte {
 type jsonSource struct{ rewriter *merge.Rewriter }
 
 func (s jsonSource) events(body io.Reader) func() (event, error) {
-	lines := newLineReader(body)
+	in := &input{from: body}
 	return func() (event, error) {
-		kind, object, err := lines.next()
+		kind, object, err := in.jsonEvent()
 		if err != nil {
 			return event{}, err
 		}
-		key, err := merge.KeyOfJSON(object)
+		item, err := in.buffer.indexer.Item(object)
 		if err != nil {
 			return event{}, fmt.Errorf("reading an object: %w", err)
 		}
-		return event{kind: kind, key: key, object: object}, nil
+		key, err := merge.KeyOfItem(item)
+		if err != nil {
+			return event{}, fmt.Errorf("reading an object: %w", err)
+		}
+		return event{kind: kind, key: key, item: item}, nil
 	}
 }
 
 func (s jsonSource) list(body io.Reader, visit func(event) error) (merge.ListMeta, error) {
 	list := merge.NewReader(body)
+	var of typePrefix
 	for {
 		item, err := list.Next()
 		if err == io.EOF {
@@ -63,7 +69,7 @@ func (s jsonSource) list(body io.Reader, visit func(event) error) (merge.ListMet
 		if err != nil {
 			return list.Meta(), err
 		}
-		e, err := whole(list.Meta(), item)
+		e, err := of.whole(list.Meta(), item)
 		if err != nil {
 			return list.Meta(), err
 		}
@@ -73,36 +79,48 @@ func (s jsonSource) list(body io.Reader, visit func(event) error) (merge.ListMet
 	}
 }
 
+// typePrefix is what the items of a list are, as it is in front of their JSON.
+type typePrefix struct {
+	of   metav1.TypeMeta
+	text []byte
+}
+
 // whole returns an item of a list as it is in an event, which says what it is.
-func whole(list merge.ListMeta, item []byte) (event, error) {
-	key, err := merge.KeyOfJSON(item)
+func (p *typePrefix) whole(list merge.ListMeta, item merge.Item) (event, error) {
+	key, err := merge.KeyOfItem(item)
 	if err != nil {
 		return event{}, fmt.Errorf("reading an object: %w", err)
 	}
 	if key.Kind != "" {
-		return event{key: key, object: item}, nil
+		return event{key: key, item: item}, nil
 	}
-	of, err := merge.ItemsOf(list)
-	if err != nil {
-		return event{}, err
+	if p.text == nil {
+		if p.of, err = merge.ItemsOf(list); err != nil {
+			return event{}, err
+		}
+		text, err := json.Marshal(p.of)
+		if err != nil {
+			return event{}, fmt.Errorf("writing an object: %w", err)
+		}
+		p.text = text[:len(text)-1] // the object goes on
 	}
-	key.APIVersion, key.Kind = of.APIVersion, of.Kind
-	prefix, err := json.Marshal(of)
-	if err != nil {
-		return event{}, fmt.Errorf("writing an object: %w", err)
-	}
-	prefix[len(prefix)-1] = ','
-	return event{key: key, object: append(prefix, item[1:]...)}, nil
+	key.APIVersion, key.Kind = p.of.APIVersion, p.of.Kind
+	return event{key: key, item: item, of: p.text}, nil
 }
 
 func (s jsonSource) append(dst []byte, e event) ([]byte, error) {
-	if e.object == nil {
+	if e.item.IsZero() {
 		object, err := json.Marshal(partial(e.key))
 		if err != nil {
 			return nil, fmt.Errorf("writing an object: %w", err)
 		}
-		e.object = object
+		e.item = merge.NewItem(object)
 	}
-	dst, err := s.rewriter.AppendJSON(appendEvent(dst, e.kind), e.object)
+	dst = append(appendEvent(dst, e.kind), e.of...)
+	begin := len(dst)
+	dst, err := s.rewriter.AppendItem(dst, e.item)
+	if err == nil && len(e.of) > 0 {
+		dst[begin] = ',' // in place of the brace, which of has: it has metadata at least
+	}
 	return append(dst, "}\n"...), err
 }

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -60,7 +59,7 @@ func appendFrame(dst []byte, kind string, document []byte) []byte {
 type protobufSource struct{ rewriter *merge.Rewriter }
 
 func (s protobufSource) events(body io.Reader) func() (event, error) {
-	in := bufio.NewReaderSize(body, 2<<10)
+	in := &input{from: body}
 	return func() (event, error) {
 		frame, err := readFrame(in)
 		if err != nil {
@@ -74,22 +73,23 @@ func (s protobufSource) events(body io.Reader) func() (event, error) {
 			return event{}, err
 		}
 		key, err := merge.KeyOfProtobuf(document)
-		return event{kind: kind, key: key, object: document}, err
+		return event{kind: kind, key: key, document: document}, err
 	}
 }
 
-// readFrame reads one event. Memory grows with what has arrived, whatever the length says.
-func readFrame(in *bufio.Reader) ([]byte, error) {
-	var head [frameHead]byte
-	if _, err := io.ReadFull(in, head[:]); err != nil {
+// readFrame reads one event.
+func readFrame(in *input) ([]byte, error) {
+	in.release()
+	head, err := in.frame(frameHead)
+	if err != nil {
 		return nil, err // io.EOF between events
 	}
-	size := binary.BigEndian.Uint32(head[:])
+	size := binary.BigEndian.Uint32(head)
 	if size > maxEvent {
 		return nil, errTooLarge
 	}
-	frame, err := io.ReadAll(io.LimitReader(in, int64(size)))
-	if err == nil && len(frame) < int(size) {
+	frame, err := in.frame(int(size))
+	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	return frame, err
@@ -109,21 +109,21 @@ func (s protobufSource) list(body io.Reader, visit func(event) error) (merge.Lis
 		if err != nil {
 			return list.Meta(), err
 		}
-		if err := visit(event{key: key, object: document}); err != nil {
+		if err := visit(event{key: key, document: document}); err != nil {
 			return list.Meta(), err
 		}
 	}
 }
 
 func (s protobufSource) append(dst []byte, e event) ([]byte, error) {
-	if e.object == nil {
+	if e.document == nil {
 		document, err := protobufDocument(partial(e.key))
 		if err != nil {
 			return nil, err
 		}
-		e.object = document
+		e.document = document
 	}
-	document, err := s.rewriter.AppendProtobuf(nil, e.object)
+	document, err := s.rewriter.AppendProtobuf(nil, e.document)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (f *tableForm) appendOwn(dst []byte, kind string, object runtime.Object) ([
 		return nil, fmt.Errorf("writing a row: %w", err)
 	}
 	return f.append(dst, kind, version, func(dst []byte) ([]byte, error) {
-		return none.AppendRow(dst, row, &merge.Rewriter{})
+		return none.AppendRow(dst, merge.NewItem(row), &merge.Rewriter{})
 	})
 }
 
@@ -122,11 +122,11 @@ type tableSource struct {
 }
 
 func (s *tableSource) events(body io.Reader) func() (event, error) {
-	lines := newLineReader(body)
+	in := &input{from: body}
 	var rows []event
 	return func() (event, error) {
 		for len(rows) == 0 {
-			kind, object, err := lines.next()
+			kind, object, err := in.jsonEvent()
 			if err != nil {
 				return event{}, err
 			}
@@ -161,11 +161,11 @@ func readTable(kind string, object []byte) ([]event, error) {
 	}
 	var events []event
 	for _, row := range table.Rows {
-		key, err := merge.KeyOfRow(row)
+		key, err := merge.KeyOfRow(merge.NewItem(row))
 		if err != nil {
 			return nil, err
 		}
-		e := event{kind: kind, key: key, object: row}
+		e := event{kind: kind, key: key, item: merge.NewItem(row)}
 		if len(table.ColumnDefinitions) > 0 && table.ColumnDefinitions[0] == '[' {
 			e.columns = table.ColumnDefinitions
 		}
@@ -191,7 +191,7 @@ func (s *tableSource) list(body io.Reader, visit func(event) error) (merge.ListM
 		if err != nil {
 			return table.Meta(), err
 		}
-		if err := visit(event{key: key, object: row, columns: table.Columns()}); err != nil {
+		if err := visit(event{key: key, item: row, columns: table.Columns()}); err != nil {
 			return table.Meta(), err
 		}
 	}
@@ -208,27 +208,31 @@ func (s *tableSource) append(dst []byte, e event) ([]byte, error) {
 }
 
 // place returns the row of an event, and where its cells belong.
-func (s *tableSource) place(e event) (row []byte, layout *merge.Layout, err error) {
-	if e.object == nil {
+func (s *tableSource) place(e event) (row merge.Item, layout *merge.Layout, err error) {
+	if e.item.IsZero() {
 		layout, err = s.form.table.Add([]byte(nameColumn))
 		if err != nil {
-			return nil, nil, err
+			return row, nil, err
 		}
 		s.form.grown()
-		row, err = json.Marshal(ownRow{Cells: []string{e.key.Name}, Object: partial(e.key)})
+		var own []byte
+		own, err = json.Marshal(ownRow{Cells: []string{e.key.Name}, Object: partial(e.key)})
+		row = merge.NewItem(own)
 	} else {
 		if e.columns != nil {
 			if s.columns, err = s.form.add(e.columns, s.columns); err != nil {
-				return nil, nil, err
+				return row, nil, err
 			}
 		}
 		if s.columns == nil {
-			return nil, nil, errors.New("reading a Table: its first event has no columnDefinitions")
+			return row, nil, errors.New("reading a Table: its first event has no columnDefinitions")
 		}
-		row, layout = e.object, s.columns.layout
+		row, layout = e.item, s.columns.layout
 	}
 	if err == nil && s.form.wants.withoutObjects() {
-		row, err = withoutObject(row)
+		var kept []byte
+		kept, err = withoutObject(row.JSON())
+		row = merge.NewItem(kept)
 	}
 	return row, layout, err
 }
