@@ -2,7 +2,6 @@ package fleetview
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,46 +9,22 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 const (
 	// maxBegun bounds how many members are asked at a time for one request.
 	maxBegun = 64
-	// maxStatus bounds the answer of a member that refuses a request.
-	maxStatus = 64 << 10
 	// maxObject bounds one object of a member. etcd holds no larger ones, and watches of
 	// kube-apiservers none above 10 MiB.
 	maxObject = 16 << 20
 )
 
-// failure says why a cluster has no part in an answer.
-type failure struct {
-	cluster string
-	// code is the status with which the cluster refused; 0 if it did not answer.
-	code   int
-	reason string
-	// status is what it answered.
-	status metav1.Status
-}
-
-func (f *failure) Error() string { return fmt.Sprintf("cluster %q %s", f.cluster, f.outcome()) }
-
-// outcome says what the cluster did, after its name.
-func (f *failure) outcome() string {
-	if f.code == 0 {
-		return fmt.Sprintf("did not answer (%s)", f.reason)
-	}
-	return fmt.Sprintf("refused (%s)", f.reason)
-}
-
 // failuresOf are those of clusters that need not be asked.
-func failuresOf(missing []Missing) []*failure {
-	failures := make([]*failure, 0, len(missing))
+func failuresOf(missing []Missing) []*fault.Fault {
+	failures := make([]*fault.Fault, 0, len(missing))
 	for _, m := range missing {
-		failures = append(failures, &failure{cluster: m.Cluster, reason: m.Reason})
+		failures = append(failures, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason})
 	}
 	return failures
 }
@@ -59,7 +34,7 @@ type memberResponse struct {
 	member Member
 	// response is nil if there is a failure. The caller closes its body.
 	response *http.Response
-	failure  *failure
+	failure  *fault.Fault
 }
 
 // memberRequest is what members are asked.
@@ -71,25 +46,22 @@ type memberRequest struct {
 	timeout time.Duration
 }
 
-// errTimeout is the cause of a context that ended because a member did not answer in time.
-var errTimeout = errors.New("no answer within the view's timeout")
-
 // ask sends a request to one member. Its answer must begin within the request's timeout,
 // and each read of the body take no longer.
 func (q memberRequest) ask(ctx context.Context, m Member) memberResponse {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(q.timeout, func() { cancel(errTimeout) })
+	timer := time.AfterFunc(q.timeout, func() { cancel(fault.ErrTimeout) })
 	defer timer.Stop()
 	response, err := q.send(ctx, m)
 	if err != nil {
 		err = causeOf(ctx, err)
 		cancel(nil)
-		return memberResponse{member: m, failure: &failure{cluster: m.Name(), reason: err.Error()}}
+		return memberResponse{member: m, failure: fault.Of(m.Name(), err)}
 	}
 	response.Body = &timedBody{ReadCloser: response.Body, timeout: q.timeout, ctx: ctx, cancel: cancel}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
-		return memberResponse{member: m, failure: refusedBy(m, response)}
+		return memberResponse{member: m, failure: fault.Read(m.Name(), response)}
 	}
 	return memberResponse{member: m, response: response}
 }
@@ -111,21 +83,6 @@ func causeOf(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
-}
-
-// refusedBy reads a member's refusal. What is no refusal is no answer.
-func refusedBy(m Member, response *http.Response) *failure {
-	f := &failure{cluster: m.Name(), code: response.StatusCode, reason: fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))}
-	if f.code < 400 || f.code > 599 {
-		f.code = 0
-		return f
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxStatus))
-	if status, unread := merge.ReadStatus(body); err == nil && unread == nil && status.Message != "" {
-		f.status, f.reason = status, status.Message
-		f.status.Code = int32(f.code)
-	}
-	return f
 }
 
 // askAll asks members, some at a time, and returns their answers in the same order.
@@ -155,7 +112,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	if b.timer == nil {
-		b.timer = time.AfterFunc(b.timeout, func() { b.cancel(errTimeout) })
+		b.timer = time.AfterFunc(b.timeout, func() { b.cancel(fault.ErrTimeout) })
 	} else {
 		b.timer.Reset(b.timeout)
 	}
@@ -173,14 +130,14 @@ func (b *timedBody) Close() error {
 }
 
 // readObject reads one object to its end.
-func readObject(a memberResponse) ([]byte, *failure) {
+func readObject(a memberResponse) ([]byte, *fault.Fault) {
 	defer a.response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(a.response.Body, maxObject+1))
 	if err == nil && len(body) > maxObject {
 		err = fmt.Errorf("an object of more than %d bytes", maxObject)
 	}
 	if err != nil {
-		return nil, &failure{cluster: a.member.Name(), reason: "its answer broke off: " + err.Error()}
+		return nil, fault.Of(a.member.Name(), fmt.Errorf("its answer broke off: %w", err))
 	}
 	return body, nil
 }

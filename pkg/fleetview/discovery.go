@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -35,32 +36,32 @@ func isDiscovery(path string) bool {
 func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, members []Member, missing []Missing) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		writeFailure(w, apierrors.NewMethodNotSupported(schema.GroupResource{}, strings.ToLower(r.Method)))
+		fault.Write(w, apierrors.NewMethodNotSupported(schema.GroupResource{}, strings.ToLower(r.Method)))
 		return
 	}
 	known := d.catalog(r.Context(), view, members)
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
-	absent := absentOf(known, missing)
+	absent := faultsOf(known, missing)
 	if len(known.members) == 0 {
-		writeFailure(w, noAnswer(view, absent))
+		fault.Write(w, noAnswer(view, absent))
 		return
 	}
 	path := "/" + strings.Trim(r.URL.Path, "/")
 	switch {
 	case path == "/version":
-		absent.warn(w.Header(), "its version is not considered")
+		fault.Warn(w.Header(), absent, "its version is not considered")
 		serveVersion(w, r, known)
 	case path == "/openapi/v2":
-		absent.warn(w.Header(), "its schemas are not shown")
+		fault.Warn(w.Header(), absent, "its schemas are not shown")
 		d.serveSwagger(w, r, view, known)
 	case path == "/openapi/v3":
 		d.serveIndex(w, r, view, known, absent)
 	case strings.HasPrefix(path, "/openapi/v3/"):
 		d.serveDocument(w, r, view, known)
 	default:
-		absent.warn(w.Header(), "its resources are not shown")
+		fault.Warn(w.Header(), absent, "its resources are not shown")
 		warnOfConflicts(w.Header(), known.Conflicts)
 		serveGroups(w, r, view, known, absent)
 	}
@@ -75,11 +76,11 @@ func serveVersion(w http.ResponseWriter, r *http.Request, known *resources) {
 			return
 		}
 	}
-	writeFailure(w, apierrors.NewServiceUnavailable("no cluster of the view says which version of Kubernetes it has"))
+	fault.Write(w, fault.Refuse(http.StatusServiceUnavailable, "no cluster of the view says which version of Kubernetes it has"))
 }
 
 // serveGroups answers requests for /api, /apis and below.
-func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resources, absent absences) {
+func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resources, absent []*fault.Fault) {
 	gv, _ := merge.GroupVersionOf(r.URL.Path)
 	core := r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/")
 	var answer any
@@ -105,12 +106,14 @@ func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resou
 		return
 	}
 	if view.FailWhenUnreachable && len(absent) > 0 {
-		writeFailure(w, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster that answered serves %q; %s", gv, absent)))
+		err := fault.Unreachable(absent)
+		err.ErrStatus.Message = fmt.Sprintf("no cluster that answered serves %q; %s", gv, outcomes(absent))
+		fault.Write(w, err)
 		return
 	}
 	notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, false)
 	notFound.ErrStatus.Message = fmt.Sprintf("no cluster of view %q serves %q", view.Name, gv)
-	writeFailure(w, notFound)
+	fault.Write(w, notFound)
 }
 
 // serveRoot answers requests for /api (core) and /apis.
@@ -125,7 +128,7 @@ func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bo
 	if version := aggregatedVersion(r.Header.Get("Accept")); version != "" {
 		body, err := merge.AppendGroups(nil, groups, version)
 		if err != nil {
-			writeFailure(w, err)
+			fault.Write(w, err)
 			return
 		}
 		w.Header().Set("Cache-Control", "public")
@@ -153,7 +156,7 @@ func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bo
 func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		writeFailure(w, err)
+		fault.Write(w, err)
 		return
 	}
 	writeContent(w, r, content{kind: jsonType, body: body})

@@ -4,115 +4,90 @@ import (
 	"cmp"
 	"compress/gzip"
 	"crypto/sha512"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // gzipFrom is the size from which answers are compressed, as in kube-apiserver.
 const gzipFrom = 128 << 10
 
-// absence is a cluster that did not answer now.
-type absence struct {
-	cluster, reason string
-	since           time.Time // when the answer came that is used; zero if none is
-	err             error
-}
-
-type absences []absence
-
-// absentOf returns the clusters that did not answer, sorted by name.
-func absentOf(known *resources, missing []Missing) absences {
-	var absent absences
-	for _, m := range missing {
-		absent = append(absent, absence{cluster: m.Cluster, reason: m.Reason})
-	}
+// faultsOf returns the clusters that did not answer, sorted by name.
+func faultsOf(known *resources, missing []Missing) []*fault.Fault {
+	absent := failuresOf(missing)
 	for name, err := range known.Unknown {
-		absent = append(absent, absence{cluster: name, reason: err.Error(), err: err})
+		absent = append(absent, fault.Of(name, err))
 	}
 	for name, a := range known.stale {
-		absent = append(absent, absence{cluster: name, reason: a.err.Error(), since: a.at, err: a.err})
+		f := *fault.Of(name, a.err)
+		f.Since = a.at
+		absent = append(absent, &f)
 	}
-	slices.SortFunc(absent, func(a, b absence) int { return cmp.Compare(a.cluster, b.cluster) })
+	slices.SortFunc(absent, func(a, b *fault.Fault) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return absent
 }
 
-func (a absences) String() string {
+// outcomes says what each cluster did, in one line.
+func outcomes(faults []*fault.Fault) string {
 	var parts []string
-	for i, one := range a {
-		if i == maxWarnings {
-			parts = append(parts, fmt.Sprintf("and %d more", len(a)-i))
+	for i, f := range faults {
+		if i == fault.MaxNamed {
+			parts = append(parts, fmt.Sprintf("and %d more", len(faults)-i))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("cluster %s did not answer (%s)", one.cluster, one.reason))
+		parts = append(parts, fmt.Sprintf("cluster %s %s", f.Cluster, f.Outcome()))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// warn adds a Warning for each cluster, and a count for those after the tenth.
-func (a absences) warn(header http.Header, effect string) {
-	for i, one := range a {
-		if i == maxWarnings {
-			addWarning(header, fmt.Sprintf("%d more clusters did not answer; %s", len(a)-i, strings.Replace(effect, "its", "their", 1)))
-			return
-		}
-		effect := effect
-		if !one.since.IsZero() {
-			effect = "its answer of " + one.since.UTC().Format("15:04:05 MST") + " is used"
-		}
-		addWarning(header, fmt.Sprintf("cluster %s did not answer (%s); %s", one.cluster, one.reason, effect))
-	}
-}
-
 func warnOfConflicts(header http.Header, conflicts []merge.Conflict) {
 	for i, c := range conflicts {
-		if i == maxWarnings {
-			addWarning(header, fmt.Sprintf("%d more resources have another scope in some clusters, and are not shown of those", len(conflicts)-i))
+		if i == fault.MaxNamed {
+			fault.AddWarning(header, fmt.Sprintf("%d more resources have another scope in some clusters, and are not shown of those", len(conflicts)-i))
 			return
 		}
-		names := c.Clusters[:min(len(c.Clusters), maxWarnings)]
+		names := c.Clusters[:min(len(c.Clusters), fault.MaxNamed)]
 		text := strings.Join(names, ", ")
 		if more := len(c.Clusters) - len(names); more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 		r := c.Resource
-		addWarning(header, fmt.Sprintf("%s of %s has another scope in %s, and is not shown of those", r.Resource, r.GroupVersion(), text))
+		fault.AddWarning(header, fmt.Sprintf("%s of %s has another scope in %s, and is not shown of those", r.Resource, r.GroupVersion(), text))
 	}
 }
 
 // noAnswer is the error of a view of which no cluster answered. If each of them refused
 // the user, it is their refusal.
-func noAnswer(view View, absent absences) error {
+func noAnswer(view View, absent []*fault.Fault) error {
 	if len(absent) == 0 {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("view %q has no cluster that you may reach", view.Name))
+		return fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("view %q has no cluster that you may reach", view.Name))
 	}
 	code := 0
-	for _, one := range absent {
-		refused, ok := isForbidden(one.err)
-		if !ok {
-			return apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster of view %q answered: %s", view.Name, absent))
+	for _, f := range absent {
+		if !isForbidden(f) {
+			err := fault.Unreachable(absent)
+			err.ErrStatus.Message = fmt.Sprintf("no cluster of view %q answered: %s", view.Name, outcomes(absent))
+			return err
 		}
-		code = max(code, refused)
+		code = max(code, f.Code)
 	}
-	reason := metav1.StatusReasonForbidden
-	if code == http.StatusUnauthorized {
-		reason = metav1.StatusReasonUnauthorized
-	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
-		Message: fmt.Sprintf("each cluster of view %q refused the request: %s", view.Name, absent),
-	}}
+	return fault.Refuse(code, fmt.Sprintf("each cluster of view %q refused the request: %s", view.Name, outcomes(absent)))
+}
+
+// isForbidden reports whether a member refused the user.
+func isForbidden(err error) bool {
+	f := new(fault.Fault)
+	return errors.As(err, &f) && (f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden)
 }
 
 // content is an answer in one piece.

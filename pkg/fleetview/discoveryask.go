@@ -2,11 +2,12 @@ package fleetview
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 const (
@@ -98,8 +99,7 @@ func (d *discovery) start(ctx context.Context, view View, member Member, q quest
 	// The answer is for all who wait for it: none of them may cancel it.
 	ctx = context.WithoutCancel(ctx)
 	return known, d.flights.DoChan(key, func() (any, error) {
-		cause := fmt.Errorf("no answer within %v", view.Timeout)
-		ctx, cancel := context.WithTimeoutCause(ctx, view.Timeout, cause)
+		ctx, cancel := context.WithTimeoutCause(ctx, view.Timeout, fault.ErrTimeout)
 		defer cancel()
 		a := d.load(ctx, member, q, known)
 		stored := a
@@ -131,7 +131,7 @@ func (d *discovery) load(ctx context.Context, member Member, q question, former 
 	} else if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if _, forbidden := isForbidden(err); forbidden {
+	if isForbidden(err) {
 		former = answer{}
 	}
 	former.err, former.tried = err, d.now()

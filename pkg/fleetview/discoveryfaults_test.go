@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 func newSwaggerPaths(t *testing.T, response *http.Response) []string {
@@ -44,12 +46,12 @@ func TestDiscoveryOfEvilMembers(t *testing.T) {
 		intercept func(*http.Request) (*http.Response, error)
 		warning   string
 	}{
-		"error":        {func(*http.Request) (*http.Response, error) { return nil, errors.New("no tunnel since 10:02") }, "(no tunnel since 10:02)"},
+		"error":        {func(*http.Request) (*http.Response, error) { return nil, errors.New("no tunnel since 10:02") }, "did not answer (no tunnel since 10:02)"},
 		"nonsense":     {answering(200, "<html>"), "invalid character"},
 		"other kind":   {answering(200, `{"kind":"PodList"}`), `kind is \"PodList\"`},
 		"null":         {answering(200, `null`), `kind is \"\"`},
 		"deep":         {answering(200, strings.Repeat("[", 1<<20)), "exceeded max depth"},
-		"unavailable":  {answering(503, `{"kind":"Status","message":"etcd\nis down"}`), "it answered 503 Service Unavailable: etcd is down"},
+		"unavailable":  {answering(503, `{"kind":"Status","message":"etcd\nis down"}`), "refused (etcd is down)"},
 		"control code": {func(*http.Request) (*http.Response, error) { return nil, errors.New("a\r\nb\x00\u0085") }, "(a  b  )"},
 		"endless": {func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Body: endless{}}, nil
@@ -62,7 +64,7 @@ func TestDiscoveryOfEvilMembers(t *testing.T) {
 			response := ask(t, newDiscovery(), discoveryView(), members, "/apis")
 			warnings := response.Header.Values("Warning")
 			if response.StatusCode != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], test.warning) ||
-				!strings.HasPrefix(warnings[0], `299 - "cluster evil did not answer (`) {
+				!strings.HasPrefix(warnings[0], `299 - "cluster evil `) {
 				t.Errorf("answer is %s with warnings %q, want 200 with one about %q", response.Status, warnings, test.warning)
 			}
 		})
@@ -77,7 +79,7 @@ func TestDiscoveryWithoutAnswer(t *testing.T) {
 	}{
 		"forbidden":    {answering(403, "no"), answering(403, "no"), 403, "each cluster of view \"all\" refused the request: cluster a"},
 		"unauthorized": {answering(401, "no"), answering(401, "no"), 401, "each cluster"},
-		"both":         {answering(403, "no"), answering(502, "no"), 503, "cluster b did not answer (it answered 502 Bad Gateway: no)"},
+		"both":         {answering(403, "no"), answering(502, "no"), 503, "cluster b refused (502 Bad Gateway: no)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := &discoveryMember{name: "a", intercept: test.a}, &discoveryMember{name: "b", intercept: test.b}
@@ -165,8 +167,8 @@ func TestDiscoveryOfManyMembers(t *testing.T) {
 	for range 2 {
 		response := ask(t, d, view, members, "/apis")
 		warnings := response.Header.Values("Warning")
-		if len(warnings) != maxWarnings+1 || !strings.Contains(warnings[maxWarnings], "2 more clusters did not answer; their resources") {
-			t.Errorf("got warnings %q, want %d and a count", warnings, maxWarnings)
+		if len(warnings) != fault.MaxNamed+1 || !strings.Contains(warnings[fault.MaxNamed], "2 more clusters did not answer; their resources") {
+			t.Errorf("got warnings %q, want %d and a count", warnings, fault.MaxNamed)
 		}
 	}
 	found, _ := d.catalog(t.Context(), view, members).Find(schema.GroupVersionResource{Version: "v1", Resource: "pods"})

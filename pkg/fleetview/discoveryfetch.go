@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -23,8 +23,6 @@ const (
 	// maxDiscovery bounds one answer of a member. The largest known are the OpenAPI v2
 	// documents of clusters with thousands of CRDs, of about 20 MiB.
 	maxDiscovery = 32 << 20
-	// maxRefusal bounds what is read of an answer that is an error.
-	maxRefusal = 64 << 10
 	// legacyAtOnce is how many group versions of one member are asked for at once.
 	legacyAtOnce = 16
 
@@ -36,25 +34,6 @@ const (
 type part struct {
 	path string
 	body []byte
-}
-
-// refusal is a member's answer that is an error.
-type refusal struct {
-	code    int
-	message string
-}
-
-func (r *refusal) Error() string {
-	return fmt.Sprintf("it answered %d %s: %s", r.code, http.StatusText(r.code), r.message)
-}
-
-// isForbidden reports whether a member refused the user, and with which code.
-func isForbidden(err error) (int, bool) {
-	var r *refusal
-	if errors.As(err, &r) && (r.code == http.StatusUnauthorized || r.code == http.StatusForbidden) {
-		return r.code, true
-	}
-	return 0, false
 }
 
 // fetch gets a path of a member.
@@ -76,26 +55,33 @@ func (d *discovery) fetch(ctx context.Context, member Member, path, accept strin
 	case <-ctx.Done():
 		return part{}, context.Cause(ctx)
 	}
-	if response.StatusCode != http.StatusOK {
-		body, _ := readBounded(response, maxRefusal) // the status says enough without it
-		return part{}, &refusal{code: response.StatusCode, message: messageOf(body)}
+	if err := unzip(response); err != nil {
+		return part{}, fmt.Errorf("reading its answer to %s: %w", path, err)
 	}
-	body, err := readBounded(response, maxDiscovery)
+	if response.StatusCode != http.StatusOK {
+		return part{}, fault.Read(member.Name(), response)
+	}
+	body, err := readBounded(response.Body, maxDiscovery)
 	if err != nil {
 		return part{}, fmt.Errorf("reading its answer to %s: %w", path, err)
 	}
 	return part{path: path, body: body}, nil
 }
 
-func readBounded(response *http.Response, limit int64) ([]byte, error) {
-	var body io.Reader = response.Body
-	if response.Header.Get("Content-Encoding") == "gzip" {
-		unzipped, err := gzip.NewReader(body)
-		if err != nil {
-			return nil, err
-		}
-		body = unzipped
+// unzip makes an answer's body plain. The caller closes the body that it had.
+func unzip(response *http.Response) error {
+	if response.Header.Get("Content-Encoding") != "gzip" {
+		return nil
 	}
+	unzipped, err := gzip.NewReader(response.Body)
+	if err != nil {
+		return err
+	}
+	response.Body = unzipped
+	return nil
+}
+
+func readBounded(body io.Reader, limit int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {
 		return nil, err
@@ -104,20 +90,6 @@ func readBounded(response *http.Response, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("it has more than %d MiB", limit>>20)
 	}
 	return content, nil
-}
-
-// messageOf returns what an error's body says, in one line.
-func messageOf(body []byte) string {
-	var status metav1.Status
-	message := string(body)
-	if json.Unmarshal(body, &status) == nil && status.Message != "" {
-		message = status.Message
-	}
-	message = strings.Join(strings.Fields(strings.ToValidUTF8(message, "?")), " ")
-	if len(message) > 200 {
-		message = strings.ToValidUTF8(message[:200], "") + "…"
-	}
-	return message
 }
 
 // fetchOne returns a fetch of one path.
@@ -143,8 +115,7 @@ func fetchServed(ctx context.Context, d *discovery, member Member) ([]part, erro
 	running.Go(func() { core, coreErr = d.fetchRoot(ctx, member, "/api", merge.ParseVersions) })
 	parts, err := d.fetchRoot(ctx, member, "/apis", merge.ParseGroupList)
 	running.Wait()
-	var refused *refusal
-	if errors.As(coreErr, &refused) && refused.code == http.StatusNotFound {
+	if refused := new(fault.Fault); errors.As(coreErr, &refused) && refused.Code == http.StatusNotFound {
 		core, coreErr = nil, nil // an aggregated apiserver alone has no core group
 	}
 	if coreErr != nil {

@@ -84,7 +84,6 @@
 //	write.go              writes to one cluster
 //	rewrite.go            answers with one object, and lists of what was deleted
 //	watch.go              watches, for package watch
-//	errors.go             refusals and Warnings
 //	discovery.go          answers /api, /apis and /version
 //	discoveryanswer.go    negotiation, ETags and missing clusters of those answers
 //	discoveryask.go       asks members, and knows their answers for a while

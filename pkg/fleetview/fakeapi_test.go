@@ -22,6 +22,8 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // object is a Kubernetes object.
@@ -92,7 +94,7 @@ func (c *cluster) note(change change) {
 func answerStatus(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(code)
-	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: int32(code), Reason: reasons[code], Message: message, Status: metav1.StatusFailure}
+	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: int32(code), Reason: fault.Refuse(code, "").ErrStatus.Reason, Message: message, Status: metav1.StatusFailure}
 	if code < 300 {
 		status.Status = metav1.StatusSuccess
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/munnerz/goautoneg"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
 
@@ -68,7 +69,7 @@ func forms(r *http.Request) ([]form, error) {
 		all = append(all, f)
 	}
 	if len(all) == 0 {
-		return nil, refuse(http.StatusNotAcceptable, "a view answers with application/json, application/yaml and application/vnd.kubernetes.protobuf: accept one of them")
+		return nil, fault.Refuse(http.StatusNotAcceptable, "a view answers with application/json, application/yaml and application/vnd.kubernetes.protobuf: accept one of them")
 	}
 	return all, nil
 }

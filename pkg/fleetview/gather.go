@@ -6,6 +6,7 @@ import (
 	"mime"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -45,7 +46,7 @@ func (l *listing) open(a memberResponse) *memberList {
 	}
 	got := p.response.Header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(got); err != nil || media != l.form.asked() {
-		p.failure = &failure{cluster: p.member.Name(), reason: fmt.Sprintf("its answer is %q instead of %q", got, l.form.asked())}
+		p.failure = &fault.Fault{Cluster: p.member.Name(), Reason: fmt.Sprintf("its answer is %q instead of %q", got, l.form.asked())}
 		return p
 	}
 	if l.form.protobuf {
@@ -81,7 +82,7 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 		go func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			timer := time.AfterFunc(wait.timeout, func() { cancel(errTimeout) })
+			timer := time.AfterFunc(wait.timeout, func() { cancel(fault.ErrTimeout) })
 			defer timer.Stop()
 			done <- numbered{i, ask(asking, i)}
 		}()
@@ -104,7 +105,7 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 	for i, p := range parts {
 		if p == nil {
 			cancels[i](nil)
-			parts[i] = &memberList{memberResponse: memberResponse{member: members[i], failure: &failure{cluster: members[i].Name(), reason: "no answer yet"}}}
+			parts[i] = &memberList{memberResponse: memberResponse{member: members[i], failure: &fault.Fault{Cluster: members[i].Name(), Reason: "no answer yet"}}}
 		}
 	}
 	for range waiting {

@@ -7,8 +7,11 @@ import (
 	"net/url"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // metadataOnly is what members are asked for when an object is looked for.
@@ -24,7 +27,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 	for i, form := range accepted {
 		ask := memberRequest{method: http.MethodGet, path: q.path.String(), query: q.query, accept: form.accept, timeout: q.view.Timeout}
 		found, failures, err := findOne(r.Context(), q, ask)
-		if isNotAcceptable(err) && i+1 < len(accepted) {
+		if apierrors.IsNotAcceptable(err) && i+1 < len(accepted) {
 			continue
 		}
 		if err != nil {
@@ -32,16 +35,16 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		}
 		object, failed := readObject(found)
 		if failed != nil {
-			return unreachable([]*failure{failed})
+			return fault.Unreachable([]*fault.Fault{failed})
 		}
 		body, err := rewriteAnswer(q.rewriter(found.member, at), form.asked(), object)
 		if err != nil {
-			return refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q: %v", found.member.Name(), err))
+			return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q: %v", found.member.Name(), err))
 		}
 		header := w.Header()
 		copyHeaders(header, found.response.Header)
 		if len(failures) > 0 {
-			addWarning(header, fmt.Sprintf("%d clusters did not answer; they may have an object of this name too", len(failures)))
+			fault.AddWarning(header, fmt.Sprintf("%d clusters did not answer; they may have an object of this name too", len(failures)))
 		}
 		header.Set("Content-Type", form.contentType)
 		_, _ = w.Write(body) // an error is the client's: it has gone
@@ -51,16 +54,16 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 }
 
 // findOne returns the answer of the one member that has what is asked for.
-func findOne(ctx context.Context, q *request, ask memberRequest) (memberResponse, []*failure, error) {
+func findOne(ctx context.Context, q *request, ask memberRequest) (memberResponse, []*fault.Fault, error) {
 	answers := ask.askAll(ctx, q.members)
 	failures := failuresOf(q.missing)
 	var found []memberResponse
-	var absent []*failure
+	var absent []*fault.Fault
 	for _, a := range answers {
 		switch {
 		case a.failure == nil:
 			found = append(found, a)
-		case a.failure.code == http.StatusNotFound:
+		case a.failure.Code == http.StatusNotFound:
 			absent = append(absent, a.failure)
 		default:
 			failures = append(failures, a.failure)
@@ -77,7 +80,7 @@ func findOne(ctx context.Context, q *request, ask memberRequest) (memberResponse
 	case len(found) > 1:
 		return memberResponse{}, nil, ambiguous(q, found)
 	case incomplete:
-		return memberResponse{}, nil, unreachable(failures)
+		return memberResponse{}, nil, fault.Unreachable(failures)
 	}
 	return memberResponse{}, nil, noneAnswered(failures, absent)
 }
@@ -90,10 +93,10 @@ func ambiguous(q *request, found []memberResponse) error {
 	}
 	shown := candidates
 	more := ""
-	if len(shown) > maxWarnings {
-		shown, more = shown[:maxWarnings], fmt.Sprintf(" and %d more", len(candidates)-maxWarnings)
+	if len(shown) > fault.MaxNamed {
+		shown, more = shown[:fault.MaxNamed], fmt.Sprintf(" and %d more", len(candidates)-fault.MaxNamed)
 	}
-	err := refuse(http.StatusConflict, fmt.Sprintf("%d clusters have %s %q: name one of them: %s%s", len(found), q.info.Resource, q.info.Name, strings.Join(shown, ", "), more))
+	err := fault.Refuse(http.StatusConflict, fmt.Sprintf("%d clusters have %s %q: name one of them: %s%s", len(found), q.info.Resource, q.info.Name, strings.Join(shown, ", "), more))
 	err.ErrStatus.Details = &metav1.StatusDetails{Name: q.info.Name, Group: q.info.APIGroup, Kind: q.info.Resource}
 	for _, candidate := range candidates {
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: "Candidate", Field: "metadata.name", Message: candidate})
@@ -120,8 +123,8 @@ func owner(ctx context.Context, q *request) (Member, error) {
 	}
 	_ = found.response.Body.Close() // that there is one is enough
 	if len(failures) > 0 {
-		return nil, refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q has %s %q, but %d clusters did not answer, such as %s: name the cluster, as %s@%s",
-			found.member.Name(), q.info.Resource, q.info.Name, len(failures), failures[0].cluster, q.info.Name, found.member.Name()))
+		return nil, fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q has %s %q, but %d clusters did not answer, such as %s: name the cluster, as %s@%s",
+			found.member.Name(), q.info.Resource, q.info.Name, len(failures), failures[0].Cluster, q.info.Name, found.member.Name()))
 	}
 	return found.member, nil
 }

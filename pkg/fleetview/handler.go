@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
@@ -32,7 +33,7 @@ func New(o Options) *Handler {
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
 	members, missing, err := view.Members(r.Context())
 	if err != nil {
-		writeFailure(w, err)
+		fault.Write(w, err)
 		return
 	}
 	if isDiscovery(r.URL.Path) {
@@ -44,7 +45,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
 		err = h.serve(w, r, q)
 	}
 	if err != nil {
-		writeFailure(w, err)
+		fault.Write(w, err)
 	}
 }
 
@@ -74,7 +75,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, q *request) erro
 		return h.write(w, r, q)
 	}
 	w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE")
-	return refuse(http.StatusMethodNotAllowed, fmt.Sprintf("a view has no method %s: ask one cluster", r.Method))
+	return fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("a view has no method %s: ask one cluster", r.Method))
 }
 
 // relay lets one member answer, by the URL that it knows.

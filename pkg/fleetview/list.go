@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -52,9 +53,9 @@ type listing struct {
 	exact map[string]string
 
 	page     *page
-	failures []*failure
+	failures []*fault.Fault
 	// absent are the refusals of members that do not have the resource.
-	absent []*failure
+	absent []*fault.Fault
 	// answered counts members that have a part in this page.
 	answered int
 }
@@ -74,7 +75,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error
 			continue // its length comes first, so it would lie in memory
 		}
 		err = l.serve(r.Context())
-		if isNotAcceptable(err) && i+1 < len(accepted) {
+		if apierrors.IsNotAcceptable(err) && i+1 < len(accepted) {
 			continue
 		}
 		return err
@@ -89,13 +90,13 @@ func (h *Handler) newListing(w http.ResponseWriter, q *request, f form) (*listin
 	if text := q.query.Get("limit"); text != "" {
 		var err error
 		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 0 {
-			return nil, refuse(http.StatusBadRequest, fmt.Sprintf("limit %q is no number of objects", text))
+			return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("limit %q is no number of objects", text))
 		}
 	}
 	if text := q.query.Get("continue"); text != "" {
 		token, err := version.ParseContinue(text)
 		if err != nil {
-			return nil, refuse(http.StatusBadRequest, fmt.Sprintf("reading the continue token: %v", err))
+			return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the continue token: %v", err))
 		}
 		l.resume(token)
 		return l, nil
@@ -127,7 +128,7 @@ func (l *listing) resume(token version.Continue) {
 	if len(l.next) > 0 && l.next[0].Name() == token.Next {
 		l.memberToken = token.Member
 	}
-	l.failures = slices.DeleteFunc(l.failures, func(f *failure) bool { return !now(f.cluster) && !later(f.cluster) })
+	l.failures = slices.DeleteFunc(l.failures, func(f *fault.Fault) bool { return !now(f.Cluster) && !later(f.Cluster) })
 	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch"} {
 		l.query.Del(parameter) // that was for the first page
 	}
@@ -142,7 +143,7 @@ func (l *listing) readVersion() error {
 	}
 	wanted, err := version.Parse(text)
 	if err != nil {
-		return refuse(http.StatusBadRequest, err.Error())
+		return fault.Refuse(http.StatusBadRequest, err.Error())
 	}
 	l.query.Del("resourceVersion")
 	if l.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchExact) {
@@ -153,7 +154,7 @@ func (l *listing) readVersion() error {
 	// What had no part in that version has none now.
 	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m Member) bool { return exact[m.UID()] == "" })
 	if !ok || len(l.next) == 0 {
-		return refuse(http.StatusGone, fmt.Sprintf("too old resource version: %s: list again without a version", text))
+		return fault.Refuse(http.StatusGone, fmt.Sprintf("too old resource version: %s: list again without a version", text))
 	}
 	// Other pages would not know the version, so there is one.
 	l.exact, l.limit = exact, 0
@@ -265,7 +266,7 @@ func (l *listing) take(p *memberList, deferring bool) (complete bool, err error)
 	var broken *brokenError
 	switch {
 	case errors.As(err, &broken):
-		return true, l.fail(p.member, &failure{cluster: p.member.Name(), reason: broken.Error()}, deferring)
+		return true, l.fail(p.member, fault.Of(p.member.Name(), broken), deferring)
 	case errors.Is(err, errPageFull):
 		return false, nil
 	case err != nil:
@@ -282,22 +283,22 @@ func (l *listing) take(p *memberList, deferring bool) (complete bool, err error)
 }
 
 // fail notes that a member has no part in the page.
-func (l *listing) fail(m Member, f *failure, deferring bool) error {
+func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
 	begun := l.memberToken != ""
 	l.memberToken = ""
 	switch {
-	case f.code == http.StatusNotFound:
+	case f.Code == http.StatusNotFound:
 		l.absent = append(l.absent, f)
-	case f.code == http.StatusGone && (begun || l.exact != nil):
-		gone := refuse(http.StatusGone, fmt.Sprintf("cluster %q: %s", m.Name(), f.reason))
-		if f.status.Continue != "" {
-			l.next, l.memberToken = append([]Member{m}, l.next...), f.status.Continue
+	case f.Code == http.StatusGone && (begun || l.exact != nil):
+		gone := fault.Refuse(http.StatusGone, fmt.Sprintf("cluster %q: %s", m.Name(), f.Reason))
+		if f.Answer.Continue != "" {
+			l.next, l.memberToken = append([]Member{m}, l.next...), f.Answer.Continue
 			gone.ErrStatus.Continue = l.token()
 		}
 		return gone
 	case l.page.started && l.limit == 0:
 		return f // its Warning would come too late
-	case l.page.started || deferring && f.code == 0:
+	case l.page.started || deferring && f.Code == 0:
 		l.deferred = append(l.deferred, m)
 	default:
 		l.failures = append(l.failures, f)
@@ -309,7 +310,7 @@ func (l *listing) fail(m Member, f *failure, deferring bool) error {
 // all or nothing.
 func (l *listing) refused() error {
 	if l.view.FailWhenUnreachable && len(l.failures) > 0 {
-		return unreachable(l.failures)
+		return fault.Unreachable(l.failures)
 	}
 	if l.answered > 0 || !l.first || len(l.next)+len(l.deferred) > 0 {
 		return nil
@@ -368,21 +369,13 @@ func (q *request) rewriter(m Member, at int64) *merge.Rewriter {
 }
 
 // noneAnswered is the error of a request in which no member has a part.
-func noneAnswered(failures, absent []*failure) error {
-	silent := slices.DeleteFunc(slices.Clone(failures), func(f *failure) bool { return f.code != 0 && f.code < http.StatusInternalServerError })
+func noneAnswered(failures, absent []*fault.Fault) error {
+	silent := slices.DeleteFunc(slices.Clone(failures), func(f *fault.Fault) bool { return f.Code != 0 && f.Code < http.StatusInternalServerError })
 	if len(silent) > 0 {
-		return unreachable(silent)
+		return fault.Unreachable(silent)
 	}
 	f := slices.Concat(failures, absent)[0]
-	if f.status.Kind != "" {
-		return &apierrors.StatusError{ErrStatus: f.status}
-	}
-	return refuse(f.code, f.Error())
-}
-
-func isNotAcceptable(err error) bool {
-	var refused *apierrors.StatusError
-	return errors.As(err, &refused) && refused.ErrStatus.Code == http.StatusNotAcceptable
+	return f
 }
 
 // errPageFull says that a member's items do not fit on a page that has others.
@@ -392,6 +385,7 @@ var errPageFull = errors.New("the page is full")
 type brokenError struct{ err error }
 
 func (e *brokenError) Error() string { return "its answer is not usable: " + e.err.Error() }
+func (e *brokenError) Unwrap() error { return e.err }
 
 // eof reports whether an answer was read to its end.
 func eof(err error) bool { return errors.Is(err, io.EOF) }

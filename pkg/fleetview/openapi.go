@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/kube-openapi/pkg/handler"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -87,29 +88,29 @@ func newDocument(member Member, hash string) *document {
 }
 
 // serveIndex answers /openapi/v3.
-func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View, known *resources, absent absences) {
+func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View, known *resources, absent []*fault.Fault) {
 	documents, answers := d.documents(r.Context(), view, known)
 	have := 0
 	for i, a := range answers {
 		name := known.members[i].Name()
 		if a.known() {
 			have++
-		} else if a.err != nil && !slices.ContainsFunc(absent, func(one absence) bool { return one.cluster == name }) {
-			absent = append(absent, absence{cluster: name, reason: a.err.Error(), err: a.err})
+		} else if a.err != nil && !slices.ContainsFunc(absent, func(f *fault.Fault) bool { return f.Cluster == name }) {
+			absent = append(absent, fault.Of(name, a.err))
 		}
 	}
 	if have == 0 {
-		writeFailure(w, noAnswer(view, absent))
+		fault.Write(w, noAnswer(view, absent))
 		return
 	}
-	absent.warn(w.Header(), "its schemas are not shown")
+	fault.Warn(w.Header(), absent, "its schemas are not shown")
 	hashes := make(map[string]string, len(documents))
 	for path, document := range documents {
 		hashes[path] = document.hash
 	}
 	body, err := merge.AppendOpenAPIIndex(nil, view.Prefix, hashes)
 	if err != nil {
-		writeFailure(w, err)
+		fault.Write(w, err)
 		return
 	}
 	writeContent(w, r, content{kind: jsonType, body: body, etag: etagOf(body)})
@@ -121,7 +122,7 @@ func (d *discovery) serveSwagger(w http.ResponseWriter, r *http.Request, view Vi
 	w.Header().Set("Vary", "Accept")
 	body, err := d.swagger(r.Context(), view, known)
 	if err != nil {
-		writeFailure(w, err)
+		fault.Write(w, err)
 		return
 	}
 	c := content{kind: jsonType, body: body, etag: etagOf(body)}
@@ -132,7 +133,7 @@ func (d *discovery) serveSwagger(w http.ResponseWriter, r *http.Request, view Vi
 			c.body = value.([]byte)
 		} else {
 			if c.body, err = handler.ToProtoBinary(body); err != nil {
-				writeFailure(w, fmt.Errorf("encoding an OpenAPI v2 document: %w", err))
+				fault.Write(w, fmt.Errorf("encoding an OpenAPI v2 document: %w", err))
 				return
 			}
 			d.contents.put(key, c.body, int64(len(c.body)))
@@ -155,7 +156,7 @@ func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([
 	all := needed.Clone()
 	var parts []part
 	var adds []sets.Set[schema.GroupVersion]
-	absent := absences{}
+	var absent []*fault.Fault
 	for _, member := range known.members {
 		has := groupVersionsOf(known.served[member.Name()].groups).Intersection(needed)
 		if len(parts) == maxSwaggers || len(has) == 0 && len(parts) > 0 {
@@ -164,7 +165,7 @@ func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([
 		a := d.ask(ctx, view, []Member{member}, askSwagger)[0]
 		if !a.known() {
 			if a.err != nil {
-				absent = append(absent, absence{cluster: member.Name(), reason: a.err.Error(), err: a.err})
+				absent = append(absent, fault.Of(member.Name(), a.err))
 			}
 			if len(absent) == maxDocumentTries {
 				break // each may have taken its timeout

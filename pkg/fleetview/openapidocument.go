@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 const (
@@ -24,19 +26,19 @@ func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view V
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, "/openapi/v3/"), "/")
 	doc := documents[path]
 	if doc == nil {
-		writeFailure(w, noDocument(view, path))
+		fault.Write(w, noDocument(view, path))
 		return
 	}
-	var absent absences
+	var absent []*fault.Fault
 	for _, member := range doc.members[:min(len(doc.members), maxDocumentTries)] {
 		err := relayDocument(w, r, view, member, path, doc)
 		if err == nil {
 			return
 		}
-		absent = append(absent, absence{cluster: member.Name(), reason: err.Error(), err: err})
+		absent = append(absent, fault.Of(member.Name(), err))
 	}
 	if r.Context().Err() == nil {
-		writeFailure(w, noAnswer(view, absent))
+		fault.Write(w, noAnswer(view, absent))
 	}
 }
 
@@ -44,7 +46,7 @@ func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view V
 func relayDocument(w http.ResponseWriter, r *http.Request, view View, member Member, path string, doc *document) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	timer := time.AfterFunc(view.Timeout, func() { cancel(fmt.Errorf("no answer within %v", view.Timeout)) })
+	timer := time.AfterFunc(view.Timeout, func() { cancel(fault.ErrTimeout) })
 	defer timer.Stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/openapi/v3/"+path, nil)
 	if err != nil {
@@ -68,8 +70,10 @@ func relayDocument(w http.ResponseWriter, r *http.Request, view View, member Mem
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusNotModified, http.StatusNotAcceptable:
 	default:
-		body, _ := readBounded(response, maxRefusal) // the status says enough without it
-		return &refusal{code: response.StatusCode, message: messageOf(body)}
+		if err := unzip(response); err != nil {
+			return fmt.Errorf("reading its answer: %w", err)
+		}
+		return fault.Read(member.Name(), response)
 	}
 	timer.Reset(documentTime)
 	writeDocument(w, r, response, doc)

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -79,7 +81,7 @@ func (p *page) add(from *memberList) (token string, err error) {
 	case errors.Is(err, errPageFull):
 		p.full = true
 		return "", err
-	case isNotAcceptable(err):
+	case apierrors.IsNotAcceptable(err):
 		return "", err
 	case err != nil:
 		return "", &brokenError{err}
@@ -190,7 +192,7 @@ func (p *page) addProtobuf(from *memberList) (merge.ListMeta, error) {
 	case len(body) > room && p.l.limit > 0 && p.wholeItems > 0:
 		return merge.ListMeta{}, errPageFull
 	case len(body) > room:
-		return merge.ListMeta{}, refuse(http.StatusNotAcceptable, fmt.Sprintf("the list has more than %d MiB: accept %s, or ask for fewer objects with a limit", maxPageBytes>>20, jsonType))
+		return merge.ListMeta{}, fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("the list has more than %d MiB: accept %s, or ask for fewer objects with a limit", maxPageBytes>>20, jsonType))
 	}
 	meta, items, err := merge.ReadProtobufList(body)
 	if err != nil {
@@ -231,9 +233,9 @@ func (p *page) start() {
 	header := p.w.Header()
 	header.Set("Content-Type", p.l.form.contentType)
 	header.Set("Cache-Control", "no-cache, private")
-	warn(header, p.l.failures)
+	fault.Warn(header, p.l.failures, "its objects are not shown")
 	if p.colliding {
-		addWarning(header, "objects of several clusters have one name: use a view with names: Qualified for informers")
+		fault.AddWarning(header, "objects of several clusters have one name: use a view with names: Qualified for informers")
 	}
 	p.w.WriteHeader(http.StatusOK)
 	if p.l.form.protobuf {

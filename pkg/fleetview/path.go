@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // path is the path of a request for a resource, by its escaped segments.
@@ -36,11 +38,11 @@ func newPath(u *url.URL, info *apirequest.RequestInfo) (path, error) {
 	}
 	for i, segment := range p.segments[:min(subresource+1, len(p.segments))] {
 		if plain, err := url.PathUnescape(segment); err != nil || plain == "" || plain != decoded[i] {
-			return path{}, refuse(http.StatusBadRequest, fmt.Sprintf("path %q has an empty segment, or a slash within one", u.EscapedPath()))
+			return path{}, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("path %q has an empty segment, or a slash within one", u.EscapedPath()))
 		}
 	}
 	if slices.ContainsFunc(decoded, func(segment string) bool { return segment == "." || segment == ".." }) {
-		return path{}, refuse(http.StatusBadRequest, fmt.Sprintf("path %q has a segment of dots only", u.EscapedPath()))
+		return path{}, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("path %q has a segment of dots only", u.EscapedPath()))
 	}
 	return p, nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // request is what one request of a view wants.
@@ -41,10 +43,10 @@ var streaming = []string{"exec", "attach", "portforward", "proxy", "log"}
 func newRequest(r *http.Request, view *View, members []Member, missing []Missing) (*request, error) {
 	info, err := requestInfo.NewRequestInfo(r)
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, err.Error())
+		return nil, fault.Refuse(http.StatusBadRequest, err.Error())
 	}
 	if !info.IsResourceRequest || isFormerVerb(r.URL.Path, info) {
-		return nil, refuse(http.StatusNotFound, "a view has the resources of the Kubernetes API, discovery and OpenAPI: ask one cluster for anything else")
+		return nil, fault.Refuse(http.StatusNotFound, "a view has the resources of the Kubernetes API, discovery and OpenAPI: ask one cluster for anything else")
 	}
 	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing}
 	if q.path, err = newPath(r.URL, info); err != nil {
@@ -107,13 +109,13 @@ func (q *request) listed() (bool, error) {
 	case namespaces == nil && q.view.UnlistedCluster != "":
 		return false, nil
 	case namespaces == nil:
-		return false, refuse(http.StatusNotFound, fmt.Sprintf("view %q does not have resource %q of API group %q", q.view.Name, q.info.Resource, q.info.APIGroup))
+		return false, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q does not have resource %q of API group %q", q.view.Name, q.info.Resource, q.info.APIGroup))
 	case namespace == "" && len(namespaces) == 1 && q.collection():
 		q.path = q.path.in(namespaces[0])
 		q.info.Namespace = namespaces[0]
 		return true, nil
 	}
-	return false, refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q in namespaces %s only: name one of them", q.view.Name, q.info.Resource, strings.Join(namespaces, ", ")))
+	return false, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q in namespaces %s only: name one of them", q.view.Name, q.info.Resource, strings.Join(namespaces, ", ")))
 }
 
 // collection reports whether the path has no name.
@@ -154,16 +156,16 @@ func (q *request) find(cluster string) (Member, error) {
 	}
 	for _, m := range q.missing {
 		if m.Cluster == cluster {
-			return nil, refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q does not answer (%s): try again", cluster, m.Reason))
+			return nil, fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q does not answer (%s): try again", cluster, m.Reason))
 		}
 	}
-	return nil, refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %q that you may reach", q.view.Name, cluster))
+	return nil, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %q that you may reach", q.view.Name, cluster))
 }
 
 // noCluster is the error of a request that is about no cluster at all.
 func (q *request) noCluster() error {
 	if len(q.terms) > 0 {
-		return refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster that the request chooses and that you may reach", q.view.Name))
+		return fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster that the request chooses and that you may reach", q.view.Name))
 	}
-	return refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub", q.view.Name))
+	return fault.Refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub", q.view.Name))
 }

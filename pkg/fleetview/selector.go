@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // clusterField is the field selector that chooses clusters.
@@ -30,7 +32,7 @@ func (q *request) chooseBySelector() error {
 	}
 	selector, err := fields.ParseSelector(q.query.Get(parameter))
 	if err != nil {
-		return refuse(http.StatusBadRequest, fmt.Sprintf("reading the field selector: %v", err))
+		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the field selector: %v", err))
 	}
 	var rest []fields.Selector
 	for _, requirement := range selector.Requirements() {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,7 +56,20 @@ func TestBreakingMembers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			a, b, c := large(newCluster("a"), test.a), large(newCluster("b"), test.b), large(newCluster("c"), 1)
-			b.failing(breaking(b, test.after, reset))
+			begun := make(chan struct{})
+			begin := sync.OnceFunc(func() { close(begun) })
+			b.failing(func(w http.ResponseWriter, r *http.Request) bool {
+				return breaking(b, test.after, reset)(&beginWriter{w, begin}, r)
+			})
+			for _, other := range []*cluster{a, c} { // a page does not wait for b if they are earlier
+				other.failing(func(_ http.ResponseWriter, r *http.Request) bool {
+					select {
+					case <-begun:
+					case <-r.Context().Done():
+					}
+					return false
+				})
+			}
 			server := New(Options{}).over(t, testView(a, b, c))
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/pods"+test.query, nil)
 			if err != nil {
@@ -86,6 +100,17 @@ func TestBreakingMembers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// beginWriter calls begin before each Write.
+type beginWriter struct {
+	http.ResponseWriter
+	begin func()
+}
+
+func (w *beginWriter) Write(p []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(p)
 }
 
 // TestHugePage has members whose objects do not fit in memory on one page.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
@@ -51,7 +52,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 		options.Forms = append(options.Forms, f.watched(q.query.Get("includeObject")))
 	}
 	if len(options.Forms) == 0 {
-		return refuse(http.StatusNotAcceptable, "a view writes watches with application/json and application/vnd.kubernetes.protobuf: accept one of them")
+		return fault.Refuse(http.StatusNotAcceptable, "a view writes watches with application/json and application/vnd.kubernetes.protobuf: accept one of them")
 	}
 	if wants.TimeoutSeconds != nil {
 		options.Timeout = time.Duration(*wants.TimeoutSeconds) * time.Second
@@ -60,7 +61,15 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 		options.Query.Del(parameter)
 	}
 	options.Owner = strings.Join([]string{q.view.User, q.view.Name, options.Path, options.Query.Encode()}, "\n")
-	options.Members = func(ctx context.Context) ([]watch.Member, []watch.Missing, error) { return q.watched(ctx) }
+	options.Now, options.Missing = watched(q.members, q.missing)
+	options.Members = func(ctx context.Context) ([]watch.Member, []watch.Missing, error) {
+		members, missing, err := q.view.Members(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		now, away := watched(q.narrow(members, missing))
+		return now, away, nil
+	}
 	watch.Serve(w, r, options)
 	return nil
 }
@@ -78,13 +87,8 @@ func readListOptions(query url.Values) (*metainternalversion.ListOptions, error)
 	return options, nil
 }
 
-// watched returns the members of the view as they are now, narrowed as the request wants.
-func (q *request) watched(ctx context.Context) ([]watch.Member, []watch.Missing, error) {
-	members, missing, err := q.view.Members(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	members, missing = q.narrow(members, missing)
+// watched returns clusters as package watch calls them.
+func watched(members []Member, missing []Missing) ([]watch.Member, []watch.Missing) {
 	now := make([]watch.Member, len(members))
 	for i, m := range members {
 		now[i] = m
@@ -93,5 +97,5 @@ func (q *request) watched(ctx context.Context) ([]watch.Member, []watch.Missing,
 	for i, m := range missing {
 		away[i] = watch.Missing(m)
 	}
-	return now, away, nil
+	return now, away
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -42,9 +43,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request's body has more than %d bytes", maxBody))
+		return fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request's body has more than %d bytes", maxBody))
 	case err != nil:
-		return refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
+		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
@@ -81,10 +82,10 @@ func destination(ctx context.Context, q *request, media string, body []byte) (Me
 	case !q.collection():
 		return owner(ctx, q)
 	case q.info.Verb == "create":
-		return nil, refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
+		return nil, fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
 			q.view.Name, len(q.members)+len(q.missing), AnnotationCluster))
 	}
-	return nil, refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+clusterField+"=CLUSTER")
+	return nil, fault.Refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+clusterField+"=CLUSTER")
 }
 
 // clusterOf is the cluster that an object in a request names, and notes whether its name
@@ -130,9 +131,9 @@ func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
 			v, err := version.Parse(text)
 			switch {
 			case err != nil:
-				return "", refuse(http.StatusBadRequest, err.Error())
+				return "", fault.Refuse(http.StatusBadRequest, err.Error())
 			case v.Cluster != number || v.Member == 0:
-				return "", refuse(http.StatusConflict, fmt.Sprintf("resourceVersion %s is not one of an object of cluster %q: read the object again", text, to.Name()))
+				return "", fault.Refuse(http.StatusConflict, fmt.Sprintf("resourceVersion %s is not one of an object of cluster %q: read the object again", text, to.Name()))
 			}
 			return strconv.FormatUint(v.Member, 10), nil
 		},
@@ -141,7 +142,7 @@ func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
 	var err error
 	switch {
 	case !slices.Contains(bodyTypes, media):
-		return nil, refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
+		return nil, fault.Refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
 	case media == protobufType:
 		restored, err = restorer.AppendProtobuf(nil, body)
 	case media == string(types.JSONPatchType):
@@ -160,7 +161,7 @@ func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
 	case errors.As(err, &refused):
 		return nil, refused
 	}
-	return nil, refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
+	return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
 }
 
 // send sends the write.
@@ -196,7 +197,9 @@ func send(r *http.Request, q *request, to Member, accepted []form, body []byte) 
 
 // unknownOutcome is the error of a write that was sent, and of which nothing is known.
 func unknownOutcome(to Member, reason string) error {
-	return refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q did not answer (%s), but may have done what was asked: read the object before you try again", to.Name(), reason))
+	err := fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q did not answer (%s), but may have done what was asked: read the object before you try again", to.Name(), reason))
+	err.ErrStatus.Details = nil // a client must not repeat it by itself
+	return err
 }
 
 // answerWrite sends back what the member answered.
@@ -206,7 +209,7 @@ func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a
 	body, failed := readObject(a)
 	switch {
 	case failed != nil:
-		return unknownOutcome(a.member, failed.reason)
+		return unknownOutcome(a.member, failed.Reason)
 	case code < 200 || code > 599:
 		return unknownOutcome(a.member, fmt.Sprintf("status %d", code))
 	}
@@ -217,7 +220,7 @@ func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a
 		}
 		var err error
 		if body, err = rewrite(rewriter, contentType, body); err != nil {
-			return refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q, which has done what was asked: %v", a.member.Name(), err))
+			return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q, which has done what was asked: %v", a.member.Name(), err))
 		}
 	}
 	header := w.Header()

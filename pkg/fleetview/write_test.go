@@ -247,20 +247,25 @@ func TestWritesToMissingClusters(t *testing.T) {
 		method, url, body string
 		code              int
 		want              string
+		// retry says that clients are to repeat the request by themselves.
+		retry bool
 	}{
-		"by plain name":   {http.MethodDelete, shop + "/web", "", 503, "web@a"},
-		"by cluster":      {http.MethodDelete, shop + "/web@a", "", 200, ""},
-		"to it":           {http.MethodDelete, shop + "/web@gone", "", 503, "may have done what was asked"},
-		"create there":    {http.MethodPost, shop, `{"metadata":{"name":"x@gone"}}`, 503, "may have done"},
-		"delete all of b": {http.MethodDelete, shop + "?fieldSelector=metadata.cluster%3Dmissing", "", 503, "no tunnel since 10:02"},
-		"method":          {http.MethodTrace, shop + "/web@a", "", 405, "TRACE"},
-		"options":         {http.MethodOptions, shop, "", 405, "OPTIONS"},
+		"by plain name":   {http.MethodDelete, shop + "/web", "", 503, "web@a", true},
+		"by cluster":      {http.MethodDelete, shop + "/web@a", "", 200, "", false},
+		"to it":           {http.MethodDelete, shop + "/web@gone", "", 503, "may have done what was asked", false},
+		"create there":    {http.MethodPost, shop, `{"metadata":{"name":"x@gone"}}`, 503, "may have done", false},
+		"delete all of b": {http.MethodDelete, shop + "?fieldSelector=metadata.cluster%3Dmissing", "", 503, "no tunnel since 10:02", true},
+		"method":          {http.MethodTrace, shop + "/web@a", "", 405, "TRACE", false},
+		"options":         {http.MethodOptions, shop, "", 405, "OPTIONS", false},
 	} {
 		w.view = lacking(testView(a, gone), "missing")
 		a.set(shop+"/web", nil)
 		got, _ := w.send(t, test.method, test.url, jsonType, test.body)
 		if got.code != test.code || !strings.Contains(got.status.Message, test.want) || test.method == http.MethodTrace && got.header.Get("Allow") == "" {
 			t.Errorf("%s: got %d %q, want %d with %q", name, got.code, got.body, test.code, test.want)
+		}
+		if retry := got.header.Get("Retry-After") != ""; retry != test.retry {
+			t.Errorf("%s: got Retry-After %q, want one: %v", name, got.header.Get("Retry-After"), test.retry)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -260,23 +261,22 @@ type decided struct {
 
 // keyOf names a question about a permission.
 func keyOf(a authorizer.Attributes) [sha256.Size]byte {
-	u := a.GetUser()
-	question := struct {
-		User, UID                                                          string
-		Groups                                                             []string
-		Extra                                                              map[string][]string
-		Verb, Namespace, Group, Version, Resource, Subresource, Name, Path string
-		IsResource                                                         bool
-	}{u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(),
-		a.GetName(), "", a.IsResourceRequest()}
-	if !question.IsResource {
-		question.Path = a.GetPath()
+	of := KeyOf(a.GetUser())
+	sum := sha256.New()
+	fmt.Fprintf(sum, "permission %x %q %q %q %q %q %q %q", of, a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(), a.GetName())
+	if !a.IsResourceRequest() {
+		fmt.Fprintf(sum, " %q", a.GetPath())
 	}
-	text, err := json.Marshal(question) // sorts maps
+	return [sha256.Size]byte(sum.Sum(nil))
+}
+
+// KeyOf tells users apart, by everything that an authorizer or a cluster may decide by.
+func KeyOf(u user.Info) [sha256.Size]byte {
+	text, err := json.Marshal([]any{u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()}) // sorts maps
 	if err != nil {
 		panic(err) // strings only
 	}
-	return sha256.Sum256(append([]byte("permission\x00"), text...))
+	return sha256.Sum256(text)
 }
 
 // expiryOf is when a JWT ends that the hub has verified; zero for other tokens.

@@ -2,8 +2,6 @@ package proxyapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,10 +13,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
 // fleet answers requests for views that may go on. Package fleetview makes one answer of
@@ -69,7 +67,7 @@ type viewRequest struct {
 func (q *viewRequest) view() fleetview.View {
 	spec := q.scope.view.Spec
 	view := fleetview.View{
-		Name: q.scope.view.Name, User: keyOfUser(q.scope.user), Prefix: q.scope.prefix,
+		Name: q.scope.view.Name, User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix,
 		Members: q.members, Relay: q.relayTo,
 		Qualified:           spec.Names == proxyv1alpha1.NamesQualified,
 		FailWhenUnreachable: spec.WhenUnreachable == proxyv1alpha1.WhenUnreachableFail,
@@ -85,15 +83,6 @@ func (q *viewRequest) view() fleetview.View {
 		view.UnlistedCluster = spec.UnlistedResources.Cluster
 	}
 	return view
-}
-
-// keyOfUser tells users apart, by everything that a cluster may decide by.
-func keyOfUser(u user.Info) string {
-	text, err := json.Marshal([]any{u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()}) // sorts maps
-	if err != nil {
-		panic(err) // strings only
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // errNotAsked is the error of a view whose clusters could not be found out.

@@ -131,6 +131,18 @@ func TestStatus(t *testing.T) {
 			want:      v1alpha1.FleetViewStatus{Clusters: 1, Reachable: 1},
 			wantValid: metav1.ConditionFalse, wantReason: v1alpha1.ReasonUnlistedClusterNotServed, wantMessage: `Cluster "denied"`,
 		},
+		"unlisted resources with a cluster that the view does not select": {
+			spec: v1alpha1.FleetViewSpec{Clusters: v1alpha1.FleetViewClusters{Names: []string{"a"}},
+				UnlistedResources: &v1alpha1.FleetViewUnlistedResources{Cluster: "b"}},
+			want:      v1alpha1.FleetViewStatus{Clusters: 1, Reachable: 1},
+			wantValid: metav1.ConditionFalse, wantReason: v1alpha1.ReasonUnlistedClusterNotSelected, wantMessage: `Cluster "b" of spec.unlistedResources is not one of the view's`,
+		},
+		"unlisted resources with a cluster of the view": {
+			spec: v1alpha1.FleetViewSpec{Clusters: v1alpha1.FleetViewClusters{ClusterSets: []string{"eu"}},
+				UnlistedResources: &v1alpha1.FleetViewUnlistedResources{Cluster: "a"}},
+			want:      v1alpha1.FleetViewStatus{Clusters: 2, Reachable: 1, UnreachableCount: 1, Unreachable: []v1alpha1.UnreachableCluster{b}},
+			wantValid: metav1.ConditionTrue, wantReason: v1alpha1.ReasonFleetViewValid,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, append(fleet(), view(test.spec))...)

@@ -102,7 +102,7 @@ func TestWatchIsRefused(t *testing.T) {
 			c = f.watch(wants)
 			synctest.Wait()
 			c.stop()
-			want := `299 - "cluster a cannot be watched (a says 403); changes of its objects are not shown"`
+			want := `299 - "cluster a refused (a says 403); changes of its objects are not shown"`
 			if objects <= pageSize && fmt.Sprint(c.header["Warning"]) != "["+want+"]" {
 				t.Errorf("%d objects: got warnings %q, want %q", objects, c.header["Warning"], want)
 			}

@@ -91,5 +91,5 @@
 //	input.go         the bytes of a member's watch, and their buffer
 //	objects.go       what a stream remembers of objects
 //	positions.go     Positions: which version each member had at a version of the view
-//	status.go        errors as Kubernetes writes them
+//	status.go        errors as the objects of ERROR events
 package watch

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 func TestRefusals(t *testing.T) {
@@ -23,7 +25,7 @@ func TestRefusals(t *testing.T) {
 		c = f.watch(wants)
 		defer c.stop()
 		diff(t, "when one refuses", []string{"ADDED b/x"}, c.events())
-		if got, want := fmt.Sprint(c.header["Warning"]), `[299 - "cluster a did not answer (a says 403); its objects are not shown"]`; got != want {
+		if got, want := fmt.Sprint(c.header["Warning"]), `[299 - "cluster a refused (a says 403); its objects are not shown"]`; got != want {
 			t.Errorf("got warnings %s, want %s", got, want)
 		}
 		a.with(func() { a.refuse = 0 })
@@ -47,10 +49,10 @@ func TestWarningsAreCounted(t *testing.T) {
 		synctest.Wait()
 		c.stop()
 		got := c.header["Warning"]
-		if len(got) != maxNamed+1 || got[10] != `299 - "3 more clusters did not answer; their objects are not shown"` {
+		if len(got) != fault.MaxNamed+1 || got[10] != `299 - "3 more clusters did not answer; their objects are not shown"` {
 			t.Errorf("got %q, want 10 and a count", got)
 		}
-		if want := `299 - "cluster edge-0 did not answer (no 'tunnel'  X: y); its objects are not shown"`; got[0] != want {
+		if want := `299 - "cluster edge-0 did not answer (no \"tunnel\"  X: y); its objects are not shown"`; got[0] != want {
 			t.Errorf("got %s, want %s", got[0], want)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // fail ends the stream with an ERROR event. The caller holds mu.
@@ -100,10 +102,10 @@ func (s *stream) accept(m *member) {
 }
 
 // refuse notes a refusal that does not go away soon.
-func (s *stream) refuse(m *member, r *refusal) {
+func (s *stream) refuse(m *member, f *fault.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members[m] = r
+	s.members[m] = f
 	s.endRefused()
 }
 
@@ -113,17 +115,17 @@ func (s *stream) endRefused() {
 	if !s.began || s.missing > 0 {
 		return
 	}
-	var first *refusal
-	for _, r := range s.members {
-		if r == nil {
+	var first *fault.Fault
+	for _, f := range s.members {
+		if f == nil {
 			return
 		}
 		// Clusters that do not have such objects say least.
-		if first == nil || first.code == http.StatusNotFound {
-			first = r
+		if first == nil || first.Code == http.StatusNotFound {
+			first = f
 		}
 	}
 	if first != nil {
-		s.fail(first.status())
+		s.fail(statusOf(first))
 	}
 }

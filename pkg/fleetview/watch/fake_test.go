@@ -349,6 +349,7 @@ func (f *fixture) watch(more func(o *Options)) *client {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{t: f.t, f: f, cancel: cancel, done: make(chan struct{}), header: http.Header{}}
 	o := f.options
+	o.Now, o.Missing, _ = o.Members(ctx)
 	more(&o)
 	c.whole = o.Forms[0].As == ""
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -159,7 +160,7 @@ func (m *member) load(ctx context.Context, at string) {
 			m.know(found, meta.ResourceVersion, exact.Has("resourceVersion"))
 			return
 		}
-		if refused := new(refusal); errors.Is(err, errExpired) || errors.As(err, &refused) && refused.code == http.StatusBadRequest {
+		if refused := new(fault.Fault); errors.Is(err, errExpired) || errors.As(err, &refused) && refused.Code == http.StatusBadRequest {
 			exact = url.Values{}
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -103,7 +104,7 @@ func (m *member) run(ctx context.Context) {
 			}
 		}
 		pause := rand.N(backoff)
-		if refused := new(refusal); errors.As(err, &refused) && refused.lasting() {
+		if refused := new(fault.Fault); errors.As(err, &refused) && lasting(refused) {
 			pause = refusedPause
 			m.s.refuse(m, refused)
 		}
@@ -229,9 +230,11 @@ func (m *member) get(ctx context.Context, more url.Values, accept string) (io.Re
 	r.Header.Set("Accept", accept)
 	late := time.AfterFunc(m.s.o.MemberTimeout, cancel)
 	response, err := m.to.RoundTrip(r)
-	if !late.Stop() && err == nil {
-		response.Body.Close()
-		err = errors.New("it did not begin an answer in time")
+	if !late.Stop() {
+		if err == nil {
+			response.Body.Close()
+		}
+		err = fault.ErrTimeout
 	}
 	if err != nil {
 		cancel()
@@ -240,7 +243,10 @@ func (m *member) get(ctx context.Context, more url.Values, accept string) (io.Re
 	if response.StatusCode != http.StatusOK {
 		defer cancel()
 		defer response.Body.Close()
-		return nil, refusalOf(response)
+		if response.StatusCode == http.StatusGone {
+			return nil, errExpired
+		}
+		return nil, fault.Read(m.to.Name(), response)
 	}
 	return &body{response.Body, cancel}, nil
 }

@@ -32,8 +32,10 @@ type Options struct {
 	// Forms are how the client wants objects, best first. The others are for members that
 	// do not have the first.
 	Forms []Form
-	// Members returns the clusters of the view. It is asked every MembersEvery, which is
-	// 4 s if it is 0.
+	// Now and Missing are the clusters of the view as the watch begins. Members returns
+	// them later. It is asked every MembersEvery, which is 4 s if it is 0.
+	Now          []Member
+	Missing      []Missing
 	Members      func(ctx context.Context) ([]Member, []Missing, error)
 	MembersEvery time.Duration
 	// Rewriter makes the Rewriter of a member, which translates resourceVersions with
@@ -86,6 +88,4 @@ const (
 	refusedPause = 30 * time.Second
 	// aheadLimit is how far ahead of our clock a client's version may be.
 	aheadLimit = 10 * time.Second
-	// maxNamed is how many missing clusters are named in headers and errors.
-	maxNamed = 10
 )

@@ -2,12 +2,12 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -17,12 +17,12 @@ func Serve(w http.ResponseWriter, r *http.Request, o Options) {
 	var err error
 	for i, wants := range o.Forms {
 		last := i+1 == len(o.Forms)
-		if err = o.serve(w, r, wants.newForm(), last); last || !notAcceptable(err) {
+		if err = o.serve(w, r, wants.newForm(), last); last || !apierrors.IsNotAcceptable(err) {
 			break
 		}
 	}
 	if err != nil {
-		answerError(w, err)
+		fault.Write(w, err)
 	}
 }
 
@@ -33,27 +33,24 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	if err != nil {
 		return err
 	}
-	members, missing, err := o.Members(r.Context())
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	s := newStream(o, form, cancel, start, from.versions)
 	f := &fleet{s: s, from: from, now: map[string]*member{}}
 	defer f.end()
-	if !f.resume(members, missing) {
+	if !f.resume(o.Now, o.Missing) {
 		return &apierrors.StatusError{ErrStatus: *expired()}
 	}
-	begun := &beginning{s: s, missing: missing, resumed: start != 0, last: last}
-	if err := begun.await(ctx, f.begin(ctx, members, missing)); err != nil {
+	begun := &beginning{s: s, resumed: start != 0, last: last}
+	for _, m := range o.Missing {
+		begun.missing = append(begun.missing, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason})
+	}
+	if err := begun.await(ctx, f.begin(ctx, o.Now, o.Missing)); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return s.failure()
 	}
-	for _, warning := range begun.warnings() {
-		w.Header().Add("Warning", warning)
-	}
+	begun.warn(w.Header())
 	w.Header().Set("Content-Type", form.media().content)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
@@ -105,19 +102,3 @@ func (o Options) fromNow() bool {
 
 // anew reports whether the client does not go on from a version.
 func (o Options) anew() bool { return o.ResourceVersion == "" || o.ResourceVersion == "0" }
-
-// answerError says why there is no stream: as the member did that refused it, or with a
-// Status.
-func answerError(w http.ResponseWriter, err error) {
-	if r := new(refusal); errors.As(err, &r) {
-		w.Header().Set("Content-Type", r.contentType)
-		w.WriteHeader(r.code)
-		_, _ = w.Write(r.body) // the client may be gone
-		return
-	}
-	status := new(apierrors.StatusError)
-	if !errors.As(err, &status) {
-		status = apierrors.NewInternalError(err)
-	}
-	writeStatus(w, &status.ErrStatus)
-}

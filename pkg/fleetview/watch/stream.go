@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -47,7 +48,7 @@ type stream struct {
 	remembered int
 	// members are those of the view now, with their refusals, and missing counts clusters
 	// that are known not to answer.
-	members map[*member]*refusal
+	members map[*member]*fault.Fault
 	missing int
 	// began says that the answer has, and cause is why the stream has ended, if it failed.
 	began bool
@@ -57,7 +58,7 @@ type stream struct {
 }
 
 func newStream(o Options, form form, cancel context.CancelFunc, start int64, versions map[string]string) *stream {
-	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*refusal{}, last: start, stepped: start, of: form.media().of}
+	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*fault.Fault{}, last: start, stepped: start, of: form.media().of}
 	s.emptied.L = &s.mu
 	s.record = o.Positions.begin(o.Owner, start, versions)
 	return s

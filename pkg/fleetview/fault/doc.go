@@ -1,0 +1,18 @@
+// Package fault says why a cluster has no part in an answer of a view, and tells clients:
+// in Warnings, if others have one, and as a Status, if none has or the view wants all.
+//
+// A cluster that refuses a request has answered it. One that does not answer, or answers
+// with what is neither success nor refusal, may have what is asked for. What members write
+// of themselves gets to clients cut and without control characters.
+//
+// Clients of client-go repeat a request of any kind up to ten times if its answer has
+// Retry-After. Errors of a moment have one, of a second. Errors of which it is known that
+// asking again takes as long or changes nothing have none, and neither have writes of
+// which the outcome is not known.
+//
+// # Files
+//
+//	fault.go    Fault: one cluster's, and how it is read
+//	warning.go  Warnings
+//	status.go   refusals of a view as a Status
+package fault

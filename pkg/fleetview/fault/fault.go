@@ -1,0 +1,99 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+const (
+	// maxStatus bounds what is read of a refusal.
+	maxStatus = 64 << 10
+	// maxText bounds what is shown of a refusal that is no Status.
+	maxText = 200
+)
+
+// ErrTimeout is the error of a request that a member did not answer in time.
+var ErrTimeout = errors.New("no answer within the view's timeout")
+
+// Fault says why a cluster has no part in an answer.
+type Fault struct {
+	Cluster string
+	// Code is the status with which the cluster refused; 0 if it did not answer.
+	Code   int
+	Reason string
+	// Answer is its refusal; the Kind is empty if that was no Status.
+	Answer metav1.Status
+	// Slow says that the cluster did not answer in time: to ask again would take as long.
+	Slow bool
+	// Since is when the cluster's former answer came that is used instead; zero if none is.
+	Since time.Time
+}
+
+// Of returns the fault of a cluster for which a request ended with an error.
+func Of(cluster string, err error) *Fault {
+	if f := new(Fault); errors.As(err, &f) {
+		return f
+	}
+	return &Fault{Cluster: cluster, Reason: err.Error(), Slow: errors.Is(err, ErrTimeout)}
+}
+
+// Read reads a member's answer that is no success. What is no refusal is no answer. The
+// caller closes its body.
+func Read(cluster string, response *http.Response) *Fault {
+	f := &Fault{Cluster: cluster, Code: response.StatusCode, Reason: fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))}
+	if f.Code < 400 || f.Code > 599 {
+		f.Code = 0
+		return f
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxStatus))
+	if err != nil {
+		return f // the code says enough
+	}
+	status, err := merge.ReadStatus(body)
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "?")), " ")
+	switch {
+	case err == nil && status.Message != "":
+		f.Answer, f.Reason = status, status.Message
+		f.Answer.Code = int32(f.Code)
+	case err != nil && text != "":
+		f.Reason += ": " + cut(text, maxText)
+	}
+	return f
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("cluster %q %s", f.Cluster, f.Outcome()) }
+
+// Outcome says what the cluster did, after its name.
+func (f *Fault) Outcome() string {
+	if f.Code == 0 {
+		return fmt.Sprintf("did not answer (%s)", f.Reason)
+	}
+	return fmt.Sprintf("refused (%s)", f.Reason)
+}
+
+// Status is what a client is answered if this fault is why: the cluster's own refusal.
+func (f *Fault) Status() metav1.Status {
+	switch {
+	case f.Code == 0:
+		return Unreachable([]*Fault{f}).ErrStatus
+	case f.Answer.Kind == "":
+		return Refuse(f.Code, f.Error()).ErrStatus
+	}
+	return f.Answer
+}
+
+// cut cuts a text between runes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}

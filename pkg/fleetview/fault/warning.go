@@ -1,0 +1,49 @@
+package fault
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+const (
+	// MaxNamed is how many clusters Warnings and causes name; a count follows.
+	MaxNamed = 10
+	// maxWarning is how many bytes of a Warning are shown.
+	maxWarning = 500
+)
+
+// Warn adds a header for each cluster without a part in the answer, and a count for those
+// after the tenth. kubectl prints them. The effect is what that means: its objects are not
+// shown.
+func Warn(header http.Header, faults []*Fault, effect string) {
+	sorted := slices.SortedFunc(slices.Values(faults), func(a, b *Fault) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	for i, f := range sorted {
+		if i == MaxNamed {
+			AddWarning(header, fmt.Sprintf("%d more clusters did not answer; %s", len(sorted)-i, strings.Replace(effect, "its", "their", 1)))
+			return
+		}
+		effect := effect
+		if !f.Since.IsZero() {
+			effect = "its answer of " + f.Since.UTC().Format("15:04:05 MST") + " is used"
+		}
+		AddWarning(header, fmt.Sprintf("cluster %s %s; %s", f.Cluster, cut(f.Outcome(), maxWarning), effect))
+	}
+}
+
+// AddWarning adds a header of which members may have written a part.
+func AddWarning(header http.Header, text string) {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if warning, err := utilnet.NewWarningHeader(299, "-", text); err == nil { // it has no control characters
+		header.Add("Warning", warning)
+	}
+}
