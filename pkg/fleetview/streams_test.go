@@ -56,18 +56,16 @@ func TestBreakingMembers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			a, b, c := large(newCluster("a"), test.a), large(newCluster("b"), test.b), large(newCluster("c"), 1)
-			begun := make(chan struct{})
-			begin := sync.OnceFunc(func() { close(begun) })
-			b.failing(func(w http.ResponseWriter, r *http.Request) bool {
-				return breaking(b, test.after, reset)(&beginWriter{w, begin}, r)
-			})
-			for _, other := range []*cluster{a, c} { // a page does not wait for b if they are earlier
-				other.failing(func(_ http.ResponseWriter, r *http.Request) bool {
-					select {
-					case <-begun:
-					case <-r.Context().Done():
-					}
-					return false
+			var begun sync.WaitGroup // a page does not wait for those that begin later than others
+			for _, member := range []*cluster{a, b, c} {
+				begun.Add(1)
+				begin := sync.OnceFunc(begun.Done)
+				after, then := 1<<30, func(*http.Request) {}
+				if member == b {
+					after, then = test.after, reset
+				}
+				member.failing(func(w http.ResponseWriter, r *http.Request) bool {
+					return breaking(member, after, then)(&beginWriter{w, func() { begin(); begun.Wait() }}, r)
 				})
 			}
 			server := New(Options{}).over(t, testView(a, b, c))
