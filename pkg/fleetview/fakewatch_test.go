@@ -15,7 +15,8 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// serveWatch sends what has changed since a version until the client has gone.
+// serveWatch sends what has changed since a version until the client has gone. Initial
+// events are all changes, and a bookmark behind them.
 func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	accept := r.Header.Get("Accept")
@@ -24,6 +25,7 @@ func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apire
 		w.Header().Set("Content-Type", protobufType+";stream=watch")
 	}
 	w.WriteHeader(http.StatusOK)
+	marked := r.URL.Query().Get("sendInitialEvents") != "true"
 	for headers := true; ; {
 		c.mu.Lock()
 		changed := c.changed
@@ -32,6 +34,12 @@ func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apire
 			if event.version > from && about(event.path, info) {
 				events, from = append(events, event), event.version
 			}
+		}
+		if !marked {
+			marked = true
+			of := strings.TrimPrefix(info.APIGroup+"/"+info.APIVersion, "/")
+			end := object{"kind": kinds[info.Resource], "apiVersion": of, "metadata": map[string]any{"annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"}}}
+			events = append(events, change{c.version, "BOOKMARK", "", end})
 		}
 		c.mu.Unlock()
 		for _, event := range events {

@@ -13,10 +13,12 @@
 // # Members
 //
 // A member without a position is listed, in pages, and then watched from the version of
-// the list. This is so for sendInitialEvents too: it works on every member, of whatever
-// version, and the stream knows from the same code what is different after a 410. The
-// client's initial bookmark follows when each member was listed or has failed once.
-// Members' own bookmarks move their positions and are not passed on.
+// the list. A client that asks for initial events gets them as members send them: each
+// is asked for its own (initial.go). It is listed instead, from where it is, if it refuses
+// that, or ends or is silent without the bookmark behind them. What is different after a
+// 410 a list says. The client's initial bookmark follows when each member has sent all
+// objects or has failed once. Members' own bookmarks move their positions and are not
+// passed on.
 //
 // A member that fails keeps its objects in the client. It is asked again from its own last
 // version, after pauses of 200 ms to 10 s with full jitter, or of 30 s after a refusal.
@@ -61,7 +63,7 @@
 //
 // # Beginning and end
 //
-// The answer begins when each member's watch has begun, or 500 objects of it were listed,
+// The answer begins when each member's watch has begun, or 500 objects of it are there,
 // and waits for the members' timeout at most. Clusters without a part in it are named in
 // Warnings. If no cluster has one, the client gets 503 if some did not answer, and their
 // refusal otherwise; so it does, as an ERROR event, if all refuse later. A client that goes
@@ -83,6 +85,7 @@
 //	fleet.go         which members a stream has: joining, leaving
 //	member.go        one member: requests, its watch, backoff
 //	list.go          one member: lists and differences
+//	initial.go       one member: objects as initial events
 //	form.go          Form: how a client wants objects; what its implementations do
 //	formjson.go      objects and their metadata in JSON
 //	formprotobuf.go  objects and their metadata in protobuf

@@ -57,3 +57,9 @@ func checkKind(kind string, object []byte) error {
 	}
 	return nil
 }
+
+// endsInitial reports whether an event is the bookmark behind the initial events. Bookmarks
+// have no names in which a cluster's user could write that.
+func endsInitial(kind string, object []byte) bool {
+	return kind == bookmark && bytes.Contains(object, []byte(annotationInitialEnd))
+}

@@ -45,6 +45,8 @@ type cluster struct {
 	// raw replaces the body of watches, and gone makes it an ERROR with 410.
 	raw  string
 	gone bool
+	// initial says what the cluster does if it is asked for initial events.
+	initial initialEvents
 	// jsonOnly answers 406 to requests for protobuf.
 	jsonOnly bool
 	requests []string
@@ -218,10 +220,11 @@ func (c *cluster) watch(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-	if err != nil {
+	initial := c.initial != noInitial && r.URL.Query().Get("sendInitialEvents") == "true"
+	if err != nil && !initial {
 		return answer(r, http.StatusBadRequest, failure(http.StatusBadRequest, "no version")), nil
 	}
-	if from < c.oldest {
+	if from < c.oldest && !initial {
 		return answer(r, http.StatusGone, failure(http.StatusGone, "too old")), nil
 	}
 	in, out := io.Pipe()
@@ -232,6 +235,8 @@ func (c *cluster) watch(r *http.Request) (*http.Response, error) {
 			raw = string(framed(wantsOf(r), failed, failure(http.StatusGone, "too old")))
 		}
 		go func() { fmt.Fprint(out, raw); out.Close() }()
+	} else if initial {
+		go c.sendInitial(r.Context(), wantsOf(r), out)
 	} else {
 		go c.send(r.Context(), wantsOf(r), out, from)
 	}

@@ -74,6 +74,8 @@ type event struct {
 	document []byte
 	// of is the beginning of an object with what it is, if an item of a list does not say it.
 	of []byte
+	// initial says that a bookmark is the one behind the initial events.
+	initial bool
 	// columns are the columnDefinitions of a Table, if the member has said them.
 	columns []byte
 }

@@ -51,7 +51,7 @@ func (s jsonSource) events(body io.Reader) func() (event, error) {
 		if err != nil {
 			return event{}, fmt.Errorf("reading an object: %w", err)
 		}
-		return event{kind: kind, key: key, item: item}, nil
+		return event{kind: kind, key: key, item: item, initial: endsInitial(kind, object)}, nil
 	}
 }
 

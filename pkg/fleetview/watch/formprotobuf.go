@@ -73,7 +73,7 @@ func (s protobufSource) events(body io.Reader) func() (event, error) {
 			return event{}, err
 		}
 		key, err := merge.KeyOfProtobuf(document)
-		return event{kind: kind, key: key, document: document}, err
+		return event{kind: kind, key: key, document: document, initial: endsInitial(kind, document)}, err
 	}
 }
 

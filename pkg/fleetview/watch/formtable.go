@@ -157,7 +157,7 @@ func readTable(kind string, object []byte) ([]event, error) {
 		return nil, fmt.Errorf("reading a Table: it is %q", table.Kind)
 	}
 	if kind == bookmark {
-		return []event{{kind: kind, key: merge.Key{Version: table.Metadata.ResourceVersion}}}, nil
+		return []event{{kind: kind, key: merge.Key{Version: table.Metadata.ResourceVersion}, initial: endsInitial(kind, object)}}, nil
 	}
 	var events []event
 	for _, row := range table.Rows {

@@ -37,6 +37,9 @@ type member struct {
 	// silent says that the client does not want the objects that the member has now. Its
 	// goroutine alone uses it.
 	silent bool
+	// initialOnce says that the member was asked for initial events. What is different
+	// after that, a list says.
+	initialOnce bool
 
 	// What follows is the stream's: its mu guards it.
 
@@ -118,6 +121,12 @@ func (m *member) run(ctx context.Context) {
 
 // follow lists the member if it must be, and sends its events until its stream ends.
 func (m *member) follow(ctx context.Context) error {
+	if m.at == "" && m.asksInitial() {
+		err := m.initial(ctx)
+		if m.initialOnce = true; !errors.Is(err, errNoInitial) {
+			return err
+		}
+	}
 	if m.at == "" {
 		if err := m.list(ctx); err != nil {
 			return err
@@ -133,9 +142,13 @@ func (m *member) follow(ctx context.Context) error {
 		return err
 	}
 	defer body.Close()
+	return m.events(m.source.events(body))
+}
+
+// events sends the events of a watch that has begun, until it ends.
+func (m *member) events(next func() (event, error)) error {
 	m.begun(nil)
 	m.s.accept(m)
-	next := m.source.events(body)
 	for {
 		e, err := next()
 		if err == nil {

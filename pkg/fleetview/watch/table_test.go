@@ -82,8 +82,15 @@ func (c *client) object(row metav1.TableRow, version string) string {
 func tables(o *Options) { o.Forms = []Form{{As: asTable, Version: "v1"}} }
 
 func TestTables(t *testing.T) {
+	for _, mode := range []initialEvents{noInitial, allInitial} {
+		t.Run(fmt.Sprint("initial events ", mode), func(t *testing.T) { testTables(t, mode) })
+	}
+}
+
+func testTables(t *testing.T, mode initialEvents) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x", "y", "z"), newCluster("b", "x")
+		a.initial, b.initial = mode, mode
 		a.columns = []metav1.TableColumnDefinition{{Name: "Data", Type: "string"}}
 		b.columns = append(a.columns, metav1.TableColumnDefinition{Name: "Age", Type: "date"})
 		f := newFixture(t, a)
