@@ -53,7 +53,7 @@
 //
 // See package version for their form. An object's has the time at which the request for it
 // began. A list's has nothing but that time: package watch keeps which version each member
-// had then. A write's is made the member's own by arithmetic.
+// had then, and asks other replicas for lists of theirs. A write's is made the member's own by arithmetic.
 //
 // # Discovery
 //

@@ -23,7 +23,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 	if err != nil {
 		return err
 	}
-	at := h.clock.Next()
+	at := h.clock.Now()
 	for i, form := range accepted {
 		ask := memberRequest{method: http.MethodGet, path: q.path.String(), query: q.query, accept: form.accept, timeout: q.view.Timeout}
 		found, failures, err := findOne(r.Context(), q, ask)

@@ -2,6 +2,7 @@ package fleetview
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -12,7 +13,7 @@ import (
 // Handler serves views. Its methods are safe for concurrent use.
 type Handler struct {
 	clock     version.Clock
-	positions watch.Positions
+	positions *watch.Positions
 	discovery *discovery
 	draining  <-chan struct{}
 }
@@ -21,11 +22,17 @@ type Handler struct {
 type Options struct {
 	// Draining is closed when watches should go on elsewhere; nil never is.
 	Draining <-chan struct{}
+	// Positions are those of this replica, which may ask others; nil makes some.
+	Positions *watch.Positions
 }
 
 // New makes a Handler. It does no I/O.
 func New(o Options) *Handler {
-	return &Handler{discovery: newDiscovery(), draining: o.Draining}
+	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, discovery: newDiscovery(), draining: o.Draining}
+	if h.positions == nil {
+		h.positions = new(watch.Positions)
+	}
+	return h
 }
 
 // Serve answers a request for a view. The request's URL is the Kubernetes path and query,

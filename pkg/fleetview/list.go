@@ -36,10 +36,11 @@ type listing struct {
 	form form
 	// limit is how many items the page may have; 0 is without limit.
 	limit int
-	// at is when the first page was asked for, in microseconds.
-	at int64
-	// first says that this is the first page.
-	first bool
+	// at is the list's version, of when the first page was asked for.
+	at version.Version
+	// pageNumber counts the pages before; first says that there is none.
+	pageNumber int
+	first      bool
 	// next has the members to ask, in order; memberToken goes on with the first of them.
 	next        []Member
 	memberToken string
@@ -67,7 +68,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error
 		return err
 	}
 	for i, form := range accepted {
-		l, err := h.newListing(w, q, form)
+		l, err := h.newListing(r.Context(), w, q, form)
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error
 }
 
 // newListing reads what the client wants to have listed.
-func (h *Handler) newListing(w http.ResponseWriter, q *request, f form) (*listing, error) {
+func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *request, f form) (*listing, error) {
 	l := &listing{request: q, h: h, form: f, first: true, next: q.members, failures: failuresOf(q.missing)}
 	l.page = newPage(w, l)
 	if text := q.query.Get("limit"); text != "" {
@@ -101,14 +102,15 @@ func (h *Handler) newListing(w http.ResponseWriter, q *request, f form) (*listin
 		l.resume(token)
 		return l, nil
 	}
-	l.at = h.clock.Next()
-	return l, l.readVersion()
+	l.at = h.clock.Now()
+	return l, l.readVersion(ctx)
 }
 
 // resume goes on where the page before ended. Clusters that joined since are not in the
 // list, as objects that were created are not.
 func (l *listing) resume(token version.Continue) {
-	l.first, l.at, l.clusters, l.items = false, token.Time, token.Clusters, token.Items
+	l.first, l.at, l.clusters, l.items = false, version.Version{Time: token.Time, Replica: token.Replica}, token.Clusters, token.Items
+	l.pageNumber = token.Page
 	l.page.meta.APIVersion, l.page.meta.Kind = token.APIVersion, token.Kind
 	l.last = token.Next == "" || slices.Contains(token.Deferred, token.Next)
 	later := func(cluster string) bool { return slices.Contains(token.Deferred, cluster) }
@@ -136,7 +138,7 @@ func (l *listing) resume(token version.Continue) {
 
 // readVersion finds out which versions of the objects are wanted. The newest are at least
 // as new as any that the client knows.
-func (l *listing) readVersion() error {
+func (l *listing) readVersion(ctx context.Context) error {
 	text := l.query.Get("resourceVersion")
 	if text == "" || text == "0" {
 		return nil
@@ -145,12 +147,16 @@ func (l *listing) readVersion() error {
 	if err != nil {
 		return fault.Refuse(http.StatusBadRequest, err.Error())
 	}
+	// A version of a replica whose clock is ahead: the list's is not less.
+	if l.h.clock.Follow(wanted.Time) && l.at.Time <= wanted.Time {
+		l.at = l.h.clock.Now()
+	}
 	l.query.Del("resourceVersion")
 	if l.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchExact) {
 		l.query.Del("resourceVersionMatch")
 		return nil
 	}
-	exact, ok := l.h.positions.Lookup(wanted)
+	exact, ok := l.h.positions.Find(ctx, wanted)
 	// What had no part in that version has none now.
 	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m Member) bool { return exact[m.UID()] == "" })
 	if !ok || len(l.next) == 0 {
@@ -338,7 +344,7 @@ func (l *listing) requestTo(m Member) memberRequest {
 // token is the one that goes on with the next page; empty after the last one.
 func (l *listing) token() string {
 	token := version.Continue{
-		Time: l.at, Member: l.memberToken, Clusters: l.clusters, Items: l.items,
+		Time: l.at.Time, Replica: l.at.Replica, Page: l.pageNumber + 1, Member: l.memberToken, Clusters: l.clusters, Items: l.items,
 		APIVersion: l.page.meta.APIVersion, Kind: l.page.meta.Kind,
 	}
 	later := l.deferred
@@ -358,12 +364,12 @@ func (l *listing) token() string {
 }
 
 // rewriter makes a member's objects those of the view.
-func (q *request) rewriter(m Member, at int64) *merge.Rewriter {
+func (q *request) rewriter(m Member, at version.Version) *merge.Rewriter {
 	number := version.Number(m.UID())
 	return &merge.Rewriter{
 		Cluster: m.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...), Qualified: q.view.Qualified || q.qualified,
 		Version: func(member string) string {
-			return version.Version{Time: at, Cluster: number, Member: version.OfMember(member)}.String()
+			return version.Version{Time: at.Time, Replica: at.Replica, Cluster: number, Member: version.OfMember(member)}.String()
 		},
 	}
 }

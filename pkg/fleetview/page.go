@@ -13,7 +13,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
 const (
@@ -251,7 +250,8 @@ func (p *page) start() {
 
 // end completes the answer. JSON has what it says of the whole list behind the items.
 func (p *page) end(token string) error {
-	list := metav1.ListMeta{ResourceVersion: version.Version{Time: p.l.at}.String(), Continue: token}
+	p.l.h.positions.RecordPage(p.l.at, p.l.pageNumber, token == "")
+	list := metav1.ListMeta{ResourceVersion: p.l.at.String(), Continue: token}
 	if len(p.l.members)+len(p.l.missing) == 1 {
 		list.RemainingItemCount = p.meta.RemainingItemCount
 	}

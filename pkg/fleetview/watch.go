@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
 
@@ -38,10 +39,10 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	options := watch.Options{
 		Path: q.path.String(), Query: maps.Clone(q.query), MemberTimeout: q.view.Timeout, FailWhenUnreachable: q.view.FailWhenUnreachable, Draining: h.draining,
 		ResourceVersion: wants.ResourceVersion, SendInitialEvents: wants.SendInitialEvents, Bookmarks: wants.AllowWatchBookmarks,
-		Clock: &h.clock, Positions: &h.positions,
-		Rewriter: func(m watch.Member, version func(string) string) *merge.Rewriter {
-			rewriter := q.rewriter(m, 0)
-			rewriter.Version = version
+		Clock: &h.clock, Positions: h.positions,
+		Rewriter: func(m watch.Member, translate func(string) string) *merge.Rewriter {
+			rewriter := q.rewriter(m, version.Version{})
+			rewriter.Version = translate
 			return rewriter
 		},
 	}

@@ -58,7 +58,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 	if body, err = restore(to, q, media, body); err != nil {
 		return err
 	}
-	at := h.clock.Next()
+	at := h.clock.Now()
 	response, cancel, err := send(r, q, to, accepted, body)
 	if err != nil {
 		return unknownOutcome(to, err.Error())

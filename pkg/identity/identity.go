@@ -33,6 +33,11 @@ const (
 	// HandlerPort is the port of the agent's own handler, as seen in a dial
 	// through the tunnel (the service proxy's port in upstream).
 	HandlerPort = "7443"
+	// ProxyAPIPeerHost is the name in the certificates with which replicas of the proxy
+	// API know each other. It is in no DNS.
+	ProxyAPIPeerHost = "cluster-proxy-api-peer" + handlerHostSuffix
+	// ProxyAPIPeerPort is the proxy API's default port for its other replicas.
+	ProxyAPIPeerPort = 9093
 	// ProxyServerPort is the proxy servers' default port for clients.
 	ProxyServerPort = 8090
 	// AgentServerPort is the proxy servers' default port for agents.
@@ -53,7 +58,7 @@ const (
 	// RoleClient may dial any cluster through ProxyServerPort.
 	RoleClient Role = "open-cluster-management:cluster-proxy:client"
 	// RoleProxyAPI may do what RoleClient may, and an agent believes the users
-	// that it asserts.
+	// that it asserts. Replicas of the proxy API believe each other's positions of watches.
 	RoleProxyAPI Role = "open-cluster-management:cluster-proxy:proxy-api"
 	// RolePeer is a proxy server that forwards a dial to another one.
 	RolePeer Role = "open-cluster-management:cluster-proxy:proxy-server"

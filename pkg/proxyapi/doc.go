@@ -85,6 +85,22 @@
 // the scope, the limits and the revalidation of their cluster. Redirects of a cluster lead
 // to the cluster's own path. The audit event has the view and the clusters that were asked.
 //
+// # Peers
+//
+// A watch of a view may go on at another replica than the one that it was at. What that
+// takes is in package fleetview/watch; peers.go carries it between replicas, on a port of
+// their own. They find each other by the name of a headless Service, and by telling each
+// other, every 3 s: a new replica is known to all at once, whatever DNS says. A version that
+// this replica does not know is asked of all peers, for 1.5 s at most. A replica that drains
+// answers until its end, tells its peers what is new every second, and says goodbye when they
+// know all of it.
+//
+// Peers know each other by the client certificate of the proxy API, which is for the name
+// identity.ProxyAPIPeerHost too, and by its role, at both ends and for each request.
+// Nothing else may use the port: no user, agent, client or proxy server. A peer that lies
+// could make watches lose events; it could make any request of any user anyway. What goes
+// over names clusters by UID and their versions, and no object, user or credential.
+//
 // # Who authenticates whom, and why that holds
 //
 // Clients verify our serving certificate. The proxy server is verified with the hub CA
@@ -221,7 +237,8 @@
 //
 // On the first signal /readyz fails, and new requests are served for the minimum drain
 // duration. Then the listener closes, watches end as if their time were up, and requests
-// in flight, upgraded connections included, may go on until the drain timeout.
+// in flight, upgraded connections included, may go on until the drain timeout. At the end
+// the other replicas get what they need to go on with watches of views.
 //
 // # Out of scope
 //
@@ -241,6 +258,8 @@
 //	limiter.go      counts by user and by cluster
 //	fleet.go        requests for views: what package fleetview gets to know and to use
 //	members.go      one cluster of a view, for one request
+//	peers.go        the other replicas: finds, greets, asks and tells them
+//	peerport.go     the port for them, and who may use it
 //	services.go     the allowlist of Services, and their logins
 //	via.go          requests that come a second time
 //	pace.go         answers that their client does not read

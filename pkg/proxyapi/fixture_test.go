@@ -128,6 +128,11 @@ func (w *world) file(name string, data []byte) string {
 	return path
 }
 
+// peerLeaf is the certificate with which the proxy API is known.
+func peerLeaf() pki.Leaf {
+	return pki.Leaf{CommonName: string(identity.RoleProxyAPI), DNSNames: []string{identity.ProxyAPIPeerHost}, Client: true, Server: true}
+}
+
 func start(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
 	return startWith(t, func(*Server) {}, change...)
@@ -141,7 +146,7 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 	hubTLS := pkitest.Load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}
 	w.hub = tunneltest.StartTLS(t, hubTLS)
-	client := w.issue("client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true}, w.hubCA)
+	client := w.issue("client", w.hubCA, peerLeaf(), w.hubCA)
 	serving := w.issue("proxy-api", w.hubCA, loopback, w.hubCA)
 	o := NewOptions()
 	o.ProxyServer, o.HealthBindAddress, o.HealthPort = w.hub.Address(), "127.0.0.1", 0

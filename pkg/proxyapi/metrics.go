@@ -80,6 +80,8 @@ type viewMetrics struct {
 	viewRequests  *prometheus.CounterVec
 	viewClusters  *prometheus.CounterVec
 	viewFirstByte prometheus.Histogram
+	peers         prometheus.Gauge
+	asked         *prometheus.CounterVec
 }
 
 func newViewMetrics(registry prometheus.Registerer) viewMetrics {
@@ -97,11 +99,22 @@ func newViewMetrics(registry prometheus.Registerer) viewMetrics {
 			Help:    "Time from a request for a fleet view to the first byte of its response's body.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}),
+		peers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_peers",
+			Help: "Other replicas of the proxy API that answer; they are greeted every 3 s.",
+		}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_view_versions_asked_total",
+			Help: "resourceVersions of fleet views that the other replicas were asked for, by result: found, unknown (a client that wants to watch from there is answered 410 and lists again).",
+		}, []string{"result"}),
 	}
 	for _, result := range []string{answered, slow, failed, relayed} {
 		m.viewClusters.WithLabelValues(result)
 	}
-	registry.MustRegister(m.viewRequests, m.viewClusters, m.viewFirstByte)
+	for _, result := range []string{positionFound, positionUnknown} {
+		m.asked.WithLabelValues(result)
+	}
+	registry.MustRegister(m.viewRequests, m.viewClusters, m.viewFirstByte, m.peers, m.asked)
 	return m
 }
 

@@ -33,6 +33,12 @@ type Options struct {
 	HealthBindAddress string
 	HealthPort        int
 
+	// Peers are host:port addresses of the ports for peers of the other replicas. A host
+	// may stand for several, and for this one too. Without any there is no such port.
+	Peers           []string
+	PeerBindAddress string
+	PeerPort        int
+
 	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
 	TLSProfile string
 	// Domain is the one that <cluster>.<domain> are hosts of; empty for none.
@@ -77,6 +83,7 @@ func NewOptions() *Options {
 		ProxyServer:     "proxy-entrypoint.open-cluster-management-addon.svc:8090",
 		ServerPort:      9092,
 		HealthPort:      8000,
+		PeerPort:        identity.ProxyAPIPeerPort,
 		Namespace:       os.Getenv("POD_NAMESPACE"),
 		ExposedServices: "cluster-proxy-exposed-services",
 		RequestsPerUser: 400, RequestsPerCluster: 1000,
@@ -104,6 +111,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ServerPort, "server-port", o.ServerPort, "port to serve on")
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "address of /livez, /readyz and /metrics; empty means all")
 	fs.IntVar(&o.HealthPort, "health-port", o.HealthPort, "port of /livez, /readyz and /metrics")
+	fs.StringSliceVar(&o.Peers, "peers", o.Peers, "host:port of the ports for peers of the other replicas, which are asked for resourceVersions of fleet views that this one does not know, and get those of this one when it drains; all addresses of a host count, so a headless Service is enough; empty means that there are no other replicas; replicas know each other by --proxy-cert, which needs the proxy API's role")
+	fs.StringVar(&o.PeerBindAddress, "peer-bind-address", o.PeerBindAddress, "address for --peer-port; empty means all")
+	fs.IntVar(&o.PeerPort, "peer-port", o.PeerPort, "port for the other replicas; it is open with --peers only")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub; empty means $KUBECONFIG, then the pod's service account")
 	fs.StringVar(&o.Domain, "cluster-domain", o.Domain, "domain below which every cluster has a host, <cluster>.<domain>; empty means that there are only paths; the serving certificate must be for *.<domain>")
@@ -137,6 +147,10 @@ func (o *Options) Validate() error {
 	}
 	errs.Port("server-port", o.ServerPort)
 	errs.Port("health-port", o.HealthPort)
+	errs.Port("peer-port", o.PeerPort)
+	for _, peer := range o.Peers {
+		errs.HostPort("peers", peer)
+	}
 	flags.AtLeast(&errs, []flags.Check[int]{
 		{Flag: "max-requests-per-user", Value: o.RequestsPerUser}, {Flag: "max-requests-per-cluster", Value: o.RequestsPerCluster},
 		{Flag: "max-view-requests", Value: o.ViewRequests}, {Flag: "max-view-requests-per-user", Value: o.ViewRequestsPerUser},

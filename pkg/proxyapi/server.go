@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
@@ -55,6 +56,8 @@ type Server struct {
 	latencies *latencies
 	memory    *memlimit.Gate
 	via       via // set by Run
+	positions *watch.Positions
+	peers     *peers // nil without any
 	// newFleetHandler makes what serves views. Watches end when draining is closed.
 	newFleetHandler func(draining <-chan struct{}) fleetHandler
 }
@@ -74,10 +77,14 @@ func New(o *Options) (*Server, error) {
 		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
-		latencies: newLatencies(),
-		newFleetHandler: func(draining <-chan struct{}) fleetHandler {
-			return fleetview.New(fleetview.Options{Draining: draining})
-		},
+		latencies: newLatencies(), positions: new(watch.Positions),
+	}
+	s.newFleetHandler = func(draining <-chan struct{}) fleetHandler {
+		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
+	}
+	if len(o.Peers) > 0 {
+		s.peers = newPeers(o.Peers, o.PeerPort, s.positions, peerTransport(s.proxy), s.metrics)
+		s.positions.Ask = s.peers.ask
 	}
 	proxyTLS := func() *tls.Config {
 		host, _, _ := net.SplitHostPort(o.ProxyServer) // Validate looked at it
@@ -181,6 +188,9 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 		func(ctx context.Context) error {
 			return s.agents.Recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
 		})
+	if s.peers != nil {
+		background = append(background, s.peers.run, s.servePeers)
+	}
 	for _, run := range background {
 		group.Go(func() error { return run(running) })
 	}
@@ -238,6 +248,35 @@ func (s *Server) secured(ctx context.Context, listener net.Listener, config *tls
 	return handshakes.NewListener(listener, port, klog.FromContext(ctx))
 }
 
+// servePeers serves the other replicas.
+func (s *Server) servePeers(ctx context.Context) error {
+	listen := address(s.options.PeerBindAddress, s.options.PeerPort)
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("listening for peers on %q: %w", listen, err)
+	}
+	config := s.proxy.ServerConfig(tls.RequireAndVerifyClientCert)
+	config.NextProtos = []string{"http/1.1"}
+	return s.peers.serve(ctx, s.proxy, s.secured(ctx, listener, config))
+}
+
+// beginTelling tells peers what they must know when this process has ended. The function
+// that it returns ends that.
+func (s *Server) beginTelling(ctx context.Context) (end func()) {
+	if s.peers == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.peers.drain(ctx, done, cutOff)
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
 // drain lets requests end.
 func (s *Server) drain(ctx, running context.Context, httpServer *http.Server, h *handler, drainWatches func()) {
 	logger := klog.FromContext(ctx)
@@ -247,6 +286,7 @@ func (s *Server) drain(ctx, running context.Context, httpServer *http.Server, h 
 	if running.Err() != nil {
 		return
 	}
+	defer s.beginTelling(running)()
 	drainWatches()
 	limit, cancel := context.WithTimeout(running, s.options.DrainTimeout)
 	defer cancel()

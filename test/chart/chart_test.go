@@ -60,6 +60,7 @@ func TestNames(t *testing.T) {
 		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api",
 		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api:authentication-reader",
 		"Service/cluster-proxy-addon-user",
+		"Service/cluster-proxy-addon-user-peers",
 		"ServiceAccount/cluster-proxy",
 		"ServiceAccount/cluster-proxy-addon-manager",
 		"ServiceAccount/cluster-proxy-addon-user",
@@ -237,7 +238,7 @@ func TestEveryValueIsRead(t *testing.T) {
 
 func TestProxyAPIIsOptional(t *testing.T) {
 	for name := range mustRender(t, everything+"\nenableServiceProxy: false").byName {
-		if strings.HasSuffix(name, "/cluster-proxy-addon-user") || strings.Contains(name, ":proxy-api") || strings.HasPrefix(name, "APIService/") || strings.HasPrefix(name, "FleetView/") {
+		if strings.Contains(name, "/cluster-proxy-addon-user") || strings.Contains(name, ":proxy-api") || strings.HasPrefix(name, "APIService/") || strings.HasPrefix(name, "FleetView/") {
 			t.Errorf("%s is made although enableServiceProxy is false", name)
 		}
 	}

@@ -225,7 +225,8 @@ func (r *podRunner) programFor(ctx context.Context, running *runningPod, contain
 		}
 		env = append(env, variable.Name+"="+value)
 	}
-	timeout := 10 * time.Second
+	// Long enough for the proxy API to drain and to hand over what the other replicas need.
+	timeout := 20 * time.Second
 	if pod.Spec.TerminationGracePeriodSeconds != nil {
 		timeout = min(timeout, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second)
 	}

@@ -146,11 +146,14 @@ func (p Params) leaves() map[string]pki.Leaf {
 	client := func(role identity.Role) pki.Leaf {
 		return pki.Leaf{CommonName: string(role), Organizations: []string{identity.Organization}, Client: true, Validity: leafValidity}
 	}
+	// Replicas of the proxy API are servers to each other.
+	api := client(identity.RoleProxyAPI)
+	api.Server, api.DNSNames = true, []string{identity.ProxyAPIPeerHost}
 	return map[string]pki.Leaf{
 		p.ProxyServerSecret: peer,
 		p.AgentServerSecret: server,
 		p.ProxyClientSecret: client(identity.RoleClient),
-		APIClientSecret:     client(identity.RoleProxyAPI),
+		APIClientSecret:     api,
 		UserServingSecret:   serving("proxy-api", p.UserServerNames),
 	}
 }

@@ -7,7 +7,16 @@ import (
 
 // Clock returns times for versions. The zero value is ready. Its methods are safe for
 // concurrent use.
-type Clock struct{ last atomic.Int64 }
+type Clock struct {
+	// Replica is the number of this process, less than Replicas. Two replicas may have one
+	// time; the number tells their versions apart.
+	Replica uint32
+
+	last atomic.Int64
+}
+
+// Now returns a version that is about no one object, at the Next time.
+func (c *Clock) Now() Version { return Version{Time: c.Next(), Replica: c.Replica} }
 
 // Next returns a time in µs since 1970, greater than every one before. It is the wall
 // clock's if that is greater.
@@ -16,17 +25,31 @@ func (c *Clock) Next() int64 {
 	now := max(time.Now().UnixMicro(), minTime)
 	for {
 		last := c.last.Load()
-		next := min(max(now, last+1), maxTime)
+		next := min(max(now, last+1), MaxTime)
 		if c.last.CompareAndSwap(last, next) {
 			return next
 		}
 	}
 }
 
-// After makes Next return more than t from now on. A caller that has t from a client
-// checks first how far ahead t is: the clock does not go back.
+// aheadLimit is how far ahead of the clock a version from a client may be.
+const aheadLimit = 10 * time.Second
+
+// Follow makes Next return more than t, which is from a client. It reports false, and does
+// not, if t is more than 10 s ahead: the clock does not go back, and anyone can write a t.
+func (c *Clock) Follow(t int64) bool {
+	limit := aheadLimit.Microseconds()
+	if t > time.Now().UnixMicro()+limit && t > c.Next()+limit {
+		return false
+	}
+	c.After(t)
+	return true
+}
+
+// After makes Next return more than t from now on. It is for a t that a replica is known
+// to have issued.
 func (c *Clock) After(t int64) {
-	t = min(t, maxTime-1)
+	t = min(t, MaxTime-1)
 	for {
 		last := c.last.Load()
 		if last >= t || c.last.CompareAndSwap(last, t) {

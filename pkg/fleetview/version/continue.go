@@ -9,8 +9,12 @@ import (
 
 // Continue says how far the pages of a list are. Any replica understands its text.
 type Continue struct {
-	// Time is when the list began, the time of its version.
-	Time int64
+	// Time is when the list began, and Replica the one that began it: those of the list's
+	// version.
+	Time    int64
+	Replica uint32
+	// Page counts the pages before.
+	Page int
 	// Next is the first cluster that is not complete, or empty if there is none.
 	Next string
 	// Member is the continue token of cluster Next, or empty if it was not begun.
@@ -26,7 +30,7 @@ type Continue struct {
 
 const (
 	// continueFormat is the first byte of a token. Another layout takes another byte.
-	continueFormat = 1
+	continueFormat = 2
 	// maxContinue is the longest token that ParseContinue reads, in characters.
 	maxContinue = 64 << 10
 )
@@ -38,6 +42,8 @@ var errContinue = errors.New("the continue token is not one of a fleet view: lis
 func (c Continue) String() string {
 	b := []byte{continueFormat}
 	b = binary.AppendUvarint(b, uint64(c.Time))
+	b = binary.AppendUvarint(b, uint64(c.Replica))
+	b = binary.AppendUvarint(b, uint64(c.Page))
 	b = binary.AppendUvarint(b, uint64(c.Clusters))
 	b = binary.AppendUvarint(b, uint64(c.Items))
 	for _, s := range append([]string{c.Next, c.Member, c.APIVersion, c.Kind}, c.Deferred...) {
@@ -57,7 +63,7 @@ func ParseContinue(s string) (Continue, error) {
 		return Continue{}, errContinue
 	}
 	r := tokenReader{rest: b[1:]}
-	c := Continue{Time: int64(r.number(maxTime))}
+	c := Continue{Time: int64(r.number(MaxTime)), Replica: uint32(r.number(Replicas - 1)), Page: int(r.number(MaxPages))}
 	c.Clusters, c.Items = int(r.number(maxCount)), int(r.number(maxCount))
 	c.Next, c.Member, c.APIVersion, c.Kind = r.text(), r.text(), r.text(), r.text()
 	for len(r.rest) > 0 && !r.broken {
@@ -70,8 +76,12 @@ func ParseContinue(s string) (Continue, error) {
 	return c, nil
 }
 
-// maxCount bounds the counts of a token, so that adding to them does not overflow.
-const maxCount = 1 << 40
+// maxCount bounds the counts of a token, so that adding to them does not overflow, and
+// MaxPages the number of a page.
+const (
+	maxCount = 1 << 40
+	MaxPages = 1 << 20
+)
 
 // tokenReader reads the numbers and texts of a token. After the first one that is broken
 // it returns zero values.

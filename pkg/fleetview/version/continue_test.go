@@ -11,7 +11,7 @@ import (
 func TestContinue(t *testing.T) {
 	for name, want := range map[string]Continue{
 		"least":    {Time: minTime},
-		"next":     {Time: 1795381200000000, Next: "cluster2", Clusters: 1, Items: 500, APIVersion: "apps/v1", Kind: "DeploymentList"},
+		"next":     {Time: 1795381200000000, Replica: Replicas - 1, Page: MaxPages, Next: "cluster2", Clusters: 1, Items: 500, APIVersion: "apps/v1", Kind: "DeploymentList"},
 		"within":   {Time: 1795381200000000, Next: "cluster2", Member: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", Clusters: 1, Items: 700},
 		"deferred": {Time: 1795381200000000, Deferred: []string{"edge-7", "", "edge-9"}, Clusters: maxCount, Items: maxCount},
 	} {
@@ -37,7 +37,7 @@ func TestParseContinueRefuses(t *testing.T) {
 	for name, s := range map[string]string{
 		"empty": "", "no base64": "!!", "padded": good + "==", "other format": encode(otherFormat), "cut": encode(raw[:len(raw)-1]),
 		"a member's": "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NX0", "no time": Continue{Next: "a"}.String(), "negative": Continue{Time: minTime, Items: -1}.String(),
-		"too many": Continue{Time: minTime, Clusters: maxCount + 1}.String(), "too long": strings.Repeat("A", maxContinue+1),
+		"no replica": Continue{Time: minTime, Replica: Replicas}.String(), "too many pages": Continue{Time: minTime, Page: MaxPages + 1}.String(), "too many": Continue{Time: minTime, Clusters: maxCount + 1}.String(), "too long": strings.Repeat("A", maxContinue+1),
 		"longer number": encode(append([]byte{continueFormat, raw[1], raw[2], raw[3], raw[4], raw[5], raw[6], raw[7], raw[8], 0x80, 0}, raw[10:]...)),
 	} {
 		if c, err := ParseContinue(s); err == nil {

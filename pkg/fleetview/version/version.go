@@ -8,21 +8,29 @@ import (
 )
 
 const (
-	timeDigits   = 16
-	numberDigits = 19
-	digits       = timeDigits + 2*numberDigits
+	timeDigits    = 16
+	replicaDigits = 6
+	clusterDigits = 13
+	memberDigits  = 19
+	digits        = timeDigits + replicaDigits + clusterDigits + memberDigits
 
-	// minTime and maxTime bound the times with 16 digits: the years 2001 to 2286.
+	// minTime and MaxTime bound the times with 16 digits: the years 2001 to 2286.
 	minTime = 1_000_000_000_000_000
-	maxTime = 9_999_999_999_999_999
-	// numberLimit is above every number with 19 digits.
-	numberLimit uint64 = 10_000_000_000_000_000_000
+	MaxTime = 9_999_999_999_999_999
+	// clusterLimit is above the number of every cluster, and MemberLimit above every
+	// version of a member.
+	clusterLimit uint64 = 10_000_000_000_000
+	MemberLimit  uint64 = 10_000_000_000_000_000_000
+	// Replicas is above the number of every replica.
+	Replicas = 1_000_000
 )
 
 // Version is a resourceVersion of a view.
 type Version struct {
 	// Time is in µs since 1970, from a Clock.
 	Time int64
+	// Replica is the number of that Clock's process.
+	Replica uint32
 	// Cluster is the Number of a cluster, or 0 in a version that is about no one object.
 	Cluster uint64
 	// Member is the version that the object has in its cluster, or 0 if it is unknown.
@@ -36,8 +44,9 @@ func (v Version) String() string { return string(v.Append(make([]byte, 0, digits
 // Append appends the decimal that clients see to dst.
 func (v Version) Append(dst []byte) []byte {
 	dst = appendPadded(dst, uint64(v.Time), timeDigits)
-	dst = appendPadded(dst, v.Cluster, numberDigits)
-	return appendPadded(dst, v.Member, numberDigits)
+	dst = appendPadded(dst, uint64(v.Replica), replicaDigits)
+	dst = appendPadded(dst, v.Cluster, clusterDigits)
+	return appendPadded(dst, v.Member, memberDigits)
 }
 
 func appendPadded(dst []byte, n uint64, width int) []byte {
@@ -60,12 +69,21 @@ func Parse(s string) (Version, error) {
 			return Version{}, notOfView(s)
 		}
 	}
-	// Digits only, and too few to overflow: none of these has an error.
-	time, _ := strconv.ParseInt(s[:timeDigits], 10, 64)
-	cluster, _ := strconv.ParseUint(s[timeDigits:timeDigits+numberDigits], 10, 64)
-	member, _ := strconv.ParseUint(s[timeDigits+numberDigits:], 10, 64)
-	return Version{Time: time, Cluster: cluster, Member: member}, nil
+	v, rest := Version{}, s
+	// Digits only, and too few to overflow: no number has an error.
+	next := func(width int) uint64 {
+		n, _ := strconv.ParseUint(rest[:width], 10, 64)
+		rest = rest[width:]
+		return n
+	}
+	v.Time, v.Replica = int64(next(timeDigits)), uint32(next(replicaDigits))
+	v.Cluster, v.Member = next(clusterDigits), next(memberDigits)
+	return v, nil
 }
+
+// Moment returns the version without what it says of one object: versions of one moment
+// have one position.
+func (v Version) Moment() Version { return Version{Time: v.Time, Replica: v.Replica} }
 
 func notOfView(s string) error {
 	const most = 80
@@ -79,14 +97,14 @@ func notOfView(s string) error {
 // one fleet do not have the same number in practice: it is the first 8 bytes of a hash.
 func Number(uid string) uint64 {
 	sum := sha256.Sum256([]byte(uid))
-	return binary.BigEndian.Uint64(sum[:]) % numberLimit
+	return binary.BigEndian.Uint64(sum[:]) % clusterLimit
 }
 
 // OfMember returns a member's resourceVersion as a number, or 0 if it is no decimal of
 // at most 19 digits.
 func OfMember(resourceVersion string) uint64 {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil || n >= numberLimit || resourceVersion[0] == '0' {
+	if err != nil || n >= MemberLimit || resourceVersion[0] == '0' {
 		return 0
 	}
 	return n

@@ -14,8 +14,8 @@ func TestVersionString(t *testing.T) {
 		want    string
 	}{
 		{Version{Time: 1795381200000001}, "1795381200000001" + strings.Repeat("0", 38)},
-		{Version{Time: minTime, Cluster: 7, Member: 48151}, "1000000000000000" + "0000000000000000007" + "0000000000000048151"},
-		{Version{Time: maxTime, Cluster: numberLimit - 1, Member: numberLimit - 1}, strings.Repeat("9", 54)},
+		{Version{Time: minTime, Replica: 271828, Cluster: 7, Member: 48151}, "1000000000000000" + "271828" + "0000000000007" + "0000000000000048151"},
+		{Version{Time: MaxTime, Replica: Replicas - 1, Cluster: clusterLimit - 1, Member: MemberLimit - 1}, strings.Repeat("9", 54)},
 	}
 	for _, test := range tests {
 		got := test.version.String()
@@ -50,11 +50,12 @@ func TestOrder(t *testing.T) {
 	ascending := []Version{
 		{Time: minTime},
 		{Time: 1795381200000000},
-		{Time: 1795381200000000, Cluster: 5, Member: numberLimit - 1},
+		{Time: 1795381200000000, Cluster: 5, Member: MemberLimit - 1},
 		{Time: 1795381200000001},
-		{Time: 1795381200000001, Cluster: numberLimit - 1, Member: 3},
+		{Time: 1795381200000001, Replica: 1},
+		{Time: 1795381200000001, Replica: 1, Cluster: clusterLimit - 1, Member: 3},
 		{Time: 1795381200000002, Cluster: 1, Member: 1},
-		{Time: maxTime},
+		{Time: MaxTime},
 	}
 	for i, a := range ascending[:len(ascending)-1] {
 		got, err := resourceversion.CompareResourceVersion(a.String(), ascending[i+1].String())
@@ -66,7 +67,7 @@ func TestOrder(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	// Written down: another hash would make every version in use unknown.
-	if got, want := Number(""), uint64(0xe3b0c44298fc1c14)%numberLimit; got != want {
+	if got, want := Number(""), uint64(0xe3b0c44298fc1c14)%clusterLimit; got != want {
 		t.Errorf("number of no UID: got %d, want %d (the hash of nothing)", got, want)
 	}
 	if Number("a") == Number("b") {
@@ -76,7 +77,7 @@ func TestNumber(t *testing.T) {
 
 func TestOfMember(t *testing.T) {
 	for s, want := range map[string]uint64{
-		"": 0, "0": 0, "00": 0, "07": 0, "1": 1, "48151": 48151, "9999999999999999999": numberLimit - 1, "10000000000000000000": 0,
+		"": 0, "0": 0, "00": 0, "07": 0, "1": 1, "48151": 48151, "9999999999999999999": MemberLimit - 1, "10000000000000000000": 0,
 		"18446744073709551616": 0, "-1": 0, "+1": 0, "1a": 0, "1_0": 0, "0x1": 0, " 1": 0,
 	} {
 		if got := OfMember(s); got != want {
@@ -98,7 +99,7 @@ func FuzzParse(f *testing.F) {
 		if got := v.String(); got != s {
 			t.Errorf("Parse(%q).String(): got %q", s, got)
 		}
-		if v.Time < minTime || v.Time > maxTime || v.Cluster >= numberLimit || v.Member >= numberLimit {
+		if v.Time < minTime || v.Time > MaxTime || v.Replica >= Replicas || v.Cluster >= clusterLimit || v.Member >= MemberLimit {
 			t.Errorf("Parse(%q): got %+v, which is out of range", s, v)
 		}
 		if _, err := resourceversion.CompareResourceVersion(s, s); err != nil {
@@ -108,13 +109,13 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzVersion(f *testing.F) {
-	f.Add(int64(1795381200000000), uint64(1), uint64(2))
-	f.Add(int64(math.MaxInt64), uint64(math.MaxUint64), uint64(0))
-	f.Fuzz(func(t *testing.T, time int64, cluster, member uint64) {
-		if time < minTime || time > maxTime || cluster >= numberLimit || member >= numberLimit {
+	f.Add(int64(1795381200000000), uint32(9), uint64(1), uint64(2))
+	f.Add(int64(math.MaxInt64), uint32(math.MaxUint32), uint64(math.MaxUint64), uint64(0))
+	f.Fuzz(func(t *testing.T, time int64, replica uint32, cluster, member uint64) {
+		if time < minTime || time > MaxTime || replica >= Replicas || cluster >= clusterLimit || member >= MemberLimit {
 			return
 		}
-		v := Version{Time: time, Cluster: cluster, Member: member}
+		v := Version{Time: time, Replica: replica, Cluster: cluster, Member: member}
 		if got, err := Parse(v.String()); err != nil || got != v {
 			t.Errorf("%+v: got %+v, %v", v, got, err)
 		}

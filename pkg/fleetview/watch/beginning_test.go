@@ -64,10 +64,10 @@ func TestNobodyAnswersWhoIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newCluster("a", "x")
 		f := newFixture(t, a)
-		at := f.options.Clock.Next()
+		at := f.options.Clock.Now()
 		f.options.Positions.RecordList(at, a.uid, "101")
 		a.away = true
-		c := f.watch(func(o *Options) { o.ResourceVersion = versionAt(at) })
+		c := f.watch(func(o *Options) { o.ResourceVersion = at.String() })
 		defer c.stop()
 		diff(t, "while it does not answer", nil, c.events())
 		a.with(func() { a.away = false })
@@ -147,10 +147,10 @@ func TestFormsInTurn(t *testing.T) {
 		protobuf := func(o *Options) { o.Forms = []Form{{Protobuf: true}} }
 		either := func(o *Options) { o.Forms = []Form{{Protobuf: true}, {}} }
 		for name, from := range map[string]func(*Options){"anew": same, "from a version": func(o *Options) {
-			at := f.options.Clock.Next()
+			at := f.options.Clock.Now()
 			f.options.Positions.RecordList(at, a.uid, "100")
 			f.options.Positions.RecordList(at, b.uid, "100")
-			o.ResourceVersion = versionAt(at)
+			o.ResourceVersion = at.String()
 		}} {
 			c := f.watch(func(o *Options) { from(o); either(o) })
 			diff(t, name, []string{"ADDED a/x", "ADDED b/x"}, sorted(c.events()))
@@ -200,13 +200,13 @@ func TestTooManyObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x", "y")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Next()
+		at := f.options.Clock.Now()
 		f.options.Positions.RecordList(at, a.uid, "101")
 		f.options.Positions.RecordList(at, b.uid, "102")
 		three := func(o *Options) { o.MaxObjects = 3 }
 		for name, more := range map[string]func(*Options){
 			"anew": same, "changes only": func(o *Options) { o.SendInitialEvents = new(false) },
-			"from a list": func(o *Options) { o.ResourceVersion = versionAt(at) },
+			"from a list": func(o *Options) { o.ResourceVersion = at.String() },
 		} {
 			c := f.watch(func(o *Options) { more(o); three(o) })
 			c.events()

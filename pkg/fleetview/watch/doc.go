@@ -37,10 +37,42 @@
 // begins, or as an ERROR event. While a member is being listed the client has a part of its objects
 // only, and cannot tell which; versions from that time are not resumed.
 //
+// A version is no secret and no right: whoever has one may watch from it, at the members
+// that the user may reach. It holds for any user because the same one looks different after
+// each renewal of a token.
+//
 // A stream that goes on from a list does not know which objects the client has. It lists
 // the members' metadata in the background, at the position. A client that comes back with
 // the last version of its stream gets the set that the stream had, if it is the same user
 // with the same request.
+//
+// # Other replicas
+//
+// A replica that does not know a version asks the others (Positions.Ask), and one that is
+// about to end exports what it knows and others import it. What goes over is UIDs of
+// members and their versions, never the keys of objects: a stream that goes on elsewhere
+// lists metadata, as one that goes on from a list does. A position is exact or 410. One
+// that is older than what the client has would send it DELETED of objects that exist.
+//
+// Ways without other replicas were thought through. A version that has the position in
+// itself would need the versions of all members: 5 KB in each of 500 clusters' objects. A
+// position cannot be derived from the time in a version, because the client has what had
+// arrived at the one stream at that time, which no other stream can tell. Sending clients
+// back to the replica that they come from needs that replica. A store that all replicas
+// write to would take each event's position before the event may be sent.
+//
+// So positions stay where they are made, which costs nothing while nobody comes back, and go
+// over when they must: one question for each client that comes back to another replica, and
+// in a drain about 10 bytes for each event of the last 5 minutes. A replica that is killed
+// takes its positions with it; its clients list again.
+//
+// The pages of one list may be answered by several replicas, each of which knows a part. The
+// parts are numbered by the continue token, and added together. If a page may be known to a
+// replica that does not answer, that is 410 as well: without it, the objects of its members
+// that were deleted since would stay in the client.
+//
+// Versions of one stream grow over all replicas: a replica stamps later than any version
+// that it goes on from, however far that is ahead of its clock, if a replica has issued it.
 //
 // # Slow clients
 //
@@ -94,5 +126,7 @@
 //	input.go         the bytes of a member's watch, and their buffer
 //	objects.go       what a stream remembers of objects
 //	positions.go     Positions: which version each member had at a version of the view
+//	find.go          positions that other replicas know
+//	transfer.go      what goes over to other replicas: writing and reading it
 //	status.go        errors as the objects of ERROR events
 package watch

@@ -73,7 +73,7 @@ func newMember(s *stream, to Member, at string, shown objects) *member {
 	}
 	number := version.Number(to.UID())
 	m.source = s.form.source(s.o.Rewriter(to, func(v string) string {
-		return version.Version{Time: m.now, Cluster: number, Member: version.OfMember(v)}.String()
+		return version.Version{Time: m.now, Replica: s.o.Clock.Replica, Cluster: number, Member: version.OfMember(v)}.String()
 	}))
 	return m
 }

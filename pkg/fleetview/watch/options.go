@@ -86,6 +86,4 @@ const (
 	minBackoff   = 200 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 	refusedPause = 30 * time.Second
-	// aheadLimit is how far ahead of our clock a client's version may be.
-	aheadLimit = 10 * time.Second
 )

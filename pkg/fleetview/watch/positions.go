@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sort"
@@ -18,24 +19,38 @@ const (
 	maxPositions = 64 << 20
 	recordSize   = 200
 	memberSize   = 100
-	stepSize     = 32
+	stepSize     = 40
 )
 
 // Positions knows which version each member had at the versions that this process gave to
-// clients, for 5 minutes and in at most about 64 MiB; the oldest are forgotten first. The
-// zero value is ready. Its methods are safe for concurrent use.
+// clients, and other replicas that have ended, for 5 minutes and in at most about 64 MiB;
+// the oldest are forgotten first. The zero value is ready. Its methods are safe for
+// concurrent use.
 type Positions struct {
+	// Ask asks the other replicas for a version. It calls take with each answer, which is
+	// what their Answer returned and may be empty, until take has enough, and reports
+	// whether it has got all of them. It is nil if there are no other replicas, and set
+	// before the first use.
+	Ask func(ctx context.Context, v version.Version, take func(answer []byte) (enough bool)) (all bool)
+
 	mu      sync.Mutex
 	records []*record // in the order of their beginning
 	size    int
+	// begun counts streams, and changes all changes of records.
+	begun, changes uint64
 }
 
 // record is the positions of one list or stream.
 type record struct {
-	owner string
+	// origin and number are the replica of a stream and which of its streams it is.
+	origin uint32
+	number uint64
+	owner  string
 	// base has the members' versions before the first step that is kept, by UID.
 	base  map[string]uint64
 	steps []step
+	// list is set for lists, which have one step.
+	list *pages
 	// live is set while the stream goes on; ended says when it, or the list, ended.
 	live  bool
 	ended time.Time
@@ -44,47 +59,74 @@ type record struct {
 	objects map[string]objects
 	last    int64
 	size    int
+	// changed is what Positions.changes was at the record's newest change.
+	changed uint64
 }
 
-// step is one change of a position. A step without a UID changes nothing: its time is one
-// that a client has. A step without a version forgets the member.
+// pages are those of a list that are known here. Another replica may have answered others.
+type pages struct {
+	seen map[int]bool
+	// last is the number of the last page, or -1 if it is not known.
+	last int
+}
+
+// all reports whether all pages are known.
+func (p *pages) all() bool { return p.last >= 0 && len(p.seen) > p.last }
+
+// step is one change of a position. A step without a UID changes nothing: its version is
+// one that a client has. A step without a member's version forgets the member.
 type step struct {
 	time   int64
 	uid    string
 	member uint64
+	// replica is the one whose clock time is from.
+	replica uint32
 	// open says that the client had a part only of what some member has, so that its
 	// watch cannot go on from here.
 	open bool
 }
 
-// RecordList records that a list whose version has this time showed a member as of a
-// version of the member's. The pages of a list may come one by one.
-func (p *Positions) RecordList(at int64, memberUID, memberVersion string) {
+func (s step) is(v version.Version) bool { return s.time == v.Time && s.replica == v.Replica }
+
+// RecordList records that a list with this version showed a member as of a version of the
+// member's. The pages of a list may come one by one.
+func (p *Positions) RecordList(at version.Version, memberUID, memberVersion string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	n := version.OfMember(memberVersion)
-	for _, r := range slices.Backward(p.records) {
-		if !r.live && len(r.steps) == 1 && r.steps[0].time == at {
-			r.ended = time.Now()
-			// A page that repeats a cluster goes on at the version of the first page.
-			if _, ok := r.base[memberUID]; !ok {
-				r.base[memberUID] = n
-				p.grow(r, memberSize)
-			}
-			return
-		}
+	r := p.list(at)
+	// A page that repeats a cluster goes on at the version of the first page.
+	if _, ok := r.base[memberUID]; !ok {
+		r.base[memberUID] = version.OfMember(memberVersion)
+		p.grow(r, memberSize)
 	}
-	r := &record{base: map[string]uint64{memberUID: n}, steps: []step{{time: at}}, ended: time.Now()}
-	p.records = append(p.records, r)
-	p.grow(r, recordSize+memberSize)
 }
 
-// Lookup returns the version of each member, by UID, at a version that a list or a stream
-// of this process gave out. It reports false for a version that it does not know.
-func (p *Positions) Lookup(v version.Version) (map[string]string, bool) {
-	at, ok := p.lookup(v.Time, "")
-	return at.versions, ok
+// RecordPage records that a page of a list is complete, and whether it is the last one.
+func (p *Positions) RecordPage(at version.Version, number int, last bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire()
+	r := p.list(at)
+	r.list.seen[number] = true
+	if last {
+		r.list.last = number
+	}
+	p.grow(r, 0)
+}
+
+// list returns the record of a list, which it makes if there is none. The caller holds mu.
+func (p *Positions) list(at version.Version) *record {
+	for _, r := range slices.Backward(p.records) {
+		if r.list != nil && r.steps[0].is(at) {
+			r.ended = time.Now()
+			return r
+		}
+	}
+	r := &record{base: map[string]uint64{}, steps: []step{{time: at.Time, replica: at.Replica}}, list: &pages{seen: map[int]bool{}, last: -1}, ended: time.Now()}
+	p.records = append(p.records, r)
+	p.grow(r, recordSize)
+	return r
 }
 
 // position is where a stream goes on.
@@ -94,50 +136,94 @@ type position struct {
 	objects map[string]objects
 }
 
-func (p *Positions) lookup(t int64, owner string) (position, bool) {
+// knowledge is how much is known of a position.
+type knowledge int
+
+const (
+	unknown knowledge = iota
+	// open is a position of which it is known that no watch can go on from it.
+	open
+	// part is the position of a list that may have more pages than are known.
+	part
+	complete
+)
+
+// lookup returns the position at a version, as far as it is known here.
+func (p *Positions) lookup(v version.Version, owner string) (position, knowledge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expire()
-	for _, r := range p.records {
-		i := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].time >= t })
-		if i == len(r.steps) || r.steps[i].time != t {
-			continue
-		}
-		if r.steps[i].open {
-			return position{}, false
-		}
-		at := maps.Clone(r.base)
-		for _, s := range r.steps[:i+1] {
-			s.apply(at)
-		}
-		found := position{versions: make(map[string]string, len(at))}
-		for uid, n := range at {
-			found.versions[uid] = strconv.FormatUint(n, 10)
-		}
-		if owner != "" && owner == r.owner && r.objects != nil && t == r.last {
-			found.objects = make(map[string]objects, len(r.objects))
-			for uid, o := range r.objects {
-				found.objects[uid] = maps.Clone(o)
-			}
-		}
-		return found, true
+	r, i := p.find(v, owner)
+	switch {
+	case r == nil:
+		return position{}, unknown
+	case r.steps[i].open:
+		return position{}, open
 	}
-	return position{}, false
+	at := r.at(i)
+	found := position{versions: make(map[string]string, len(at))}
+	for uid, n := range at {
+		found.versions[uid] = strconv.FormatUint(n, 10)
+	}
+	if r.shows(i, owner) {
+		found.objects = make(map[string]objects, len(r.objects))
+		for uid, o := range r.objects {
+			found.objects[uid] = maps.Clone(o)
+		}
+	}
+	if r.list != nil && !r.list.all() {
+		return found, part
+	}
+	return found, complete
 }
 
-// begin returns the record of a stream that goes on from versions at a time; 0 if it begins
-// anew.
-func (p *Positions) begin(owner string, t int64, versions map[string]string) *record {
-	r := &record{owner: owner, base: make(map[string]uint64, len(versions)), live: true}
+// find returns a record and the index of its step with a version, if there is one. It
+// prefers a record that knows what a stream of the owner had shown. The caller holds mu.
+func (p *Positions) find(v version.Version, owner string) (found *record, at int) {
+	p.expire()
+	for _, r := range p.records {
+		i := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].time >= v.Time })
+		if i == len(r.steps) || !r.steps[i].is(v) {
+			continue
+		}
+		if found == nil {
+			found, at = r, i
+		}
+		if r.shows(i, owner) {
+			return r, i
+		}
+	}
+	return found, at
+}
+
+// shows reports whether objects are those that the owner's client had at a step.
+func (r *record) shows(i int, owner string) bool {
+	return owner != "" && owner == r.owner && r.objects != nil && r.steps[i].time == r.last
+}
+
+// at returns the members' versions at a step.
+func (r *record) at(i int) map[string]uint64 {
+	at := maps.Clone(r.base)
+	for _, s := range r.steps[:i+1] {
+		s.apply(at)
+	}
+	return at
+}
+
+// begin returns the record of a stream of a replica that goes on from versions at a
+// version of the view, which is zero if the stream begins anew.
+func (p *Positions) begin(owner string, replica uint32, from version.Version, versions map[string]string) *record {
+	r := &record{origin: replica, owner: owner, base: make(map[string]uint64, len(versions)), live: true}
 	for uid, v := range versions {
 		r.base[uid] = version.OfMember(v)
 	}
-	if t != 0 {
-		r.steps = append(r.steps, step{time: t})
+	if from.Time != 0 {
+		r.steps = append(r.steps, step{time: from.Time, replica: from.Replica})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
+	p.begun++
+	r.number = p.begun
 	p.records = append(p.records, r)
 	p.grow(r, recordSize+memberSize*len(r.base))
 	return r
@@ -163,7 +249,7 @@ func (p *Positions) end(r *record, last int64, shown map[string]objects) {
 	for _, o := range shown {
 		size += o.size()
 	}
-	p.grow(r, size)
+	r.size, p.size = r.size+size, p.size+size // no change of a position
 	p.expire()
 }
 
@@ -188,9 +274,12 @@ func (s step) apply(at map[string]uint64) {
 	}
 }
 
+// grow notes a change of a record, and how many bytes more it takes. The caller holds mu.
 func (p *Positions) grow(r *record, bytes int) {
 	r.size += bytes
 	p.size += bytes
+	p.changes++
+	r.changed = p.changes
 }
 
 // expire forgets what is too old, and the oldest while there is too much.

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"net/http"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -29,7 +28,7 @@ func Serve(w http.ResponseWriter, r *http.Request, o Options) {
 // serve answers the watch with objects of one form. The error, for which nothing was
 // answered, is a refusal with 406 if a member does not have the form, and it is not the last.
 func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last bool) error {
-	from, start, err := o.from()
+	from, start, err := o.from(r.Context())
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	if !f.resume(o.Now, o.Missing) {
 		return &apierrors.StatusError{ErrStatus: *expired()}
 	}
-	begun := &beginning{s: s, resumed: start != 0, last: last}
+	begun := &beginning{s: s, resumed: start.Time != 0, last: last}
 	for _, m := range o.Missing {
 		begun.missing = append(begun.missing, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason})
 	}
@@ -63,33 +62,35 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	return nil
 }
 
-// from returns what the stream goes on from, and the time of that.
-func (o Options) from() (position, int64, error) {
+// from returns what the stream goes on from, and the version of that.
+func (o Options) from(ctx context.Context) (position, version.Version, error) {
 	if o.anew() {
-		return position{}, 0, nil
+		return position{}, version.Version{}, nil
 	}
 	v, err := version.Parse(o.ResourceVersion)
 	if err != nil {
-		return position{}, 0, apierrors.NewBadRequest(err.Error())
+		return position{}, version.Version{}, apierrors.NewBadRequest(err.Error())
 	}
 	tooOld := &apierrors.StatusError{ErrStatus: *expired()}
-	if v.Time > time.Now().Add(aheadLimit).UnixMicro() && v.Time > o.Clock.Next()+aheadLimit.Microseconds() {
-		return position{}, 0, tooOld
-	}
-	o.Clock.After(v.Time)
+	near := o.Clock.Follow(v.Time)
 	if o.wantsInitialEvents() {
-		return position{}, 0, nil // all that there is now is not older than any version
+		if !near {
+			return position{}, version.Version{}, tooOld
+		}
+		return position{}, version.Version{}, nil // all that there is now is not older than any version
 	}
-	from, ok := o.Positions.lookup(v.Time, o.Owner)
+	from, ok := o.Positions.resolve(ctx, v, o.Owner)
 	if !ok {
-		return position{}, 0, tooOld
+		return position{}, version.Version{}, tooOld
 	}
 	for _, at := range from.versions {
 		if at == "0" {
-			return position{}, 0, tooOld
+			return position{}, version.Version{}, tooOld
 		}
 	}
-	return from, v.Time, nil
+	// Far ahead as well, since a replica has issued it: what follows must be greater.
+	o.Clock.After(v.Time)
+	return from, v.Moment(), nil
 }
 
 // wantsInitialEvents reports whether the client asks for objects and the bookmark behind them.

@@ -57,10 +57,10 @@ type stream struct {
 	of metav1.TypeMeta
 }
 
-func newStream(o Options, form form, cancel context.CancelFunc, start int64, versions map[string]string) *stream {
-	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*fault.Fault{}, last: start, stepped: start, of: form.media().of}
+func newStream(o Options, form form, cancel context.CancelFunc, start version.Version, versions map[string]string) *stream {
+	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*fault.Fault{}, last: start.Time, stepped: start.Time, of: form.media().of}
 	s.emptied.L = &s.mu
-	s.record = o.Positions.begin(o.Owner, start, versions)
+	s.record = o.Positions.begin(o.Owner, o.Clock.Replica, start, versions)
 	return s
 }
 
@@ -98,7 +98,7 @@ func (s *stream) signal() {
 // step records a change of a member's position at a time. The caller holds mu.
 func (s *stream) step(at int64, uid, memberVersion string) {
 	s.stepped = at
-	s.o.Positions.step(s.record, step{time: at, uid: uid, member: version.OfMember(memberVersion), open: s.open > 0})
+	s.o.Positions.step(s.record, step{time: at, replica: s.o.Clock.Replica, uid: uid, member: version.OfMember(memberVersion), open: s.open > 0})
 }
 
 // settle records a change of a member's position behind the events that were queued. The
@@ -138,16 +138,16 @@ func (s *stream) mark(annotations map[string]string) {
 	if s.ended || s.of.Kind == "" {
 		return
 	}
-	at := s.o.Clock.Next()
+	at := s.o.Clock.Now()
 	object := &metav1.PartialObjectMetadata{TypeMeta: s.of}
-	object.ResourceVersion, object.Annotations = version.Version{Time: at}.String(), annotations
+	object.ResourceVersion, object.Annotations = at.String(), annotations
 	queue, err := s.form.appendOwn(s.queue, bookmark, object)
 	if err != nil {
 		return // the next one may be possible
 	}
 	s.queue = queue
-	s.last, s.news = at, false
-	s.step(at, "", "")
+	s.last, s.news = at.Time, false
+	s.step(at.Time, "", "")
 	s.signal()
 }
 

@@ -118,11 +118,11 @@ func TestResumeFromList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x", "y"), newCluster("b", "x")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Next()
+		at := f.options.Clock.Now()
 		f.options.Positions.RecordList(at, a.uid, "102")
 		f.options.Positions.RecordList(at, b.uid, "101")
 		b.set("new")
-		c := f.watch(func(o *Options) { o.ResourceVersion = version.Version{Time: at}.String() })
+		c := f.watch(func(o *Options) { o.ResourceVersion = at.String() })
 		defer c.stop()
 		diff(t, "since the list", []string{"ADDED b/new"}, c.events())
 		// The objects of the list are known by now.
@@ -137,7 +137,7 @@ func TestVersionsRefused(t *testing.T) {
 		f := newFixture(t, newCluster("a"))
 		now := f.options.Clock.Next()
 		known := now + (9 * time.Second).Microseconds()
-		f.options.Positions.RecordList(known, f.clusters[0].uid, "100")
+		f.options.Positions.RecordList(version.Version{Time: known}, f.clusters[0].uid, "100")
 		for at, want := range map[string]int{
 			"5": http.StatusBadRequest, "x": http.StatusBadRequest, version.Version{Time: now - 1e6 + 2e6}.String(): http.StatusGone,
 			version.Version{Time: known}.String(): http.StatusOK, version.Version{Time: now + 60e6}.String(): http.StatusGone,

@@ -1,0 +1,43 @@
+package watch
+
+import (
+	"context"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+)
+
+// Find returns the version of each member, by UID, at a version that a list or a stream of
+// any replica gave out. It reports false for a version that is not known.
+func (p *Positions) Find(ctx context.Context, v version.Version) (map[string]string, bool) {
+	at, ok := p.resolve(ctx, v, "")
+	return at.versions, ok
+}
+
+// resolve returns the position at a version. Other replicas are asked for what is not
+// known here.
+func (p *Positions) resolve(ctx context.Context, v version.Version, owner string) (position, bool) {
+	at, known := p.lookup(v, owner)
+	if known == complete || known == open || p.Ask == nil {
+		return at, known >= part
+	}
+	var together Positions
+	if known == part {
+		_ = together.Import(p.Answer(v)) // it is from here
+	}
+	broken := false
+	all := p.Ask(ctx, v.Moment(), func(answer []byte) (enough bool) {
+		if len(answer) == 0 {
+			return false
+		}
+		if together.Import(answer) != nil {
+			broken = true
+			return false
+		}
+		_, known = together.lookup(v, "")
+		return known == complete || known == open
+	})
+	at, known = together.lookup(v, "")
+	// The pages that a list lacks may be ones that no client has asked for. That is known
+	// if all replicas have answered.
+	return at, known == complete || known == part && all && !broken
+}

@@ -1,0 +1,393 @@
+package proxyapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+)
+
+const (
+	// greetEvery is how often each peer is greeted, and names are resolved.
+	greetEvery = 3 * time.Second
+	// greetTimeout is how long a peer may take to answer a greeting, and askTimeout how
+	// long all may take to answer what they know of a version.
+	greetTimeout = time.Second
+	askTimeout   = 1500 * time.Millisecond
+	// surelySelf is how often in a row an address must lead back here to be greeted no more
+	// than others. Behind a load balancer it may lead elsewhere the next time.
+	surelySelf = 8
+	// lostPeer is how long a peer that does not answer any more counts as one that may
+	// know something: as long as versions can be resumed.
+	lostPeer = 5 * time.Minute
+	// maxPeers bounds the addresses that are greeted.
+	maxPeers = 100
+	// maxAsking is how many versions peers are asked for at a time.
+	maxAsking = 64
+	// tellEvery is how often a process that drains tells peers what is new.
+	tellEvery = time.Second
+)
+
+// What peers knew of a version.
+const (
+	positionFound   = "found"
+	positionUnknown = "unknown"
+)
+
+// Paths of the port for peers.
+const (
+	greetPath     = "/peers"
+	positionsPath = "/positions"
+	// peerHeader has the ID of the peer that a request about positions is for.
+	peerHeader = "Cluster-Proxy-Peer"
+)
+
+// peers are the other replicas of the proxy API. They know positions of watches that this
+// one does not, and get those of this one before it ends.
+//
+// They are found by name, and by each other: a peer that is greeted learns the address of
+// the one that greets, and answers with all addresses that it knows. So replicas find each
+// other at once, while DNS may be behind by its caches, and behind a load balancer too.
+type peers struct {
+	// id tells this process from its peers.
+	id        string
+	port      int
+	names     []string
+	positions *watch.Positions
+	client    *http.Client
+	lookup    func(ctx context.Context, host string) ([]string, error)
+	metrics   *metrics
+	asking    chan struct{}
+	// greeted is closed when all peers were greeted once.
+	greeted chan struct{}
+
+	mu      sync.Mutex
+	leaving bool
+	known   map[string]*peer // by address
+	// told is how much of the positions peers have got, by their IDs.
+	told map[string]uint64
+}
+
+// peer is what is known of an address.
+type peer struct {
+	// id is that of the process that answered there last; empty if none has.
+	id string
+	// lost is when it began not to answer; zero while it does.
+	lost time.Time
+	// own says that the process itself said that it listens here. Other addresses may be
+	// those of a load balancer.
+	own bool
+	// selves counts how often in a row it was this process.
+	selves int
+}
+
+func newPeers(names []string, port int, positions *watch.Positions, transport http.RoundTripper, m *metrics) *peers {
+	return &peers{
+		id: uuid.NewString(), port: port, names: names, positions: positions, client: &http.Client{Transport: transport, CheckRedirect: noRedirect}, metrics: m,
+		lookup: net.DefaultResolver.LookupHost, asking: make(chan struct{}, maxAsking), greeted: make(chan struct{}),
+		known: map[string]*peer{}, told: map[string]uint64{},
+	}
+}
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// greeting is what replicas say to each other, and answer.
+type greeting struct {
+	ID string `json:"id"`
+	// Port is where the one that greets listens.
+	Port int `json:"port,omitempty"`
+	// Leaving says that it ends, and that its peers know all that it does.
+	Leaving bool `json:"leaving,omitempty"`
+	// Addresses are those of peers, in an answer.
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// run greets peers until ctx is done.
+func (p *peers) run(ctx context.Context) error {
+	for first := true; ; first = false {
+		p.resolve(ctx)
+		// A connection is used for one round, so that certificates are looked at again.
+		p.client.CloseIdleConnections()
+		p.greetAll(ctx, false)
+		if first {
+			close(p.greeted)
+		}
+		select {
+		case <-ctx.Done():
+			p.client.CloseIdleConnections()
+			return nil
+		case <-time.After(greetEvery):
+		}
+	}
+}
+
+// resolve adds the addresses that the names have. A name that cannot be resolved changes
+// nothing: peers that are known are greeted until they are lost.
+func (p *peers) resolve(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	for _, name := range p.names {
+		host, port, err := net.SplitHostPort(name)
+		if err != nil {
+			continue // Validate has looked
+		}
+		addresses, err := p.lookup(ctx, host)
+		if err != nil {
+			klog.FromContext(ctx).V(1).Info("Resolving the name of peers", "name", host, "err", err.Error())
+		}
+		for _, ip := range addresses {
+			p.add(net.JoinHostPort(ip, port))
+		}
+	}
+}
+
+// add adds an address, which is greeted in the next round.
+func (p *peers) add(address string) *peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known[address] == nil && len(p.known) < maxPeers {
+		p.known[address] = &peer{lost: time.Now()}
+	}
+	return p.known[address]
+}
+
+// greetAll greets each address that is known, and those that the answers have.
+func (p *peers) greetAll(ctx context.Context, leaving bool) {
+	done := map[string]bool{}
+	for range 2 {
+		var round sync.WaitGroup
+		p.mu.Lock()
+		for address := range p.known {
+			if !done[address] {
+				done[address] = true
+				round.Go(func() { p.greet(ctx, address, leaving) })
+			}
+		}
+		p.mu.Unlock()
+		round.Wait()
+	}
+	live, _ := p.live()
+	p.metrics.peers.Set(float64(len(live)))
+}
+
+// greet greets one address. One that leads back here is greeted again, as it may lead
+// elsewhere then.
+func (p *peers) greet(ctx context.Context, address string, leaving bool) {
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	for range 3 {
+		answer, err := p.say(ctx, address, greeting{ID: p.id, Port: p.port, Leaving: leaving})
+		if again := p.heard(address, answer, err); !again {
+			return
+		}
+	}
+}
+
+// heard notes how an address has answered. It reports whether to greet it again now.
+func (p *peers) heard(address string, answer greeting, err error) (again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.known[address]
+	switch {
+	case one == nil:
+	case err != nil || answer.Leaving:
+		if one.lost.IsZero() {
+			one.lost = time.Now()
+		}
+		if answer.Leaving {
+			one.id = ""
+		}
+		if one.id == "" || time.Since(one.lost) > lostPeer {
+			delete(p.known, address) // it comes back with its name
+		}
+	case answer.ID == p.id:
+		one.id, one.lost = "", time.Now()
+		one.selves++
+		return one.selves < surelySelf
+	default:
+		one.id, one.lost, one.selves = answer.ID, time.Time{}, 0
+		for _, other := range answer.Addresses {
+			if p.known[other] == nil && len(p.known) < maxPeers && isAddress(other) {
+				p.known[other] = &peer{lost: time.Now()}
+			}
+		}
+	}
+	return false
+}
+
+func isAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	n, wrong := strconv.Atoi(port)
+	return err == nil && wrong == nil && n > 0 && n < 1<<16 && net.ParseIP(host) != nil
+}
+
+// live returns an address of each peer that answers, by their IDs, and whether these are
+// all peers that may know something.
+func (p *peers) live() (addresses map[string]string, all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	addresses, all = map[string]string{}, true
+	for address, one := range p.known {
+		if one.id != "" && one.lost.IsZero() && (one.own || addresses[one.id] == "") {
+			addresses[one.id] = address
+		}
+	}
+	for _, one := range p.known {
+		if one.id != "" && addresses[one.id] == "" {
+			all = false
+		}
+	}
+	return addresses, all
+}
+
+// say greets.
+func (p *peers) say(ctx context.Context, address string, g greeting) (answer greeting, err error) {
+	body, err := json.Marshal(g)
+	if err != nil {
+		return greeting{}, err
+	}
+	raw, err := p.send(ctx, http.MethodPost, address, "", greetPath, body)
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err == nil && answer.ID == "" {
+		err = errors.New("the answer has no ID")
+	}
+	return answer, err
+}
+
+// send sends a request to the peer with an ID, or to any for a greeting, and returns the
+// answer, which is empty for 404.
+func (p *peers) send(ctx context.Context, method, address, id, path string, body []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(peerHeader, id)
+	response, err := p.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, watch.MaxMessage+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case response.StatusCode == http.StatusNotFound:
+		return nil, nil
+	case response.StatusCode >= http.StatusMultipleChoices:
+		return nil, fmt.Errorf("peer %s answered %s", address, response.Status)
+	case len(answer) > watch.MaxMessage:
+		return nil, fmt.Errorf("peer %s answered more than %d bytes", address, watch.MaxMessage)
+	}
+	return answer, nil
+}
+
+// ask is Ask of watch.Positions.
+func (p *peers) ask(ctx context.Context, v version.Version, take func(answer []byte) (enough bool)) (all bool) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	result := positionUnknown
+	defer func() { p.metrics.asked.WithLabelValues(result).Inc() }()
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-p.greeted:
+	case <-ctx.Done():
+		return false
+	}
+	addresses, all := p.live()
+	type answered struct {
+		message []byte
+		err     error
+	}
+	answers := make(chan answered, len(addresses))
+	for id, address := range addresses {
+		go func() {
+			message, err := p.send(ctx, http.MethodGet, address, id, positionsPath+"/"+v.String(), nil)
+			answers <- answered{message, err}
+		}()
+	}
+	for range addresses {
+		a := <-answers
+		if a.err != nil {
+			all = false
+		} else if take(a.message) {
+			result = positionFound
+			break
+		}
+	}
+	return all
+}
+
+// tellAll tells each peer what it has not been told.
+func (p *peers) tellAll(ctx context.Context) error {
+	addresses, _ := p.live()
+	errs := make(chan error, len(addresses))
+	for id, address := range addresses {
+		go func() { errs <- p.tell(ctx, id, address) }()
+	}
+	var all []error
+	for range addresses {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+func (p *peers) tell(ctx context.Context, id, address string) error {
+	p.mu.Lock()
+	since := p.told[id]
+	p.mu.Unlock()
+	messages, now := p.positions.Export(since)
+	for message := range messages {
+		if _, err := p.send(ctx, http.MethodPost, address, id, positionsPath, message); err != nil {
+			return fmt.Errorf("handing positions of watches over to peer %s: %w", address, err)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told[id] = now
+	return nil
+}
+
+// drain hands positions over until done is closed, once more after that, and says goodbye.
+// It takes as long as limit at most from then on.
+func (p *peers) drain(ctx context.Context, done <-chan struct{}, limit time.Duration) {
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-done:
+			ended = true
+		case <-time.After(tellEvery):
+		}
+		within, cancel := context.WithTimeout(ctx, limit)
+		if err := p.tellAll(within); err != nil {
+			klog.FromContext(ctx).Info("Watches of fleet views that this process served may have to begin anew", "err", err.Error())
+		}
+		if ended {
+			p.mu.Lock()
+			p.leaving = true
+			p.mu.Unlock()
+			p.greetAll(within, true)
+		}
+		cancel()
+	}
+}
