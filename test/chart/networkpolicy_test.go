@@ -45,7 +45,7 @@ func TestNetworkPoliciesNameTheirPeers(t *testing.T) {
 		out map[int32]string // of what is not everybody's
 	}{
 		"cluster-proxy-addon-manager-network-policy": {in: map[int32][]string{58080: {"c=d"}}, out: map[int32]string{8090: "component-name=proxy-server"}},
-		"cluster-proxy-addon-user-network-policy":    {
+		"cluster-proxy-addon-user-network-policy": {
 			in:  map[int32][]string{9092: {"*"}, 8000: {"c=d"}, 9093: {"component=cluster-proxy-addon-user"}},
 			out: map[int32]string{8090: "component-name=proxy-server", 9093: "addon=cluster-proxy component=cluster-proxy-addon-user"},
 		},

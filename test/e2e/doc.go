@@ -44,6 +44,9 @@
 //
 // # Traffic, specs and faults
 //
+// E2E_RESTARTS=10 is how many rolling restarts TestFleetInformerOverRestarts makes; without it
+// there is one.
+//
 // Promises about upgrades, scaling, evictions and killed pods are held under
 // traffic: of clients that make short requests on connections of their own, of a
 // watch and of an exec, no request that begins more than a second after something

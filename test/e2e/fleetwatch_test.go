@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -162,10 +164,11 @@ func TestFleetKubectlWatch(t *testing.T) {
 	})
 }
 
-// counted counts requests of a client by what they do.
+// counted counts requests of a client by what they do, and those that were answered 410.
 type counted struct {
 	mu    sync.Mutex
 	kinds map[string]int
+	gone  int
 }
 
 // countRequests makes a client count its requests for ConfigMaps.
@@ -186,7 +189,13 @@ func countRequests(cfg *rest.Config) *counted {
 				c.kinds[kind]++
 				c.mu.Unlock()
 			}
-			return next.RoundTrip(r)
+			response, err := next.RoundTrip(r)
+			if err == nil && response.StatusCode == http.StatusGone {
+				c.mu.Lock()
+				c.gone++
+				c.mu.Unlock()
+			}
+			return response, err
 		})
 	})
 	return c
@@ -342,22 +351,33 @@ func (f *fleet) write(ctx context.Context, cs *kubernetes.Clientset, cluster str
 	return written, nil
 }
 
-// TestFleetInformerOverRestarts replaces the proxy API, and kills it, while an informer
-// follows writes on all clusters. At the end it holds what the clusters do, and it was
-// never told that an object is gone that is not. It disturbs all users of the proxy API,
-// which restarts twice.
+// rollingRestarts is how many of them TestFleetInformerOverRestarts makes.
+var rollingRestarts = max(1, atoi(os.Getenv("E2E_RESTARTS")))
+
+func atoi(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// TestFleetInformerOverRestarts replaces two replicas of the proxy API, and kills them, while
+// informers follow writes on all clusters. None of them has to list again after a rolling
+// restart. At the end they hold what the clusters do, and they were never told that an
+// object is gone that is not. It disturbs all users of the proxy API, which restarts.
 func TestFleetInformerOverRestarts(t *testing.T) {
 	f := newFleet(t)
 	installed.MakeView(t, qualifiedView, map[string]any{"names": "Qualified"})
+	installed.ScaleProxyAPI(t, 2)
 	type following struct {
 		name     string
+		asked    *counted
 		informer cache.SharedIndexInformer
 	}
 	var followers []following
 	var mu sync.Mutex
 	wrong := map[string]bool{}
 	for _, endpoint := range installed.ViewEndpoints(qualifiedView, installed.HubToken) {
-		followers = append(followers, following{endpoint.Name, f.informer(t, endpoint.Cfg, func(key string) {
+		asked := countRequests(endpoint.Cfg)
+		followers = append(followers, following{endpoint.Name, asked, f.informer(t, endpoint.Cfg, func(key string) {
 			if strings.Contains(key, "/keep-") {
 				mu.Lock()
 				wrong[endpoint.Name+" "+key] = true
@@ -377,9 +397,18 @@ func TestFleetInformerOverRestarts(t *testing.T) {
 			t.Logf("%d rounds of writes on %s", written, cluster)
 		})
 	}
-	installed.RestartProxyAPI(t)
-	for _, follower := range followers {
-		f.awaitWrites(t, follower.name+" after a rolling restart", follower.informer)
+	for round := range rollingRestarts {
+		installed.RestartProxyAPI(t)
+		for _, follower := range followers {
+			f.awaitWrites(t, fmt.Sprintf("%s after rolling restart %d", follower.name, round), follower.informer)
+			t.Logf("%s after rolling restart %d: the informer has asked %s", follower.name, round, follower.asked)
+			follower.asked.mu.Lock()
+			if follower.asked.gone > 0 {
+				t.Errorf("%s after rolling restart %d: %d watches were answered 410", follower.name, round, follower.asked.gone)
+			}
+			follower.asked.gone = 0
+			follower.asked.mu.Unlock()
+		}
 	}
 	installed.KillProxyAPI(t)
 	for _, follower := range followers {

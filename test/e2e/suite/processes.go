@@ -44,7 +44,6 @@ func (k Kind) signalAll(ctx context.Context, with syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	sent := 0
 	for _, name := range names {
 		pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -54,10 +53,12 @@ func (k Kind) signalAll(ctx context.Context, with syscall.Signal) error {
 		if err != nil {
 			return err
 		}
-		sent += n
+		if n == 0 {
+			return fmt.Errorf("pod %q of the %s has no process", name, k.Name)
+		}
 	}
-	if sent == 0 {
-		return fmt.Errorf("%d pods of the %s have no process", len(names), k.Name)
+	if len(names) == 0 {
+		return fmt.Errorf("there are no pods of the %s", k.Name)
 	}
 	return nil
 }
@@ -124,6 +125,37 @@ func (s *Suite) RestartProxyAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitOtherProxyAPI(t, k, before)
+}
+
+// ScaleProxyAPI runs so many replicas of the proxy API until the end of the test.
+func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
+	t.Helper()
+	k := s.kind(t, s.Clusters[0], "proxy API")
+	deployments := k.Client.AppsV1().Deployments(k.Namespace)
+	scale := func(ctx context.Context, to int32) (was int32) {
+		t.Helper()
+		now, err := deployments.GetScale(ctx, k.deployment, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, now.Spec.Replicas = now.Spec.Replicas, to
+		if _, err := deployments.UpdateScale(ctx, k.deployment, now, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		Eventually(t, fmt.Sprintf("%d replicas of the proxy API", to), func() error {
+			deployment, err := deployments.Get(ctx, k.deployment, metav1.GetOptions{})
+			if err == nil {
+				err = RolledOut(deployment)
+			}
+			if err == nil && s.Lab != nil {
+				err = k.signalAll(ctx, 0)
+			}
+			return err
+		})
+		return was
+	}
+	was := scale(t.Context(), replicas)
+	t.Cleanup(func() { scale(context.Background(), was) })
 }
 
 // awaitOtherProxyAPI waits until the former pods of the proxy API are gone with their
