@@ -202,7 +202,8 @@
 //
 // # Readiness
 //
-// Ready means that this process can answer: it knows the clusters and has a certificate.
+// Ready means that this process can answer: it knows the clusters, has a certificate, and
+// has tried to reach its peers.
 // Without a proxy server it still is, and answers requests to clusters with 503; a
 // metric (proxy_server_reachable) and the log say so. Were it not, all replicas would
 // leave the Service at once and the APIService of the aggregated API would be

@@ -34,6 +34,9 @@ func peerTransport(source *pki.Reloader) *http.Transport {
 	return &http.Transport{
 		MaxConnsPerHost: connectionsPerPeer, MaxIdleConnsPerHost: connectionsPerPeer, IdleConnTimeout: 2 * greetEvery,
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			// A dial may outlive the request that it was begun for.
+			ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+			defer cancel()
 			config := source.ClientConfig(identity.ProxyAPIPeerHost)
 			config.VerifyConnection = func(state tls.ConnectionState) error { return checkPeer(source, &state) }
 			return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)

@@ -37,8 +37,10 @@ const (
 	maxPeers = 100
 	// maxAsking is how many versions peers are asked for at a time.
 	maxAsking = 64
-	// tellEvery is how often a process that drains tells peers what is new.
-	tellEvery = time.Second
+	// tellEvery is how often a process that drains tells peers what is new, and tellTimeout
+	// how long that may take.
+	tellEvery   = time.Second
+	tellTimeout = 2 * time.Second
 )
 
 // What peers knew of a version.
@@ -367,9 +369,19 @@ func (p *peers) tell(ctx context.Context, id, address string) error {
 	return nil
 }
 
-// drain hands positions over until done is closed, once more after that, and says goodbye.
-// It takes as long as limit at most from then on.
-func (p *peers) drain(ctx context.Context, done <-chan struct{}, limit time.Duration) {
+// ready returns an error until all peers were greeted once.
+func (p *peers) ready() error {
+	select {
+	case <-p.greeted:
+		return nil
+	default:
+		return errors.New("the other replicas have not been greeted yet")
+	}
+}
+
+// drain tells peers what is new until done is closed, once more after that, and says
+// goodbye.
+func (p *peers) drain(ctx context.Context, done <-chan struct{}) {
 	for ended := false; !ended; {
 		select {
 		case <-ctx.Done():
@@ -378,16 +390,15 @@ func (p *peers) drain(ctx context.Context, done <-chan struct{}, limit time.Dura
 			ended = true
 		case <-time.After(tellEvery):
 		}
-		within, cancel := context.WithTimeout(ctx, limit)
-		if err := p.tellAll(within); err != nil {
+		limited, cancel := context.WithTimeout(ctx, tellTimeout)
+		err := p.tellAll(limited)
+		cancel()
+		if err != nil && ended {
 			klog.FromContext(ctx).Info("Watches of fleet views that this process served may have to begin anew", "err", err.Error())
 		}
-		if ended {
-			p.mu.Lock()
-			p.leaving = true
-			p.mu.Unlock()
-			p.greetAll(within, true)
-		}
-		cancel()
 	}
+	p.mu.Lock()
+	p.leaving = true
+	p.mu.Unlock()
+	p.greetAll(ctx, true)
 }

@@ -157,7 +157,7 @@ func TestPeersOverARestart(t *testing.T) {
 		leave := func(r *replica) {
 			done := make(chan struct{})
 			close(done)
-			r.drain(t.Context(), done, time.Second)
+			r.drain(t.Context(), done)
 			r.end()
 		}
 		a := n.start(t, 1)
@@ -238,7 +238,7 @@ func TestDrainTellsPeers(t *testing.T) {
 		done, drained := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(drained)
-			a.drain(t.Context(), done, time.Second)
+			a.drain(t.Context(), done)
 		}()
 		first := n.list(a)
 		time.Sleep(tellEvery)

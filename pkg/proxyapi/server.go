@@ -189,6 +189,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 			return s.agents.Recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
 		})
 	if s.peers != nil {
+		s.health.AddReadyCheck("peers", s.peers.ready)
 		background = append(background, s.peers.run, s.servePeers)
 	}
 	for _, run := range background {
@@ -269,7 +270,7 @@ func (s *Server) beginTelling(ctx context.Context) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.peers.drain(ctx, done, cutOff)
+		s.peers.drain(ctx, done)
 	}()
 	return func() {
 		close(done)
