@@ -57,7 +57,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		}, []string{"cluster", "verb"}),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_denied_total",
-			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read).",
+			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read), peer (what is no replica of the proxy API, on the port for replicas).",
 		}, []string{"reason"}),
 		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_streams_withdrawn_total",
@@ -68,6 +68,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 			Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all.",
 		}, []string{"reason"}),
 	}
+	m.denied.WithLabelValues(deniedPeer)
 	for _, reason := range []string{"source", "all"} {
 		m.handshakesDropped.WithLabelValues(reason)
 	}

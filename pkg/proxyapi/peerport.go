@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
@@ -27,6 +30,9 @@ const (
 	// connectionsPerPeer bounds the connections to one peer.
 	connectionsPerPeer = 16
 )
+
+// deniedPeer is the reason in a metric for what is refused because it is no replica.
+const deniedPeer = "peer"
 
 // peerTransport sends requests to peers. The other end must be one: its certificate is
 // looked at as theirs is here.
@@ -86,7 +92,13 @@ func (p *peers) serve(ctx context.Context, source *pki.Reloader, listener net.Li
 func (p *peers) handler(source *pki.Reloader) http.Handler {
 	routes := p.routes()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || checkPeer(source, r.TLS) != nil {
+		err := errors.New("it does not speak TLS")
+		if r.TLS != nil {
+			err = checkPeer(source, r.TLS)
+		}
+		if err != nil {
+			p.metrics.denied.WithLabelValues(deniedPeer).Inc()
+			klog.FromContext(r.Context()).Info("Refused what is no replica of the proxy API", "from", r.RemoteAddr, "err", err.Error())
 			w.Header().Set("Connection", "close")
 			http.Error(w, "this port is for the replicas of the proxy API", http.StatusForbidden)
 			return

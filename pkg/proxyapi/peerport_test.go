@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
@@ -98,6 +99,9 @@ func TestPeerPortRefuses(t *testing.T) {
 				t.Errorf("%s: %s %s: got %d %q, want 403 or no TLS", name, request.method, request.path, code, text)
 			}
 		}
+	}
+	if got := testutil.ToFloat64(w.server.metrics.denied.WithLabelValues(deniedPeer)); got != 4*3 {
+		t.Errorf("counted %v refusals, want those of 4 certificates of the hub's CA that are good for clients, 3 each", got)
 	}
 	if addresses, _ := w.server.peers.live(); len(addresses) > 0 {
 		t.Errorf("got peers %v, want none", addresses)

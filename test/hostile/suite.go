@@ -52,6 +52,7 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("Identifiers", s.testIdentifiers)
 	t.Run("AgentID", s.testAgentID)
 	t.Run("WrongPort", s.testWrongPort)
+	t.Run("PeerPort", s.testPeerPort)
 	t.Run("ServingCertificate", s.testServingCertificate)
 	t.Run("Requests", s.testRequests)
 	t.Run("Dials", s.testDials)
