@@ -39,6 +39,26 @@ func TestClock(t *testing.T) {
 	})
 }
 
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(2 * 366 * 24 * time.Hour)
+		c := Clock{Replica: 7}
+		now := time.Now().UnixMicro()
+		for _, test := range []struct {
+			ahead time.Duration
+			want  bool
+		}{{-time.Hour, true}, {aheadLimit, true}, {2 * aheadLimit, true}, {4 * aheadLimit, false}, {time.Hour, false}} {
+			at := now + test.ahead.Microseconds()
+			if got := c.Follow(at); got != test.want {
+				t.Errorf("%s ahead: got %v, want %v", test.ahead, got, test.want)
+			}
+			if got := c.Now(); (got.Time > at) != test.want || got != (Version{Time: got.Time, Replica: 7}) {
+				t.Errorf("%s ahead: got %+v afterwards, want more of replica 7: %v", test.ahead, got, test.want)
+			}
+		}
+	})
+}
+
 func TestClockConcurrent(t *testing.T) {
 	const goroutines, times = 8, 1000
 	var c Clock
