@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -87,6 +88,9 @@ func causeOf(ctx context.Context, err error) error {
 
 // askAll asks members, some at a time, and returns their answers in the same order.
 func (q memberRequest) askAll(ctx context.Context, members []Member) []memberResponse {
+	if len(members) == 1 {
+		return []memberResponse{q.ask(ctx, members[0])}
+	}
 	answers := make([]memberResponse, len(members))
 	turns := make(chan struct{}, maxBegun)
 	var group sync.WaitGroup
@@ -132,12 +136,15 @@ func (b *timedBody) Close() error {
 // readObject reads one object to its end.
 func readObject(a memberResponse) ([]byte, *fault.Fault) {
 	defer a.response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(a.response.Body, maxObject+1))
-	if err == nil && len(body) > maxObject {
+	// Its length is what a member says, and believed as far as it costs little.
+	size := min(max(a.response.ContentLength, 4<<10), 64<<10)
+	body := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	_, err := body.ReadFrom(io.LimitReader(a.response.Body, maxObject+1))
+	if err == nil && body.Len() > maxObject {
 		err = fmt.Errorf("an object of more than %d bytes", maxObject)
 	}
 	if err != nil {
 		return nil, fault.Of(a.member.Name(), fmt.Errorf("its answer broke off: %w", err))
 	}
-	return body, nil
+	return body.Bytes(), nil
 }

@@ -44,8 +44,15 @@
 // items of a member wait in memory until all of them are known to fit on the page: 16 MiB at
 // most, else they begin the next one.
 //
-// An answer without a limit waits for the beginning of each member's answer, or the view's
-// timeout, before its header. In protobuf a list's length comes first, so only pages with a
+// An answer without a limit waits for the beginning of each member's answer before its
+// header, which has the Warnings. Half of the view's timeout after the others it does not
+// wait any more: members that are late are named in Warnings, and their items come behind
+// all others if they answer within the timeout. That is said of some that would have been
+// in time; the alternative is that one silent cluster keeps everyone waiting. A view that
+// is all or nothing waits.
+//
+// When a member has begun, some of its answer is read in the background (4 MiB of all
+// together), so that what comes from afar is under way at the same time. In protobuf a list's length comes first, so only pages with a
 // limit are written in it, of 16 MiB at most; others are JSON if the client accepts that.
 // An answer in YAML is JSON.
 //
@@ -79,6 +86,7 @@
 //	ask.go                requests to members
 //	list.go               lists, page by page
 //	gather.go             members' lists as they begin
+//	ahead.go              reads on while it is another member's turn
 //	page.go               the answer to a list
 //	get.go                one object
 //	write.go              writes to one cluster

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"mime"
+	"slices"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -19,17 +20,28 @@ type memberList struct {
 	firstErr error
 	// cancel ends the request.
 	cancel context.CancelCauseFunc
+	// later has what the member answers, if it has not begun to answer yet.
+	later chan *memberList
 }
 
-// failed is 1 if the member has no part in the answer, and else 0.
-func (p *memberList) failed() int {
-	if p.failure != nil {
-		return 1
+// order is in which part of an answer without a limit the member's turn is: its Warning is
+// in the header, or its items come at once, or later.
+func (p *memberList) order() int {
+	switch {
+	case p.failure != nil:
+		return 0
+	case p.later != nil:
+		return 2
 	}
-	return 0
+	return 1
 }
 
 func (p *memberList) close() {
+	if p.later != nil {
+		p.cancel(nil)
+		go func() { (<-p.later).close() }()
+		return
+	}
 	if p.response != nil {
 		_ = p.response.Body.Close() // it was read as far as it is wanted
 	}
@@ -52,8 +64,11 @@ func (l *listing) open(a memberResponse) *memberList {
 	if l.form.protobuf {
 		return p // it is read as a whole, when its turn comes
 	}
-	p.reader = merge.NewReader(p.response.Body)
-	p.first, p.firstErr = p.reader.Next()
+	body := &ahead{ReadCloser: p.response.Body}
+	p.reader = merge.NewReader(body)
+	if p.first, p.firstErr = p.reader.Next(); p.firstErr == nil {
+		body.begin(min(aheadOfMember, aheadBytes/l.wide))
+	}
 	return p
 }
 
@@ -64,6 +79,8 @@ type waitLimits struct {
 	// hold is how long to wait for the others when one has answered; 0 is until each has
 	// answered or its timeout is over.
 	hold time.Duration
+	// late says that those that are not waited for go on: their lists come later.
+	late bool
 }
 
 // gather asks members, some at a time, and returns what they answer in the same order.
@@ -103,13 +120,26 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 		}
 	}
 	for i, p := range parts {
-		if p == nil {
+		if p == nil && wait.late {
+			parts[i] = &memberList{memberResponse: memberResponse{member: members[i]}, cancel: cancels[i], later: make(chan *memberList, 1)}
+		} else if p == nil {
 			cancels[i](nil)
 			parts[i] = &memberList{memberResponse: memberResponse{member: members[i], failure: &fault.Fault{Cluster: members[i].Name(), Reason: "no answer yet"}}}
 		}
 	}
-	for range waiting {
-		go func() { (<-done).close() }()
+	if waiting > 0 {
+		late := slices.Clone(parts) // the caller sorts its own
+		go func() {
+			for range waiting {
+				answered := <-done
+				answered.cancel = cancels[answered.i]
+				if wait.late {
+					late[answered.i].later <- answered.memberList
+				} else {
+					answered.close()
+				}
+			}
+		}()
 	}
 	return parts
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +48,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 			fault.AddWarning(header, fmt.Sprintf("%d clusters did not answer; they may have an object of this name too", len(failures)))
 		}
 		header.Set("Content-Type", form.contentType)
+		header.Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body) // an error is the client's: it has gone
 		return nil
 	}

@@ -57,6 +57,10 @@ type listing struct {
 	failures []*fault.Fault
 	// absent are the refusals of members that do not have the resource.
 	absent []*fault.Fault
+	// late are those that had not begun to answer when the header was sent, or have not yet.
+	late []Member
+	// wide is how many members are asked at the same time.
+	wide int
 	// answered counts members that have a part in this page.
 	answered int
 }
@@ -230,6 +234,10 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 	if l.limit > 0 && !l.last && l.memberToken == "" {
 		wait.hold = hold
 	}
+	if l.limit == 0 && l.exact == nil && !l.view.FailWhenUnreachable {
+		wait.hold, wait.late = l.view.Timeout/2, true
+	}
+	l.wide = len(wave)
 	requests := make([]memberRequest, len(wave))
 	for i, m := range wave {
 		requests[i] = l.requestTo(m)
@@ -244,10 +252,22 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 	}()
 	if l.limit == 0 {
 		// The header, which has the Warnings, is sent while the items are read.
-		slices.SortStableFunc(answers, func(a, b *memberList) int { return cmp.Compare(b.failed(), a.failed()) })
+		slices.SortStableFunc(answers, func(a, b *memberList) int { return cmp.Compare(a.order(), b.order()) })
+	}
+	for _, p := range answers {
+		if p.later != nil {
+			l.late = append(l.late, p.member)
+		}
 	}
 	for i, p := range answers {
-		complete, err := l.take(p, wait.hold > 0)
+		if p.later != nil {
+			var err error
+			if p, err = l.await(ctx, p); err != nil {
+				return err
+			}
+			answers[i] = p
+		}
+		complete, err := l.take(p, l.limit > 0 && wait.hold > 0)
 		if err != nil {
 			return err
 		}
@@ -260,6 +280,36 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 		}
 	}
 	return nil
+}
+
+// await returns the list of a member that is late. What others have answered goes to the
+// client before.
+func (l *listing) await(ctx context.Context, p *memberList) (*memberList, error) {
+	if l.answered > 0 {
+		if err := l.page.flush(true); err != nil {
+			return p, err
+		}
+		l.page.start() // there may be no items
+		_ = http.NewResponseController(l.page.w).Flush()
+	}
+	select {
+	case <-ctx.Done():
+		return p, ctx.Err()
+	case late := <-p.later:
+		if !l.page.started {
+			l.late = slices.DeleteFunc(l.late, func(m Member) bool { return m == p.member })
+		}
+		return late, nil
+	}
+}
+
+// lateFaults say in Warnings that members are late.
+func (l *listing) lateFaults() []*fault.Fault {
+	var faults []*fault.Fault
+	for _, m := range l.late {
+		faults = append(faults, &fault.Fault{Cluster: m.Name(), Reason: "no answer within half of the view's timeout"})
+	}
+	return faults
 }
 
 // take puts one member's items on the page. It reports whether the page needs no more of
@@ -302,6 +352,8 @@ func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
 			gone.ErrStatus.Continue = l.token()
 		}
 		return gone
+	case l.page.started && slices.Contains(l.late, m):
+		// Its Warning is out.
 	case l.page.started && l.limit == 0:
 		return f // its Warning would come too late
 	case l.page.started || deferring && f.Code == 0:

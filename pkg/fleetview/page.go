@@ -233,6 +233,7 @@ func (p *page) start() {
 	header.Set("Content-Type", p.l.form.contentType)
 	header.Set("Cache-Control", "no-cache, private")
 	fault.Warn(header, p.l.failures, "its objects are not shown")
+	fault.Warn(header, p.l.lateFaults(), "its objects are at the end of the list, or not shown")
 	if p.colliding {
 		fault.AddWarning(header, "objects of several clusters have one name: use a view with names: Qualified for informers")
 	}

@@ -15,19 +15,35 @@ func rewriteAnswer(rewriter *merge.Rewriter, contentType string, body []byte) ([
 	if len(body) == 0 {
 		return body, nil
 	}
-	keyOf, rewrite := merge.KeyOfJSON, rewriter.AppendJSON
+	longer := make([]byte, 0, len(body)+rewriteRoom)
 	if isProtobuf(contentType) {
-		keyOf, rewrite = merge.KeyOfProtobuf, rewriter.AppendProtobuf
+		key, err := merge.KeyOfProtobuf(body)
+		if err != nil || key.Kind == "Status" {
+			return body, err
+		}
+		return rewriter.AppendProtobuf(longer, body)
 	}
-	key, err := keyOf(body)
+	var indexer merge.Indexer
+	item, err := indexer.Item(body)
+	if err != nil {
+		return body, err
+	}
+	key, err := merge.KeyOfItem(item)
 	switch {
 	case err != nil || key.Kind == "Status":
 		return body, err
 	case key.Kind == "Table":
 		return rewriteList(rewriter, body)
 	}
-	return rewrite(nil, body)
+	answer, err := rewriter.AppendItem(longer, item)
+	if err == nil && bytes.HasSuffix(body, []byte("\n")) {
+		answer = append(answer, '\n')
+	}
+	return answer, err
 }
+
+// rewriteRoom is about how much longer an object of a view is.
+const rewriteRoom = 256
 
 // rewriteDeleted is rewriteAnswer for the answer to deletecollection, which may be a list
 // of what was deleted.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -33,14 +34,14 @@ func BenchmarkProxyAPI(b *testing.B) {
 		for _, path := range []string{"/get", "/list"} {
 			b.Run(tc.name+path, func(b *testing.B) {
 				for b.Loop() {
-					getOnce(b, tc.client, tc.url+path)
+					getOnce(b, tc.client, tc.url+path, "managed")
 				}
 			})
 			b.Run(tc.name+path+"/parallel", func(b *testing.B) {
 				b.SetParallelism(16)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						getOnce(b, tc.client, tc.url+path)
+						getOnce(b, tc.client, tc.url+path, "managed")
 					}
 				})
 			})
@@ -48,13 +49,13 @@ func BenchmarkProxyAPI(b *testing.B) {
 	}
 }
 
-func getOnce(b *testing.B, client *http.Client, url string) {
+func getOnce(b *testing.B, client *http.Client, url, token string) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		b.Error(err)
 		return
 	}
-	req.Header.Set("Authorization", "Bearer managed")
+	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := client.Do(req)
 	if err != nil {
 		b.Error(err)
@@ -63,5 +64,47 @@ func getOnce(b *testing.B, client *http.Client, url string) {
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 		b.Errorf("%d, %v", resp.StatusCode, err)
+	}
+}
+
+// BenchmarkFleetGet compares GETs of one object by the single-cluster endpoint with those
+// by a view of two clusters, in which one has the object.
+func BenchmarkFleetGet(b *testing.B) {
+	w := start(b)
+	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7"},"spec":{"x":"` + strings.Repeat("x", 9000) + `"}}`
+	for _, cluster := range []string{"cluster1", "cluster2"} {
+		w.agent(cluster, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", "application/json")
+			if cluster != "cluster1" {
+				rw.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"pods \"web\" not found","reason":"NotFound","code":404}`)
+				return
+			}
+			_, _ = io.WriteString(rw, pod)
+		}), cluster)
+	}
+	w.addView("all", "cluster1", "cluster2")
+	w.api.User("hub-token", "jane")
+	w.api.Allow("jane get fleetviews all", "jane * clusters/proxy *")
+	const path = "/api/v1/namespaces/shop/pods/web"
+	for name, url := range map[string]string{
+		"single": w.url + "/cluster1" + path, "qualified": w.url + "/@all" + path + "@cluster1", "plain": w.url + "/@all" + path,
+	} {
+		client := w.client()
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				getOnce(b, client, url, "hub-token")
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.SetParallelism(8)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					getOnce(b, client, url, "hub-token")
+				}
+			})
+		})
 	}
 }

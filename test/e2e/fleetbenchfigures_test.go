@@ -72,7 +72,7 @@ const tableNote = `direct: the same requests to each cluster, all at the same ti
 in a process of their own without TLS, and the view of them is package fleetview in another; the rest is a lab of whole clusters, with their agents.
 CPU and memory are our processes': of lists all of them, of memory the proxy API or the view's. Answers are not compressed.
 A frozen cluster's agents are stopped (SIGSTOP); the view's timeout is 5 s, and half a second is for the others.
-An answer without a limit begins when all have answered or the timeout is over, so its first row comes after it.`
+An answer without a limit begins when all have answered, or half of the timeout after the others.`
 
 // fleetFigures are in the order of the table.
 func fleetFigures() []fleetFigure {
