@@ -37,8 +37,8 @@
 //
 // A page with a limit holds whole answers of members, or the first part of one: asking the
 // last one for fewer would mean to ask it twice. So it may have fewer items than the limit,
-// and has more only if a member does not heed it. It asks 8 members first, and then as many
-// as the sizes of the former ones let expect. Members that have not answered 300 ms after
+// and has more only if a member does not heed it. It asks 8 members first, or as many as it
+// needed the last time, and then as many as the sizes of the former ones let expect. Members that have not answered 300 ms after
 // another one did are passed over, and so are those that fail behind the first MiB of
 // others; the last page waits for them, for the view's timeout, and has their Warnings. The
 // items of a member wait in memory until all of them are known to fit on the page: 16 MiB at
@@ -86,6 +86,7 @@
 //	ask.go                requests to members
 //	list.go               lists, page by page
 //	gather.go             members' lists as they begin
+//	usual.go              how many members a first page needs
 //	ahead.go              reads on while it is another member's turn
 //	page.go               the answer to a list
 //	get.go                one object

@@ -16,6 +16,8 @@ type Handler struct {
 	positions *watch.Positions
 	discovery *discovery
 	draining  <-chan struct{}
+	// usual are the shares of first pages, by who asked for what.
+	usual *sized[string, share]
 }
 
 // Options configure a Handler. The zero value is ready.
@@ -28,7 +30,7 @@ type Options struct {
 
 // New makes a Handler. It does no I/O.
 func New(o Options) *Handler {
-	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, discovery: newDiscovery(), draining: o.Draining}
+	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, discovery: newDiscovery(), usual: newSized[string, share](maxUsual), draining: o.Draining}
 	if h.positions == nil {
 		h.positions = new(watch.Positions)
 	}

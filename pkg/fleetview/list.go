@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// firstWave is how many members a page with a limit asks at first. How many it needs
-	// is known when they have answered.
+	// firstWave is how many members a page with a limit asks at first, if it has not been
+	// asked for before. How many it needs is known when they have answered.
 	firstWave = 8
 	// hold is how long a page with a limit waits for members that have not begun to answer
 	// when others have. They go to the last page, which waits for the view's timeout.
@@ -57,6 +57,8 @@ type listing struct {
 	failures []*fault.Fault
 	// absent are the refusals of members that do not have the resource.
 	absent []*fault.Fault
+	// usual is what the first page had the last time; zero if that is not known.
+	usual share
 	// late are those that had not begun to answer when the header was sent, or have not yet.
 	late []Member
 	// wide is how many members are asked at the same time.
@@ -107,6 +109,9 @@ func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *requ
 		return l, nil
 	}
 	l.at = h.clock.Now()
+	if l.limit > 0 {
+		l.usual, _ = h.usual.get(l.about())
+	}
 	return l, l.readVersion(ctx)
 }
 
@@ -181,6 +186,7 @@ func (l *listing) serve(ctx context.Context) error {
 		}
 		wave := l.wave()
 		if len(wave) == 0 {
+			l.remember()
 			return l.cutOff(l.page.end(l.token()))
 		}
 		if err := l.read(ctx, wave); err != nil {
@@ -222,10 +228,12 @@ func (l *listing) enough() int {
 	switch {
 	case l.memberToken != "":
 		return 1 // it had more than a page
+	case l.items == 0 && l.usual.items > 0:
+		return max(l.usual.filling(l.limit), l.clusters)
 	case l.items == 0:
 		return max(firstWave, l.clusters)
 	}
-	return max(1, ((l.limit-l.page.items)*l.clusters+l.items-1)/l.items)
+	return share{l.clusters, l.items}.filling(l.limit - l.page.items)
 }
 
 // read asks the members of a wave and puts their items on the page, in order.

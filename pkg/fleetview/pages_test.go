@@ -238,6 +238,29 @@ func TestSilentMemberIsPassedOver(t *testing.T) {
 	}
 }
 
+// TestUsualPages asks no more members for a first page than have filled it before.
+func TestUsualPages(t *testing.T) {
+	a, b := newCluster("a", pods(20)...), newCluster("b", pods(20)...)
+	h, view := New(Options{}), testView(a, b, newCluster("c", pods(1)...))
+	check := func(what, path string, want int) {
+		t.Helper()
+		got := h.getList(t, view, path)
+		if n, m := len(a.asked()), len(b.asked()); len(got.names()) != 10 || n != 1 || m != want {
+			t.Errorf("%s: got %q and %d and %d requests, want a page by 1 and %d", what, got.names(), n, m, want)
+		}
+	}
+	check("at first", "/api/v1/pods?limit=10", 1)
+	check("again", "/api/v1/pods?limit=10", 0)
+	check("once more", "/api/v1/pods?limit=10", 0)
+	check("another namespace", "/api/v1/namespaces/shop/pods?limit=10", 1)
+	check("another selector", "/api/v1/pods?limit=10&labelSelector=%21a", 1)
+	view.User = "bob"
+	check("another user", "/api/v1/pods?limit=10", 1)
+	view.User = "ann"
+	a.with(func(c *cluster) { clear(c.objects) })
+	check("when a has nothing", "/api/v1/pods?limit=10", 1)
+}
+
 func TestTokenOfOtherReplica(t *testing.T) {
 	a, b := newCluster("a", pods(2)...), newCluster("b", pods(2)...)
 	first := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3")
