@@ -71,28 +71,29 @@ func (d *discovery) merged(view View, known *resources, contents map[string]dige
 	_ = json.NewEncoder(h).Encode(view.Resources)
 	for _, member := range known.members {
 		content := contents[member.Name()]
-		fmt.Fprintf(h, "%q", member.Name())
+		fmt.Fprintf(h, "%q %v", member.Name(), rulesOf(view.Resources, member.Name()))
 		h.Write(content[:])
 	}
 	key := digest(h.Sum(nil))
 	if value, ok := d.contents.get(key); ok {
 		return value.(*merge.Catalog)
 	}
-	listed := listedBy(view.Resources)
 	var sources []merge.Source
 	type like struct {
 		content  digest
 		unlisted bool
+		rules    string
 	}
 	index := map[like]int{}
 	for _, member := range known.members {
 		name := member.Name()
-		kind := like{contents[name], name == view.UnlistedCluster}
+		rules := rulesOf(view.Resources, name)
+		kind := like{contents[name], name == view.UnlistedCluster, fmt.Sprint(rules)}
 		i, ok := index[kind]
 		if !ok {
 			i = len(sources)
 			index[kind] = i
-			source := merge.Source{Groups: known.served[name].groups, Listed: listed}
+			source := merge.Source{Groups: known.served[name].groups, Listed: listedBy(view.Resources, rules)}
 			if kind.unlisted {
 				source.Listed = nil
 			}
@@ -117,14 +118,24 @@ func sizeOf(c *merge.Catalog) int64 {
 	return size
 }
 
-// listedBy returns whether a view with these rules has a resource; nil if it has all.
-func listedBy(rules []ResourceRule) func(group, resource string) bool {
+// rulesOf are the places of the rules that are about a cluster.
+func rulesOf(rules []ResourceRule, cluster string) []int {
+	var of []int
+	for i, rule := range rules {
+		if rule.of(cluster) {
+			of = append(of, i)
+		}
+	}
+	return of
+}
+
+// listedBy returns whether a view with these rules has a resource of clusters that the ones
+// at places are about; nil if it has all.
+func listedBy(rules []ResourceRule, places []int) func(group, resource string) bool {
 	if len(rules) == 0 {
 		return nil
 	}
 	return func(group, resource string) bool {
-		return slices.ContainsFunc(rules, func(rule ResourceRule) bool {
-			return rule.Group == group && (rule.Resource == "*" || rule.Resource == resource)
-		})
+		return slices.ContainsFunc(places, func(i int) bool { return rules[i].selects(group, resource) })
 	}
 }

@@ -16,6 +16,10 @@
 // only one that has the object. Whether another has it too must be known for that, so a
 // write by a plain name is refused while a member does not answer.
 //
+// A view may have a resource of some of its members only (ResourceRule.Clusters), and one
+// member that is asked about nothing but unlisted resources. A list of all namespaces is
+// refused if the rules would make it one of some namespaces on some members.
+//
 // Members get the request's path and query, without what is the view's in them, and no
 // header of the client but Accept, and for writes Content-Type and User-Agent. A path in
 // which a member could read another name than the view is refused: one with an encoded

@@ -23,6 +23,8 @@ type request struct {
 	// members are those that are meant, and missing the ones that are known not to answer.
 	members []Member
 	missing []Missing
+	// rules are those by which the view has what is requested; nil if it has everything.
+	rules []ResourceRule
 	// terms are what the request says of clusters.
 	terms []clusterTerm
 	// qualified says that the request calls its object NAME@CLUSTER. The answer does too.
@@ -60,6 +62,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 		q.unlisted, err = q.find(view.UnlistedCluster)
 		return q, err
 	}
+	q.members, q.missing = q.narrow(members, missing)
 	if q.collection() {
 		return q, q.chooseBySelector()
 	}
@@ -67,7 +70,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 	if plain, cluster, ok := q.cut(info.Name); ok {
 		q.path, q.info.Name, q.qualified = q.path.named(plain), plain, true
 		q.terms = []clusterTerm{{cluster, true}}
-		q.members, q.missing = q.narrow(members, missing)
+		q.members, q.missing = q.narrow(q.members, q.missing)
 	}
 	return q, nil
 }
@@ -83,8 +86,8 @@ func isFormerVerb(path string, info *apirequest.RequestInfo) bool {
 	return first < len(segments) && (segments[first] == "watch" || segments[first] == "proxy")
 }
 
-// listed reports whether the view has the resource, and restricts a request for all
-// namespaces to the one that the view has.
+// listed reports whether the view has the resource, and finds the rules by which it has it.
+// It restricts a request for all namespaces to the one that the view has.
 func (q *request) listed() (bool, error) {
 	if len(q.view.Resources) == 0 {
 		return true, nil
@@ -95,27 +98,54 @@ func (q *request) listed() (bool, error) {
 			namespace = plain
 		}
 	}
-	var namespaces []string
+	var others []ResourceRule // of other namespaces
 	for _, rule := range q.view.Resources {
-		if rule.Group != q.info.APIGroup || rule.Resource != "*" && rule.Resource != q.info.Resource {
-			continue
+		switch {
+		case !rule.selects(q.info.APIGroup, q.info.Resource):
+		case len(rule.Namespaces) == 0 || slices.Contains(rule.Namespaces, namespace):
+			q.rules = append(q.rules, rule)
+		default:
+			others = append(others, rule)
 		}
-		if len(rule.Namespaces) == 0 || slices.Contains(rule.Namespaces, namespace) {
-			return true, nil
-		}
+	}
+	var namespaces []string
+	for _, rule := range others {
 		namespaces = append(namespaces, rule.Namespaces...)
 	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	all := namespace == "" && q.collection()
 	switch {
-	case namespaces == nil && q.view.UnlistedCluster != "":
+	case q.rules == nil && others == nil && q.view.UnlistedCluster != "":
 		return false, nil
-	case namespaces == nil:
+	case q.rules == nil && others == nil:
 		return false, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q does not have resource %q of API group %q", q.view.Name, q.info.Resource, q.info.APIGroup))
-	case namespace == "" && len(namespaces) == 1 && q.collection():
+	case q.rules != nil && !(all && q.lacking(others)):
+		return true, nil
+	case q.rules == nil && all && len(namespaces) == 1:
 		q.path = q.path.in(namespaces[0])
 		q.info.Namespace = namespaces[0]
+		q.rules = others
 		return true, nil
 	}
-	return false, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q in namespaces %s only: name one of them", q.view.Name, q.info.Resource, strings.Join(namespaces, ", ")))
+	return false, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q in namespaces %s only%s: name one of them", q.view.Name, q.info.Resource,
+		strings.Join(namespaces, ", "), onSome[q.rules != nil]))
+}
+
+// onSome says that not all clusters are meant.
+var onSome = map[bool]string{true: " on some of its clusters"}
+
+// lacking reports whether a cluster of other rules is in none of those of the request: all
+// namespaces would then be fewer than the view has.
+func (q *request) lacking(others []ResourceRule) bool {
+	return slices.ContainsFunc(q.members, func(m Member) bool {
+		return !ruled(q.rules, m.Name()) && ruled(others, m.Name())
+	})
+}
+
+// ruled reports whether one of the rules is about a cluster.
+func ruled(rules []ResourceRule, cluster string) bool {
+	return slices.ContainsFunc(rules, func(rule ResourceRule) bool { return rule.of(cluster) })
 }
 
 // collection reports whether the path has no name.

@@ -64,9 +64,13 @@ func (q *request) chooseBySelector() error {
 	return nil
 }
 
-// narrow leaves the clusters that the request is about. A watch asks it again when the
-// clusters of the view have changed.
+// narrow leaves the clusters of which the view has what is requested, and that the request
+// is about. A watch asks it again when the clusters of the view have changed.
 func (q *request) narrow(members []Member, missing []Missing) ([]Member, []Missing) {
+	if slices.ContainsFunc(q.rules, func(rule ResourceRule) bool { return rule.Clusters != nil }) {
+		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !ruled(q.rules, m.Name()) })
+		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return !ruled(q.rules, m.Cluster) })
+	}
 	for _, term := range q.terms {
 		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return (m.Name() == term.cluster) != term.equal })
 		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return (m.Cluster == term.cluster) != term.equal })

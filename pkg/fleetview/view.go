@@ -36,8 +36,8 @@ type View struct {
 	User string
 	// Prefix is what precedes the Kubernetes path in the request's own URL, like "/@all".
 	Prefix string
-	// Members returns the clusters of the view that the user may send this request to,
-	// sorted by name. Clusters that the user has no right to are in neither result. It is
+	// Members returns the clusters of the view that the user may send this request to, and
+	// UnlistedCluster, sorted by name. Clusters that the user has no right to are in neither result. It is
 	// asked again while a watch goes on.
 	Members func(ctx context.Context) (members []Member, missing []Missing, err error)
 	// Relay sends a request that is not about objects (logs, exec, attach, port-forward,
@@ -63,4 +63,15 @@ type ResourceRule struct {
 	Group, Resource string
 	// Namespaces are the ones the view has; empty means all.
 	Namespaces []string
+	// Clusters reports whether the view has them of a cluster; nil means of each. A watch
+	// asks again when the clusters of the view have changed.
+	Clusters func(cluster string) bool `json:"-"`
 }
+
+// selects reports whether the rule is about a resource.
+func (r ResourceRule) selects(group, resource string) bool {
+	return r.Group == group && (r.Resource == "*" || r.Resource == resource)
+}
+
+// of reports whether the rule is about a cluster.
+func (r ResourceRule) of(cluster string) bool { return r.Clusters == nil || r.Clusters(cluster) }
