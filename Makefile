@@ -42,6 +42,10 @@ e2e: ## Run the scenarios on real nodes, with the chart and the image (needs roo
 e2e-move: ## Move from OCM's own cluster-proxy and back under traffic; writes test/e2e/move.txt
 	E2E_NODES=1 E2E_MOVE=$(CURDIR)/test/e2e/move.txt go test -v -count=1 -timeout=40m -run TestMoveThereAndBack $(TESTFLAGS) ./test/e2e
 
+.PHONY: e2e-karmada
+e2e-karmada: ## Run the commands of Karmada's documentation in a lab; writes test/e2e/karmada.txt
+	E2E_KARMADA=$(CURDIR)/test/e2e/karmada.txt go test -v -count=1 -timeout=40m -run TestKarmada $(TESTFLAGS) ./test/e2e
+
 .PHONY: e2e-faults
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt
 	E2E_NODES=1 E2E_FAULTS=$(CURDIR)/test/e2e/faults.txt go test -v -count=1 -timeout=40m -run TestFaults $(TESTFLAGS) ./test/e2e

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/karmada"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
@@ -36,6 +37,21 @@ func addFleetViews(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	if err := (&fleetview.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("starting the controller of fleet views: %w", err)
+	}
+	return nil
+}
+
+// addRegistries waits for the kind that Karmada's ResourceRegistries are stored as.
+func addRegistries(ctx context.Context, mgr ctrl.Manager) error {
+	hub, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("preparing discovery: %w", err)
+	}
+	if err := waitForResource(ctx, hub, v1alpha1.GroupVersion.WithResource("karmadaresourceregistries")); err != nil {
+		return nil // the manager ends
+	}
+	if err := (&karmada.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("starting the controller of ResourceRegistries: %w", err)
 	}
 	return nil
 }

@@ -141,6 +141,9 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addFleetViews(ctx, mgr) })); err != nil {
 		return fmt.Errorf("adding the controller of fleet views: %w", err)
 	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addRegistries(ctx, mgr) })); err != nil {
+		return fmt.Errorf("adding the controller of ResourceRegistries: %w", err)
+	}
 	if o.FeatureGates[ClusterProfile] {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
 			return fmt.Errorf("adding the controller of cluster profiles: %w", err)

@@ -86,8 +86,8 @@ func (a *Authorizer) AuthorizeCluster(ctx context.Context, u user.Info, want Rig
 	return decision, reason, nil
 }
 
-// MayReach reports whether a user may send requests to a cluster's API at all.
-func (a *Authorizer) MayReach(ctx context.Context, u user.Info, cluster string) bool {
-	decision, _, err := a.AuthorizeCluster(ctx, u, Right{Verb: "get"}, cluster)
+// MayReach reports whether a user has a right to a cluster.
+func (a *Authorizer) MayReach(ctx context.Context, u user.Info, right Right, cluster string) bool {
+	decision, _, err := a.AuthorizeCluster(ctx, u, right, cluster)
 	return decision == authorizer.DecisionAllow && err == nil
 }

@@ -122,7 +122,8 @@ func slim(obj any) (any, error) {
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels,
 			CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp}
 		o.Spec = clusterv1.ManagedClusterSpec{HubAcceptsClient: o.Spec.HubAcceptsClient}
-		o.Status = clusterv1.ManagedClusterStatus{Version: o.Status.Version}
+		o.Status = clusterv1.ManagedClusterStatus{Version: o.Status.Version, ClusterClaims: slices.DeleteFunc(o.Status.ClusterClaims,
+			func(c clusterv1.ManagedClusterClaim) bool { return c.Name != claimPlatform && c.Name != claimRegion })}
 	case *addonv1alpha1.ManagedClusterAddOn:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion,
 			DeletionTimestamp: o.DeletionTimestamp}
@@ -220,6 +221,14 @@ func (c *Clusters) ClusterSet(name string) string {
 		return cluster.Labels[clusterv1beta2.ClusterSetLabel]
 	}
 	return ""
+}
+
+// Place returns where a cluster says that it is; empty if it does not say so.
+func (c *Clusters) Place(name string) (provider, region string) {
+	if cluster := c.cluster(name); cluster != nil {
+		return claimOf(cluster, claimPlatform), claimOf(cluster, claimRegion)
+	}
+	return "", ""
 }
 
 // Describe returns what the objects of a cluster say.

@@ -55,6 +55,14 @@
 // which sets there are, a cluster that is denied by name is an error and no refusal, so
 // that nobody with a right to a set is cut off by a restart. Nothing waits for views.
 //
+// # Karmada's ResourceRegistries
+//
+// Registries watches the objects that Karmada's ResourceRegistries are stored as. Each selects
+// resources by kind, and clusters by name, label and two ClusterClaims. One that asks for
+// something else, such as a field that OCM does not have of clusters, has its resources and no
+// cluster. Rights to clusters may be asked for in Karmada's API group (Right.In); they have
+// nothing to do with those in the addon's.
+//
 // # While the hub cannot be asked
 //
 // It cannot have changed its mind. Outage remembers what it answered: the user of a
@@ -120,6 +128,9 @@
 //	clusters.go       the watch of clusters and what it keeps of each object
 //	selection.go      which clusters a FleetView selects, which sets a cluster is in
 //	views.go          the watch of FleetViews and ManagedClusterSets
+//	registryselection.go
+//	                  what of which clusters a ResourceRegistry selects
+//	registries.go     the watch of ResourceRegistries
 //	admit.go          which clusters and agents are served
 //	errors.go         the error of a request that is refused
 package hubaccess

@@ -26,10 +26,19 @@ const (
 type Right struct {
 	Verb   string
 	stream bool
+	// group is the API group that has the resources; empty means the addon's own.
+	group string
 }
 
 // Streams is the right to requests that leave the Kubernetes API.
 var Streams = Right{Verb: "create", stream: true}
+
+// In returns the same right in another API group, whose resources have the same names. A
+// right in one group is none in another.
+func (r Right) In(group string) Right {
+	r.group = group
+	return r
+}
 
 // OfCluster asks whether a user has the right to one cluster; the empty name means every
 // cluster.
@@ -47,10 +56,14 @@ func (r Right) of(u user.Info, resource, name string) authorizer.Attributes {
 	if r.stream {
 		subresource = v1alpha1.StreamSubresource
 	}
+	gv := v1alpha1.GroupVersion
+	if r.group != "" {
+		gv.Group = r.group
+	}
 	return authorizer.AttributesRecord{
-		User: u, Verb: r.Verb, ResourceRequest: true, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
+		User: u, Verb: r.Verb, ResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version,
 		Resource: resource, Subresource: subresource, Name: name,
-		Path: "/apis/" + v1alpha1.GroupVersion.String() + "/" + resource + "/" + name + "/" + subresource,
+		Path: "/apis/" + gv.String() + "/" + resource + "/" + name + "/" + subresource,
 	}
 }
 

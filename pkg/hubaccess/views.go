@@ -36,7 +36,7 @@ func NewViews(config *rest.Config, clusters *Clusters) (*Views, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
-	listed, err := viewsOf(config)
+	listed, err := listWatch(config, viewsResource)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
@@ -48,8 +48,8 @@ func NewViews(config *rest.Config, clusters *Clusters) (*Views, error) {
 	return v, err
 }
 
-// viewsOf lists and watches FleetViews, for which there is no generated client.
-func viewsOf(config *rest.Config) (*cache.ListWatch, error) {
+// listWatch lists and watches objects of the addon, for which there is no generated client.
+func listWatch(config *rest.Config, resource string) (*cache.ListWatch, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func viewsOf(config *rest.Config) (*cache.ListWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cache.NewListWatchFromClient(client, viewsResource, metav1.NamespaceAll, fields.Everything()), nil
+	return cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), nil
 }
 
 // optional watches a kind that the hub may not have.
@@ -92,7 +92,7 @@ func (o *optional) failed(ctx context.Context, r *cache.Reflector, err error) {
 		return
 	}
 	if !o.lacking.Swap(true) {
-		klog.FromContext(ctx).Info("The hub has none of a kind that fleet views need, which is looked for again at times", "kind", o.what, "err", err.Error())
+		klog.FromContext(ctx).Info("The hub has none of a kind that views need, which is looked for again at times", "kind", o.what, "err", err.Error())
 	}
 }
 
@@ -113,6 +113,8 @@ func slimView(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *v1alpha1.FleetView:
 		o.Status = v1alpha1.FleetViewStatus{}
+	case *v1alpha1.KarmadaResourceRegistry:
+		o.Status = v1alpha1.ResourceRegistryStatus{}
 	case *clusterv1beta2.ManagedClusterSet:
 		o.Status = clusterv1beta2.ManagedClusterSetStatus{}
 	}

@@ -2,6 +2,7 @@ package proxyapi
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 
 	extensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 )
 
 // newConfig is that of an API server without a store, a listener, or filters:
@@ -35,15 +37,16 @@ func newConfig() *server.Config {
 
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := extensionsopenapi.GetOpenAPIDefinitions(ref)
-	for name, definition := range v1alpha1.OpenAPIDefinitions(ref) {
-		all[name] = definition
-	}
+	maps.Copy(all, v1alpha1.OpenAPIDefinitions(ref))
+	maps.Copy(all, karmadav1alpha1.OpenAPIDefinitions(ref))
 	return all
 }
 
 // newGroup serves discovery, OpenAPI and the kinds of the aggregated API. What
 // is below clusters/<name>/proxy never comes here: it is only listed.
-func newGroup(config *server.Config, c *clusterAPI) (http.Handler, error) {
+// Karmada's groups are there if k is not nil.
+func newGroup(config *server.Config, c *clusterAPI, k *karmada) (http.Handler, error) {
+	config.Authorization.Authorizer = c.authorizer // for an apply that creates
 	generic, err := config.Complete(nil).New("proxy-api", server.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("preparing the aggregated API: %w", err)
@@ -51,13 +54,33 @@ func newGroup(config *server.Config, c *clusterAPI) (http.Handler, error) {
 	group := server.NewDefaultAPIGroupInfo(v1alpha1.GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	group.VersionedResourcesStorageMap[v1alpha1.GroupVersion.Version] = map[string]rest.Storage{
 		v1alpha1.Resource: &clusterStorage{c},
-		v1alpha1.Resource + "/" + v1alpha1.ProxySubresource:    &listed{v1alpha1.ProxySubresource, everyMethod},
-		v1alpha1.Resource + "/" + v1alpha1.StreamSubresource:   &listed{v1alpha1.StreamSubresource, []string{http.MethodPost}},
+		v1alpha1.Resource + "/" + v1alpha1.ProxySubresource:    &listed{v1alpha1.ProxySubresource, everyMethod, &v1alpha1.Cluster{}},
+		v1alpha1.Resource + "/" + v1alpha1.StreamSubresource:   &listed{v1alpha1.StreamSubresource, []string{http.MethodPost}, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.IdentitySubresource: &identityStorage{c},
 	}
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("preparing the aggregated API: %w", err)
 	}
+	if k != nil {
+		if err := generic.InstallAPIGroups(k.groups(c)...); err != nil {
+			return nil, fmt.Errorf("preparing Karmada's API: %w", err)
+		}
+	}
 	generic.PrepareRun()
 	return generic.Handler, nil
+}
+
+// groups are those of Karmada's API. Its resource proxying is not listed: nothing but its
+// subresource proxy means something, which clients find in Karmada's documentation.
+func (k *karmada) groups(c *clusterAPI) []*server.APIGroupInfo {
+	clusters := server.NewDefaultAPIGroupInfo(karmadav1alpha1.ClusterGroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
+	clusters.VersionedResourcesStorageMap[karmadav1alpha1.ClusterGroupVersion.Version] = map[string]rest.Storage{
+		karmadav1alpha1.Clusters:                                   &karmadaClusterStorage{c},
+		karmadav1alpha1.Clusters + "/" + v1alpha1.ProxySubresource: &listed{v1alpha1.ProxySubresource, everyMethod, &karmadav1alpha1.Cluster{}},
+	}
+	search := server.NewDefaultAPIGroupInfo(karmadav1alpha1.SearchGroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
+	search.VersionedResourcesStorageMap[karmadav1alpha1.SearchGroupVersion.Version] = map[string]rest.Storage{
+		karmadav1alpha1.Registries: &registryStorage{k.store},
+	}
+	return []*server.APIGroupInfo{&clusters, &search}
 }

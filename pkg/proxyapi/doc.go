@@ -19,6 +19,10 @@
 //     written %40), and .../v1alpha1/fleetviews/<view>/proxy/<path> in the aggregated one.
 //     The resource fleetviews of this group is not in discovery: it would hide the
 //     FleetViews of group proxy.open-cluster-management.io from "kubectl get fleetviews".
+//   - Karmada's (--karmada-api): /apis/cluster.karmada.io/v1alpha1/clusters/<cluster>/proxy/<path>
+//     and .../clusters/*/proxy/<path>, a view of all clusters, and
+//     /apis/search.karmada.io/v1alpha1/proxying/karmada/proxy/<path>, the view that all
+//     ResourceRegistries make together.
 //   - CONNECT: CONNECT <cluster>:443 is a connection to the cluster's kube-apiserver
 //     that is not looked into, and CONNECT <service>.<ns>.svc.<cluster>:<port> one to a
 //     Service that the allowlist has with protocol tcp.
@@ -100,6 +104,33 @@
 // Nothing else may use the port: no user, agent, client or proxy server. A peer that lies
 // could make watches lose events; it could make any request of any user anyway. What goes
 // over names clusters by UID and their versions, and no object, user or credential.
+//
+// # Karmada's API
+//
+// Karmada's documentation of clusters/<name>/proxy and of proxying/karmada/proxy works on the
+// hub, by APIServices, and the code behind it is that of the addon's own endpoints. What is
+// asked of the hub is what Karmada's URL says:
+//
+//   - The rights to clusters are those to clusters/proxy and clusters/stream (and the same of
+//     clustersets) in group cluster.karmada.io. A right in one group is none in the other:
+//     whoever writes a role for Karmada's URLs has not thought of ours. Karmada itself has
+//     exec in clusters/proxy; here it needs create on clusters/stream too.
+//   - clusters/*/proxy needs the right to a cluster of the name "*", and proxying/karmada/proxy
+//     that to proxying/proxy of the name karmada, with the inner request's verb. Neither grants
+//     a cluster. In Karmada the latter shows all cached objects, and the control plane's as its
+//     administrator; here the cluster --karmada-control-plane is asked as the user, as any other.
+//
+// A ResourceRegistry selects a kind, of which the view needs the resource. It is derived from
+// the kind's name (hubaccess.RegistryResource.Plurals). No cluster is asked for it.
+//
+// An aggregated API has no CustomResourceDefinition. ResourceRegistries are therefore served
+// by k8s.io/apiserver as other kinds are, with discovery, OpenAPI, patches and server-side
+// apply, and stored as KarmadaResourceRegistries of the addon's group (registries.go): the
+// hub's kube-apiserver has their versions, watches and validation. The proxy API reads and
+// writes them as itself. The user's right to the ResourceRegistry was asked for before, so
+// nobody needs a right to what it is stored as, and nobody is impersonated: the proxy API
+// would need the right to impersonate all users of the hub for it. The hub's own audit log
+// has the user's request, because its kube-apiserver sends it here.
 //
 // # Who authenticates whom, and why that holds
 //
@@ -258,9 +289,11 @@
 //	filters.go      what the filters decide with, and how a request is refused
 //	limiter.go      counts by user and by cluster
 //	fleet.go        requests for views: what package fleetview gets to know and to use
+//	definitions.go  what views are made of: FleetViews, ResourceRegistries, all clusters
 //	members.go      one cluster of a view, for one request
 //	peers.go        the other replicas: finds, greets, asks and tells them
 //	peerport.go     the port for them, and who may use it
+//	karmada.go      requests for clusters and views in Karmada's API
 //	services.go     the allowlist of Services, and their logins
 //	via.go          requests that come a second time
 //	pace.go         answers that their client does not read
@@ -270,5 +303,8 @@
 //	scheme.go       the kinds of the aggregated API
 //	apigroup.go     discovery, OpenAPI and the kinds of the aggregated API
 //	storage.go      clusters of the aggregated API
+//	karmadaclusters.go
+//	                clusters of Karmada's API
+//	registries.go   ResourceRegistries of Karmada's API, and what they are stored as
 //	whoami.go       clusters/<name>/identity
 package proxyapi

@@ -54,12 +54,12 @@ func (f *requestFilters) admit(scope *requestScope, r *http.Request) error {
 
 // admitToView finds the view, and refuses one that asks for something that cannot be.
 func (f *requestFilters) admitToView(scope *requestScope) error {
-	view, err := f.views.Get(scope.target.View)
-	if err != nil || view == nil { // it was there a moment ago
-		return refusal(http.StatusServiceUnavailable, fmt.Sprintf("FleetView %q is changing: try again", scope.target.View))
+	view, err := f.define(scope)
+	if err == nil {
+		_, _, err = view.clusters()
 	}
-	if _, err := f.views.Clusters(view); err != nil {
-		return refusal(http.StatusServiceUnavailable, fmt.Sprintf("FleetView %q is not valid: %v", view.Name, err))
+	if err != nil {
+		return refusal(http.StatusServiceUnavailable, err.Error())
 	}
 	scope.view = view
 	return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
@@ -18,7 +19,7 @@ import (
 
 // withAuthorization lets a request on if the hub allows it: what the inner request
 // does, and streams if it leaves the Kubernetes API; for a view, the view, whose
-// clusters are asked about one by one (views.go). A caller whom the hub does not know is
+// clusters are asked about one by one (members.go). A caller whom the hub does not know is
 // the managed cluster's business.
 func (f *requestFilters) withAuthorization(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +34,7 @@ func (f *requestFilters) withAuthorization(next http.Handler) http.Handler {
 			return
 		}
 		audit.AddAuditAnnotations(r.Context(), decisionKey, "allow", reasonKey, reason)
-		if scope.kind != ownScope {
+		if scope.kind != ownScope || scope.long {
 			u := userOf(r.Context())
 			if err := agentclient.CheckUser(u); err != nil {
 				f.metrics.denied.WithLabelValues("user").Inc()
@@ -70,6 +71,11 @@ func (f *requestFilters) authorize(w http.ResponseWriter, r *http.Request, scope
 		}
 		return reason, true
 	case viewScope:
+		if scope.isKarmadas() {
+			a := viewAttributes(userOf(r.Context()), scope.info)
+			decision, reason, err := f.authorizer.Authorize(r.Context(), a)
+			return reason, f.allowed(w, r, a, decision, reason, err)
+		}
 		return f.authorizeView(w, r, scope.target.View)
 	}
 	f.refuse(w, r, errNoScope)
@@ -91,6 +97,13 @@ func (f *requestFilters) authorizeView(w http.ResponseWriter, r *http.Request, n
 		return "", f.refuseView(w, r, u, name)
 	}
 	return reason, f.allowed(w, r, attributes, decision, reason, err)
+}
+
+// viewAttributes ask whether a user has the right to a view of Karmada's API: the one to its
+// URL, with the verb of the inner request.
+func viewAttributes(u user.Info, info *request.RequestInfo) authorizer.Attributes {
+	return authorizer.AttributesRecord{User: u, Verb: info.Verb, ResourceRequest: true, APIGroup: info.APIGroup, APIVersion: info.APIVersion,
+		Resource: info.Resource, Subresource: info.Subresource, Name: info.Name, Path: info.Path}
 }
 
 // shownViews is how many views' names are in an error.

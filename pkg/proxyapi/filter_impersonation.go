@@ -33,7 +33,7 @@ func (f *requestFilters) withImpersonation(next http.Handler) http.Handler {
 		}
 		info := scope.info
 		if scope.kind == viewScope {
-			info = outerInfo(r, v1alpha1.Resource, "", info.Verb)
+			info = outerInfo(r, scope.group, v1alpha1.Resource, "", info.Verb)
 			r = r.WithContext(request.WithRequestInfo(r.Context(), info))
 		}
 		if scope.leaves {

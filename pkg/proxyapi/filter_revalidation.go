@@ -79,7 +79,7 @@ func (v *revalidation) withRevalidation(next http.Handler) http.Handler {
 		if scope.kind != viewScope { // a view's is for what is relayed, too
 			scope.asked = nil
 		}
-		if v == nil || asked == nil || scope.kind == ownScope || scope.passThrough {
+		if v == nil || asked == nil || scope.passThrough {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -99,7 +99,7 @@ func (v *revalidation) join(asked *http.Request, scope *requestScope, end *conte
 	g := v.groups[key]
 	if g == nil {
 		g = &streamGroup{asked: asked, user: scope.user.GetName(), ends: map[*context.CancelCauseFunc]struct{}{},
-			scope: requestScope{kind: scope.kind, target: scope.target, prefix: scope.prefix, host: scope.host, info: scope.info, inner: scope.inner, leaves: scope.leaves, long: scope.long}}
+			scope: requestScope{kind: scope.kind, target: scope.target, group: scope.group, prefix: scope.prefix, host: scope.host, info: scope.info, inner: scope.inner, leaves: scope.leaves, long: scope.long}}
 		v.groups[key] = g
 	}
 	g.ends[end] = struct{}{}
@@ -116,7 +116,10 @@ func (v *revalidation) join(asked *http.Request, scope *requestScope, end *conte
 // says who asks, what for, and where.
 func questionOf(asked *http.Request, scope *requestScope) (key [sha256.Size]byte) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q %v", scope.info.Verb, scope.target.Cluster, scope.target.View, scope.leaves)
+	fmt.Fprintf(sum, "%q %q %q %q %v", scope.group, scope.info.Verb, scope.target.Cluster, scope.target.View, scope.leaves)
+	if scope.kind == ownScope {
+		fmt.Fprintf(sum, " %q", scope.info.Path)
+	}
 	if asked.TLS != nil && len(asked.TLS.PeerCertificates) > 0 {
 		fmt.Fprintf(sum, " %q", asked.TLS.PeerCertificates[0].Raw)
 	}

@@ -191,7 +191,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 			f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
 			r.Header.Set("Authorization", "Bearer jane")
-			c, err := newScope(r, "")
+			c, err := endpoints{}.newScope(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,7 +30,9 @@ type requestFilters struct {
 	authenticator *hubaccess.Authenticator
 	authorizer    *hubaccess.Authorizer
 	services      services
-	metrics       *metrics
+	// karmada is nil if there is no such API.
+	karmada *karmada
+	metrics *metrics
 	// allowAnonymous lets requests without a credential go to the clusters.
 	allowAnonymous bool
 	// requests and streams are limits of those with a natural end, and without.
@@ -57,6 +59,8 @@ type clusters interface {
 	Names() []string
 	// Describe says of a served cluster what its objects on the hub say.
 	Describe(cluster string) v1alpha1.Cluster
+	// Place is where a cluster says that it is; empty if it does not say so.
+	Place(cluster string) (provider, region string)
 	// UID tells a served cluster from an earlier one of the same name.
 	UID(cluster string) string
 	// ClusterSet is the ManagedClusterSet that a cluster has joined.

@@ -43,12 +43,13 @@ func TestMain(m *testing.M) {
 // fakeClusters is what the hub knows: cluster name → since when it is away.
 type fakeClusters map[string]time.Time
 
-func (f fakeClusters) Synced() error                { return nil }
-func (f fakeClusters) Admit(a pki.Agent) error      { return f.Served(a.Cluster) }
-func (f fakeClusters) AwaySince(c string) time.Time { return f[c] }
-func (f fakeClusters) ClusterSet(c string) string   { return "set-of-" + c }
-func (f fakeClusters) UID(c string) string          { return "uid-of-" + c }
-func (f fakeClusters) Names() []string              { return slices.Collect(maps.Keys(f)) }
+func (f fakeClusters) Synced() error                            { return nil }
+func (f fakeClusters) Admit(a pki.Agent) error                  { return f.Served(a.Cluster) }
+func (f fakeClusters) AwaySince(c string) time.Time             { return f[c] }
+func (f fakeClusters) ClusterSet(c string) string               { return "set-of-" + c }
+func (f fakeClusters) UID(c string) string                      { return "uid-of-" + c }
+func (f fakeClusters) Place(c string) (provider, region string) { return "cloud", "region-of-" + c }
+func (f fakeClusters) Names() []string                          { return slices.Collect(maps.Keys(f)) }
 func (f fakeClusters) Served(c string) error {
 	if _, ok := f[c]; !ok {
 		return &hubaccess.NotServedError{Cluster: c}
@@ -105,12 +106,15 @@ type world struct {
 	hub            *tunneltest.Hub
 	api            *hubapi.Hub
 	// cas are those of the hub's users and of its front proxy.
-	cas     map[string]*pki.CA
-	views   *fakeViews
-	server  *Server
-	url     string
-	stop    context.CancelFunc
-	stopped chan error
+	cas   map[string]*pki.CA
+	views *fakeViews
+	// registries and store are there with Options.KarmadaAPI.
+	registries fakeRegistries
+	store      *registryStore
+	server     *Server
+	url        string
+	stop       context.CancelFunc
+	stopped    chan error
 }
 
 // issue writes a certificate and the bundle it is used with to files.
@@ -173,6 +177,10 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away}, w.views)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.KarmadaAPI {
+		w.store = newRegistryStore(t)
+		parts.karmada = &karmada{registries: &w.registries, store: w.store.client(t), controlPlane: o.KarmadaControlPlane}
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/audit"
 
-	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
@@ -50,7 +49,12 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	inner.RequestURI = inner.URL.RequestURI()
 	paced := newPacedWriter(w, scope, f.relay.answers, f.metrics)
 	defer paced.end()
-	f.handler.Serve(paced, inner, request.view())
+	view, err := request.view()
+	if err != nil {
+		f.refuse(w, r, refusal(http.StatusServiceUnavailable, err.Error()))
+		return
+	}
+	f.handler.Serve(paced, inner, view)
 }
 
 // viewRequest is one request for a view.
@@ -64,25 +68,10 @@ type viewRequest struct {
 }
 
 // view is what package fleetview gets to know.
-func (q *viewRequest) view() fleetview.View {
-	spec := q.scope.view.Spec
-	view := fleetview.View{
-		Name: q.scope.view.Name, User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix,
-		Members: q.members, Relay: q.relayTo,
-		Qualified:           spec.Names == proxyv1alpha1.NamesQualified,
-		FailWhenUnreachable: spec.WhenUnreachable == proxyv1alpha1.WhenUnreachableFail,
-		Timeout:             time.Duration(spec.ClusterTimeoutSeconds) * time.Second,
-	}
-	if view.Timeout <= 0 {
-		view.Timeout = defaultClusterTimeout
-	}
-	for _, r := range spec.Resources {
-		view.Resources = append(view.Resources, fleetview.ResourceRule{Group: r.Group, Resource: r.Resource, Namespaces: slices.Clone(r.Namespaces)})
-	}
-	if spec.UnlistedResources != nil {
-		view.UnlistedCluster = spec.UnlistedResources.Cluster
-	}
-	return view
+func (q *viewRequest) view() (fleetview.View, error) {
+	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout}
+	err := q.scope.view.describe(&view)
+	return view, err
 }
 
 // errNotAsked is the error of a view whose clusters could not be found out.
@@ -92,19 +81,11 @@ var errNotAsked = refusal(http.StatusServiceUnavailable, "the hub's kube-apiserv
 // may reach with this request's verb. The others are not mentioned: that a cluster is
 // away is known by asking it, which fails at once.
 func (q *viewRequest) members(ctx context.Context) ([]fleetview.Member, []fleetview.Missing, error) {
-	view, err := q.views.Get(q.scope.target.View)
-	if err == nil && view == nil {
-		err = errors.New("it is gone")
-	}
-	var selected []string
-	if err == nil {
-		selected, err = q.views.Clusters(view)
-	}
+	selected, of, err := q.scope.view.clusters()
 	if err != nil {
-		return nil, nil, unavailable(fmt.Sprintf("FleetView %q cannot be served: %v", q.scope.target.View, err))
+		return nil, nil, unavailable(err.Error())
 	}
 	// The answer is kept for a while, and belongs to these clusters.
-	of := fmt.Sprintf("view %s %s %d", view.Name, view.UID, view.Generation)
 	allowed, err := q.authorizer.Reachable(ctx, q.scope.user, q.scope.rights(), of, func() []string { return slices.Clone(selected) })
 	if err != nil {
 		if ctx.Err() != nil {

@@ -40,7 +40,7 @@ func FuzzRequestInfo(f *testing.F) {
 		if err != nil || method == http.MethodConnect {
 			return
 		}
-		c, err := newScope(line, "")
+		c, err := endpoints{}.newScope(line)
 		if err != nil || c.inner == nil || c.target.ForService() {
 			return
 		}
@@ -82,7 +82,7 @@ func FuzzHeaders(f *testing.F) {
 		if err != nil || in.RequestURI != "/c/api" || checkConnection(in.Header) != nil {
 			return
 		}
-		c, err := newScope(in, "")
+		c, err := endpoints{}.newScope(in)
 		if err != nil {
 			return
 		}

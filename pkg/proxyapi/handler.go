@@ -20,8 +20,7 @@ type handler struct {
 	relay     *relay
 	connector *connector
 	fleet     *fleet
-	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
-	domain string
+	endpoints endpoints
 	// revalidation is nil if streams are not looked at again.
 	revalidation *revalidation
 
@@ -45,11 +44,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.inFlight.Add(-1)
 	defer logPanic(r)
 	// At a cluster's own host these are the cluster's.
-	if _, there := clusterOfHost(r.Host, h.domain); !there && (r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz") {
+	if _, there := clusterOfHost(r.Host, h.endpoints.domain); !there && (r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz") {
 		h.probes.ServeHTTP(w, r)
 		return
 	}
-	scope, err := newScope(r, h.domain)
+	scope, err := h.endpoints.newScope(r)
 	if err == nil {
 		err = checkSize(r)
 	}
@@ -95,6 +94,11 @@ func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 // serve answers a request that may go on.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	switch scope := scopeOf(r.Context()); {
+	case scope.kind == ownScope && scope.long:
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		defer context.AfterFunc(h.relay.draining, end)()
+		h.own.ServeHTTP(w, r.WithContext(ctx))
 	case scope.kind == ownScope:
 		h.own.ServeHTTP(w, r)
 	case scope.kind == viewScope:

@@ -75,11 +75,14 @@ func (m *member) scopeOf(r *http.Request) (*requestScope, error) {
 	}
 	asked := *r
 	asked.Host, asked.RequestURI = m.scope.host, r.URL.RequestURI()
-	scope, err := newClusterScope(&asked, target, err)
+	scope, err := newClusterScope(&asked, target, m.scope.group, err)
 	scope.user, scope.holder, scope.asked = m.scope.user, m.scope.holder, m.scope.asked
 	// Redirects lead to the cluster's own path, in the endpoint that was asked.
-	if scope.prefix = "/" + m.cluster; strings.HasPrefix(m.scope.prefix, viewsPath) {
-		scope.prefix = strings.TrimSuffix(clustersPath, "/") + "/" + m.cluster + "/proxy"
+	switch scope.prefix = "/" + m.cluster; {
+	case m.scope.isKarmadas():
+		scope.prefix = karmadaClustersPath + m.cluster + "/proxy"
+	case strings.HasPrefix(m.scope.prefix, viewsPath):
+		scope.prefix = clustersPath + m.cluster + "/proxy"
 	}
 	return scope, err
 }

@@ -60,6 +60,12 @@ type Options struct {
 	// How many requests for fleet views are served at a time, watches included, of all
 	// users and of one; 0 means as many as come.
 	ViewRequests, ViewRequestsPerUser int
+	// KarmadaAPI serves Karmada's clusters/<name>/proxy and proxying/karmada/proxy, and its
+	// ResourceRegistries.
+	KarmadaAPI bool
+	// KarmadaControlPlane is the cluster that gets the requests for what no registry
+	// selects; empty for none.
+	KarmadaControlPlane string
 	// RevalidateStreams is how often the hub is asked again whether open streams would
 	// still be allowed; 0 means never.
 	RevalidateStreams time.Duration
@@ -129,6 +135,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.StreamsPerCluster, "max-streams-per-cluster", o.StreamsPerCluster, "how many of them may be open to one cluster; 0 means as many as come")
 	fs.IntVar(&o.ViewRequests, "max-view-requests", o.ViewRequests, "how many requests for fleet views are served at a time; one asks many clusters, and counts once; watches of views count as other watches do; 0 means as many as come")
 	fs.IntVar(&o.ViewRequestsPerUser, "max-view-requests-per-user", o.ViewRequestsPerUser, "how many of them one user may have; 0 means as many as come")
+	fs.BoolVar(&o.KarmadaAPI, "karmada-api", o.KarmadaAPI, "serve Karmada's API too: clusters/<name>/proxy of cluster.karmada.io, and ResourceRegistries and proxying/karmada/proxy of search.karmada.io")
+	fs.StringVar(&o.KarmadaControlPlane, "karmada-control-plane", o.KarmadaControlPlane, "name of the managed cluster that gets the requests to proxying/karmada/proxy for resources that no ResourceRegistry selects; empty means that they are answered 404")
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM, while load balancers learn that they should go elsewhere")
@@ -158,6 +166,13 @@ func (o *Options) Validate() error {
 	}...)
 	if o.Domain != "" && identity.ValidateCluster(o.Domain) != nil {
 		errs.Refuse("cluster-domain", o.Domain, "it must be a DNS name in lower case")
+	}
+	switch {
+	case o.KarmadaControlPlane == "":
+	case identity.ValidateCluster(o.KarmadaControlPlane) != nil:
+		errs.Refuse("karmada-control-plane", o.KarmadaControlPlane, "it must be the name of a managed cluster")
+	case !o.KarmadaAPI:
+		errs.Refuse("karmada-control-plane", o.KarmadaControlPlane, "it needs --karmada-api")
 	}
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)

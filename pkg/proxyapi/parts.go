@@ -23,7 +23,9 @@ type parts struct {
 	authenticator *hubaccess.Authenticator
 	authorizer    *hubaccess.Authorizer
 	services      services
-	config        *server.Config
+	// karmada is nil if there is no such API.
+	karmada *karmada
+	config  *server.Config
 	// background runs as long as requests do.
 	background []func(context.Context) error
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -18,7 +19,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -64,6 +64,8 @@ type requestScope struct {
 	host string
 	// info is the request as the hub authorizes it.
 	info *request.RequestInfo
+	// group has the rights to clusters that the request needs.
+	group schema.GroupVersion
 	// inner is the request as the managed kube-apiservers see it; nil if the
 	// proxy API itself is meant.
 	inner *request.RequestInfo
@@ -85,7 +87,7 @@ type requestScope struct {
 	// stays, for what is relayed to one cluster.
 	asked *http.Request
 	// view is the one that the request is for, once it is admitted.
-	view *proxyv1alpha1.FleetView
+	view definition
 	// sent is when the request was sent to the cluster, and cancel ends it there.
 	sent   time.Time
 	cancel context.CancelFunc
@@ -109,9 +111,10 @@ func (scope *requestScope) to() agentclient.Target {
 
 // rights are what a user needs to have of each cluster that the request goes to.
 func (scope *requestScope) rights() []hubaccess.Right {
-	rights := []hubaccess.Right{{Verb: scope.info.Verb}}
+	group := scope.group.Group
+	rights := []hubaccess.Right{hubaccess.Right{Verb: scope.info.Verb}.In(group)}
 	if scope.leaves {
-		rights = append(rights, hubaccess.Streams)
+		rights = append(rights, hubaccess.Streams.In(group))
 	}
 	return rights
 }
@@ -134,34 +137,47 @@ func scopeOf(ctx context.Context) *requestScope {
 // requestInfo reads requests as every Kubernetes API server does.
 var requestInfo = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// newScope finds out what a request wants. domain is the one that <cluster>.<domain> are
-// hosts of; empty for none. The error is for statusFor.
-func newScope(r *http.Request, domain string) (*requestScope, error) {
+// endpoints are the ways in that are not always there.
+type endpoints struct {
+	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
+	domain string
+	// karmada says that there is Karmada's API.
+	karmada bool
+}
+
+// newScope finds out what a request wants. The error is for statusFor.
+func (e endpoints) newScope(r *http.Request) (*requestScope, error) {
+	own := v1alpha1.GroupVersion
 	if r.Method == http.MethodConnect {
 		return newConnectScope(r)
 	}
-	if cluster, ok := clusterOfHost(r.Host, domain); ok {
+	if cluster, ok := clusterOfHost(r.Host, e.domain); ok {
 		target, err := route.ParseIn(cluster, r.RequestURI)
-		return newClusterScope(r, target, err)
+		return newClusterScope(r, target, own, err)
 	}
 	if target, ok, err := route.ParseBelow(clustersPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
-		return newClusterScope(r, target, err)
+		return newClusterScope(r, target, own, err)
 	}
 	if target, ok, err := route.ParseViewBelow(viewsPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
-		return newViewScope(r, target, err)
+		return newViewScope(r, target, own, err)
+	}
+	if e.karmada {
+		if scope, ok, err := newKarmadaScope(r); ok {
+			return scope, err
+		}
 	}
 	if route.Own(r.RequestURI) {
 		info, err := requestInfo.NewRequestInfo(r)
 		if err != nil {
 			return &requestScope{}, refusal(http.StatusBadRequest, err.Error())
 		}
-		return &requestScope{kind: ownScope, info: info}, nil
+		return &requestScope{kind: ownScope, info: info, long: info.IsResourceRequest && info.Verb == "watch"}, nil
 	}
 	target, err := route.Parse(r.RequestURI)
 	if target.View != "" {
-		return newViewScope(r, target, err)
+		return newViewScope(r, target, own, err)
 	}
-	return newClusterScope(r, target, err)
+	return newClusterScope(r, target, own, err)
 }
 
 // clusterOfHost is the cluster that a request's host stands for, as <cluster>.<domain>.
@@ -178,26 +194,27 @@ func clusterOfHost(host, domain string) (string, bool) {
 // streaming are subresources by which a request leaves the Kubernetes API.
 var streaming = []string{"exec", "attach", "portforward", "proxy"}
 
-// newClusterScope understands a request for a cluster.
-func newClusterScope(r *http.Request, target route.Target, err error) (*requestScope, error) {
-	scope := &requestScope{kind: clusterScope, target: target, host: r.Host}
+// newClusterScope understands a request for a cluster, the rights to which are of a group.
+func newClusterScope(r *http.Request, target route.Target, group schema.GroupVersion, err error) (*requestScope, error) {
+	scope := &requestScope{kind: clusterScope, target: target, group: group, host: r.Host}
 	if err == nil {
 		err = scope.look(r)
 	}
 	if err == nil {
-		scope.info = outerInfo(r, v1alpha1.Resource, target.Cluster, verbFor(r.Method, scope.inner))
+		scope.info = outerInfo(r, group, v1alpha1.Resource, target.Cluster, verbFor(r.Method, scope.inner))
 	}
 	return scope, err
 }
 
-// newViewScope understands a request for a view.
-func newViewScope(r *http.Request, target route.Target, err error) (*requestScope, error) {
-	scope := &requestScope{kind: viewScope, target: target, host: r.Host}
+// newViewScope understands a request for a view of clusters, the rights to which are of a
+// group.
+func newViewScope(r *http.Request, target route.Target, group schema.GroupVersion, err error) (*requestScope, error) {
+	scope := &requestScope{kind: viewScope, target: target, group: group, host: r.Host}
 	if err == nil {
 		err = scope.look(r)
 	}
 	if err == nil {
-		scope.info = outerInfo(r, viewsResource, target.View, verbFor(r.Method, scope.inner))
+		scope.info = outerInfo(r, group, viewsResource, target.View, verbFor(r.Method, scope.inner))
 	}
 	return scope, err
 }
@@ -225,10 +242,10 @@ func innerInfo(r *http.Request, target route.Target) (*request.RequestInfo, erro
 }
 
 // outerInfo is a request for the subresource proxy of a cluster or a view.
-func outerInfo(r *http.Request, resource, name, verb string) *request.RequestInfo {
+func outerInfo(r *http.Request, group schema.GroupVersion, resource, name, verb string) *request.RequestInfo {
 	return &request.RequestInfo{
 		IsResourceRequest: true, Path: r.URL.Path, Verb: verb, APIPrefix: "apis",
-		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
+		APIGroup: group.Group, APIVersion: group.Version,
 		Resource: resource, Subresource: v1alpha1.ProxySubresource, Name: name,
 		Parts: []string{resource, name, v1alpha1.ProxySubresource},
 	}
@@ -255,12 +272,12 @@ func verbFor(method string, inner *request.RequestInfo) string {
 // cannot be seen, so the caller needs the right to create and to streams.
 func newConnectScope(r *http.Request) (*requestScope, error) {
 	target, err := route.ParseAuthority(r.Host)
-	scope := &requestScope{kind: clusterScope, target: target, host: r.Host, leaves: true, long: true}
+	scope := &requestScope{kind: clusterScope, target: target, group: v1alpha1.GroupVersion, host: r.Host, leaves: true, long: true}
 	if err != nil {
 		return scope, err
 	}
 	scope.inner = &request.RequestInfo{Path: "/", Verb: "connect"}
-	scope.info = outerInfo(r, v1alpha1.Resource, target.Cluster, "create")
+	scope.info = outerInfo(r, scope.group, v1alpha1.Resource, target.Cluster, "create")
 	// What authenticates at a proxy has a header of its own. The other one is
 	// between the ends, and is not sent here.
 	r.Header.Del("Authorization")

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
 var (
@@ -16,8 +18,10 @@ var (
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		panic(err) // a mistake in the package of the types
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, karmadav1alpha1.AddToScheme, proxyv1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err) // a mistake in the package of the types
+		}
 	}
 	core := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(s, core)

@@ -129,6 +129,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.options.KarmadaAPI {
+		if err := parts.addKarmada(hub, watched, s.options.KarmadaControlPlane); err != nil {
+			return err
+		}
+	}
 	listen := address(s.options.ServerBindAddress, s.options.ServerPort)
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -143,21 +148,21 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	o := s.options
 	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.agents()})
 	f := &requestFilters{
-		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, metrics: s.metrics,
+		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, karmada: p.karmada, metrics: s.metrics,
 		allowAnonymous: o.AllowAnonymous, via: s.via, memory: s.memory,
 		requests:     newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:      newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
 		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{}},
 		uploads:      newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 	}
-	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, domain: o.Domain, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
+	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, endpoints: endpoints{domain: o.Domain, karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
 	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
 		p.background = append(p.background, h.revalidation.run)
 	}
 	h.fleet = &fleet{requestFilters: f, relay: h.relay, revalidation: h.revalidation, handler: s.newFleetHandler(draining.Done())}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
-	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies})
+	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies}, p.karmada)
 	return h, err
 }
 

@@ -49,12 +49,15 @@ func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 	if err := s.started(); err != nil {
 		return nil, err
 	}
-	if s.clusters.Served(name) != nil || !s.authorizer.MayReach(ctx, userOf(ctx), name) {
+	if s.clusters.Served(name) != nil || !s.authorizer.MayReach(ctx, userOf(ctx), mayGet, name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
 	cluster := s.describe(name)
 	return &cluster, nil
 }
+
+// mayGet is the right without which a cluster is not shown.
+var mayGet = hubaccess.Right{Verb: "get"}
 
 // started is an error until it is known which clusters there are.
 func (a *clusterAPI) started() error {
@@ -66,7 +69,13 @@ func (a *clusterAPI) started() error {
 
 // List lists the clusters that the caller may reach, by name.
 func (s *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	if err := s.started(); err != nil {
+	items, err := s.reachable(ctx, mayGet, options)
+	return &v1alpha1.ClusterList{Items: items}, err
+}
+
+// reachable are the clusters for which the caller has a right, by name.
+func (a *clusterAPI) reachable(ctx context.Context, right hubaccess.Right, options *internalversion.ListOptions) ([]v1alpha1.Cluster, error) {
+	if err := a.started(); err != nil {
 		return nil, err
 	}
 	byLabel, byField := labels.Everything(), fields.Everything()
@@ -76,21 +85,21 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 	if options != nil && options.FieldSelector != nil {
 		byField = options.FieldSelector
 	}
-	list := &v1alpha1.ClusterList{Items: []v1alpha1.Cluster{}}
-	names, err := s.authorizer.Reachable(ctx, userOf(ctx), []hubaccess.Right{{Verb: "get"}}, "all clusters", s.clusters.Names)
+	names, err := a.authorizer.Reachable(ctx, userOf(ctx), []hubaccess.Right{right}, "all clusters", a.clusters.Names)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
 	}
+	items := []v1alpha1.Cluster{}
 	for _, name := range names {
-		if s.clusters.Served(name) != nil {
+		if a.clusters.Served(name) != nil {
 			continue
 		}
-		cluster := s.describe(name)
+		cluster := a.describe(name)
 		if byLabel.Matches(labels.Set(cluster.Labels)) && byField.Matches(fields.Set{"metadata.name": name}) {
-			list.Items = append(list.Items, cluster)
+			items = append(items, cluster)
 		}
 	}
-	return list, nil
+	return items, nil
 }
 
 // describe says what this replica knows of a cluster.
@@ -114,10 +123,7 @@ var columns = []metav1.TableColumnDefinition{
 
 // ConvertToTable is what kubectl get shows.
 func (s *clusterStorage) ConvertToTable(_ context.Context, object runtime.Object, options runtime.Object) (*metav1.Table, error) {
-	table := &metav1.Table{}
-	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
-		table.ColumnDefinitions = columns
-	}
+	table := newTable(columns, options)
 	var items []v1alpha1.Cluster
 	switch o := object.(type) {
 	case *v1alpha1.Cluster:
@@ -152,11 +158,13 @@ var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http
 type listed struct {
 	name    string
 	methods []string
+	// kind is that of what it is below.
+	kind runtime.Object
 }
 
 var _ rest.Connecter = &listed{}
 
-func (l *listed) New() runtime.Object                               { return &v1alpha1.Cluster{} }
+func (l *listed) New() runtime.Object                               { return l.kind.DeepCopyObject() }
 func (l *listed) Destroy()                                          {}
 func (l *listed) ConnectMethods() []string                          { return l.methods }
 func (l *listed) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }

@@ -40,7 +40,7 @@ func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOpt
 		return nil, err
 	}
 	u := userOf(ctx)
-	if s.clusters.Served(name) != nil || !s.authorizer.MayReach(ctx, u, name) {
+	if s.clusters.Served(name) != nil || !s.authorizer.MayReach(ctx, u, mayGet, name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
 	there, err := s.whoAmI(ctx, name, u)

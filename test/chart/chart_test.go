@@ -27,6 +27,7 @@ proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"
 userServer: {additionalSANs: [proxy.example.com]}
 logging: {level: 4, format: json}
 extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-user=1], proxyServer: [--keepalive-time=20s], proxyAgent: [--sync-interval=2s]}
+karmadaAPI: {enabled: true, controlPlaneCluster: local-cluster}
 proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
 `
 
@@ -47,6 +48,7 @@ func TestNames(t *testing.T) {
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-api:auth-delegator",
 		"ClusterRoleBinding/open-cluster-management:cluster-proxy:proxy-server",
 		"CustomResourceDefinition/fleetviews.proxy.open-cluster-management.io",
+		"CustomResourceDefinition/karmadaresourceregistries.proxy.open-cluster-management.io",
 		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io",
 		"Deployment/cluster-proxy-addon-manager",
 		"Deployment/cluster-proxy-addon-user",
@@ -175,6 +177,10 @@ func TestRefusedValues(t *testing.T) {
 		{"signer", "signer: {type: Pigeon}", "signer"},
 		{"fleet view", "fleetView: {enabled: sometimes}", "fleetView"},
 		{"fields of a fleet view", "fleetView: {spec: {}}", "spec"},
+		{"control plane of no Karmada", "karmadaAPI: {controlPlaneCluster: a}", "needs karmadaAPI.enabled=true"},
+		{"name of a control plane", "karmadaAPI: {enabled: true, controlPlaneCluster: A_b}", "controlPlaneCluster"},
+		{"Karmada without the proxy API", "{enableServiceProxy: false, karmadaAPI: {enabled: true}}", "needs enableServiceProxy=true"},
+		{"Karmada without aggregation", "{proxyAPI: {aggregatedAPI: false}, karmadaAPI: {enabled: true}}", "proxyAPI.aggregatedAPI=true"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
@@ -214,7 +220,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
-		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}",
+		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}",
 		"signer": "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",
@@ -237,7 +243,8 @@ func TestEveryValueIsRead(t *testing.T) {
 }
 
 func TestProxyAPIIsOptional(t *testing.T) {
-	for name := range mustRender(t, everything+"\nenableServiceProxy: false").byName {
+	values := strings.Replace(everything, "karmadaAPI: {enabled: true, controlPlaneCluster: local-cluster}", "enableServiceProxy: false", 1)
+	for name := range mustRender(t, values).byName {
 		if strings.Contains(name, "/cluster-proxy-addon-user") || strings.Contains(name, ":proxy-api") || strings.HasPrefix(name, "APIService/") || strings.HasPrefix(name, "FleetView/") {
 			t.Errorf("%s is made although enableServiceProxy is false", name)
 		}

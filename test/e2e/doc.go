@@ -74,6 +74,7 @@
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
 //     views. fleetwatch_test.go: watches and informers of them. fleetviews_test.go: their
 //     clusters, which come, go, freeze and refuse, and rights.
+//   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - services_test.go: Services of managed clusters.
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. goneclients_test.go: clients that leave without a word.

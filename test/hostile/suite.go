@@ -65,6 +65,7 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("ViewTokens", s.testViewTokens)
 	t.Run("ViewPaths", s.testViewPaths)
 	t.Run("ViewClaims", s.testViewClaims)
+	t.Run("Karmada", s.testKarmada)
 	t.Run("EvilCluster", s.testEvilCluster)
 	t.Run("Revocation", s.testRevocation)
 	t.Run("Floods", s.testFloods)

@@ -224,7 +224,11 @@ func (s *Suite) testViewExec(t *testing.T) {
 // testViewTokens sends to views what is good on one cluster, or nowhere. No cluster gets to
 // see it.
 func (s *Suite) testViewTokens(t *testing.T) {
-	const mark = "hostile-view-token"
+	s.testTokensOfClusters(t, s.viewEndpoints(t, allView), "hostile-view-token")
+}
+
+func (s *Suite) testTokensOfClusters(t *testing.T, endpoints []endpoint, mark string) {
+	t.Helper()
 	tokens := map[string]string{"unknown": "nobodys", "none": ""}
 	for cluster, cs := range s.managed {
 		made, err := cs.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -233,7 +237,7 @@ func (s *Suite) testViewTokens(t *testing.T) {
 		}
 		tokens["of "+cluster] = made.Status.Token
 	}
-	for _, d := range s.viewEndpoints(t, allView) {
+	for _, d := range endpoints {
 		for name, token := range tokens {
 			for _, path := range []string{"/version", "/api", mapPath, mapPath + "/a@" + s.attacker(), mapPath + "?watch=1"} {
 				code, _, body := d.send(t, d.request(http.MethodGet, path, token, "", "Audit-ID: "+mark))

@@ -23,13 +23,16 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 )
 
 // checkAgain is when the bundle is looked at without a reason.
 const checkAgain = 5 * time.Minute
 
-// Name is the APIService's.
-var Name = v1alpha1.GroupVersion.Version + "." + v1alpha1.GroupVersion.Group
+// Names are those of the APIServices: the addon's own, and those of Karmada's API.
+var Names = []string{nameOf(v1alpha1.GroupVersion), nameOf(karmadav1alpha1.ClusterGroupVersion), nameOf(karmadav1alpha1.SearchGroupVersion)}
+
+func nameOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
 var kind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}
 
@@ -37,8 +40,8 @@ var kind = schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1
 type Reconciler struct {
 	// Client reads the Secrets, from a cache if it has one.
 	Client client.Client
-	// Hub reads and patches the APIService, without a cache: it needs get and
-	// patch on this one only.
+	// Hub reads and patches the APIServices, without a cache: it needs get and
+	// patch on these only.
 	Hub client.Client
 	// Namespace is that of the Secrets.
 	Namespace string
@@ -49,15 +52,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	ours := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return o.GetNamespace() == r.Namespace && (o.GetName() == certificates.HubBundleSecret || o.GetName() == certificates.UserServingSecret)
 	})
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: Name}}}
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		requests := make([]reconcile.Request, 0, len(Names))
+		for _, name := range Names {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		}
+		return requests
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("apiservice").Watches(&corev1.Secret{}, one, builder.WithPredicates(ours)).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("apiservice").Watches(&corev1.Secret{}, all, builder.WithPredicates(ours)).Complete(r)
 }
 
 // Reconcile writes the bundle if it is not there yet. Without an APIService it
-// does nothing: the chart was told to make none.
-func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+// does nothing: the chart was told to make none. One that leads to another Service is
+// somebody else's.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	again := ctrl.Result{RequeueAfter: checkAgain}
 	bundle, err := r.bundle(ctx)
 	if err != nil || len(bundle) == 0 {
@@ -65,12 +73,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	service := &unstructured.Unstructured{}
 	service.SetGroupVersionKind(kind)
-	err = r.Hub.Get(ctx, client.ObjectKey{Name: Name}, service)
+	err = r.Hub.Get(ctx, request.NamespacedName, service)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return again, nil
 	}
 	if err != nil {
-		return again, fmt.Errorf("reading APIService %q: %w", Name, err)
+		return again, fmt.Errorf("reading APIService %q: %w", request.Name, err)
+	}
+	if namespace, _, _ := unstructured.NestedString(service.Object, "spec", "service", "namespace"); namespace != r.Namespace {
+		return again, nil
 	}
 	encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
 	if encoded == base64.StdEncoding.EncodeToString(bundle) {
@@ -81,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return again, err
 	}
 	if err := r.Hub.Patch(ctx, service, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return again, fmt.Errorf("writing the CA bundle of APIService %q: %w", Name, err)
+		return again, fmt.Errorf("writing the CA bundle of APIService %q: %w", request.Name, err)
 	}
 	return again, nil
 }

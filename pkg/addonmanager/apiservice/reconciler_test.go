@@ -20,31 +20,34 @@ func secret(name, ca string) *corev1.Secret {
 func service(spec map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(kind)
-	object.SetName(Name)
+	object.SetName(Names[2])
 	return object
 }
 
 func TestBundleIsKept(t *testing.T) {
-	versions := map[string]any{"group": "g", "versionPriority": int64(15)}
+	ours := map[string]any{"name": "cluster-proxy-addon-user", "namespace": "addons"}
+	versions := map[string]any{"group": "g", "versionPriority": int64(15), "service": ours}
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: Names[2]}}
 	for _, tc := range []struct {
 		name    string
 		objects []client.Object
 		want    string
 	}{
 		{"the hub CA", []client.Object{secret("proxy-server-ca", "a"), service(versions)}, "a\n"},
-		{"both CAs of a rotation", []client.Object{secret("proxy-server-ca", "a\nb\n"), service(map[string]any{"caBundle": "YQo="})}, "a\nb\n"},
+		{"both CAs of a rotation", []client.Object{secret("proxy-server-ca", "a\nb\n"), service(map[string]any{"caBundle": "YQo=", "service": ours})}, "a\nb\n"},
 		{"a provided certificate's CA", []client.Object{secret("proxy-server-ca", "a"), secret("cluster-proxy-user-serving-cert", "c"), service(versions)}, "a\nc\n"},
+		{"another Service's", []client.Object{secret("proxy-server-ca", "a"), service(map[string]any{"service": map[string]any{"name": "karmada-search", "namespace": "karmada-system"}})}, ""},
 		{"nothing to trust yet", []client.Object{service(versions)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build()
 			r := &Reconciler{Client: c, Hub: c, Namespace: "addons"}
-			result, err := r.Reconcile(t.Context(), ctrl.Request{})
+			result, err := r.Reconcile(t.Context(), request)
 			if err != nil || result.RequeueAfter == 0 {
 				t.Fatalf("Reconcile returned %v, %v; want to be asked again later, and no error", result, err)
 			}
 			got := service(nil)
-			if err := c.Get(t.Context(), client.ObjectKey{Name: Name}, got); err != nil {
+			if err := c.Get(t.Context(), request.NamespacedName, got); err != nil {
 				t.Fatal(err)
 			}
 			encoded, _, _ := unstructured.NestedString(got.Object, "spec", "caBundle")
@@ -58,7 +61,7 @@ func TestBundleIsKept(t *testing.T) {
 
 func TestNoAPIServiceIsFine(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret("proxy-server-ca", "a")).Build()
-	if _, err := (&Reconciler{Client: c, Hub: c, Namespace: "addons"}).Reconcile(t.Context(), ctrl.Request{}); err != nil {
+	if _, err := (&Reconciler{Client: c, Hub: c, Namespace: "addons"}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: Names[0]}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -139,6 +139,19 @@ func ParseViewBelow(prefix, subresource, target string) (_ Target, ok bool, _ er
 	return t, true, err
 }
 
+// ParseViewAt takes a request target of the form <endpoint>/<path>?<query> apart, in which
+// the whole endpoint stands for a view. It reports whether the target has that form at all;
+// the error is an *Error.
+func ParseViewAt(endpoint, view, target string) (_ Target, ok bool, _ error) {
+	path, query, hasQuery := strings.Cut(target, "?")
+	rest, ok := strings.CutPrefix(path, endpoint)
+	if !ok || rest != "" && rest[0] != '/' {
+		return Target{}, false, nil
+	}
+	t, err := parse(Target{View: view}, "/"+strings.TrimPrefix(rest, "/"), query, hasQuery)
+	return t, true, err
+}
+
 func below(prefix, subresource, target string) (name, path, query string, hasQuery, ok bool) {
 	path, query, hasQuery = strings.Cut(target, "?")
 	rest, ok := strings.CutPrefix(path, prefix)

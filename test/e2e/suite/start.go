@@ -172,9 +172,13 @@ func (s *Suite) BuildBinary(ctx context.Context, root, binary string) error {
 	return nil
 }
 
+// KarmadaControlPlane is the managed cluster that stands for Karmada's control plane.
+const KarmadaControlPlane = "cluster1"
+
 // ChartValues are those with which the scenarios need the hub's chart in the lab.
 func (s *Suite) ChartValues() []string {
-	values := append(s.Lab.ChartValues(), "featureGates.clusterProfile=true", "proxyAPI.clusterDomain="+ClusterDomain)
+	values := append(s.Lab.ChartValues(), "featureGates.clusterProfile=true", "proxyAPI.clusterDomain="+ClusterDomain,
+		"karmadaAPI.enabled=true", "karmadaAPI.controlPlaneCluster="+KarmadaControlPlane)
 	if s.options.Delay > 0 {
 		_, port, err := net.SplitHostPort(DelayedListener(nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Lab.AgentPort)), s.options.Delay))
 		if err != nil {

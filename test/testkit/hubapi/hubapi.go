@@ -36,7 +36,7 @@ type Hub struct {
 	// Errors are what a TokenReview says of a token that is not good.
 	Errors map[string]string
 	// Rules allow "<user or group> <verb> <resource>/<subresource> <name>", where
-	// each may be *.
+	// each may be *. The resource is <resource>.<group> for Karmada's groups.
 	Rules []string
 	// Down makes every review fail.
 	Down bool
@@ -151,6 +151,9 @@ func (h *Hub) accessReview(w http.ResponseWriter, r *http.Request) {
 	}
 	if attributes := review.Spec.ResourceAttributes; attributes != nil {
 		resource := attributes.Resource
+		if strings.HasSuffix(attributes.Group, ".karmada.io") {
+			resource += "." + attributes.Group
+		}
 		if attributes.Subresource != "" {
 			resource += "/" + attributes.Subresource
 		}

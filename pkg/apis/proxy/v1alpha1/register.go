@@ -19,7 +19,8 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{}, &FleetView{}, &FleetViewList{})
+	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{}, &FleetView{}, &FleetViewList{},
+		&KarmadaResourceRegistry{}, &KarmadaResourceRegistryList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -1,0 +1,144 @@
+package proxyapi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+)
+
+// definition is what a view is made of.
+type definition interface {
+	// clusters are those of the view as it is now, sorted, whether they are served or not.
+	// of names them: two answers with the same name are for the same definition.
+	clusters() (names []string, of string, err error)
+	// describe says what the view has of them.
+	describe(view *fleetview.View) error
+}
+
+// define returns the definition of the view that a request is for.
+func (f *requestFilters) define(scope *requestScope) (definition, error) {
+	switch {
+	case !scope.isKarmadas():
+		view, err := f.views.Get(scope.target.View)
+		if err != nil || view == nil { // it was there a moment ago
+			return nil, fmt.Errorf("FleetView %q is changing: try again", scope.target.View)
+		}
+		return &fleetViewDefinition{f.views, view}, nil
+	case scope.target.View == registriesView:
+		return &registriesDefinition{f.karmada, f.clusters}, nil
+	}
+	return &everyDefinition{f.clusters}, nil
+}
+
+// fleetViewDefinition is a FleetView.
+type fleetViewDefinition struct {
+	views views
+	// view is as it was when the request came.
+	view *proxyv1alpha1.FleetView
+}
+
+func (d *fleetViewDefinition) clusters() ([]string, string, error) {
+	view, err := d.views.Get(d.view.Name)
+	if err == nil && view == nil {
+		err = errors.New("it is gone")
+	}
+	var selected []string
+	if err == nil {
+		selected, err = d.views.Clusters(view)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("FleetView %q cannot be served: %w", d.view.Name, err)
+	}
+	if unlisted := view.Spec.UnlistedResources; unlisted != nil && !slices.Contains(selected, unlisted.Cluster) {
+		selected = slices.Sorted(slices.Values(append(slices.Clone(selected), unlisted.Cluster)))
+	}
+	return selected, fmt.Sprintf("view %s %s %d", view.Name, view.UID, view.Generation), nil
+}
+
+func (d *fleetViewDefinition) describe(view *fleetview.View) error {
+	spec := d.view.Spec
+	view.Name = d.view.Name
+	view.Qualified = spec.Names == proxyv1alpha1.NamesQualified
+	view.FailWhenUnreachable = spec.WhenUnreachable == proxyv1alpha1.WhenUnreachableFail
+	if spec.ClusterTimeoutSeconds > 0 {
+		view.Timeout = time.Duration(spec.ClusterTimeoutSeconds) * time.Second
+	}
+	var of func(cluster string) bool
+	if spec.UnlistedResources != nil {
+		unlisted := spec.UnlistedResources.Cluster
+		view.UnlistedCluster = unlisted
+		selected, err := d.views.Clusters(d.view)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(selected, unlisted) {
+			of = func(cluster string) bool { return cluster != unlisted }
+		}
+	}
+	for _, r := range spec.Resources {
+		view.Resources = append(view.Resources, fleetview.ResourceRule{Group: r.Group, Resource: r.Resource, Namespaces: slices.Clone(r.Namespaces), Clusters: of})
+	}
+	return nil
+}
+
+// registriesDefinition is the union of all ResourceRegistries.
+type registriesDefinition struct {
+	*karmada
+	served clusters
+}
+
+func (d *registriesDefinition) clusters() ([]string, string, error) {
+	rules, err := d.registries.Rules()
+	if err != nil {
+		return nil, "", err
+	}
+	var selected []string
+	for _, cluster := range d.served.Names() {
+		for _, rule := range rules {
+			if cluster == d.controlPlane || rule.Selects(cluster) {
+				selected = append(selected, cluster)
+				break
+			}
+		}
+	}
+	if d.controlPlane != "" && !slices.Contains(selected, d.controlPlane) {
+		selected = append(selected, d.controlPlane)
+	}
+	slices.Sort(selected)
+	return selected, fmt.Sprintf("registries %q", selected), nil
+}
+
+func (d *registriesDefinition) describe(view *fleetview.View) error {
+	view.Name, view.UnlistedCluster = registriesView, d.controlPlane
+	view.Annotations = []string{karmadav1alpha1.CachedFrom}
+	rules, err := d.registries.Rules()
+	// Without rules a view has everything. This one is of no resource.
+	view.Resources = []fleetview.ResourceRule{{Clusters: func(string) bool { return false }}}
+	for _, rule := range rules {
+		for _, resource := range rule.Plurals() {
+			of := fleetview.ResourceRule{Group: rule.Group, Resource: resource, Clusters: rule.Selects}
+			if rule.Namespace != "" {
+				of.Namespaces = []string{rule.Namespace}
+			}
+			view.Resources = append(view.Resources, of)
+		}
+	}
+	return err
+}
+
+// everyDefinition is all clusters with everything that they serve.
+type everyDefinition struct{ served clusters }
+
+func (d *everyDefinition) clusters() ([]string, string, error) {
+	return slices.Sorted(slices.Values(d.served.Names())), "all clusters", nil
+}
+
+func (d *everyDefinition) describe(view *fleetview.View) error {
+	view.Name, view.Annotations = everyView, []string{karmadav1alpha1.CachedFrom}
+	return nil
+}
