@@ -77,7 +77,7 @@ func TestResourceRules(t *testing.T) {
 		"unlisted":                 {unlisted, "/api/v1/namespaces/x/secrets/y@a?b=1&a=2", "GET /api/v1/namespaces/x/secrets/y@a?b=1&a=2"},
 		"unlisted, streaming":      {unlisted, "/api/v1/nodes/n/proxy/", "GET /api/v1/nodes/n/proxy/"},
 		"unlisted, a watch":        {unlisted, "/api/v1/secrets?watch=1", "GET /api/v1/secrets?watch=1"},
-		"unlisted elsewhere":       {elsewhere, "/api/v1/secrets", `no cluster "x" that you may reach`},
+		"unlisted elsewhere":       {elsewhere, "/api/v1/secrets", `has resource "secrets" of API group "" on no cluster that you may reach`},
 	}
 	for name, test := range tests {
 		got := New(Options{}).request(t, test.view, http.MethodGet, test.url, "")

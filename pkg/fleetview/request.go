@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -59,7 +60,10 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 		return nil, err
 	}
 	if !listed {
-		q.unlisted, err = q.find(view.UnlistedCluster)
+		if q.unlisted, err = q.find(view.UnlistedCluster); apierrors.IsNotFound(err) {
+			// In other words than find's: they would tell the name of the cluster.
+			err = refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q of API group %q on no cluster that you may reach", view.Name, info.Resource, info.APIGroup))
+		}
 		return q, err
 	}
 	q.members, q.missing = q.narrow(members, missing)
