@@ -62,7 +62,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 	if !listed {
 		if q.unlisted, err = q.find(view.UnlistedCluster); apierrors.IsNotFound(err) {
 			// In other words than find's: they would tell the name of the cluster.
-			err = refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q of API group %q on no cluster that you may reach", view.Name, info.Resource, info.APIGroup))
+			err = fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q of API group %q on no cluster that you may reach", view.Name, info.Resource, info.APIGroup))
 		}
 		return q, err
 	}
