@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -162,12 +163,42 @@ func (s *registryStorage) Watch(ctx context.Context, options *internalversion.Li
 	if err != nil {
 		return nil, renamed(err)
 	}
-	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+	w := &registryWatch{stored: events, served: make(chan watch.Event), stopped: make(chan struct{})}
+	go w.run()
+	return w, nil
+}
+
+// registryWatch is a watch of stored registries that shows the served ones. watch.Filter
+// leaks its goroutine if it is stopped while nobody reads.
+type registryWatch struct {
+	stored  watch.Interface
+	served  chan watch.Event
+	stop    sync.Once
+	stopped chan struct{}
+}
+
+func (w *registryWatch) run() {
+	defer close(w.served)
+	defer w.stored.Stop()
+	for event := range w.stored.ResultChan() {
 		if object, ok := event.Object.(*proxyv1alpha1.KarmadaResourceRegistry); ok {
 			event.Object = served(object)
 		}
-		return event, true
-	}), nil
+		select {
+		case w.served <- event:
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+func (w *registryWatch) ResultChan() <-chan watch.Event { return w.served }
+
+func (w *registryWatch) Stop() {
+	w.stop.Do(func() {
+		close(w.stopped)
+		w.stored.Stop()
+	})
 }
 
 // Create makes a registry.

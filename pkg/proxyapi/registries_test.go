@@ -10,8 +10,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -172,5 +174,22 @@ func TestRegistryTable(t *testing.T) {
 	table := decode[metav1.Table](t, body)
 	if len(table.Rows) != 1 || table.Rows[0].Cells[0] != "proxy-sample" || table.Rows[0].Cells[1] != "Unknown" {
 		t.Errorf("table %s, want a row of the registry", body)
+	}
+}
+
+// TestUnreadWatchOfRegistries stops a watch with an event that nobody reads.
+func TestUnreadWatchOfRegistries(t *testing.T) {
+	stored := watch.NewFakeWithChanSize(1, false)
+	w := &registryWatch{stored: stored, served: make(chan watch.Event), stopped: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run()
+	}()
+	stored.Add(&proxyv1alpha1.KarmadaResourceRegistry{})
+	w.Stop()
+	<-ended
+	if _, open := <-w.ResultChan(); open {
+		t.Error("an event follows the end")
 	}
 }
