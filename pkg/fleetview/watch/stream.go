@@ -76,6 +76,9 @@ func (s *stream) emit(m *member, e event, shown func(time int64)) error {
 	if s.ended {
 		return errEnded
 	}
+	if s.queue == nil {
+		s.queue = *queues.Get().(*[]byte)
+	}
 	m.now = s.o.Clock.Next()
 	queue, err := m.source.append(s.queue, e)
 	if err != nil {
@@ -227,6 +230,7 @@ func (s *stream) flush(w http.ResponseWriter) (ended bool) {
 	s.emptied.Broadcast()
 	s.mu.Unlock()
 	control := http.NewResponseController(w)
+	whole := queue[:0]
 	for len(queue) > 0 {
 		n := min(len(queue), chunkSize)
 		// A client that takes nothing for so long is left: members' streams wait for it.
@@ -243,8 +247,15 @@ func (s *stream) flush(w http.ResponseWriter) (ended bool) {
 		}
 		queue = queue[n:]
 	}
+	if cap(whole) >= eventBuffer && cap(whole) <= keptBuffer {
+		queues.Put(&whole)
+	}
 	return ended
 }
+
+// queues are queues that were written. As a rule a queue has one event, and another one
+// follows soon.
+var queues = sync.Pool{New: func() any { queue := make([]byte, 0, eventBuffer); return &queue }}
 
 // stop ends the stream for members.
 func (s *stream) stop() {
