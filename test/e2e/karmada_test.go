@@ -102,13 +102,16 @@ func (s *karmadaShell) run(user, path, command string, want ...string) string {
 	return out
 }
 
-// refused wants kubectl to fail with a text.
+// refused is try until it fails with a text.
 func (s *karmadaShell) refused(user, path, command, want string) {
 	s.t.Helper()
-	out, err := s.try(user, path, strings.Fields(command)...)
-	if err == nil || !strings.Contains(out, want) {
-		s.t.Errorf("kubectl %s as %s: %v: %.1000s, want a failure with %q", command, user, err, out, want)
-	}
+	var out string
+	suite.Eventually(s.t, "kubectl "+command+" to be refused", func() (err error) {
+		if out, err = s.try(user, path, strings.Fields(command)...); err == nil || !strings.Contains(out, want) {
+			return fmt.Errorf("%v: %.1000s, want a failure with %q", err, out, want)
+		}
+		return nil
+	})
 	s.note(user, path, command, out)
 }
 
@@ -140,6 +143,7 @@ func newKarmadaShell(t *testing.T) *karmadaShell {
 			rules = suite.Rule("", "pods pods/log nodes configmaps", suite.AllVerbs)
 		}
 		installed.MayOn(t, cluster, karmadaUser, rules)
+		installed.MayOn(t, cluster, "e2e-karmada-admin", suite.Rule("", "pods", suite.ReadVerbs))
 	}
 	if _, err := s.try("admin", "", "get", "--raw", "/apis/search.karmada.io/v1alpha1"); err != nil {
 		t.Skipf("Karmada's API is not there: %v", err)
@@ -163,6 +167,7 @@ func TestKarmadaDocumentation(t *testing.T) {
 	s := newKarmadaShell(t)
 	one, other := installed.Clusters[0], installed.Clusters[1]
 	t.Cleanup(func() {
+		s.t = t
 		for _, object := range []string{"clusterrolebinding/cluster-proxy-clusterrolebinding", "clusterrole/cluster-proxy-clusterrole", "resourceregistries.search.karmada.io/proxy-sample"} {
 			_, _ = s.try("admin", "", "delete", "--ignore-not-found", object)
 		}
@@ -218,7 +223,7 @@ func (s *karmadaShell) testRegistries() {
 	s.refused("admin", "", "diff -f "+changed, other)
 	s.run("admin", "", "apply -f "+changed, "configured")
 	suite.Eventually(s.t, "pods of one cluster", func() error {
-		out, err := s.try("user", karmadaProxying, "get", "pods", "-n", "default", "-o", "name", "--show-managed-fields=false")
+		out, err := s.try("user", karmadaProxying, "get", "pods", "-n", "default", "-o", "name")
 		if err == nil && strings.Contains(out, s.podOf(suite.KarmadaControlPlane)) {
 			err = fmt.Errorf("there are %s", out)
 		}
