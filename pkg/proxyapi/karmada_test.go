@@ -200,3 +200,53 @@ func TestNoKarmada(t *testing.T) {
 		}
 	}
 }
+
+// TestKarmadasObjects has package fleetview itself serve the registries of two clusters that
+// have a Pod each, of the same name.
+func TestKarmadasObjects(t *testing.T) {
+	w := start(t, func(o *Options) { o.KarmadaAPI, o.KarmadaControlPlane = true, "cluster2" })
+	w.registries.add([]string{"cluster1", "cluster2"}, " Pod")
+	w.registries.add([]string{"cluster1"}, " Node", "apps Deployment shop")
+	w.api.User("hub-token", "jane")
+	w.api.Allow("jane * proxying.search.karmada.io/proxy karmada", "jane * clusters.cluster.karmada.io/proxy *")
+	for _, cluster := range []string{"cluster1", "cluster2"} {
+		w.agent(cluster, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", "application/json")
+			object := `"metadata":{"name":"web","namespace":"shop","resourceVersion":"7","uid":"` + cluster + `"}`
+			switch {
+			case strings.Contains(r.URL.Path, "/secrets"):
+				fmt.Fprintf(rw, "secrets of %s", cluster)
+			case strings.HasSuffix(r.URL.Path, "/web"):
+				fmt.Fprintf(rw, `{"apiVersion":"v1","kind":"Pod",%s}`, object)
+			default:
+				fmt.Fprintf(rw, `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{%s}]}`, object)
+			}
+		}), cluster)
+	}
+	for request, want := range map[string]string{
+		"GET /api/v1/pods":  `200 cluster1 cluster2`,
+		"GET /api/v1/nodes": `200 cluster1`,
+		"GET /apis/apps/v1/namespaces/shop/deployments":  `200 cluster1`,
+		"GET /apis/apps/v1/deployments":                  `200 cluster1`,
+		"GET /apis/apps/v1/namespaces/other/deployments": `404`,
+		"GET /api/v1/namespaces/shop/pods/web":           `409`,
+		"GET /api/v1/namespaces/shop/pods/web@cluster2":  `200 cluster2`,
+		"GET /api/v1/secrets":                            `200 secrets of cluster2`,
+		"POST /api/v1/namespaces/shop/pods":              `405`,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		resp, body := w.ask(method, karmadasView+path, "hub-token", "Accept", "application/json")
+		got := fmt.Sprint(resp.StatusCode)
+		for _, cluster := range []string{"cluster1", "cluster2"} {
+			if strings.Contains(body, `"resource.karmada.io/cached-from-cluster":"`+cluster+`"`) && strings.Contains(body, fleetview.AnnotationCluster+`":"`+cluster+`"`) {
+				got += " " + cluster
+			}
+		}
+		if strings.HasPrefix(body, "secrets of") {
+			got += " " + body
+		}
+		if got != want {
+			t.Errorf("%s: %s (%.300s), want %s", request, got, body, want)
+		}
+	}
+}

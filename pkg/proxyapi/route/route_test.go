@@ -153,3 +153,35 @@ func TestParseViewBelow(t *testing.T) {
 		})
 	}
 }
+
+func TestParseViewAt(t *testing.T) {
+	const endpoint = "/apis/g/v1/proxying/karmada/proxy"
+	for _, tc := range []struct {
+		target string
+		want   Target
+		ok     bool
+		code   int
+	}{
+		{target: endpoint + "/api/v1/pods?a=/b", ok: true, want: Target{View: "v", Path: "/api/v1/pods", Query: "?a=/b"}},
+		{target: endpoint, ok: true, want: Target{View: "v", Path: "/"}},
+		{target: endpoint + "?", ok: true, want: Target{View: "v", Path: "/", Query: "?"}},
+		{target: endpoint + "//x%2Fy/", ok: true, want: Target{View: "v", Path: "//x%2Fy/"}},
+		{target: endpoint + "/../x", ok: true, code: http.StatusBadRequest},
+		{target: endpoint + "/%2e%2e/x", ok: true, code: http.StatusBadRequest},
+		{target: endpoint + "/api/v1/namespaces/n/services/s:80/proxy-service/x", ok: true, code: http.StatusNotFound},
+		{target: endpoint + "x"},
+		{target: endpoint + "%2fx"},
+		{target: "/apis/g/v1/proxying/other/proxy/x"},
+	} {
+		t.Run(tc.target, func(t *testing.T) {
+			got, ok, err := ParseViewAt(endpoint, "v", tc.target)
+			if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
+				t.Errorf("ParseViewAt = %t, want %t (-want +got):\n%s", ok, tc.ok, diff)
+			}
+			var refused *Error
+			if errors.As(err, &refused); tc.code == 0 && err != nil || tc.code != 0 && (refused == nil || refused.Code != tc.code) {
+				t.Errorf("error %v, want code %d", err, tc.code)
+			}
+		})
+	}
+}
