@@ -19,7 +19,14 @@ const (
 	// maxObject bounds one object of a member. etcd holds no larger ones, and watches of
 	// kube-apiservers none above 10 MiB.
 	maxObject = 16 << 20
+	// leastProgress is how many bytes of an answer must come while one timeout is waited.
+	leastProgress = 16 << 10
+	// maxTime is how long one answer may take. Kube-apiservers end their own after a minute,
+	// unless they are told otherwise.
+	maxTime = 5 * time.Minute
 )
+
+var errEndless = fmt.Errorf("its answer has not ended within %v", maxTime)
 
 // failuresOf are those of clusters that need not be asked.
 func failuresOf(missing []Missing) []*fault.Fault {
@@ -48,7 +55,7 @@ type memberRequest struct {
 }
 
 // ask sends a request to one member. Its answer must begin within the request's timeout,
-// and each read of the body take no longer.
+// and go on: see timedBody.
 func (q memberRequest) ask(ctx context.Context, m Member) memberResponse {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(q.timeout, func() { cancel(fault.ErrTimeout) })
@@ -59,7 +66,8 @@ func (q memberRequest) ask(ctx context.Context, m Member) memberResponse {
 		cancel(nil)
 		return memberResponse{member: m, failure: fault.Of(m.Name(), err)}
 	}
-	response.Body = &timedBody{ReadCloser: response.Body, timeout: q.timeout, ctx: ctx, cancel: cancel}
+	end := time.AfterFunc(maxTime, func() { cancel(errEndless) })
+	response.Body = &timedBody{ReadCloser: response.Body, timeout: q.timeout, ctx: ctx, cancel: cancel, end: end}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
 		return memberResponse{member: m, failure: fault.Read(m.Name(), response)}
@@ -105,23 +113,35 @@ func (q memberRequest) askAll(ctx context.Context, members []Member) []memberRes
 	return answers
 }
 
-// timedBody ends a body of which nothing comes while it is read.
+// timedBody ends a body of which too little comes while it is read: leastProgress bytes in
+// each timeout. The time that the reader takes for itself does not count.
 type timedBody struct {
 	io.ReadCloser
 	timeout time.Duration
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
+	// left is what is left of the timeout, and got how many bytes have come in it.
+	left time.Duration
+	got  int
+	// end ends the body whatever comes.
+	end *time.Timer
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
-	if b.timer == nil {
-		b.timer = time.AfterFunc(b.timeout, func() { b.cancel(fault.ErrTimeout) })
-	} else {
-		b.timer.Reset(b.timeout)
+	if b.left <= 0 || b.got >= leastProgress {
+		b.left, b.got = b.timeout, 0
 	}
+	if b.timer == nil {
+		b.timer = time.AfterFunc(b.left, func() { b.cancel(fault.ErrTimeout) })
+	} else {
+		b.timer.Reset(b.left)
+	}
+	began := time.Now()
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
+	b.got += n
+	b.left = max(b.left-time.Since(began), 1)
 	if err != nil && !eof(err) {
 		err = causeOf(b.ctx, err)
 	}
@@ -130,6 +150,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 func (b *timedBody) Close() error {
 	b.cancel(nil)
+	b.end.Stop()
 	return b.ReadCloser.Close()
 }
 

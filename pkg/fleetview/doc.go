@@ -92,6 +92,7 @@
 //	gather.go             members' lists as they begin
 //	usual.go              how many members a first page needs
 //	ahead.go              reads on while it is another member's turn
+//	agree.go              leaves out lists of another kind than most
 //	page.go               the answer to a list
 //	get.go                one object
 //	write.go              writes to one cluster

@@ -1,15 +1,22 @@
 package fleetview
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"mime"
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
+
+// peeked is how many bytes of a list in protobuf tell what it is.
+const peeked = 512
 
 // memberList is one member's list, of which the first item was read.
 type memberList struct {
@@ -18,6 +25,8 @@ type memberList struct {
 	// first is the first item and firstErr how reading it ended.
 	first    merge.Item
 	firstErr error
+	// of is what the list is, if it is in protobuf.
+	of metav1.TypeMeta
 	// cancel ends the request.
 	cancel context.CancelCauseFunc
 	// later has what the member answers, if it has not begun to answer yet.
@@ -62,7 +71,8 @@ func (l *listing) open(a memberResponse) *memberList {
 		return p
 	}
 	if l.form.protobuf {
-		return p // it is read as a whole, when its turn comes
+		p.failure = p.peek() // it is read as a whole, when its turn comes
+		return p
 	}
 	body := &ahead{ReadCloser: p.response.Body}
 	p.reader = merge.NewReader(body)
@@ -70,6 +80,25 @@ func (l *listing) open(a memberResponse) *memberList {
 		body.begin(min(aheadOfMember, aheadBytes/l.wide))
 	}
 	return p
+}
+
+// peek finds out what a list in protobuf is.
+func (p *memberList) peek() *fault.Fault {
+	in := bufio.NewReaderSize(p.response.Body, peeked)
+	beginning, err := in.Peek(peeked)
+	p.response.Body = readCloser{in, p.response.Body}
+	if err == nil || eof(err) {
+		p.of, err = merge.PeekType(beginning)
+	}
+	if err != nil {
+		return fault.Of(p.member.Name(), &brokenError{err})
+	}
+	return nil
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 // waitLimits bounds the wait for members.

@@ -3,6 +3,7 @@ package fleetview
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,6 +40,9 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 			return fault.Unreachable([]*fault.Fault{failed})
 		}
 		body, err := rewriteAnswer(q.rewriter(found.member, at), form.asked(), object)
+		if err == nil && len(body) == 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q: %v", found.member.Name(), err))
 		}

@@ -258,6 +258,7 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 			p.close()
 		}
 	}()
+	l.agree(answers)
 	if l.limit == 0 {
 		// The header, which has the Warnings, is sent while the items are read.
 		slices.SortStableFunc(answers, func(a, b *memberList) int { return cmp.Compare(a.order(), b.order()) })

@@ -69,10 +69,8 @@ func (p *page) add(from *memberList) (token string, err error) {
 	} else {
 		meta, err = p.addJSON(from)
 	}
-	if err == nil && p.meta.Kind == "" {
-		p.meta = meta
-	} else if err == nil && (meta.Kind != p.meta.Kind || meta.APIVersion != p.meta.APIVersion) {
-		err = fmt.Errorf("it is a %s of %q and not a %s of %q", meta.Kind, meta.APIVersion, p.meta.Kind, p.meta.APIVersion)
+	if err == nil {
+		err = p.typed(meta)
 	}
 	switch {
 	case err != nil && !p.undo():

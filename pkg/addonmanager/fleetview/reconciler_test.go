@@ -135,7 +135,7 @@ func TestStatus(t *testing.T) {
 			spec: v1alpha1.FleetViewSpec{Clusters: v1alpha1.FleetViewClusters{Names: []string{"a"}},
 				UnlistedResources: &v1alpha1.FleetViewUnlistedResources{Cluster: "b"}},
 			want:      v1alpha1.FleetViewStatus{Clusters: 1, Reachable: 1},
-			wantValid: metav1.ConditionFalse, wantReason: v1alpha1.ReasonUnlistedClusterNotSelected, wantMessage: `Cluster "b" of spec.unlistedResources is not one of the view's`,
+			wantValid: metav1.ConditionTrue, wantReason: v1alpha1.ReasonFleetViewValid,
 		},
 		"unlisted resources with a cluster of the view": {
 			spec: v1alpha1.FleetViewSpec{Clusters: v1alpha1.FleetViewClusters{ClusterSets: []string{"eu"}},

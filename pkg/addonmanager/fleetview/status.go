@@ -114,10 +114,6 @@ func (h *hub) valid(view *v1alpha1.FleetView, selection *hubaccess.Selection, er
 			return not(v1alpha1.ReasonUnlistedClusterNotServed, fmt.Sprintf("Cluster %q of spec.unlistedResources is not served: accept the ManagedCluster and give it "+
 				"the addon %s, or name another cluster.", unlisted.Cluster, identity.AddonName))
 		}
-		if !selection.Selects(unlisted.Cluster, h.labels[unlisted.Cluster]) {
-			return not(v1alpha1.ReasonUnlistedClusterNotSelected, fmt.Sprintf("Cluster %q of spec.unlistedResources is not one of the view's: select it in spec.clusters, "+
-				"or name another cluster.", unlisted.Cluster))
-		}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionTypeFleetViewValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFleetViewValid}
 }

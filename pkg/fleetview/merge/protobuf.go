@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // protobufMagic begins a Kubernetes document in protobuf. A runtime.Unknown follows.
@@ -66,6 +67,24 @@ func (f field) known(seen *bool) error {
 	}
 	*seen = true
 	return nil
+}
+
+// PeekType returns what a document is, from its beginning. All encoders of Kubernetes begin
+// with that.
+func PeekType(beginning []byte) (metav1.TypeMeta, error) {
+	rest, ok := bytes.CutPrefix(beginning, protobufMagic)
+	if !ok {
+		return metav1.TypeMeta{}, errors.New("reading protobuf: the document does not begin as Kubernetes' do")
+	}
+	f, _, err := nextField(rest)
+	if err == nil && f.number != unknownTypeMeta {
+		err = errors.New("reading protobuf: the document does not begin with what it is")
+	}
+	var e envelope
+	if err == nil {
+		err = e.readType(f.content)
+	}
+	return metav1.TypeMeta{APIVersion: e.apiVersion, Kind: e.kind}, err
 }
 
 // openEnvelope reads the envelope of a document.

@@ -28,7 +28,8 @@
 // that leaves and one that joins.
 //
 // Members are not trusted: an event or an object larger than 16 MiB, or one that is
-// malformed, ends that member's request and nothing else.
+// malformed or of another kind than the others', ends that member's request and nothing
+// else.
 //
 // # Positions
 //
@@ -124,6 +125,7 @@
 //	formtable.go     Tables
 //	events.go        kinds of events, reading watches in JSON
 //	input.go         the bytes of a member's watch, and their buffer
+//	kinds.go         what the objects of a stream are
 //	objects.go       what a stream remembers of objects
 //	positions.go     Positions: which version each member had at a version of the view
 //	find.go          positions that other replicas know

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -41,6 +43,9 @@ type Options struct {
 	// Rewriter makes the Rewriter of a member, which translates resourceVersions with
 	// the function that it gets.
 	Rewriter func(m Member, version func(member string) string) *merge.Rewriter
+	// Likely reports whether a kind is likely to be that of the collection; nil if none is
+	// more likely than another.
+	Likely func(of metav1.TypeMeta) bool
 	// MaxObjects is how many objects a stream remembers before it ends, 500,000 if it is 0.
 	MaxObjects int
 	// ResourceVersion, SendInitialEvents, Bookmarks and Timeout are the client's query;

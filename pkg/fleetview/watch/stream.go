@@ -76,6 +76,9 @@ func (s *stream) emit(m *member, e event, shown func(time int64)) error {
 	if s.ended {
 		return errEnded
 	}
+	if err := s.fits(e.key); err != nil {
+		return err
+	}
 	if s.queue == nil {
 		s.queue = *queues.Get().(*[]byte)
 	}
@@ -179,14 +182,6 @@ func (s *stream) close() {
 	s.ended = true
 	s.cancel()
 	s.emptied.Broadcast()
-}
-
-// learn notes what the objects are. The caller holds mu.
-func (s *stream) learn(of metav1.TypeMeta) {
-	if of.Kind != "" {
-		s.of = of
-		s.endInitial()
-	}
 }
 
 // write sends the queue to the client until the stream ends.

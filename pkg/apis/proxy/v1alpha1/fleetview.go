@@ -121,7 +121,8 @@ type FleetViewResource struct {
 
 // FleetViewUnlistedResources says where requests for other resources go.
 type FleetViewUnlistedResources struct {
-	// Cluster is the name of the ManagedCluster that answers them. It is one of the view's.
+	// Cluster is the name of the ManagedCluster that answers them. It need not be
+	// one of the view's.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Cluster string `json:"cluster"`
@@ -166,9 +167,6 @@ const (
 	// ReasonUnlistedClusterNotServed means that requests for unlisted resources have no
 	// cluster to go to.
 	ReasonUnlistedClusterNotServed = "UnlistedClusterNotServed"
-	// ReasonUnlistedClusterNotSelected means that they have one that is not in the view,
-	// and are answered 404.
-	ReasonUnlistedClusterNotSelected = "UnlistedClusterNotSelected"
 	// ReasonFleetViewValid is the reason while the condition is True.
 	ReasonFleetViewValid = "Valid"
 	// ReasonAgentNotReported is that of an unreachable cluster whose ManagedClusterAddOn

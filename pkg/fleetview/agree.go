@@ -1,0 +1,86 @@
+package fleetview
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+)
+
+// agree leaves out the members whose items are of another kind than those of most. Else one
+// that answers with another kind than it was asked for could have all others left out, by
+// being the first.
+func (l *listing) agree(answers []*memberList) {
+	kinds := make([]metav1.TypeMeta, len(answers))
+	votes := map[metav1.TypeMeta]int{}
+	var most metav1.TypeMeta
+	for i, p := range answers {
+		if kinds[i] = p.itemKind(); kinds[i].Kind == "" {
+			continue
+		}
+		votes[kinds[i]]++
+		if n := votes[kinds[i]]; n > votes[most] || n == votes[most] && l.plausible(kinds[i].APIVersion, kinds[i].Kind) && !l.plausible(most.APIVersion, most.Kind) {
+			most = kinds[i]
+		}
+	}
+	for i, p := range answers {
+		if kind := kinds[i]; kind.Kind != "" && kind != most {
+			p.failure = fault.Of(p.member.Name(), &brokenError{fmt.Errorf("its items are %s of %q and not %s of %q", kind.Kind, kind.APIVersion, most.Kind, most.APIVersion)})
+		}
+	}
+}
+
+// itemKind is what the items of a list are; empty if it is empty. Only those of custom
+// resources say it: their lists do so behind them, and may have any name.
+func (p *memberList) itemKind() metav1.TypeMeta {
+	if p.failure == nil && p.of.Kind != "" {
+		return metav1.TypeMeta{APIVersion: p.of.APIVersion, Kind: strings.TrimSuffix(p.of.Kind, "List")}
+	}
+	if p.failure != nil || p.reader == nil || p.firstErr != nil || p.reader.Columns() != nil {
+		return metav1.TypeMeta{}
+	}
+	if key, err := merge.KeyOfItem(p.first); err == nil && key.Kind != "" {
+		return metav1.TypeMeta{APIVersion: key.APIVersion, Kind: key.Kind}
+	}
+	of, err := merge.ItemsOf(p.reader.Meta())
+	if err != nil {
+		return metav1.TypeMeta{}
+	}
+	return of
+}
+
+// plausible reports whether a kind is likely to be the one that the request is for.
+func (l *listing) plausible(apiVersion, kind string) bool {
+	if l.form.as != "" {
+		return kind == strings.TrimSuffix(l.form.as, "List")
+	}
+	return l.likely(metav1.TypeMeta{APIVersion: apiVersion, Kind: kind})
+}
+
+// likely reports whether a kind is the one of the request's resource, if it is called as
+// most are.
+func (q *request) likely(kind metav1.TypeMeta) bool {
+	of := kind.GroupVersionKind()
+	resource, _ := meta.UnsafeGuessKindToResource(of)
+	return of.Group == q.info.APIGroup && of.Version == q.info.APIVersion && resource.Resource == q.info.Resource
+}
+
+// typed notes what a member's list is, or says why it does not fit to the others. What
+// empty lists say that came before is believed only if it is likely.
+func (p *page) typed(of merge.ListMeta) error {
+	plausible := func(list merge.ListMeta) bool {
+		return p.l.plausible(list.APIVersion, strings.TrimSuffix(list.Kind, "List"))
+	}
+	empty := p.items == p.wholeItems
+	switch {
+	case p.meta.Kind == "", p.wholeItems == 0 && p.l.first && !plausible(p.meta) && (!empty || plausible(of)):
+		p.meta = of
+	case of.Kind != p.meta.Kind || of.APIVersion != p.meta.APIVersion:
+		return fmt.Errorf("it is a %s of %q and not a %s of %q", of.Kind, of.APIVersion, p.meta.Kind, p.meta.APIVersion)
+	}
+	return nil
+}
