@@ -156,16 +156,35 @@ func (b *timedBody) Close() error {
 
 // readObject reads one object to its end.
 func readObject(a memberResponse) ([]byte, *fault.Fault) {
+	body := new(bytes.Buffer)
+	failed := readInto(body, a)
+	return body.Bytes(), failed
+}
+
+// readInto reads one object to its end, into an empty buffer.
+func readInto(body *bytes.Buffer, a memberResponse) *fault.Fault {
 	defer a.response.Body.Close()
 	// Its length is what a member says, and believed as far as it costs little.
-	size := min(max(a.response.ContentLength, 4<<10), 64<<10)
-	body := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	body.Grow(int(min(max(a.response.ContentLength, 4<<10), maxBorrowed)) + bytes.MinRead)
 	_, err := body.ReadFrom(io.LimitReader(a.response.Body, maxObject+1))
 	if err == nil && body.Len() > maxObject {
 		err = fmt.Errorf("an object of more than %d bytes", maxObject)
 	}
 	if err != nil {
-		return nil, fault.Of(a.member.Name(), fmt.Errorf("its answer broke off: %w", err))
+		return fault.Of(a.member.Name(), fmt.Errorf("its answer broke off: %w", err))
 	}
-	return body.Bytes(), nil
+	return nil
+}
+
+// bodies are for objects that are read and passed on.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxBorrowed is the largest of them that is kept.
+const maxBorrowed = 64 << 10
+
+func giveBack(body *bytes.Buffer) {
+	if body.Cap() <= 2*maxBorrowed {
+		body.Reset()
+		bodies.Put(body)
+	}
 }

@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -35,11 +36,12 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		if err != nil {
 			return err
 		}
-		object, failed := readObject(found)
-		if failed != nil {
+		object := bodies.Get().(*bytes.Buffer)
+		defer giveBack(object)
+		if failed := readInto(object, found); failed != nil {
 			return fault.Unreachable([]*fault.Fault{failed})
 		}
-		body, err := rewriteAnswer(q.rewriter(found.member, at), form.asked(), object)
+		body, err := rewriteAnswer(q.rewriter(found.member, at), form.asked(), object.Bytes())
 		if err == nil && len(body) == 0 {
 			err = io.ErrUnexpectedEOF
 		}

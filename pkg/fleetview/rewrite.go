@@ -10,7 +10,7 @@ import (
 )
 
 // rewriteAnswer makes an object, or a Table of one, the view's, and leaves a Status as it
-// is.
+// is. What it returns is not a part of body, which others may borrow then.
 func rewriteAnswer(rewriter *merge.Rewriter, contentType string, body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return body, nil
@@ -19,19 +19,19 @@ func rewriteAnswer(rewriter *merge.Rewriter, contentType string, body []byte) ([
 	if isProtobuf(contentType) {
 		key, err := merge.KeyOfProtobuf(body)
 		if err != nil || key.Kind == "Status" {
-			return body, err
+			return bytes.Clone(body), err
 		}
 		return rewriter.AppendProtobuf(longer, body)
 	}
 	var indexer merge.Indexer
 	item, err := indexer.Item(body)
 	if err != nil {
-		return body, err
+		return nil, err
 	}
 	key, err := merge.KeyOfItem(item)
 	switch {
 	case err != nil || key.Kind == "Status":
-		return body, err
+		return bytes.Clone(body), err
 	case key.Kind == "Table":
 		return rewriteList(rewriter, body)
 	}
