@@ -163,6 +163,23 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 	for _, f := range change {
 		f(o)
 	}
+	w.api = hubapi.Start(t, w.newCA("users"), w.newCA("front-proxy"))
+	w.run(t, o, prepare)
+	return w
+}
+
+// another starts one more replica of the proxy API in a world.
+func (w *world) another(t testing.TB, change func(*Options)) *world {
+	t.Helper()
+	replica, o := *w, w.server.options
+	change(&o)
+	replica.run(t, &o, func(*Server) {})
+	return &replica
+}
+
+// run runs the world's proxy API until the end of the test.
+func (w *world) run(t testing.TB, o *Options, prepare func(*Server)) {
+	t.Helper()
 	var err error
 	if w.server, err = New(o); err != nil {
 		t.Fatal(err)
@@ -173,7 +190,6 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 			t.Fatal(err)
 		}
 	}
-	w.api = hubapi.Start(t, w.newCA("users"), w.newCA("front-proxy"))
 	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away}, w.views)
 	if err != nil {
 		t.Fatal(err)
@@ -197,8 +213,8 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 		if err := <-w.stopped; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
+		w.stopped <- nil
 	})
-	return w
 }
 
 // ended waits for the end of the proxy API before the test's.
