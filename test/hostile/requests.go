@@ -250,6 +250,7 @@ func (s *Suite) makeUnaccepted(t *testing.T) {
 
 var (
 	clustersResource = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
+	viewsResource    = schema.GroupVersionResource{Group: "proxy.open-cluster-management.io", Version: "v1alpha1", Resource: "fleetviews"}
 	addonsResource   = schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
 )
 

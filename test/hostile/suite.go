@@ -67,6 +67,7 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("ViewClaims", s.testViewClaims)
 	t.Run("Karmada", s.testKarmada)
 	t.Run("EvilCluster", s.testEvilCluster)
+	t.Run("EvilMember", s.testEvilMember)
 	t.Run("Revocation", s.testRevocation)
 	t.Run("Floods", s.testFloods)
 	t.Run("ServiceAccounts", s.testServiceAccounts)

@@ -299,6 +299,8 @@ func (s *Suite) testViewPaths(t *testing.T) {
 			}
 		}
 	}
+	tryInPaths(direct, v, a, try)
+	tryInPaths(aggregated, v, a, try)
 	for _, target := range []string{
 		"/@", "/@/", "/@/version", "/@@/version", "/@@all/version", "//@all/version", "/@all@" + a + "/version", "/@all@" + v + "/version", "/@all%40" + v + "/version", "/%40%40all/version", "/%2540all/version", "/all@/version",
 		"/all@" + v + "/version", "/" + a + "@" + v + "/version", "/" + a + "%40" + v + "/version", "/@" + v + "/version", "/@" + a + "/version", "/@ALL/version", "/@all./version", "/@all%00/version", "/@all%20/version",
@@ -314,6 +316,20 @@ func (s *Suite) testViewPaths(t *testing.T) {
 	}
 	s.neverSaw(t, v, mark)
 	s.saw(t, a, mark)
+}
+
+// tryInPaths writes the victim's name behind an @ where no name of an object is. The
+// attacker's own cluster may have an empty answer to some of these.
+func tryInPaths(d endpoint, v, a string, try func(d endpoint, target string) int) {
+	for _, path := range []string{
+		"/api/v1/namespaces/default@" + v + "/configmaps", "/api/v1/namespaces/default%40" + v + "/configmaps/x", "/api/v1/namespaces/default@" + v, "/api/v1/namespaces/@" + v + "/pods",
+		"/apis/apps@" + v + "/v1/deployments", "/apis/apps/v1@" + v + "/deployments", "/apis/apps/v1/deployments@" + v, "/openapi/v3/api@" + v, "/version@" + v, "/version/@" + v,
+		"/api/v1/namespaces/default/pods/web/log@" + v, "/api/v1/namespaces/default/pods/web@" + a + "/log@" + v, "/api/v1/namespaces/default/services/web@" + v + ":80/proxy/", "/api/v1/namespaces/default/services/https:web@" + v + ":80/proxy/",
+		mapPath + "?fieldSelector=metadata.cluster%3D%40" + v, mapPath + "?fieldSelector=metadata.cluster%40" + v + "%3Dx", mapPath + "?fieldSelector=metadata.namespace%3Ddefault%40" + v,
+		mapPath + "?labelSelector=a%40" + v, mapPath + "?continue=%40" + v, mapPath + "?resourceVersion=1%40" + v, mapPath + "?cluster=%40" + v, mapPath + "#@" + v,
+	} {
+		try(d, d.prefix+path)
+	}
 }
 
 // testViewClaims has the attacker's cluster say that its object is the victim's, by the
