@@ -95,6 +95,9 @@ func (r specRun) run(ctx context.Context) (map[string]specReport, error) {
 	return specs, nil
 }
 
+// specsView is a FleetView of exactly one cluster, which is not to be told from it.
+const specsView = "e2e-specs"
+
 // specEndpoints are the ways to a cluster under names of hosts, which the specs take
 // from a file of their own: what kubectl reaches at 127.0.0.1 it reaches without
 // the HTTP proxy of one of the specs.
@@ -109,6 +112,8 @@ func specEndpoints(cluster string) (endpoints []suite.Endpoint, hosts string) {
 		d.Cfg = named(d.Cfg, names[d.Name])
 		endpoints = append(endpoints, d)
 	}
+	view := installed.ViewEndpoints(specsView, installed.HubToken)[0].Cfg
+	endpoints = append(endpoints, suite.Endpoint{Name: "view", Cfg: named(view, names["hub-user"])})
 	connect := installed.Direct(cluster)
 	connect.Host = "https://" + cluster + ":443"
 	proxy := &url.URL{Scheme: "https", Host: net.JoinHostPort(names["hub-user"], portOf(endpoints[1].Cfg)), User: url.UserPassword("any", installed.HubToken)}
@@ -162,6 +167,7 @@ func TestKubernetesSpecs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	installed.MakeView(t, specsView, map[string]any{"clusters": map[string]any{"names": []any{installed.Clusters[0]}}})
 	endpoints, names := specEndpoints(installed.Clusters[0])
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	if err := os.WriteFile(hosts, []byte(names), 0o644); err != nil {

@@ -8,11 +8,11 @@ const specsFocus = `\[sig-api-machinery\]|\[sig-cli\]|\[sig-node\] Pods .*over w
 
 // specRunsAtOnce is how many endpoints have their turn side by side: specs wait
 // for pods most of the time.
-const specRunsAtOnce = 5
+const specRunsAtOnce = 6
 
 const specsHeader = `Kubernetes v1.36.3's own e2e specs of sig api-machinery and sig cli, and of exec and logs over websockets, on real nodes: straight at a
 managed kube-apiserver (direct) and through the endpoints, each once: the proxy API's by path (hub-user), the hub's aggregated API (aggregated),
-and CONNECT (connect). All but direct carry a token of the hub, so that the user is impersonated; by CONNECT it opens the connection, and
+a fleet view of this one cluster (view), and CONNECT (connect). All but direct carry a token of the hub, so that the user is impersonated; by CONNECT it opens the connection, and
 the cluster's token is inside, with DISABLE_HTTP2 set, since client-go's HTTP/2 does not work with HTTPS proxies. Written by make e2e-kubernetes.
 
 The endpoint by host name has no column: neither the specs nor kubectl, as they call it, take a server's name for TLS from a kubeconfig, and the
@@ -46,6 +46,7 @@ var leftOut = []reason{
 var leftOutThrough = map[string][]reason{
 	"hub-user":   {ofServersWithoutPath, ofKubectlProxy},
 	"aggregated": {ofServersWithoutPath, ofKubectlProxy},
+	"view":       {ofServersWithoutPath, ofKubectlProxy},
 	"connect": {
 		{`exec through (an HTTP proxy|kubectl proxy)`, "the kubeconfig has a proxy already, the proxy API, and kubectl asks for everything through it"},
 		{`over websockets`, "the specs' own client for websockets knows no proxies"},
