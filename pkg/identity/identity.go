@@ -19,8 +19,13 @@ const (
 	AddonManager = "cluster-proxy-addon-manager"
 	// AgentUser is the last part of an agent's common name.
 	AgentUser = "proxy-agent"
-	// AgentSigner is the CSR signer that the addon manager serves.
-	AgentSigner = "open-cluster-management.io/proxy-agent-signer"
+	// AgentSigner is the CSR signer that the addon manager serves. It is not
+	// upstream's: OCM names the Secret of a certificate after its signer, and upstream's
+	// agents must not find a certificate of ours (package agentaddon).
+	AgentSigner = "proxy.open-cluster-management.io/agent-signer"
+	// AgentCertificateSecret is the name that OCM gives the Secret with an agent's
+	// certificate, on the managed cluster.
+	AgentCertificateSecret = AddonName + "-proxy.open-cluster-management.io-agent-signer-client-cert"
 	// ProxyAPIService is the Service of the proxy API: its certificate and its
 	// published address hold the same name.
 	ProxyAPIService = "cluster-proxy-addon-user"

@@ -168,12 +168,12 @@ type takenCertificates struct{ agent, client []byte }
 func takeCertificates(t *testing.T, managed kubernetes.Interface) (taken takenCertificates) {
 	t.Helper()
 	agents := managed.CoreV1().Secrets(installed.AgentNamespace)
-	secret, err := agents.Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
+	secret, err := agents.Get(t.Context(), identity.AgentCertificateSecret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken.agent, taken.client = secret.Data[corev1.TLSCertKey], installed.MustHubSecret(t, "proxy-client").Data[corev1.TLSCertKey]
-	if err := agents.Delete(t.Context(), suite.AgentCertificate, metav1.DeleteOptions{}); err != nil {
+	if err := agents.Delete(t.Context(), identity.AgentCertificateSecret, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := installed.Hub.CoreV1().Secrets(installed.Namespace).Delete(t.Context(), "proxy-client", metav1.DeleteOptions{}); err != nil {
@@ -186,7 +186,7 @@ func takeCertificates(t *testing.T, managed kubernetes.Interface) (taken takenCe
 func (taken takenCertificates) wantNew(t *testing.T, managed kubernetes.Interface) {
 	t.Helper()
 	suite.Eventually(t, "new certificates", func() error {
-		agent, err := managed.CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
+		agent, err := managed.CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), identity.AgentCertificateSecret, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -273,7 +273,7 @@ func rotateLeaves(t *testing.T) {
 		}
 	}
 	for _, cluster := range installed.Clusters {
-		if err := suite.Clientset(t, installed.Direct(cluster)).CoreV1().Secrets(installed.AgentNamespace).Delete(t.Context(), suite.AgentCertificate, metav1.DeleteOptions{}); err != nil {
+		if err := suite.Clientset(t, installed.Direct(cluster)).CoreV1().Secrets(installed.AgentNamespace).Delete(t.Context(), identity.AgentCertificateSecret, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,7 +284,7 @@ func rotateLeaves(t *testing.T) {
 			}
 		}
 		for _, cluster := range installed.Clusters {
-			secret, err := suite.Clientset(t, installed.Direct(cluster)).CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
+			secret, err := suite.Clientset(t, installed.Direct(cluster)).CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), identity.AgentCertificateSecret, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ func listeners(t *testing.T) []listener {
 	}
 	for _, cluster := range installed.Clusters {
 		cs := suite.Clientset(t, installed.Direct(cluster))
-		secret, err := cs.CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), suite.AgentCertificate, metav1.GetOptions{})
+		secret, err := cs.CoreV1().Secrets(installed.AgentNamespace).Get(t.Context(), identity.AgentCertificateSecret, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -149,6 +149,7 @@ func (s *Suite) testRequests(t *testing.T) {
 		},
 		"weak key":                    func(r *request) { r.key = weak },
 		"usage":                       func(r *request) { r.usages = append(r.usages, certificatesv1.UsageServerAuth) },
+		"signer of OCM's own addon":   func(r *request) { r.signer = "open-cluster-management.io/proxy-agent-signer" },
 		"hub's signer":                func(r *request) { r.signer = certificatesv1.KubeAPIServerClientSignerName },
 		"another cluster's requester": func(r *request) { r.requester = ocmAgent(s.victim()) },
 		"annotation of the gRPC server": func(r *request) {

@@ -112,7 +112,7 @@ func (s *Suite) secret(t *testing.T, name string) *corev1.Secret {
 func (s *Suite) agentCertificate(t *testing.T, cluster string) pki.KeyPair {
 	t.Helper()
 	secret, err := s.managed[cluster].CoreV1().Secrets(identity.DefaultAgentNamespace).Get(t.Context(),
-		"cluster-proxy-open-cluster-management.io-proxy-agent-signer-client-cert", metav1.GetOptions{})
+		identity.AgentCertificateSecret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,6 +204,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 			a.spec.ExpirationSeconds = ptr.To[int32](30*24*3600 + 1)
 		},
 		"another signer":               func(a *attempt) { a.spec.SignerName = "kubernetes.io/kubelet-serving" },
+		"upstream's signer":            func(a *attempt) { a.spec.SignerName = "open-cluster-management.io/proxy-agent-signer" },
 		"no signer":                    func(a *attempt) { a.spec.SignerName = "" },
 		"requester of another cluster": func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster2:agent" },
 		"requester with a longer name": func(a *attempt) { a.spec.Username = "system:open-cluster-management:cluster10:agent" },

@@ -26,6 +26,16 @@
 // proxy servers compare it (package hubaccess), so that a cluster that takes over the
 // name of an earlier one is not served by the earlier one's agent.
 //
+// The signer is not upstream's, because OCM names the Secret of the certificate on the
+// managed cluster after it. With upstream's name, a new pod of upstream's agent could
+// mount our certificate after a rollback: a kubelet fills each volume of a pod as soon
+// as it can, and looks again a minute later. Upstream's agent reads its certificate
+// once, so it would not connect until somebody restarts it. A pod whose Secret is not
+// there waits. When the registration changes, OCM deletes the Secret of the former one.
+// Pods that run keep its files, and can be restarted in place; a new pod of the former
+// agent could not start any more, but the same change of the addon brings the Deployment
+// that replaces it.
+//
 // # What is installed
 //
 // The chart in /manifests, with values made of a ManagedProxyConfiguration and, for a

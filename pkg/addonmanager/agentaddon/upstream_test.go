@@ -103,6 +103,30 @@ func TestFormerAgentsKeepWhatTheyNeed(t *testing.T) {
 	}
 }
 
+// TestUpstreamsAgentFindsNoCertificateOfOurs wants agents of this release to have their
+// certificate in a Secret that upstream's agents do not mount: a volume that a kubelet
+// has filled before OCM replaces a Secret of that name stays as it is for a minute, and
+// upstream's agent reads its certificate once.
+func TestUpstreamsAgentFindsNoCertificateOfOurs(t *testing.T) {
+	// OCM makes the name of the addon's and the signer's.
+	made := identity.AddonName + "-" + strings.ReplaceAll(identity.AgentSigner, "/", "-") + "-client-cert"
+	const upstreams = "cluster-proxy-open-cluster-management.io-proxy-agent-signer-client-cert"
+	deployment, _, err := render(t, "cluster1", configuration(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, volume := range deployment.Spec.Template.Spec.Volumes {
+		if volume.Name != "certificate" {
+			continue
+		}
+		if got := volume.Secret.SecretName; got != made || got != identity.AgentCertificateSecret || got == upstreams {
+			t.Errorf("agents mount Secret %q, the name is %q, OCM makes %q; want three times the same", got, identity.AgentCertificateSecret, made)
+		}
+		return
+	}
+	t.Error("agents mount no certificate")
+}
+
 // TestAgentStaysInItsNamespace wants an agent that upstream installed in OCM's own
 // default to stay there. It asks as addon-framework does: with OCM's default in the
 // status, whatever the stored addon says.

@@ -85,9 +85,8 @@ func peer(host string, port int) networkPeer {
 }
 
 // overlapSeconds is how long upstream's agent goes on beside the one that takes over
-// from it, while upstream's proxy servers serve its clients. It is the time in which
-// kubelets write a Secret that has changed to files: with the certificate of this
-// release, upstream's agent does not work any more.
+// from it, while upstream's proxy servers serve its clients. They do for no longer than
+// a minute after the first agent of this release can be ready (package proxyconfig).
 const overlapSeconds = 60
 
 // containerID is the agent's container in AddOnDeploymentConfig's resource

@@ -15,11 +15,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// The Secrets of the two CAs, those of the bundles that are trusted, and the Secret of an agent's certificate on its cluster.
+// The Secrets of the two CAs, and those of the bundles that are trusted.
 const (
 	HubSigner, AgentSigner = "cluster-proxy-signer", "cluster-proxy-agent-signer"
 	HubBundle, AgentBundle = "proxy-server-ca", "cluster-proxy-agent-ca"
-	AgentCertificate       = "cluster-proxy-open-cluster-management.io-proxy-agent-signer-client-cert"
 )
 
 // HubLeaves are the certificates on the hub.
@@ -93,7 +92,7 @@ func (s *Suite) Certificates(ctx context.Context, t *testing.T) map[string][]byt
 		out[name] = s.MustHubSecret(t, name).Data["tls.crt"]
 	}
 	for _, cluster := range s.Clusters {
-		secret, err := Clientset(t, s.Direct(cluster)).CoreV1().Secrets(s.AgentNamespace).Get(ctx, AgentCertificate, metav1.GetOptions{})
+		secret, err := Clientset(t, s.Direct(cluster)).CoreV1().Secrets(s.AgentNamespace).Get(ctx, identity.AgentCertificateSecret, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
