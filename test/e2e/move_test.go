@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,9 @@ import (
 
 // TestMoveThereAndBack moves clusters from OCM's own cluster-proxy to this one by
 // helm upgrade, and back by helm rollback, while clients are at work and with
-// nothing done by hand. What they notice goes into a table, in the file that
-// $E2E_MOVE names. It disturbs everything: the addon is replaced, and back.
+// nothing done by hand. The hub is one of the clusters. What clients notice goes into
+// a table, in the file that $E2E_MOVE names. It disturbs everything: the addon is
+// replaced, and back.
 func TestMoveThereAndBack(t *testing.T) {
 	needNodes(t)
 	file := os.Getenv("E2E_MOVE")
@@ -50,11 +52,17 @@ func TestMoveThereAndBack(t *testing.T) {
 	}
 	// Upstream's pods do not meet the profile.
 	relabel(t, `null`)
+	removeAll(t)
 	t.Cleanup(func() {
 		removeAll(t)
+		installed.RemoveHub(t, localCluster)
+		leaveHub(t)
 		relabel(t, `"restricted"`)
 		installed.Reinstall(t)
 	})
+	if err := errors.Join(installed.Lab.JoinHub(t.Context(), localCluster), installed.AddHub(t.Context(), localCluster)); err != nil {
+		t.Fatal(err)
+	}
 	var rows []moveRow
 	for _, replicas := range []int{1, 2} {
 		t.Run(fmt.Sprint("replicas=", replicas), func(t *testing.T) { rows = append(rows, moveThereAndBack(t, upstream, replicas)...) })
@@ -76,22 +84,43 @@ const backLimit = 90 * time.Second
 func moveThereAndBack(t *testing.T, upstream lab.Upstream, replicas int) (rows []moveRow) {
 	removeAll(t)
 	m := installUpstream(t, upstream, replicas)
+	ca := installed.MustHubSecret(t, suite.HubSigner).Data["ca.crt"]
 	rows = append(rows, m.watched(t, "to this release", moveLimits[replicas], func() {
 		helm(t, "upgrade", "cluster-proxy", "../../charts/cluster-proxy", "--reuse-values", "--set=tag=lab",
-			"--set=exposedServices[0].namespace=default", "--set=exposedServices[0].service=web")
+			"--set=exposedServices[0].namespace=default", "--set=exposedServices[0].service=web",
+			"--set=exposedServices[1].namespace=default", "--set=exposedServices[1].service=kubernetes", "--set=exposedServices[1].protocol=https")
 		for _, cluster := range installed.Clusters {
 			suite.Eventually(t, cluster+"'s agents of this release", func() error { return m.agentHas(cluster, ":lab") })
 		}
 	})...)
 	m.wantNoLeftovers(t)
 	m.wantConditions(t)
+	if now := installed.MustHubSecret(t, suite.HubSigner).Data["ca.crt"]; !bytes.Equal(now, ca) {
+		t.Error("upstream's CA was not taken over")
+	}
 	rows = append(rows, m.watched(t, "back", backLimit, func() {
 		helm(t, "rollback", "cluster-proxy", "1")
 		for _, cluster := range installed.Clusters {
 			suite.Eventually(t, cluster+"'s agents of upstream", func() error { return m.agentHas(cluster, ":"+lab.UpstreamVersion) })
 		}
 	})...)
+	for _, cluster := range installed.Clusters {
+		m.wantNoSecret(t, cluster, identity.AgentCertificateSecret)
+	}
 	return rows
+}
+
+// wantNoSecret waits until an agent's Secret is gone.
+func (m *mover) wantNoSecret(t *testing.T, cluster, name string) {
+	t.Helper()
+	managed := suite.Clientset(t, installed.Direct(cluster))
+	suite.Eventually(t, "no Secret "+name+" on "+cluster, func() error {
+		_, err := managed.CoreV1().Secrets(m.namespace[cluster]).Get(t.Context(), name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
 }
 
 // mover is a lab in which OCM's own cluster-proxy was installed.
@@ -227,6 +256,10 @@ func (m *mover) findEndpoints(t *testing.T) {
 // wantNoLeftovers wants nothing of upstream's that grants a right or holds a key.
 func (m *mover) wantNoLeftovers(t *testing.T) {
 	t.Helper()
+	for _, cluster := range installed.Clusters {
+		m.wantNoSecret(t, cluster, "cluster-proxy-open-cluster-management.io-proxy-agent-signer-client-cert")
+		m.wantNoSecret(t, cluster, "cluster-proxy-hub-kubeconfig")
+	}
 	ctx := t.Context()
 	suite.Eventually(t, "no leftovers of upstream", func() error {
 		var left []string

@@ -80,9 +80,14 @@ func startMoveClients(t *testing.T, cluster string) []*moveClient {
 	clients := []*moveClient{
 		startMoveClient(t, cluster, "proxy API", func(ctx context.Context) error { return suite.Once(ctx, api) }),
 		startMoveClient(t, cluster, "konnectivity dial", func(ctx context.Context) error { return suite.Once(ctx, dialed) }),
-		startMoveClient(t, cluster, "exposed Service", func(ctx context.Context) error {
-			return suite.Get(ctx, api, "/api/v1/namespaces/default/services/http:web:80/proxy-service/")
+		startMoveClient(t, cluster, "exposed https Service", func(ctx context.Context) error {
+			return suite.Get(ctx, api, "/api/v1/namespaces/default/services/https:kubernetes:443/proxy-service/version")
 		}),
+	}
+	if cluster != localCluster { // where the lab has no such Service
+		clients = append(clients, startMoveClient(t, cluster, "exposed Service", func(ctx context.Context) error {
+			return suite.Get(ctx, api, "/api/v1/namespaces/default/services/http:web:80/proxy-service/")
+		}))
 	}
 	return append(clients, startMoveWatch(t, cluster, api))
 }
@@ -229,7 +234,7 @@ func moveTable(rows []moveRow) string {
 	fmt.Fprintf(&out, "A move from OCM's own cluster-proxy v0.10.0 to this release (helm upgrade --reuse-values) and back (helm rollback): what\n"+
 		"clients notice. Each makes a request on a connection of its own five times a second and waits up to %s, or follows a\n"+
 		"watch. NEW FAIL FOR is the time in which new requests fail, or a watch has no events; FIRST is after helm began, SPAN\n"+
-		"from the first to the last. Written by make e2e-move.\n\n", moveRequestLimit)
+		"from the first to the last. The cluster local-cluster is the hub itself. Written by make e2e-move.\n\n", moveRequestLimit)
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MOVE\tREPLICAS\tCLUSTER\tCLIENT\tMADE\tFAILED\tNEW FAIL FOR\tFIRST\tSPAN")
 	for _, r := range rows {

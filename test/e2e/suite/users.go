@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -118,10 +120,33 @@ func (s *Suite) removeUsers() {
 			continue
 		}
 		report(cs.RbacV1().ClusterRoleBindings().Delete(ctx, HubUser, metav1.DeleteOptions{}))
-		for _, user := range []string{admin, viewer} {
-			report(cs.CoreV1().ServiceAccounts("default").Delete(ctx, user, metav1.DeleteOptions{}))
-			report(cs.RbacV1().ClusterRoles().Delete(ctx, user, metav1.DeleteOptions{}))
-			report(cs.RbacV1().ClusterRoleBindings().Delete(ctx, user, metav1.DeleteOptions{}))
-		}
+		removeUsersOf(ctx, cs, report)
 	}
+}
+
+// removeUsersOf removes what makeUsers made on a cluster.
+func removeUsersOf(ctx context.Context, cluster kubernetes.Interface, report func(error)) {
+	for _, user := range []string{admin, viewer} {
+		report(cluster.CoreV1().ServiceAccounts("default").Delete(ctx, user, metav1.DeleteOptions{}))
+		report(cluster.RbacV1().ClusterRoles().Delete(ctx, user, metav1.DeleteOptions{}))
+		report(cluster.RbacV1().ClusterRoleBindings().Delete(ctx, user, metav1.DeleteOptions{}))
+	}
+}
+
+// AddHub makes the hub one of the clusters, with users of its own. It has joined itself
+// under that name.
+func (s *Suite) AddHub(ctx context.Context, name string) error {
+	s.Clusters, s.admin[name] = append(s.Clusters, name), s.hub
+	return s.makeUsers(ctx, name)
+}
+
+// RemoveHub undoes AddHub.
+func (s *Suite) RemoveHub(t *testing.T, name string) {
+	t.Helper()
+	s.Clusters = slices.DeleteFunc(s.Clusters, func(cluster string) bool { return cluster == name })
+	removeUsersOf(context.Background(), s.Hub, func(err error) {
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
 }
