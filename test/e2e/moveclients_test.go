@@ -31,7 +31,7 @@ import (
 const (
 	// moveTick is how often each client makes a request, whether earlier ones have
 	// ended or not.
-	moveTick = 200 * time.Millisecond
+	moveTick = 500 * time.Millisecond
 	// moveRequestLimit is how long it waits for an answer.
 	moveRequestLimit = 10 * time.Second
 	// moveCalm is how long requests must have gone well for a move to be over.
@@ -47,7 +47,8 @@ type moveClient struct {
 	mu     sync.Mutex
 	made   int
 	failed []sample
-	calm   time.Time // the end of the last request that failed
+	bad    time.Time // the end of the last request that failed
+	good   time.Time // the end of the last one that did not, or the last event
 }
 
 // moveRow is what a client noticed.
@@ -128,8 +129,8 @@ func startMoveClient(t *testing.T, cluster, name string, request func(context.Co
 	return c
 }
 
-// startMoveWatch follows a ConfigMap that changes ten times a second; each break is
-// a failure, which lasts until the next event.
+// startMoveWatch follows a ConfigMap that changes at each tick; each break is a
+// failure, which lasts from the last event to the next one.
 func startMoveWatch(t *testing.T, cluster string, cfg *rest.Config) *moveClient {
 	t.Helper()
 	cs := suite.Clientset(t, installed.Direct(cluster))
@@ -145,7 +146,7 @@ func startMoveWatch(t *testing.T, cluster string, cfg *rest.Config) *moveClient 
 		}
 	})
 	c.running.Go(func() {
-		version, broken := "", time.Time{}
+		version, last, broken := "", time.Now(), time.Time{}
 		for ctx.Err() == nil {
 			err := suite.WatchConfigMap(ctx, cfg, "default", "e2e-move", version, func(raw json.RawMessage) error {
 				heardOf, err := heard(raw)
@@ -154,13 +155,14 @@ func startMoveWatch(t *testing.T, cluster string, cfg *rest.Config) *moveClient 
 					broken = time.Time{}
 				}
 				version = heardOf
-				c.mu.Lock()
-				c.made++
-				c.mu.Unlock()
+				if err == nil {
+					last = time.Now()
+					c.note(sample{began: last, ended: last})
+				}
 				return err
 			})
 			if broken.IsZero() && err != nil {
-				broken = time.Now()
+				broken = last
 			}
 			select {
 			case <-ctx.Done():
@@ -176,20 +178,26 @@ func (c *moveClient) note(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made++
-	if s.err != nil {
-		c.failed = append(c.failed, s)
-		c.calm = s.ended
+	if s.err == nil {
+		c.good = s.ended
+		return
 	}
+	c.failed = append(c.failed, s)
+	c.bad = s.ended
 }
 
-// waitCalm waits until requests have gone well for a while.
+// waitCalm waits until requests have gone well for a while, and still do. While they
+// wait for an answer, none fails.
 func (c *moveClient) waitCalm(t *testing.T) {
 	t.Helper()
 	err := suite.WaitUntil(context.Background(), suite.Timeout, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if since := time.Since(c.calm); since < moveCalm {
-			return fmt.Errorf("a request failed %s ago: %w", since, c.failed[len(c.failed)-1].err)
+		if since := time.Since(c.good); since > moveCalm/2 {
+			return fmt.Errorf("the last answer came %s ago", since)
+		}
+		if c.good.Sub(c.bad) < moveCalm {
+			return fmt.Errorf("a request failed %s before the last answer: %w", c.good.Sub(c.bad), c.failed[len(c.failed)-1].err)
 		}
 		return nil
 	})
@@ -232,7 +240,7 @@ func (c *moveClient) stop(way string, replicas int, began time.Time) moveRow {
 func moveTable(rows []moveRow) string {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "A move from OCM's own cluster-proxy v0.10.0 to this release (helm upgrade --reuse-values) and back (helm rollback): what\n"+
-		"clients notice. Each makes a request on a connection of its own five times a second and waits up to %s, or follows a\n"+
+		"clients notice. Each makes a request on a connection of its own twice a second and waits up to %s, or follows a\n"+
 		"watch. NEW FAIL FOR is the time in which new requests fail, or a watch has no events; FIRST is after helm began, SPAN\n"+
 		"from the first to the last. The cluster local-cluster is the hub itself. Written by make e2e-move.\n\n", moveRequestLimit)
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
