@@ -39,7 +39,7 @@ func karmadaRule(group, resource string, names []string, verbs ...string) rbacv1
 // is heard of the victim's there, no cluster's token is good, rights in the addon's group are
 // none, and neither are those to what registries are stored as.
 func (s *Suite) testKarmada(t *testing.T) {
-	const user, ours, mark = "hostile-karmada", "hostile-karmada-ours", "hostile-karmada"
+	const user, ours, mark = "hostile-karmada", "hostile-karmada-ours", "hostile-by-karmadas-urls"
 	a, v := s.attacker(), s.victim()
 	registry := `{"apiVersion":"search.karmada.io/v1alpha1","kind":"ResourceRegistry","metadata":{"name":"hostile"},"spec":{"targetCluster":{},` +
 		`"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap"},{"apiVersion":"v1","kind":"Pod"}]}}`
