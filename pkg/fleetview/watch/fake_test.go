@@ -405,5 +405,3 @@ func (c *client) events() []string {
 	c.body.Reset()
 	return got
 }
-
-func versionAt(time int64) string { return version.Version{Time: time}.String() }

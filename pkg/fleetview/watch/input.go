@@ -25,7 +25,6 @@ type input struct {
 	// buffer.data[at:] was not used yet; buffer is nil if there is nothing.
 	buffer *buffer
 	at     int
-	err    error
 }
 
 // buffer is what reading an event takes.
