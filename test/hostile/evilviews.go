@@ -109,10 +109,10 @@ func (s *Suite) watchEvil(t *testing.T, d endpoint, view, own, token string) {
 	t.Helper()
 	for i, answer := range evilLists() {
 		if answer.forever == "" && i%4 > 0 {
-			continue // a second each
+			continue // seconds each
 		}
 		began := time.Now()
-		code, _, body := d.send(t, d.request(http.MethodGet, fmt.Sprintf("%s?watch=1&timeoutSeconds=1&fieldSelector=metadata.name!=evil-%d,metadata.name%%3D%s", mapPath, i, own), token, ""))
+		code, _, body := d.send(t, d.request(http.MethodGet, fmt.Sprintf("%s?watch=1&timeoutSeconds=4&fieldSelector=metadata.name!=evil-%d,metadata.name%%3D%s", mapPath, i, own), token, ""))
 		if code != http.StatusOK || strings.Count(body, `"name":"`+own+`"`) != 2 {
 			t.Errorf("watching view %s, answer %d, for %v: %d %.1000s, want the objects of both others", view, i, time.Since(began).Round(time.Second), code, body)
 		}
