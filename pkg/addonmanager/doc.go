@@ -49,5 +49,5 @@
 //	rerender.go    asks for manifests again when something they depend on changes
 //	notices.go     the condition VariablesIgnored of addons
 //	leftovers.go   starts package leftovers
-//	fleetviews.go  waits for the kinds of views and starts package fleetview
+//	fleetviews.go  waits for the kinds of views and of registries, and starts packages fleetview and karmada
 package addonmanager

@@ -23,35 +23,36 @@ import (
 // works. The hub serves their groups before them: Helm does not upgrade a
 // CustomResourceDefinition that another release owns, and then FleetView is missing.
 func addFleetViews(ctx context.Context, mgr ctrl.Manager) error {
-	hub, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
-	if err != nil {
-		return fmt.Errorf("preparing discovery: %w", err)
-	}
-	for _, wanted := range []schema.GroupVersionResource{
+	return startWhenServed(ctx, mgr, "fleet views", &fleetview.Reconciler{Client: mgr.GetClient()},
 		v1alpha1.GroupVersion.WithResource("fleetviews"),
-		{Group: clusterv1beta2.GroupName, Version: clusterv1beta2.GroupVersion.Version, Resource: "managedclustersets"},
-	} {
-		if err := waitForResource(ctx, hub, wanted); err != nil {
-			return nil // the manager ends
-		}
-	}
-	if err := (&fleetview.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("starting the controller of fleet views: %w", err)
-	}
-	return nil
+		schema.GroupVersionResource{Group: clusterv1beta2.GroupName, Version: clusterv1beta2.GroupVersion.Version, Resource: "managedclustersets"})
 }
 
 // addRegistries waits for the kind that Karmada's ResourceRegistries are stored as.
 func addRegistries(ctx context.Context, mgr ctrl.Manager) error {
+	return startWhenServed(ctx, mgr, "ResourceRegistries", &karmada.Reconciler{Client: mgr.GetClient()},
+		v1alpha1.GroupVersion.WithResource("karmadaresourceregistries"))
+}
+
+// controller is a reconciler that starts with a manager, which may be running already.
+type controller interface {
+	SetupWithManager(mgr ctrl.Manager) error
+}
+
+// startWhenServed starts the controller of something when the hub serves all resources
+// that it watches.
+func startWhenServed(ctx context.Context, mgr ctrl.Manager, of string, c controller, watched ...schema.GroupVersionResource) error {
 	hub, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("preparing discovery: %w", err)
 	}
-	if err := waitForResource(ctx, hub, v1alpha1.GroupVersion.WithResource("karmadaresourceregistries")); err != nil {
-		return nil // the manager ends
+	for _, wanted := range watched {
+		if err := waitForResource(ctx, hub, wanted); err != nil {
+			return nil // the manager ends
+		}
 	}
-	if err := (&karmada.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("starting the controller of ResourceRegistries: %w", err)
+	if err := c.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("starting the controller of %s: %w", of, err)
 	}
 	return nil
 }
