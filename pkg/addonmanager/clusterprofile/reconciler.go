@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/ownstatus"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -31,8 +31,6 @@ const (
 	Provider = "open-cluster-management"
 	// execExtension is what an exec credential plugin is told: which cluster.
 	execExtension = "client.authentication.k8s.io/exec"
-
-	fieldOwner = client.FieldOwner(identity.AddonManager)
 )
 
 // Reconciler reconciles the ClusterProfiles that OCM makes.
@@ -144,19 +142,8 @@ func (r *Reconciler) providers(ctx context.Context, cluster string) ([]v1alpha1.
 
 // apply owns the given providers and nothing else of a profile.
 func (r *Reconciler) apply(ctx context.Context, profile *v1alpha1.ClusterProfile, providers []v1alpha1.AccessProvider) error {
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.ClusterProfileStatus{AccessProviders: providers})
-	if err != nil {
-		return fmt.Errorf("converting access providers: %w", err)
-	}
-	delete(status, "conditions")
-	delete(status, "version")
-	object := &unstructured.Unstructured{Object: map[string]any{"status": status}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
-	object.SetNamespace(profile.Namespace)
-	object.SetName(profile.Name)
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("applying the access provider of ClusterProfile %q in namespace %q: %w", profile.Name, profile.Namespace, err)
-	}
-	return nil
+	status := struct {
+		AccessProviders []v1alpha1.AccessProvider `json:"accessProviders,omitempty"`
+	}{providers}
+	return ownstatus.Apply(ctx, r.Client, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind), client.ObjectKeyFromObject(profile), &status)
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
@@ -16,11 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/ownstatus"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
-
-const fieldOwner = client.FieldOwner(identity.AddonManager)
 
 // Reconciler reconciles the status of FleetViews.
 type Reconciler struct {
@@ -64,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			continue
 		}
 		if status := hub.statusOf(view); !equality.Semantic.DeepEqual(status, view.Status) {
-			errs = append(errs, r.apply(ctx, view.Name, status))
+			errs = append(errs, ownstatus.Apply(ctx, r.Client, v1alpha1.GroupVersion.WithKind("FleetView"), client.ObjectKeyFromObject(view), &status))
 		}
 	}
 	return ctrl.Result{}, errors.Join(errs...)
@@ -84,20 +80,4 @@ func (r *Reconciler) read(ctx context.Context) (*hub, error) {
 		}
 	}
 	return newHub(clusters.Items, addons.Items, sets.Items), nil
-}
-
-// apply owns the status of a view and nothing else of it.
-func (r *Reconciler) apply(ctx context.Context, view string, status v1alpha1.FleetViewStatus) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return fmt.Errorf("converting the status of FleetView %q: %w", view, err)
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("FleetView"))
-	object.SetName(view)
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("applying the status of FleetView %q: %w", view, err)
-	}
-	return nil
 }

@@ -9,16 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/ownstatus"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // Reconciler reconciles the status of KarmadaResourceRegistries.
@@ -49,7 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if equality.Semantic.DeepEqual(status, registry.Status) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, r.apply(ctx, registry.Name, status)
+	return ctrl.Result{}, ownstatus.Apply(ctx, r.Client, v1alpha1.GroupVersion.WithKind("KarmadaResourceRegistry"), request.NamespacedName, &status)
 }
 
 // valid returns the condition that says whether a registry can be served.
@@ -65,20 +63,4 @@ func valid(registry *v1alpha1.KarmadaResourceRegistry) metav1.Condition {
 		condition.Message = "spec.backendStore is not used: nothing is cached."
 	}
 	return condition
-}
-
-// apply owns the status of a registry and nothing else of it.
-func (r *Reconciler) apply(ctx context.Context, registry string, status v1alpha1.ResourceRegistryStatus) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return fmt.Errorf("converting the status of registry %q: %w", registry, err)
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": content}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("KarmadaResourceRegistry"))
-	object.SetName(registry)
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(identity.AddonManager), client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("applying the status of registry %q: %w", registry, err)
-	}
-	return nil
 }
