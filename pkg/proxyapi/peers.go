@@ -157,13 +157,17 @@ func (p *peers) resolve(ctx context.Context) {
 }
 
 // add adds an address, which is greeted in the next round.
-func (p *peers) add(address string) *peer {
+func (p *peers) add(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.learn(address)
+}
+
+// learn adds an address that is new, if there is room. The caller holds mu.
+func (p *peers) learn(address string) {
 	if p.known[address] == nil && len(p.known) < maxPeers {
 		p.known[address] = &peer{lost: time.Now()}
 	}
-	return p.known[address]
 }
 
 // greetAll greets each address that is known, and those that the answers have.
@@ -222,8 +226,8 @@ func (p *peers) heard(address string, answer greeting, err error) (again bool) {
 	default:
 		one.id, one.lost, one.selves = answer.ID, time.Time{}, 0
 		for _, other := range answer.Addresses {
-			if p.known[other] == nil && len(p.known) < maxPeers && isAddress(other) {
-				p.known[other] = &peer{lost: time.Now()}
+			if isAddress(other) {
+				p.learn(other)
 			}
 		}
 	}
