@@ -16,16 +16,18 @@ import (
 // being the first.
 func (l *listing) agree(answers []*memberList) {
 	kinds := make([]metav1.TypeMeta, len(answers))
-	votes := map[metav1.TypeMeta]int{}
-	var most metav1.TypeMeta
 	for i, p := range answers {
-		if kinds[i] = p.itemKind(); kinds[i].Kind == "" {
-			continue
+		kinds[i] = p.itemKind()
+	}
+	most := merge.Majority(kinds, func(of metav1.TypeMeta) int {
+		if l.plausible(of.APIVersion, of.Kind) {
+			return 1
 		}
-		votes[kinds[i]]++
-		if n := votes[kinds[i]]; n > votes[most] || n == votes[most] && l.plausible(kinds[i].APIVersion, kinds[i].Kind) && !l.plausible(most.APIVersion, most.Kind) {
-			most = kinds[i]
-		}
+		return 0
+	})
+	if l.form.as == "" && most.Kind != "" && !l.likely(most) {
+		of := l.kindOf()
+		l.h.kinds.put(of, most, int64(len(of)))
 	}
 	for i, p := range answers {
 		if kind := kinds[i]; kind.Kind != "" && kind != most {
@@ -59,6 +61,15 @@ func (l *listing) plausible(apiVersion, kind string) bool {
 		return kind == strings.TrimSuffix(l.form.as, "List")
 	}
 	return l.likely(metav1.TypeMeta{APIVersion: apiVersion, Kind: kind})
+}
+
+// maxKinds bounds the bytes of the collections of which the kind is remembered.
+const maxKinds = 256 << 10
+
+// kindOf is what the kind of the request's objects is remembered by. What one user's
+// clusters say is not believed for another's.
+func (q *request) kindOf() string {
+	return strings.Join([]string{q.view.User, q.view.Name, q.info.APIGroup, q.info.APIVersion, q.info.Resource}, "\n")
 }
 
 // likely reports whether a kind is the one of the request's resource, if it is called as

@@ -36,7 +36,8 @@ func (o object) version() string      { return o.meta()["resourceVersion"].(stri
 // kinds are what the clusters serve. Widgets are custom resources, without protobuf.
 var kinds = map[string]string{
 	"pods": "Pod", "configmaps": "ConfigMap", "deployments": "Deployment", "clusterroles": "ClusterRole", "events": "Event", "widgets": "Widget",
-	"services": "Service", "serviceaccounts": "ServiceAccount", "namespaces": "Namespace",
+	"network-attachment-definitions": "NetworkAttachmentDefinition", // is not called like its kind
+	"services":                       "Service", "serviceaccounts": "ServiceAccount", "namespaces": "Namespace",
 }
 
 type change struct {

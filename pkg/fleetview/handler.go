@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
@@ -18,6 +20,8 @@ type Handler struct {
 	draining  <-chan struct{}
 	// usual are the shares of first pages, by who asked for what.
 	usual *sized[string, share]
+	// kinds are those that users' lists were of, where a resource is not called like its kind.
+	kinds *sized[string, metav1.TypeMeta]
 }
 
 // Options configure a Handler. The zero value is ready.
@@ -30,7 +34,7 @@ type Options struct {
 
 // New makes a Handler. It does no I/O.
 func New(o Options) *Handler {
-	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, discovery: newDiscovery(), usual: newSized[string, share](maxUsual), draining: o.Draining}
+	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, discovery: newDiscovery(), usual: newSized[string, share](maxUsual), kinds: newSized[string, metav1.TypeMeta](maxKinds), draining: o.Draining}
 	if h.positions == nil {
 		h.positions = new(watch.Positions)
 	}

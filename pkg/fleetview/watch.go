@@ -39,7 +39,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	options := watch.Options{
 		Path: q.path.String(), Query: maps.Clone(q.query), MemberTimeout: q.view.Timeout, FailWhenUnreachable: q.view.FailWhenUnreachable, Draining: h.draining,
 		ResourceVersion: wants.ResourceVersion, SendInitialEvents: wants.SendInitialEvents, Bookmarks: wants.AllowWatchBookmarks,
-		Clock: &h.clock, Positions: h.positions, Likely: q.likely,
+		Clock: &h.clock, Positions: h.positions, Likely: h.expected(q),
 		Rewriter: func(m watch.Member, translate func(string) string) *merge.Rewriter {
 			rewriter := q.rewriter(m, version.Version{})
 			rewriter.Version = translate
@@ -73,6 +73,13 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	}
 	watch.Serve(w, r, options)
 	return nil
+}
+
+// expected returns what reports whether a kind is likely to be that of a request's objects:
+// by its name, or because the user's list was of it.
+func (h *Handler) expected(q *request) func(of metav1.TypeMeta) bool {
+	listed, ok := h.kinds.get(q.kindOf())
+	return func(of metav1.TypeMeta) bool { return q.likely(of) || ok && of == listed }
 }
 
 // readListOptions reads the query of a watch as kube-apiserver does, and refuses what it

@@ -45,6 +45,7 @@
 //	index.go             Item: an object of which it is known where its members are
 //	key.go               Key: which object it is
 //	list.go              what a list says of itself, and what is no list
+//	majority.go          Majority: what the objects of several clusters are
 //	object.go            walks the members of a JSON object
 //	openapi.go           the index of OpenAPI v3 documents; OpenAPI v2 documents
 //	protobuf.go          edits metadata in protobuf

@@ -29,7 +29,10 @@
 //
 // Members are not trusted: an event or an object larger than 16 MiB, or one that is
 // malformed or of another kind than the others', ends that member's request and nothing
-// else.
+// else. The objects of a stream are what most members say theirs are. A kind that is not
+// called like its resource, as that of a few custom resources, waits until each member
+// has said its own or has failed, for 30 s at most: else a member could decide it by being
+// the first.
 //
 // # Positions
 //

@@ -94,7 +94,7 @@ func (m *member) endInitial(e event) error {
 		return errors.New("reading a bookmark: it has no resourceVersion")
 	}
 	m.s.mu.Lock()
-	m.s.learn(typeOf(e.key))
+	m.s.says(m, typeOf(e.key))
 	m.s.mu.Unlock()
 	m.endPart(merge.ListMeta{ResourceVersion: e.key.Version}, m.shown)
 	return nil

@@ -50,7 +50,7 @@ func (m *member) list(ctx context.Context) error {
 	}
 	if of, err := merge.ItemsOf(meta); err == nil && !m.silent { // a Table does not say it
 		m.s.mu.Lock()
-		m.s.learn(of)
+		m.s.says(m, of)
 		m.s.mu.Unlock()
 	}
 	for name, k := range m.shown { // no other goroutine writes it once it is loaded

@@ -60,6 +60,10 @@ type member struct {
 	upTo, reached uint64
 	// part says that the client may have a part only of a list.
 	part bool
+	// of is what the member's objects are, as soon as it has said so, and heard says that its
+	// first request has ended.
+	of    metav1.TypeMeta
+	heard bool
 }
 
 // newMember returns a member that goes on from version at, at which the client has shown.
@@ -94,6 +98,7 @@ func (m *member) run(ctx context.Context) {
 		began := time.Now()
 		err := m.follow(ctx)
 		m.begun(err)
+		m.s.heard(m)
 		m.s.arrived(m)
 		if errors.Is(err, errEnded) {
 			return
@@ -183,7 +188,7 @@ func (m *member) handle(e event) error {
 	if e.kind == bookmark {
 		m.s.mu.Lock()
 		defer m.s.mu.Unlock()
-		m.s.learn(typeOf(e.key))
+		m.s.says(m, typeOf(e.key))
 		if e.key.Version != "" && e.key.Version != m.at {
 			m.at = e.key.Version
 			m.s.settle(m.to.UID(), m.at)
@@ -204,7 +209,7 @@ func (m *member) handle(e event) error {
 
 // show notes what the client has after an event. The caller holds the stream's mu.
 func (m *member) show(e event) {
-	m.s.learn(typeOf(e.key))
+	m.s.says(m, typeOf(e.key))
 	name := nameOf(e.key)
 	if m.touched != nil {
 		m.touched[name] = true

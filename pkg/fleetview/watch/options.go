@@ -82,6 +82,9 @@ const (
 	maxEvent = 16 << 20
 	// maxNames bounds the name, the namespace and the UID of one object together.
 	maxNames = 2 << 10
+	// maxDoubt is how long objects wait for what other members have, if their kind is not likely
+	// to be the right one.
+	maxDoubt = 30 * time.Second
 	// pageSize is the limit of the lists that members are asked for.
 	pageSize = 500
 	// maxObjects is the default of Options.MaxObjects. One takes about 200 bytes.

@@ -31,7 +31,8 @@ type stream struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// emptied is signalled when the queue has been emptied or the stream has ended.
+	// emptied is signalled when the queue has been emptied, the kind of the objects is known or
+	// the stream has ended.
 	emptied sync.Cond
 	queue   []byte
 	ended   bool
@@ -53,8 +54,11 @@ type stream struct {
 	// began says that the answer has, and cause is why the stream has ended, if it failed.
 	began bool
 	cause *metav1.Status
-	// of is what the objects are, as soon as it is known.
-	of metav1.TypeMeta
+	// of is what the objects are, as soon as it is known. doubt is set while objects wait for
+	// that, and trusts says that they have waited for long.
+	of     metav1.TypeMeta
+	doubt  *time.Timer
+	trusts bool
 }
 
 func newStream(o Options, form form, cancel context.CancelFunc, start version.Version, versions map[string]string) *stream {
@@ -69,14 +73,15 @@ func newStream(o Options, form form, cancel context.CancelFunc, start version.Ve
 func (s *stream) emit(m *member, e event, shown func(time int64)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) >= queueSize && !s.ended {
+	of := typeOf(e.key)
+	for (len(s.queue) >= queueSize || s.undecided(m, of)) && !s.ended {
 		m.begun(nil) // the queue is emptied once the answer has begun
 		s.emptied.Wait()
 	}
 	if s.ended {
 		return errEnded
 	}
-	if err := s.fits(e.key); err != nil {
+	if err := s.fits(of); err != nil {
 		return err
 	}
 	if s.queue == nil {
@@ -180,6 +185,9 @@ func (s *stream) markLast() {
 // close ends the stream for members. The caller holds mu.
 func (s *stream) close() {
 	s.ended = true
+	if s.doubt != nil {
+		s.doubt.Stop()
+	}
 	s.cancel()
 	s.emptied.Broadcast()
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -229,29 +228,6 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 			diff(t, "when it is asked again", []string{fmt.Sprintf("ADDED a/n%d", i)}, c.events())
 		}
 	})
-}
-
-// TestMemberOfAnotherKind has a member that sends objects of another kind, first or later.
-func TestMemberOfAnotherKind(t *testing.T) {
-	secret := `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"stolen","namespace":"default","uid":"u","resourceVersion":"900"}}}` + "\n"
-	for name, objects := range map[string][]string{"later": {"x"}, "first": nil} {
-		synctest.Test(t, func(t *testing.T) {
-			evil, good := newCluster("evil"), newCluster("good", objects...)
-			evil.raw = secret
-			c := newFixture(t, evil, good).watch(func(o *Options) { o.Likely = func(of metav1.TypeMeta) bool { return of.Kind == "ConfigMap" } })
-			defer c.stop()
-			c.events()
-			time.Sleep(time.Second)
-			good.set("y")
-			diff(t, name+": an event of the other", []string{"ADDED good/y"}, c.events())
-			time.Sleep(2 * maxBackoff)
-			diff(t, name+": asked again", nil, c.events())
-			evil.with(func() { evil.raw = "" })
-			evil.set("z")
-			time.Sleep(2 * maxBackoff)
-			diff(t, name+": when it is good again", []string{"ADDED evil/z"}, c.events())
-		})
-	}
 }
 
 func TestEvilMember(t *testing.T) {
