@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
@@ -138,7 +140,8 @@ func upgradeFrom(t *testing.T, commit string) {
 	install := func(root string, values ...string) {
 		t.Helper()
 		chart := filepath.Join(root, "charts/cluster-proxy")
-		if err := installed.Lab.InstallChart(t.Context(), "cluster-proxy", installed.Namespace, chart, append(installed.ChartValues(), values...)...); err != nil {
+		values = append(valuesOf(t, chart, installed.ChartValues()), values...)
+		if err := installed.Lab.InstallChart(t.Context(), "cluster-proxy", installed.Namespace, chart, values...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,5 +155,25 @@ func upgradeFrom(t *testing.T, commit string) {
 			installed.AgentsHaveImage(t, cluster, ":lab")
 		}
 		return nil
+	})
+}
+
+// valuesOf leaves out the values that a chart does not have: an earlier one refuses
+// those of later features.
+func valuesOf(t *testing.T, chart string, values []string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]any{}
+	if err := yaml.Unmarshal(text, &has); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(values, func(value string) bool {
+		key, _, _ := strings.Cut(value, "=")
+		section, _, _ := strings.Cut(key, ".")
+		_, ok := has[section]
+		return !ok
 	})
 }
