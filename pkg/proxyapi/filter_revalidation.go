@@ -46,6 +46,7 @@ type revalidation struct {
 
 // streamGroup is what streams with the same question have in common.
 type streamGroup struct {
+	key [sha256.Size]byte
 	// asked is the first stream's request as it came.
 	asked *http.Request
 	scope requestScope
@@ -98,7 +99,7 @@ func (v *revalidation) join(asked *http.Request, scope *requestScope, end *conte
 	defer v.mu.Unlock()
 	g := v.groups[key]
 	if g == nil {
-		g = &streamGroup{asked: asked, user: scope.user.GetName(), ends: map[*context.CancelCauseFunc]struct{}{},
+		g = &streamGroup{key: key, asked: asked, user: scope.user.GetName(), ends: map[*context.CancelCauseFunc]struct{}{},
 			scope: requestScope{kind: scope.kind, target: scope.target, group: scope.group, prefix: scope.prefix, host: scope.host, info: scope.info, inner: scope.inner, leaves: scope.leaves, long: scope.long}}
 		v.groups[key] = g
 	}
@@ -194,10 +195,18 @@ func (v *revalidation) withdrawn(ctx context.Context, g *streamGroup) (reason st
 }
 
 func (v *revalidation) end(ctx context.Context, g *streamGroup, reason string) {
+	// One may take longer to end than a period, and counts once.
 	v.mu.Lock()
-	ends := slices.Collect(maps.Keys(g.ends))
+	ends := g.ends
+	g.ends = nil
+	if v.groups[g.key] == g {
+		delete(v.groups, g.key)
+	}
 	v.mu.Unlock()
-	for _, end := range ends {
+	if len(ends) == 0 {
+		return
+	}
+	for end := range ends {
 		(*end)(errWithdrawn)
 	}
 	v.metrics.withdrawn.WithLabelValues(reason).Add(float64(len(ends)))

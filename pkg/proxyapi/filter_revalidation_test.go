@@ -6,14 +6,17 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -237,5 +240,34 @@ func TestQuestions(t *testing.T) {
 		if got == want {
 			t.Errorf("another %s: the same question", name)
 		}
+	}
+}
+
+// TestSlowEndIsCountedOnce has a stream that takes longer to end than until its caller is
+// looked at again, beside one of theirs that began meanwhile.
+func TestSlowEndIsCountedOnce(t *testing.T) {
+	m := newMetrics(prometheus.NewRegistry())
+	v := newRevalidation(&requestFilters{metrics: m}, time.Hour)
+	asked := &http.Request{Header: http.Header{}}
+	scope := &requestScope{kind: clusterScope, info: &request.RequestInfo{Verb: "watch"}, target: route.Target{Cluster: "cluster1"}, user: &user.DefaultInfo{Name: "jane"}}
+	endAll := func() {
+		for _, g := range slices.Collect(maps.Values(v.groups)) {
+			v.end(t.Context(), g, "forbidden")
+		}
+	}
+	var ended int
+	join := func() (leave func()) {
+		end := context.CancelCauseFunc(func(error) { ended++ })
+		return v.join(asked, scope, &end)
+	}
+	leaveSlow := join()
+	endAll()
+	endAll()
+	leaveNext := join()
+	leaveSlow()
+	endAll()
+	leaveNext()
+	if got := testutil.ToFloat64(m.withdrawn.WithLabelValues("forbidden")); got != 2 || ended != 2 || len(v.groups) != 0 {
+		t.Errorf("%v streams were counted and %d ended, want 2; %d groups are left", got, ended, len(v.groups))
 	}
 }
