@@ -50,7 +50,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true // kubectl completes, with kubectl_complete-clusterproxy
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(p.statusCommand(), p.checkCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand())
+	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand())
 	return root
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -24,6 +25,12 @@ import (
 // fakeHub answers as a hub with the addon does: c1 is up, c2 is away.
 func fakeHub(t *testing.T) (kubeconfig string) {
 	t.Helper()
+	return fakeHubWith(t, func(func(string, int, any)) {})
+}
+
+// fakeHubWith is one that serves more. A string is served as it is.
+func fakeHubWith(t *testing.T, more func(serve func(path string, code int, object any))) (kubeconfig string) {
+	t.Helper()
 	mux := http.NewServeMux()
 	serve := func(path string, code int, object any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +40,10 @@ func fakeHub(t *testing.T) (kubeconfig string) {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
+			if text, ok := object.(string); ok {
+				_, _ = io.WriteString(w, text)
+				return
+			}
 			if err := json.NewEncoder(w).Encode(object); err != nil {
 				t.Error(err)
 			}
@@ -41,7 +52,7 @@ func fakeHub(t *testing.T) (kubeconfig string) {
 	serve("/version", 200, version.Info{GitVersion: "v1.36.3"})
 	serve(groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{
 		{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Tunnels: 2, Version: "v1.35.1", Latency: &metav1.Duration{Duration: 1500 * time.Microsecond}}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown, Reason: "LeaseStopped", Message: "no lease since noon"}},
 	}})
 	serve(groupPath+"/c1/proxy/version", 200, version.Info{GitVersion: "v1.35.1"})
 	serve(groupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "c2 has no tunnel since noon"})
@@ -49,6 +60,7 @@ func fakeHub(t *testing.T) (kubeconfig string) {
 		Hub: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs"}}, Cluster: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs", "system:authenticated"}}})
 	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}})
+	more(serve)
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
 	config := clientcmdapi.NewConfig()
@@ -82,10 +94,13 @@ func TestCommands(t *testing.T) {
 		err     string
 	}{
 		"status": {args: []string{"status"}, notGood: true,
-			out: []string{"NAME", "c1", "True", "2", "1.5ms", "v1.35.1", "c2", "Unknown"}, errOut: "c2 is not available; see: kubectl get managedclusteraddon -n c2"},
+			out:    []string{"NAME", "c1", "True", "2", "1.5ms", "v1.35.1", "c2", "Unknown", "LeaseStopped"},
+			errOut: "c2 is not available: no lease since noon; see: kubectl get managedclusteraddon -n c2 cluster-proxy -o yaml\n1 of 2 clusters are available.\n"},
+		"status in width":    {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "MESSAGE", "c2", "LeaseStopped", "no lease since noon"}},
+		"watch as JSON":      {args: []string{"status", "--watch", "-o", "json"}, err: "--watch writes text"},
 		"status of one":      {args: []string{"status", "c1"}, out: []string{"c1"}},
 		"status as JSON":     {args: []string{"status", "c1", "-o", "json"}, out: []string{`"name": "c1"`}},
-		"status of a format": {args: []string{"status", "-o", "xml"}, err: `"xml": it must be json or yaml`},
+		"status of a format": {args: []string{"status", "-o", "xml"}, err: `"xml": it must be wide, json or yaml`},
 		"unknown cluster":    {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
 		"whoami":             {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
 		"whoami nowhere":     {args: []string{"whoami"}, err: "accepts 1 arg"},

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"text/tabwriter"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,19 +15,38 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
 
+const (
+	// mostExplained is how many clusters are explained below the table.
+	mostExplained = 10
+	// statusEvery is how often --watch asks.
+	statusEvery = 2 * time.Second
+)
+
+// statusOptions are the flags of status.
+type statusOptions struct {
+	output string
+	watch  bool
+}
+
+func (o statusOptions) wide() bool { return o.output == "wide" }
+
 func (p *plugin) statusCommand() *cobra.Command {
-	var output string
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use:               "status [CLUSTER...]",
-		Short:             "Show which clusters can be reached; the exit status is 1 if one cannot",
+		Short:             "Show which clusters can be reached, and why others cannot since when; the exit status is 1 if one cannot",
 		ValidArgsFunction: p.completeClusters,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.status(cmd.Context(), args, output) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.status(cmd.Context(), args, o) },
 	}
-	outputFlag(cmd, &output, "json", "yaml")
+	outputFlag(cmd, &o.output, "wide", "json", "yaml")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show clusters when they change")
 	return cmd
 }
 
-func (p *plugin) status(ctx context.Context, names []string, output string) error {
+func (p *plugin) status(ctx context.Context, names []string, o statusOptions) error {
+	if o.watch && o.output != "" && !o.wide() {
+		return errors.New("--watch writes text: leave out --output, or let it be wide")
+	}
 	hub, err := p.hub()
 	if err != nil {
 		return err
@@ -34,24 +55,18 @@ func (p *plugin) status(ctx context.Context, names []string, output string) erro
 	if err != nil {
 		return err
 	}
-	var away []string
-	for _, c := range found {
-		if c.Status.Available != metav1.ConditionTrue {
-			away = append(away, c.Name)
-		}
+	if o.watch {
+		ticker := time.NewTicker(statusEvery)
+		defer ticker.Stop()
+		return p.watchStatus(ctx, found, o.wide(), ticker.C, func() ([]v1alpha1.Cluster, error) { return clusters(ctx, hub, names) })
 	}
-	printed, err := p.print(output, found)
+	printed, err := p.print(o.output, found)
 	if err != nil {
 		return err
 	}
+	away := awayOf(found)
 	if !printed {
-		if err := p.statusTable(found); err != nil {
-			return err
-		}
-		for _, name := range away {
-			name = oneLine(name)
-			fmt.Fprintf(p.err, "%s is not available; see: kubectl get managedclusteraddon -n %s cluster-proxy -o yaml\n", name, name)
-		}
+		p.printStatus(found, away, o.wide())
 	}
 	if len(away) > 0 {
 		return errNotGood
@@ -59,22 +74,159 @@ func (p *plugin) status(ctx context.Context, names []string, output string) erro
 	return nil
 }
 
-func (p *plugin) statusTable(found []v1alpha1.Cluster) error {
+func awayOf(found []v1alpha1.Cluster) (away []v1alpha1.Cluster) {
+	for _, c := range found {
+		if c.Status.Available != metav1.ConditionTrue {
+			away = append(away, c)
+		}
+	}
+	return away
+}
+
+// printStatus writes a table of clusters, and below it why some are not available.
+func (p *plugin) printStatus(found, away []v1alpha1.Cluster, wide bool) {
 	if len(found) == 0 {
 		fmt.Fprintln(p.err, "There is no cluster that you may reach.")
-		return nil
+		return
 	}
-	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NAME\tAVAILABLE\tTUNNELS\tLATENCY\tVERSION\tLAST SEEN")
+	table := statusTable{wide: wide}
+	fmt.Fprint(p.out, table.text(found))
+	for i, c := range away {
+		if i == mostExplained {
+			fmt.Fprintf(p.err, "%d more clusters are not available.\n", len(away)-i)
+			break
+		}
+		name := oneLine(c.Name)
+		fmt.Fprintf(p.err, "%s is not available%s; see: kubectl get managedclusteraddon -n %s cluster-proxy -o yaml\n", name, oneLine(why(c)), name)
+	}
+	fmt.Fprintf(p.err, "%d of %d clusters are available.\n", len(found)-len(away), len(found))
+}
+
+// why says since when and why a cluster is not available, as far as it is known.
+func why(c v1alpha1.Cluster) (text string) {
+	if c.Status.LastSeen != nil {
+		text = " for " + age(c)
+	}
+	switch {
+	case c.Status.Message != "":
+		return text + ": " + c.Status.Message
+	case c.Status.Reason != "":
+		return text + ": " + c.Status.Reason
+	}
+	return text
+}
+
+func age(c v1alpha1.Cluster) string {
+	if c.Status.LastSeen == nil {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(c.Status.LastSeen.Time))
+}
+
+// watchStatus writes clusters, and at each tick those that have changed, until ctx is done.
+func (p *plugin) watchStatus(ctx context.Context, found []v1alpha1.Cluster, wide bool, ticks <-chan time.Time, ask func() ([]v1alpha1.Cluster, error)) error {
+	table := statusTable{wide: wide}
+	fmt.Fprint(p.out, table.text(found))
+	failure := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		}
+		now, err := ask()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			if err.Error() != failure { // what goes on is said once
+				failure = err.Error()
+				fmt.Fprintln(p.err, "error:", failure)
+			}
+			continue
+		}
+		failure = ""
+		changed, gone := changes(found, now)
+		fmt.Fprint(p.out, table.text(changed))
+		for _, name := range gone {
+			fmt.Fprintf(p.err, "%s is gone, or you may not reach it any more.\n", oneLine(name))
+		}
+		found = now
+	}
+}
+
+// changes returns the clusters of now that are not as they were, and the names of those that
+// are not there any more. What always moves does not count.
+func changes(before, now []v1alpha1.Cluster) (changed []v1alpha1.Cluster, gone []string) {
+	was := make(map[string]v1alpha1.Cluster, len(before))
+	for _, c := range before {
+		was[c.Name] = c
+	}
+	for _, c := range now {
+		old, ok := was[c.Name]
+		delete(was, c.Name)
+		a, b := old.Status, c.Status
+		if !ok || a.Available != b.Available || a.Reason != b.Reason || a.Version != b.Version {
+			changed = append(changed, c)
+		}
+	}
+	for _, c := range before {
+		if _, ok := was[c.Name]; ok {
+			gone = append(gone, c.Name)
+		}
+	}
+	return changed, gone
+}
+
+// statusTable writes clusters as rows. Its columns keep their widths from one text to the
+// next, and the first one has a header.
+type statusTable struct {
+	wide   bool
+	widths []int
+}
+
+func (t *statusTable) text(found []v1alpha1.Cluster) string {
+	var rows [][]string
+	if t.widths == nil {
+		header := []string{"NAME", "AVAILABLE", "TUNNELS", "LATENCY", "VERSION", "LAST SEEN", "REASON"}
+		if t.wide {
+			header = append(header, "MESSAGE")
+		}
+		rows, t.widths = append(rows, header), make([]int, len(header))
+	}
 	for _, c := range found {
-		latency, seen := "<none>", "<unknown>"
-		if c.Status.Latency != nil {
-			latency = c.Status.Latency.Duration.String()
-		}
-		if c.Status.LastSeen != nil {
-			seen = duration.HumanDuration(time.Since(c.Status.LastSeen.Time))
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", oneLine(c.Name), oneLine(string(c.Status.Available)), c.Status.Tunnels, latency, oneLine(c.Status.Version), seen)
+		rows = append(rows, t.row(c))
 	}
-	return w.Flush()
+	for _, row := range rows {
+		for i, cell := range row {
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		last := len(row) - 1
+		for last > 0 && row[last] == "" {
+			last--
+		}
+		for i, cell := range row[:last] {
+			fmt.Fprintf(&text, "%-*s   ", t.widths[i], cell)
+		}
+		text.WriteString(row[last] + "\n")
+	}
+	return text.String()
+}
+
+func (t *statusTable) row(c v1alpha1.Cluster) []string {
+	latency := "<none>"
+	if c.Status.Latency != nil {
+		latency = c.Status.Latency.Duration.String()
+	}
+	row := []string{c.Name, string(c.Status.Available), fmt.Sprint(c.Status.Tunnels), latency, c.Status.Version, age(c), c.Status.Reason}
+	if t.wide {
+		row = append(row, c.Status.Message)
+	}
+	for i, cell := range row {
+		row[i] = oneLine(cell)
+	}
+	return row
 }

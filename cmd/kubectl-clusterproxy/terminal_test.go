@@ -55,11 +55,11 @@ func FuzzStatus(f *testing.F) {
 	addHostile(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, out := newTerminal()
-		cluster := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: text}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionStatus(text), Version: text}}
-		if err := p.statusTable([]v1alpha1.Cluster{cluster, cluster}); err != nil {
-			t.Fatal(err)
-		}
-		wantText(t, out.String(), 3)
+		status := v1alpha1.ClusterStatus{Available: metav1.ConditionStatus("not " + text), Version: text, Reason: text, Message: text}
+		cluster := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: text}, Status: status}
+		found := []v1alpha1.Cluster{cluster, cluster}
+		p.printStatus(found, awayOf(found), true)
+		wantText(t, out.String(), 3+2+1)
 	})
 }
 

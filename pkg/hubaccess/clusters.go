@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,8 +245,22 @@ func (c *Clusters) Describe(name string) v1alpha1.Cluster {
 		seen := condition.LastTransitionTime
 		if condition.Status == metav1.ConditionTrue {
 			seen = metav1.Now()
+		} else {
+			described.Status.Reason, described.Status.Message = condition.Reason, beginning(condition.Message)
 		}
 		described.Status.LastSeen = &seen
 	}
 	return described
+}
+
+// maxMessage bounds what is shown of a condition's message, in bytes: a list has one for
+// each cluster.
+const maxMessage = 512
+
+// beginning returns the part of a message that is shown.
+func beginning(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
 }

@@ -93,10 +93,10 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 	for _, c := range table.ColumnDefinitions {
 		titles = append(titles, strings.ToUpper(c.Name))
 	}
-	if got := strings.Join(titles, ","); got != "NAME,AVAILABLE,TUNNELS,LATENCY,VERSION,LAST SEEN" {
-		t.Errorf("columns %s, want NAME,AVAILABLE,TUNNELS,LATENCY,VERSION,LAST SEEN", got)
+	if got := strings.Join(titles, ","); got != "NAME,AVAILABLE,TUNNELS,LATENCY,VERSION,LAST SEEN,REASON" {
+		t.Errorf("columns %s, want those and REASON", got)
 	}
-	if len(table.Rows) != 1 || fmt.Sprint(table.Rows[0].Cells) != "[cluster1 True 0 <none> v1.36.3 <unknown>]" {
+	if len(table.Rows) != 1 || fmt.Sprint(table.Rows[0].Cells) != "[cluster1 True 0 <none> v1.36.3 <unknown> ]" {
 		t.Errorf("rows %v, want one: cluster1 True 0 <none> v1.36.3 <unknown>", table.Rows)
 	}
 	for _, path := range []string{groupPath + "/clusters", clustersPath + "cluster1/identity", "/apis", "/openapi/v2"} {

@@ -119,6 +119,7 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "Latency", Type: "string", Description: "Moving average of the time to the header of an answer"},
 	{Name: "Version", Type: "string", Description: "Version of Kubernetes on the cluster"},
 	{Name: "Last Seen", Type: "string", Description: "How long ago the cluster was last known to be reachable"},
+	{Name: "Reason", Type: "string", Priority: 1, Description: "Why the cluster is not available"},
 }
 
 // ConvertToTable is what kubectl get shows.
@@ -148,7 +149,7 @@ func cells(c *v1alpha1.Cluster, now time.Time) []any {
 	if c.Status.LastSeen != nil {
 		seen = duration.HumanDuration(now.Sub(c.Status.LastSeen.Time))
 	}
-	return []any{c.Name, string(c.Status.Available), c.Status.Tunnels, latency, c.Status.Version, seen}
+	return []any{c.Name, string(c.Status.Available), c.Status.Tunnels, latency, c.Status.Version, seen, c.Status.Reason}
 }
 
 var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}

@@ -43,6 +43,8 @@ func OpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPID
 			map[string]spec.Schema{"status": refTo("Whether and how the cluster is reached.", ClusterStatus{}.OpenAPIModelName())}, "status"),
 		ClusterStatus{}.OpenAPIModelName(): object("ClusterStatus says whether and how a cluster is reached.", map[string]spec.Schema{
 			"available": text("True, False or Unknown: the condition Available of the cluster's ManagedClusterAddOn."),
+			"reason":    text("Reason of the condition, unless it is True."),
+			"message":   text("The beginning of what the condition says, unless it is True."),
 			"tunnels":   *spec.Int32Property().WithDescription("How many connections through the tunnel this replica has open."),
 			"latency":   text("Moving average of the time to the header of an answer."),
 			"version":   text("Version of Kubernetes on the cluster."),

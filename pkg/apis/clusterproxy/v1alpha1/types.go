@@ -20,6 +20,10 @@ type ClusterStatus struct {
 	// Available is True, False or Unknown: the condition of that name of the
 	// cluster's ManagedClusterAddOn.
 	Available metav1.ConditionStatus `json:"available"`
+	// Reason is that of the condition unless it is True, and Message the beginning of what
+	// the condition says then: 512 bytes at most. A cluster may have a part in them.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 	// Tunnels is how many connections through the tunnel this replica has open.
 	Tunnels int32 `json:"tunnels"`
 	// Latency is the time that the last few requests of this replica took to
@@ -29,7 +33,7 @@ type ClusterStatus struct {
 	// Version of Kubernetes on the cluster.
 	Version string `json:"version,omitempty"`
 	// LastSeen is when the cluster was last known to be reachable: the time of
-	// the answer while it is available.
+	// the answer while it is available, and else when that ended.
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
 }
 

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// canary is in everything that must not be in a bundle.
+const canary = "canary7Q"
+
+// withCanaries are credentials, as they stand in logs and fields.
+var withCanaries = []string{
+	"authorization: Bearer " + canary + "abcdef", "Authorization: Basic " + canary + "abcdef==", "token=" + canary, `"token": "` + canary + `"`, "password: " + canary,
+	"https://user:" + canary + "@proxy.example.com:3128", "eyJ" + canary + "aaaa.eyJ" + canary + "bbbb." + canary,
+	"-----BEGIN RSA PRIVATE KEY-----\n" + canary + "\n-----END RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n" + canary,
+	"LS0tLS1CRUdJTi" + canary + "AAAAAAAAAAAAAAAAAAAA==", "?access_token=" + canary + "&x=1", "client_secret=" + canary, "x\n  bootstrap_token: " + canary + "\ny", `{\"token\":\"` + canary + `\"}`,
+}
+
+func TestRedactText(t *testing.T) {
+	for _, text := range withCanaries {
+		if got := redactText("before " + text + " behind"); strings.Contains(got, canary) || !strings.Contains(got, "before ") {
+			t.Errorf("of %q there is left %q", text, got)
+		}
+	}
+	for _, text := range []string{
+		"cluster c1 is not available for 5m: agent away", "https://hub.example.com:6443/api", `"Connection ended" peer="10.0.0.1:443" sent=2472`,
+		"secretName: cluster-proxy-ca", "a token that no cluster knows", "basics of it", "listing secrets: forbidden", "checking the token: it has expired",
+	} {
+		if got := redactText(text); got != text {
+			t.Errorf("%q has become %q", text, got)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	var object map[string]any
+	text := `{"metadata":{"name":"x","managedFields":[{"a":"` + canary + `"}],"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"` + canary + `","note":"kept"}},
+		"spec":{"env":[{"name":"HUB_TOKEN","value":"` + canary + `"},{"name":"HTTPS_PROXY","value":"http://u:` + canary + `@h:1"},{"name":"LEVEL","value":"4"}],
+		"bootstrapToken":"` + canary + `","args":["--token=` + canary + `","--v=4"],"secretName":"kept-too"}}`
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(redact(object))
+	if err != nil || strings.Contains(string(got), canary) {
+		t.Errorf("left is %s, %v", got, err)
+	}
+	for _, want := range []string{"kept", "kept-too", "HTTPS_PROXY", "@h:1", `"4"`, "--v=4"} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("left is %s, want %q in it", got, want)
+		}
+	}
+}
+
+// readBundle returns the files of a bundle.
+func readBundle(t *testing.T, file string) map[string]string {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	unzipped, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for archive := tar.NewReader(unzipped); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, ok := strings.CutPrefix(header.Name, "cluster-proxy-bundle/")
+		if !ok || !filepath.IsLocal(name) || files[name] != "" {
+			t.Errorf("file %q lies outside of the bundle's folder, or is there twice", header.Name)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(content)
+	}
+}
+
+// serveBundle adds to a hub what a bundle reads.
+func serveBundle(t *testing.T, serve func(path string, code int, object any)) {
+	list := func(items ...any) any { return map[string]any{"kind": "List", "items": items} }
+	secret := map[string]any{"annotations": map[string]any{"token": canary}}
+	pod := func(name, label string) any {
+		return map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{label: "cluster-proxy"}, "annotations": secret["annotations"]},
+			"status": map[string]any{"containerStatuses": []any{map[string]any{"name": "main", "restartCount": 1}}}}
+	}
+	const own = "open-cluster-management.io/addon"
+	serve("/apis/proxy.open-cluster-management.io/v1alpha1/managedproxyconfigurations", 200, list(map[string]any{
+		"metadata": map[string]any{"name": "cluster-proxy"}, "spec": map[string]any{"proxyServer": map[string]any{"namespace": "addons"}}}))
+	serve("/apis/work.open-cluster-management.io/v1/manifestworks", 200, list(map[string]any{"spec": canary, "status": "applied"}))
+	serve("/api/v1/namespaces/addons/pods", 200, list(pod("server-1", own), pod("of-others", "app")))
+	serve("/api/v1/namespaces/addons/events", 200, list(map[string]any{"message": withCanaries[0]}))
+	log := "said the server\x1b[2J\n" + strings.Join(withCanaries, "\n")
+	serve("/api/v1/namespaces/addons/pods/server-1/log", 200, log)
+	proxy := groupPath + "/c1/proxy"
+	serve(proxy+"/api/v1/namespaces/open-cluster-management-cluster-proxy/pods", 200, list(pod("agent", own), pod("../../../../api/v1/namespaces/x/secrets", own)))
+	serve(proxy+"/api/v1/namespaces/open-cluster-management-cluster-proxy/pods/agent/log", 200, log)
+}
+
+// TestBundle has credentials in everything that is read. They are in no file; what could not
+// be read is said.
+func TestBundle(t *testing.T) {
+	kubeconfig := fakeHubWith(t, func(serve func(string, int, any)) { serveBundle(t, serve) })
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	out, errOut, err := run(t, kubeconfig, "bundle", "c1", "--file="+file)
+	if err != nil || !strings.Contains(out, file) || !strings.Contains(errOut, "could not be read") {
+		t.Fatalf("%v; said %q and %q", err, out, errOut)
+	}
+	files := readBundle(t, file)
+	for name, content := range files {
+		if strings.Contains(content, canary) || strings.Contains(content, "hub-token") || strings.Contains(content, "\x1b") {
+			t.Errorf("%s has a credential or a control character:\n%s", name, content)
+		}
+	}
+	for name, want := range map[string]string{
+		"README.txt": "findings.txt", "findings.txt": "√ cluster-api", "status.txt": "c1", "errors.txt": "this is no name",
+		"hub/managedproxyconfigurations.yaml": "namespace: addons", "hub/manifestworks.yaml": "status: applied", "hub/namespace/pods.yaml": "of-others",
+		"hub/namespace/events.yaml": removed, "hub/logs/server-1.main.log": "said the server", "hub/logs/server-1.main.previous.log": "said the server",
+		"clusters/c1/namespace/pods.yaml": "agent", "clusters/c1/logs/agent.main.log": "said the server",
+	} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s is %q, want %q in it", name, files[name], want)
+		}
+	}
+	if _, ok := files["hub/logs/of-others.main.log"]; ok {
+		t.Error("the log of somebody else's pod is in it")
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*part*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind are %q, %v", left, err)
+	}
+}
+
+// TestBundleIsWholeOrNotThere has a folder that cannot be written to, and a hub that is gone.
+func TestBundleIsWholeOrNotThere(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	if _, _, err := run(t, kubeconfig, "bundle", "--file="+filepath.Join(t.TempDir(), "none", "b.tar.gz")); err == nil {
+		t.Error("it was written to a folder that is not there")
+	}
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	if _, errOut, err := run(t, kubeconfig, "--token=other", "bundle", "--file="+file); err != nil || !strings.Contains(errOut, "could not be read") {
+		t.Errorf("without any right: %v, said %q; want a bundle that says so", err, errOut)
+	}
+	if files := readBundle(t, file); !strings.Contains(files["findings.txt"], "Unauthorized") {
+		t.Errorf("findings are %q, want what the hub says", files["findings.txt"])
+	}
+}
+
+// TestEndlessAnswer has a cluster that never ends a log.
+func TestEndlessAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for line := []byte("one more\n"); ; {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	hub, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bundle{hub: hub, limit: 1 << 20}
+	if got, err := b.fetch(t.Context(), "/log"); err != nil || len(got) != 1<<20 {
+		t.Errorf("got %d bytes, %v; want no more than 1 MiB", len(got), err)
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+const (
+	// logLines and logBytes bound the log of one container.
+	logLines = 5000
+	logBytes = 2 << 20
+)
+
+// collect reads everything. What cannot be read is noted, and the rest goes on.
+func (b *bundle) collect(ctx context.Context, names []string) {
+	findings, found := checkHub(ctx, b.hub, names)
+	if len(names) > 0 {
+		for _, c := range found {
+			b.says("cluster " + c.Name)
+			findings = append(findings, checkCluster(ctx, b.hub, c)...)
+		}
+	}
+	print := func(findings []finding) []byte {
+		return lines(func(p *plugin) { _ = p.printFindings("", findings) })
+	}
+	b.add("findings.txt", print(findings))
+	b.add("precheck.txt", print(precheck(ctx, b.hub)))
+	b.add("status.txt", lines(func(p *plugin) { p.printStatus(found, awayOf(found), true) }))
+	b.collectHub(ctx)
+	if len(names) > 0 {
+		for _, c := range found {
+			b.collectCluster(ctx, c.Name)
+		}
+	}
+	b.finish()
+}
+
+// collectHub reads what the hub has.
+func (b *bundle) collectHub(ctx context.Context) {
+	named := "?fieldSelector=metadata.name%3D" + identity.AddonName
+	selected := "?labelSelector=open-cluster-management.io%2Faddon-name%3D" + identity.AddonName
+	group := "/apis/" + proxyv1alpha1.GroupVersion.String()
+	for file, path := range map[string]string{
+		"version":                   "/version",
+		"clusters":                  groupPath,
+		"fleetviews":                viewsPath,
+		"apiservices":               "/apis/apiregistration.k8s.io/v1/apiservices/" + v1alpha1.GroupVersion.Version + "." + v1alpha1.GroupVersion.Group,
+		"clustermanagementaddon":    addonAPI + "/clustermanagementaddons/" + identity.AddonName,
+		"managedclusteraddons":      addonAPI + "/managedclusteraddons" + named,
+		"addondeploymentconfigs":    addonAPI + "/addondeploymentconfigs",
+		"managedclusters":           "/apis/cluster.open-cluster-management.io/v1/managedclusters",
+		"certificatesigningrequest": "/apis/certificates.k8s.io/v1/certificatesigningrequests" + selected,
+	} {
+		b.addRead(ctx, "hub/"+file+".yaml", "", path)
+	}
+	works := b.read(ctx, "", "/apis/work.open-cluster-management.io/v1/manifestworks"+selected)
+	for _, work := range itemsOf(works) {
+		delete(work, "spec") // what it installs; its status says what became of that
+	}
+	if works != nil {
+		b.addObject("hub/manifestworks.yaml", works)
+	}
+	configurations := b.read(ctx, "", group+"/managedproxyconfigurations")
+	namespace := ""
+	for _, configuration := range itemsOf(configurations) {
+		if at, _ := valueAt(configuration, "spec", "proxyServer", "namespace").(string); at != "" {
+			namespace = at
+		}
+	}
+	if configurations != nil {
+		b.addObject("hub/managedproxyconfigurations.yaml", configurations)
+	}
+	if namespace != "" {
+		b.collectNamespace(ctx, "hub", "", namespace)
+	}
+}
+
+// collectCluster reads a cluster's side, through the tunnel.
+func (b *bundle) collectCluster(ctx context.Context, cluster string) {
+	prefix := groupPath + "/" + cluster + "/" + v1alpha1.ProxySubresource
+	folder := "clusters/" + cluster
+	b.addRead(ctx, folder+"/version.yaml", prefix, "/version")
+	namespace := identity.DefaultAgentNamespace
+	if addon := b.read(ctx, "", addonAPI+"/namespaces/"+cluster+"/managedclusteraddons/"+identity.AddonName); addon != nil {
+		b.addObject(folder+"/managedclusteraddon.yaml", addon)
+		if at, _ := valueAt(addon, "status", "namespace").(string); at != "" {
+			namespace = at
+		}
+	}
+	b.collectNamespace(ctx, folder, prefix, namespace)
+}
+
+// collectNamespace reads what the addon has in a namespace.
+func (b *bundle) collectNamespace(ctx context.Context, folder, prefix, namespace string) {
+	if !b.isName("namespace", namespace) {
+		return
+	}
+	in := "/namespaces/" + namespace
+	for _, path := range []string{
+		"/apis/apps/v1" + in + "/deployments", "/api/v1" + in + "/events", "/api/v1" + in + "/services", "/apis/discovery.k8s.io/v1" + in + "/endpointslices",
+		"/apis/networking.k8s.io/v1" + in + "/networkpolicies", "/apis/policy/v1" + in + "/poddisruptionbudgets", "/apis/coordination.k8s.io/v1" + in + "/leases",
+	} {
+		b.addRead(ctx, folder+"/namespace/"+path[strings.LastIndex(path, "/")+1:]+".yaml", prefix, path)
+	}
+	pods := b.read(ctx, prefix, "/api/v1"+in+"/pods")
+	if pods == nil {
+		return
+	}
+	b.addObject(folder+"/namespace/pods.yaml", pods)
+	for _, pod := range itemsOf(pods) {
+		if isOurs(pod) {
+			b.collectLogs(ctx, folder, prefix+"/api/v1"+in, pod)
+		}
+	}
+}
+
+// isOurs reports whether a pod is one of the addon's: a namespace may have others.
+func isOurs(pod map[string]any) bool {
+	labels, _ := valueAt(pod, "metadata", "labels").(map[string]any)
+	return labels["open-cluster-management.io/addon"] == identity.AddonName || labels["proxy.open-cluster-management.io/component-name"] != nil
+}
+
+// collectLogs reads the logs of a pod's containers.
+func (b *bundle) collectLogs(ctx context.Context, folder, namespace string, pod map[string]any) {
+	name, _ := valueAt(pod, "metadata", "name").(string)
+	statuses, _ := valueAt(pod, "status", "containerStatuses").([]any)
+	for _, status := range statuses {
+		container, _ := valueAt(status, "name").(string)
+		restarts, _ := valueAt(status, "restartCount").(float64)
+		if !b.isName("pod", name) || !b.isName("container", container) {
+			continue
+		}
+		path := fmt.Sprintf("%s/pods/%s/log", namespace, name)
+		file := folder + "/logs/" + name + "." + container
+		b.collectLog(ctx, file+".log", path, container, false)
+		if restarts > 0 {
+			b.collectLog(ctx, file+".previous.log", path, container, true)
+		}
+	}
+}
+
+func (b *bundle) collectLog(ctx context.Context, file, path, container string, previous bool) {
+	query := url.Values{
+		"container": {container}, "tailLines": {fmt.Sprint(logLines)}, "limitBytes": {fmt.Sprint(logBytes)}, "timestamps": {"true"}, "previous": {fmt.Sprint(previous)},
+	}
+	b.says(path)
+	log, err := b.fetch(ctx, path+"?"+query.Encode())
+	if err != nil {
+		b.miss(path+" of container "+container, err)
+		return
+	}
+	b.add(file, log[:min(len(log), logBytes)])
+}
+
+// isName reports whether what a cluster calls something is a name. Another text could make a
+// path of the hub of it, or of this machine.
+func (b *bundle) isName(what, name string) bool {
+	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+		b.miss(what+" "+name, errors.New("this is no name: "+errs[0]))
+		return false
+	}
+	return true
+}
+
+// itemsOf are the objects of a list.
+func itemsOf(list map[string]any) (items []map[string]any) {
+	all, _ := list["items"].([]any)
+	for _, item := range all {
+		if object, ok := item.(map[string]any); ok {
+			items = append(items, object)
+		}
+	}
+	return items
+}
+
+// valueAt returns the value at a path of fields, or nil.
+func valueAt(object any, path ...string) any {
+	for _, field := range path {
+		fields, _ := object.(map[string]any)
+		object = fields[field]
+	}
+	return object
+}
