@@ -182,7 +182,7 @@ func WatchConfigMap(ctx context.Context, cfg *rest.Config, namespace, name, vers
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return fmt.Errorf("beginning a watch: %v", err) // io.EOF in it would be no end of a watch
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

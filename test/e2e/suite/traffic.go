@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,7 +173,7 @@ func (tr *traffic) ended(what string, err error) {
 			return
 		}
 		if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			tr.wrong = append(tr.wrong, what+" ended cleanly though it was cut off")
+			tr.wrong = append(tr.wrong, fmt.Sprintf("%s ended cleanly though it was cut off: %v", what, err))
 			return
 		}
 		tr.breaks[what]++
@@ -240,8 +241,10 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 	}
 	reader, writer := io.Pipe()
 	defer reader.Close()
+	var began atomic.Bool
 	go func() {
 		for lines, want := bufio.NewScanner(reader), 1; lines.Scan(); want++ {
+			began.Store(true)
 			if got := lines.Text(); got != strconv.Itoa(want) {
 				tr.note(func() { tr.wrong = append(tr.wrong, fmt.Sprintf("%s said %q, want %d", by, got, want)) })
 			}
@@ -250,6 +253,10 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 	}()
 	err = executor.StreamWithContext(tr.ctx, remotecommand.StreamOptions{Stdout: writer})
 	writer.Close()
+	if err != nil && !began.Load() {
+		// A connection that is closed in its handshake is EOF, and no end of a command.
+		return fmt.Errorf("beginning: %v", err)
+	}
 	return err
 }
 
