@@ -29,11 +29,8 @@ func (b *bundle) collect(ctx context.Context, names []string) {
 			findings = append(findings, checkCluster(ctx, b.hub, c)...)
 		}
 	}
-	print := func(findings []finding) []byte {
-		return lines(func(p *plugin) { _ = p.printFindings("", findings) })
-	}
-	b.add("findings.txt", print(findings))
-	b.add("precheck.txt", print(precheck(ctx, b.hub)))
+	b.addFindings("findings.txt", findings)
+	b.addFindings("precheck.txt", precheck(ctx, b.hub))
 	b.add("status.txt", lines(func(p *plugin) { p.printStatus(found, awayOf(found), true) }))
 	b.collectHub(ctx)
 	if len(names) > 0 {
@@ -44,23 +41,32 @@ func (b *bundle) collect(ctx context.Context, names []string) {
 	b.finish()
 }
 
+// addFindings writes what check prints.
+func (b *bundle) addFindings(name string, findings []finding) {
+	b.add(name, lines(func(p *plugin) {
+		for _, f := range findings {
+			p.printFinding(f)
+		}
+	}))
+}
+
 // collectHub reads what the hub has.
 func (b *bundle) collectHub(ctx context.Context) {
 	named := "?fieldSelector=metadata.name%3D" + identity.AddonName
 	selected := "?labelSelector=open-cluster-management.io%2Faddon-name%3D" + identity.AddonName
 	group := "/apis/" + proxyv1alpha1.GroupVersion.String()
-	for file, path := range map[string]string{
-		"version":                   "/version",
-		"clusters":                  groupPath,
-		"fleetviews":                viewsPath,
-		"apiservices":               "/apis/apiregistration.k8s.io/v1/apiservices/" + v1alpha1.GroupVersion.Version + "." + v1alpha1.GroupVersion.Group,
-		"clustermanagementaddon":    addonAPI + "/clustermanagementaddons/" + identity.AddonName,
-		"managedclusteraddons":      addonAPI + "/managedclusteraddons" + named,
-		"addondeploymentconfigs":    addonAPI + "/addondeploymentconfigs",
-		"managedclusters":           "/apis/cluster.open-cluster-management.io/v1/managedclusters",
-		"certificatesigningrequest": "/apis/certificates.k8s.io/v1/certificatesigningrequests" + selected,
+	for _, f := range []struct{ name, path string }{
+		{"version", "/version"},
+		{"clusters", groupPath},
+		{"fleetviews", viewsPath},
+		{"apiservice", "/apis/apiregistration.k8s.io/v1/apiservices/" + v1alpha1.GroupVersion.Version + "." + v1alpha1.GroupVersion.Group},
+		{"clustermanagementaddon", addonAPI + "/clustermanagementaddons/" + identity.AddonName},
+		{"managedclusteraddons", addonAPI + "/managedclusteraddons" + named},
+		{"addondeploymentconfigs", addonAPI + "/addondeploymentconfigs"},
+		{"managedclusters", "/apis/cluster.open-cluster-management.io/v1/managedclusters"},
+		{"certificatesigningrequests", "/apis/certificates.k8s.io/v1/certificatesigningrequests" + selected},
 	} {
-		b.addRead(ctx, "hub/"+file+".yaml", "", path)
+		b.addRead(ctx, "hub/"+f.name+".yaml", "", f.path)
 	}
 	works := b.read(ctx, "", "/apis/work.open-cluster-management.io/v1/manifestworks"+selected)
 	for _, work := range itemsOf(works) {
