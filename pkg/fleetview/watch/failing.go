@@ -87,6 +87,14 @@ func (s *stream) join(m *member) {
 	s.remember(len(m.shown))
 }
 
+// dismiss says that a member leaves, which ends its waiting.
+func (s *stream) dismiss(m *member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.leaving = true
+	s.emptied.Broadcast()
+}
+
 // drop removes a member.
 func (s *stream) drop(m *member) {
 	s.mu.Lock()

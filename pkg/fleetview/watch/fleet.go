@@ -104,6 +104,7 @@ func (f *fleet) reconcile(ctx context.Context, members []Member, missing []Missi
 			continue
 		}
 		m.cancel()
+		f.s.dismiss(m)
 		<-m.done
 		delete(f.now, name)
 		m.leave()

@@ -12,7 +12,7 @@ import (
 // undecided notes what a member's next object is, and reports whether it must wait until it
 // is known what the objects of the stream are. The caller holds mu.
 func (s *stream) undecided(m *member, of metav1.TypeMeta) bool {
-	if s.says(m, of); s.of.Kind != "" || of.Kind == "" {
+	if s.says(m, of); s.of.Kind != "" || of.Kind == "" || m.leaving {
 		return false
 	}
 	if s.doubt == nil {

@@ -132,3 +132,22 @@ func TestUnlikelyKindResumed(t *testing.T) {
 		diff(t, "then", []string{"ADDED a/z"}, c.events())
 	})
 }
+
+// TestUndecidedMemberLeaves has a member leave whose object waits, beside one that has no news.
+// A cluster that joins then is not kept waiting.
+func TestUndecidedMemberLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		evil, quiet, good := newCluster("evil"), newCluster("quiet"), newCluster("good", "x")
+		evil.raw = eventOfSecret
+		f := newFixture(t, evil, quiet)
+		at := f.options.Clock.Now()
+		f.options.Positions.RecordList(at, evil.uid, "100")
+		f.options.Positions.RecordList(at, quiet.uid, "100")
+		c := f.watch(func(o *Options) { o.ResourceVersion, o.Likely = at.String(), isConfigMap })
+		defer c.stop()
+		time.Sleep(time.Second)
+		f.set(nil, quiet, good)
+		time.Sleep(2 * membersEvery)
+		diff(t, "of the cluster that has joined", []string{"ADDED good/x"}, c.events())
+	})
+}

@@ -64,6 +64,8 @@ type member struct {
 	// first request has ended.
 	of    metav1.TypeMeta
 	heard bool
+	// leaving says that the member is not in the view any more.
+	leaving bool
 }
 
 // newMember returns a member that goes on from version at, at which the client has shown.
