@@ -216,7 +216,11 @@ func TestKarmadaDocumentation(t *testing.T) {
 // testRegistries does with a registry what kubectl can.
 func (s *karmadaShell) testRegistries() {
 	s.t.Helper()
-	other := installed.Clusters[1]
+	// Without a registry's pods the control plane's would be there too.
+	other := installed.Clusters[0]
+	if other == suite.KarmadaControlPlane {
+		other = installed.Clusters[1]
+	}
 	changed := s.file("changed.yaml", strings.Replace(resourceRegistry, "clusterNames:", "clusterNames: ["+other+"]", 1))
 	s.run("admin", "", "explain resourceregistry.spec --api-version=search.karmada.io/v1alpha1", "targetCluster", "resourceSelectors")
 	s.run("admin", "", "apply --dry-run=server -f "+changed, "configured (server dry run)")

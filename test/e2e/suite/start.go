@@ -88,8 +88,8 @@ func (s *Suite) startLab(ctx context.Context) error {
 		return fmt.Errorf("starting the lab: %w", err)
 	}
 	s.Lab, s.hub, s.HubKubeconfig = l, l.Hub.RESTConfig(), l.Hub.KubeconfigPath
+	s.Clusters = slices.Sorted(maps.Keys(l.Managed))
 	for name, c := range l.Managed {
-		s.Clusters = append(s.Clusters, name)
 		s.admin[name] = c.RESTConfig()
 	}
 	if err := s.connect(); err != nil {
