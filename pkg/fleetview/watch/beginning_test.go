@@ -64,8 +64,7 @@ func TestNobodyAnswersWhoIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newCluster("a", "x")
 		f := newFixture(t, a)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, a.uid, "101")
+		at := f.listed()
 		a.away = true
 		c := f.watch(func(o *Options) { o.ResourceVersion = at.String() })
 		defer c.stop()
@@ -200,9 +199,7 @@ func TestTooManyObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x", "y")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, a.uid, "101")
-		f.options.Positions.RecordList(at, b.uid, "102")
+		at := f.listed()
 		three := func(o *Options) { o.MaxObjects = 3 }
 		for name, more := range map[string]func(*Options){
 			"anew": same, "changes only": func(o *Options) { o.SendInitialEvents = new(false) },

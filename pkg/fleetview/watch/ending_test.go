@@ -96,9 +96,7 @@ func TestUnknownObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, a.uid, "101")
-		f.options.Positions.RecordList(at, b.uid, "101")
+		at := f.listed()
 		list := func(o *Options) { o.ResourceVersion = at.String() }
 
 		a.cut(true) // a has forgotten the version

@@ -304,6 +304,17 @@ func (f *fixture) set(missing []Missing, clusters ...*cluster) {
 	f.clusters, f.missing = clusters, missing
 }
 
+// listed returns the version of a list of all clusters as they are now.
+func (f *fixture) listed() version.Version {
+	at := f.options.Clock.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.clusters {
+		c.with(func() { f.options.Positions.RecordList(at, c.uid, strconv.Itoa(c.now)) })
+	}
+	return at
+}
+
 // client is a watch. Its events are short texts: type, cluster/name, and for bookmarks
 // whether it is the initial one.
 type client struct {

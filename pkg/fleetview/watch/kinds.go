@@ -31,13 +31,15 @@ func (s *stream) trust() {
 
 // says notes what a member's objects are. The caller holds mu.
 func (s *stream) says(m *member, of metav1.TypeMeta) {
+	if of.Kind == "" || of == m.of {
+		return
+	}
+	m.of = of
 	switch {
-	case of.Kind == "" || of == m.of:
 	case s.isTable(): // rows may be about objects in any form
-		m.of, s.of = of, of
+		s.of = of
 		s.endInitial()
 	case s.form.media().of.Kind == "":
-		m.of = of
 		s.decide()
 	}
 }

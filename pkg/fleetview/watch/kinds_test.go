@@ -61,9 +61,7 @@ func checkAnotherKind(t *testing.T, what string, wants func(*Options), good *clu
 		want = append(want, "ADDED good/"+name)
 	}
 	if wants == nil {
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, evil.uid, "100")
-		f.options.Positions.RecordList(at, good.uid, fmt.Sprint(good.now))
+		at := f.listed()
 		wants, want = func(o *Options) { o.ResourceVersion = at.String() }, nil
 	}
 	c := f.watch(func(o *Options) {
@@ -117,9 +115,7 @@ func TestUnlikelyKindResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, a.uid, "101")
-		f.options.Positions.RecordList(at, b.uid, "101")
+		at := f.listed()
 		c := f.watch(func(o *Options) {
 			o.ResourceVersion, o.Likely = at.String(), func(metav1.TypeMeta) bool { return false }
 		})
@@ -140,9 +136,7 @@ func TestUndecidedMemberLeaves(t *testing.T) {
 		evil, quiet, good := newCluster("evil"), newCluster("quiet"), newCluster("good", "x")
 		evil.raw = eventOfSecret
 		f := newFixture(t, evil, quiet)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, evil.uid, "100")
-		f.options.Positions.RecordList(at, quiet.uid, "100")
+		at := f.listed()
 		c := f.watch(func(o *Options) { o.ResourceVersion, o.Likely = at.String(), isConfigMap })
 		defer c.stop()
 		time.Sleep(time.Second)

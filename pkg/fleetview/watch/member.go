@@ -211,7 +211,6 @@ func (m *member) handle(e event) error {
 
 // show notes what the client has after an event. The caller holds the stream's mu.
 func (m *member) show(e event) {
-	m.s.says(m, typeOf(e.key))
 	name := nameOf(e.key)
 	if m.touched != nil {
 		m.touched[name] = true

@@ -157,9 +157,7 @@ func TestTablesFromList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, a.uid, "101")
-		f.options.Positions.RecordList(at, b.uid, "101")
+		at := f.listed()
 		c := f.watch(func(o *Options) { tables(o); o.ResourceVersion = at.String() })
 		defer c.stop()
 		diff(t, "since the list", nil, c.rows())

@@ -118,9 +118,7 @@ func TestResumeFromList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x", "y"), newCluster("b", "x")
 		f := newFixture(t, a, b)
-		at := f.options.Clock.Now()
-		f.options.Positions.RecordList(at, a.uid, "102")
-		f.options.Positions.RecordList(at, b.uid, "101")
+		at := f.listed()
 		b.set("new")
 		c := f.watch(func(o *Options) { o.ResourceVersion = at.String() })
 		defer c.stop()
