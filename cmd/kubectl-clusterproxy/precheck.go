@@ -44,12 +44,13 @@ func precheck(ctx context.Context, hub kubernetes.Interface) []finding {
 	for _, request := range requests.Items {
 		pending[request.Labels["open-cluster-management.io/cluster-name"]]++
 	}
+	check := checkVariables(ctx, hub)
 	for i := range addons.Items {
 		addon := &addons.Items[i]
 		if addon.Name != identity.AddonName {
 			continue
 		}
-		findings = append(findings, checkVariables(ctx, hub, addon)...)
+		findings = append(findings, check(addon)...)
 		if n := pending[addon.Namespace]; n+2 > requestLimit {
 			findings = append(findings, finding{ID: "pre-requests", Cluster: addon.Namespace,
 				Text:   fmt.Sprintf("%d requests for certificates of its addon are on the hub: OCM's agent makes none while there are %d", n, requestLimit),
@@ -78,31 +79,46 @@ func checkConfigurations(ctx context.Context, hub kubernetes.Interface) []findin
 	return findings
 }
 
-// checkVariables looks at the AddOnDeploymentConfig that is in force for a cluster.
-func checkVariables(ctx context.Context, hub kubernetes.Interface, addon *addonv1alpha1.ManagedClusterAddOn) (findings []finding) {
-	for _, reference := range addon.Status.ConfigReferences {
-		if reference.Resource != "addondeploymentconfigs" || reference.DesiredConfig == nil {
-			continue
+// checkVariables returns what looks at the AddOnDeploymentConfig that is in force for a
+// cluster. One that many clusters have is read once.
+func checkVariables(ctx context.Context, hub kubernetes.Interface) func(addon *addonv1alpha1.ManagedClusterAddOn) []finding {
+	known := map[addonv1alpha1.ConfigReferent]finding{}
+	return func(addon *addonv1alpha1.ManagedClusterAddOn) (findings []finding) {
+		for _, reference := range addon.Status.ConfigReferences {
+			if reference.Resource != "addondeploymentconfigs" || reference.DesiredConfig == nil {
+				continue
+			}
+			referent := reference.DesiredConfig.ConfigReferent
+			f, ok := known[referent]
+			if !ok {
+				f = checkDeploymentConfig(ctx, hub, referent)
+				known[referent] = f
+			}
+			f.Cluster = addon.Namespace
+			findings = append(findings, f)
 		}
-		f := finding{ID: "pre-variables", Cluster: addon.Namespace}
-		var config addonv1alpha1.AddOnDeploymentConfig
-		err := get(ctx, hub, fmt.Sprintf("%s/namespaces/%s/addondeploymentconfigs/%s", addonAPI, reference.DesiredConfig.Namespace, reference.DesiredConfig.Name), &config)
-		var ignored []string
-		if err == nil {
-			ignored, err = agentaddon.CheckDeploymentConfig(config.Spec)
-		}
-		switch {
-		case err != nil:
-			f.Text = fmt.Sprintf("AddOnDeploymentConfig %q in namespace %q: %v", reference.DesiredConfig.Name, reference.DesiredConfig.Namespace, err)
-			f.Remedy = "change it before the upgrade; until then its agent is not replaced, and cannot be reached after it"
-		case len(ignored) > 0:
-			f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q goes on; nothing is behind %s", config.Name, strings.Join(ignored, ", "))
-		default:
-			f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q goes on", config.Name)
-		}
-		findings = append(findings, f)
+		return findings
 	}
-	return findings
+}
+
+func checkDeploymentConfig(ctx context.Context, hub kubernetes.Interface, of addonv1alpha1.ConfigReferent) finding {
+	f := finding{ID: "pre-variables"}
+	var config addonv1alpha1.AddOnDeploymentConfig
+	err := get(ctx, hub, fmt.Sprintf("%s/namespaces/%s/addondeploymentconfigs/%s", addonAPI, of.Namespace, of.Name), &config)
+	var ignored []string
+	if err == nil {
+		ignored, err = agentaddon.CheckDeploymentConfig(config.Spec)
+	}
+	switch {
+	case err != nil:
+		f.Text = fmt.Sprintf("AddOnDeploymentConfig %q in namespace %q: %v", of.Name, of.Namespace, err)
+		f.Remedy = "change it before the upgrade; until then its agent is not replaced, and cannot be reached after it"
+	case len(ignored) > 0:
+		f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q goes on; nothing is behind %s", config.Name, strings.Join(ignored, ", "))
+	default:
+		f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q goes on", config.Name)
+	}
+	return f
 }
 
 // checkUsers looks for subjects of the role that users of the hub need.
