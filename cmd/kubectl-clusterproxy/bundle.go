@@ -42,7 +42,7 @@ func (p *plugin) bundle(ctx context.Context, names []string, file string) error 
 	}
 	began := time.Now()
 	if file == "" {
-		file = "cluster-proxy-bundle-" + began.UTC().Format("20060102T150405Z") + ".tar.gz"
+		file = bundleFolder + "-" + began.UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
 	// A file under its name is complete.
 	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-*")
@@ -91,7 +91,7 @@ func (b *bundle) add(name string, text []byte) {
 		return
 	}
 	text = appendSafe(nil, []byte(redactText(string(text))), "\n\t")
-	b.err = b.tar.WriteHeader(&tar.Header{Name: "cluster-proxy-bundle/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: b.began, Format: tar.FormatPAX})
+	b.err = b.tar.WriteHeader(&tar.Header{Name: bundleFolder + "/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: b.began, Format: tar.FormatPAX})
 	if b.err == nil {
 		_, b.err = b.tar.Write(text)
 	}
@@ -150,6 +150,8 @@ func (b *bundle) addRead(ctx context.Context, name, prefix, path string) {
 }
 
 const (
+	// bundleFolder is the one in which a bundle's files are.
+	bundleFolder = "cluster-proxy-bundle"
 	// readTimeout and maxAnswer bound one answer. Of 5,000 clusters the hub has about 20 MiB.
 	readTimeout = 30 * time.Second
 	maxAnswer   = 128 << 20
@@ -175,9 +177,9 @@ errors.txt             what could not be read, and why
 Secrets were not read. What looks like a credential is removed from everything else.
 `
 
-// lines writes text with a function that writes to the plugin's output.
+// lines returns what a function writes to the plugin's output.
 func lines(write func(p *plugin)) []byte {
 	var text bytes.Buffer
-	write(&plugin{out: terminal{&text}, err: terminal{&text}})
+	write(&plugin{out: &text, err: &text})
 	return text.Bytes()
 }

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/tarball"
 )
 
 // canary is in everything that must not be in a bundle.
@@ -62,39 +60,6 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// readBundle returns the files of a bundle.
-func readBundle(t *testing.T, file string) map[string]string {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for archive := tar.NewReader(unzipped); ; {
-		header, err := archive.Next()
-		if err == io.EOF {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		name, ok := strings.CutPrefix(header.Name, "cluster-proxy-bundle/")
-		if !ok || !filepath.IsLocal(name) || files[name] != "" {
-			t.Errorf("file %q lies outside of the bundle's folder, or is there twice", header.Name)
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[name] = string(content)
-	}
-}
-
 // serveBundle adds to a hub what a bundle reads.
 func serveBundle(t *testing.T, serve func(path string, code int, object any)) {
 	list := func(items ...any) any { return map[string]any{"kind": "List", "items": items} }
@@ -125,7 +90,7 @@ func TestBundle(t *testing.T) {
 	if err != nil || !strings.Contains(out, file) || !strings.Contains(errOut, "could not be read") {
 		t.Fatalf("%v; said %q and %q", err, out, errOut)
 	}
-	files := readBundle(t, file)
+	files := tarball.Files(t, file, bundleFolder)
 	for name, content := range files {
 		if strings.Contains(content, canary) || strings.Contains(content, "hub-token") || strings.Contains(content, "\x1b") {
 			t.Errorf("%s has a credential or a control character:\n%s", name, content)
@@ -159,7 +124,7 @@ func TestBundleIsWholeOrNotThere(t *testing.T) {
 	if _, errOut, err := run(t, kubeconfig, "--token=other", "bundle", "--file="+file); err != nil || !strings.Contains(errOut, "could not be read") {
 		t.Errorf("without any right: %v, said %q; want a bundle that says so", err, errOut)
 	}
-	if files := readBundle(t, file); !strings.Contains(files["findings.txt"], "Unauthorized") {
+	if files := tarball.Files(t, file, bundleFolder); !strings.Contains(files["findings.txt"], "Unauthorized") {
 		t.Errorf("findings are %q, want what the hub says", files["findings.txt"])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -23,20 +24,20 @@ const (
 // collect reads everything. What cannot be read is noted, and the rest goes on.
 func (b *bundle) collect(ctx context.Context, names []string) {
 	findings, found := checkHub(ctx, b.hub, names)
+	var named []v1alpha1.Cluster
 	if len(names) > 0 {
-		for _, c := range found {
-			b.says("cluster " + c.Name)
-			findings = append(findings, checkCluster(ctx, b.hub, c)...)
-		}
+		named = found
+	}
+	for _, c := range named {
+		b.says("cluster " + c.Name)
+		findings = append(findings, checkCluster(ctx, b.hub, c)...)
 	}
 	b.addFindings("findings.txt", findings)
 	b.addFindings("precheck.txt", precheck(ctx, b.hub))
-	b.add("status.txt", lines(func(p *plugin) { p.printStatus(found, awayOf(found), true) }))
+	b.add("status.txt", lines(func(p *plugin) { p.printStatus(found, true) }))
 	b.collectHub(ctx)
-	if len(names) > 0 {
-		for _, c := range found {
-			b.collectCluster(ctx, c.Name)
-		}
+	for _, c := range named {
+		b.collectCluster(ctx, c.Name)
 	}
 	b.finish()
 }
@@ -78,7 +79,7 @@ func (b *bundle) collectHub(ctx context.Context) {
 	configurations := b.read(ctx, "", group+"/managedproxyconfigurations")
 	namespace := ""
 	for _, configuration := range itemsOf(configurations) {
-		if at, _ := valueAt(configuration, "spec", "proxyServer", "namespace").(string); at != "" {
+		if at, _, _ := unstructured.NestedString(configuration, "spec", "proxyServer", "namespace"); at != "" {
 			namespace = at
 		}
 	}
@@ -98,7 +99,7 @@ func (b *bundle) collectCluster(ctx context.Context, cluster string) {
 	namespace := identity.DefaultAgentNamespace
 	if addon := b.read(ctx, "", addonAPI+"/namespaces/"+cluster+"/managedclusteraddons/"+identity.AddonName); addon != nil {
 		b.addObject(folder+"/managedclusteraddon.yaml", addon)
-		if at, _ := valueAt(addon, "status", "namespace").(string); at != "" {
+		if at, _, _ := unstructured.NestedString(addon, "status", "namespace"); at != "" {
 			namespace = at
 		}
 	}
@@ -131,17 +132,19 @@ func (b *bundle) collectNamespace(ctx context.Context, folder, prefix, namespace
 
 // isOurs reports whether a pod is one of the addon's: a namespace may have others.
 func isOurs(pod map[string]any) bool {
-	labels, _ := valueAt(pod, "metadata", "labels").(map[string]any)
-	return labels["open-cluster-management.io/addon"] == identity.AddonName || labels["proxy.open-cluster-management.io/component-name"] != nil
+	labels, _, _ := unstructured.NestedStringMap(pod, "metadata", "labels")
+	_, isComponent := labels["proxy.open-cluster-management.io/component-name"]
+	return isComponent || labels["open-cluster-management.io/addon"] == identity.AddonName
 }
 
 // collectLogs reads the logs of a pod's containers.
 func (b *bundle) collectLogs(ctx context.Context, folder, namespace string, pod map[string]any) {
-	name, _ := valueAt(pod, "metadata", "name").(string)
-	statuses, _ := valueAt(pod, "status", "containerStatuses").([]any)
-	for _, status := range statuses {
-		container, _ := valueAt(status, "name").(string)
-		restarts, _ := valueAt(status, "restartCount").(float64)
+	name, _, _ := unstructured.NestedString(pod, "metadata", "name")
+	statuses, _, _ := unstructured.NestedSlice(pod, "status", "containerStatuses")
+	for _, s := range statuses {
+		status, _ := s.(map[string]any)
+		container, _, _ := unstructured.NestedString(status, "name")
+		restarts, _, _ := unstructured.NestedFloat64(status, "restartCount")
 		if !b.isName("pod", name) || !b.isName("container", container) {
 			continue
 		}
@@ -186,13 +189,4 @@ func itemsOf(list map[string]any) (items []map[string]any) {
 		}
 	}
 	return items
-}
-
-// valueAt returns the value at a path of fields, or nil.
-func valueAt(object any, path ...string) any {
-	for _, field := range path {
-		fields, _ := object.(map[string]any)
-		object = fields[field]
-	}
-	return object
 }

@@ -64,11 +64,10 @@ func (p *plugin) status(ctx context.Context, names []string, o statusOptions) er
 	if err != nil {
 		return err
 	}
-	away := awayOf(found)
 	if !printed {
-		p.printStatus(found, away, o.wide())
+		p.printStatus(found, o.wide())
 	}
-	if len(away) > 0 {
+	if len(awayOf(found)) > 0 {
 		return errNotGood
 	}
 	return nil
@@ -84,13 +83,14 @@ func awayOf(found []v1alpha1.Cluster) (away []v1alpha1.Cluster) {
 }
 
 // printStatus writes a table of clusters, and below it why some are not available.
-func (p *plugin) printStatus(found, away []v1alpha1.Cluster, wide bool) {
+func (p *plugin) printStatus(found []v1alpha1.Cluster, wide bool) {
 	if len(found) == 0 {
 		fmt.Fprintln(p.err, "There is no cluster that you may reach.")
 		return
 	}
 	table := statusTable{wide: wide}
 	fmt.Fprint(p.out, table.text(found))
+	away := awayOf(found)
 	for i, c := range away {
 		if i == mostExplained {
 			fmt.Fprintf(p.err, "%d more clusters are not available.\n", len(away)-i)

@@ -25,7 +25,7 @@ func TestManyAreAway(t *testing.T) {
 		found = append(found, clusterOf(fmt.Sprintf("c%04d", i), metav1.ConditionFalse, "Gone"))
 	}
 	var out, errOut bytes.Buffer
-	(&plugin{out: &out, err: &errOut}).printStatus(found, awayOf(found), false)
+	(&plugin{out: &out, err: &errOut}).printStatus(found, false)
 	if n := strings.Count(out.String(), "\n"); n != 5001 {
 		t.Errorf("the table has %d lines, want a header and 5000", n)
 	}

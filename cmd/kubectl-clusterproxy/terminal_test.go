@@ -58,7 +58,7 @@ func FuzzStatus(f *testing.F) {
 		status := v1alpha1.ClusterStatus{Available: metav1.ConditionStatus("not " + text), Version: text, Reason: text, Message: text}
 		cluster := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: text}, Status: status}
 		found := []v1alpha1.Cluster{cluster, cluster}
-		p.printStatus(found, awayOf(found), true)
+		p.printStatus(found, true)
 		wantText(t, out.String(), 3+2+1)
 	})
 }

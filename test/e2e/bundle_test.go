@@ -1,11 +1,7 @@
 package e2e
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"encoding/base64"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/tarball"
 )
 
 // TestBundle has an administrator of the hub, and a user of a cluster, write what they may read
@@ -23,11 +20,7 @@ import (
 func TestBundle(t *testing.T) {
 	needNodes(t) // pods of processes have no logs at their kube-apiserver
 	cluster := installed.Clusters[0]
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "kubectl-clusterproxy")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/kubectl-clusterproxy").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
-	}
+	binary := buildPlugin(t)
 	secrets := append(secretsOf(t, installed.Hub, installed.Namespace), secretsOf(t, suite.Clientset(t, installed.Direct(cluster)), installed.AgentNamespace)...)
 	if len(secrets) < 5 {
 		t.Fatalf("%d values of Secrets were found: something is wrong with the test", len(secrets))
@@ -47,12 +40,12 @@ func TestBundle(t *testing.T) {
 		}},
 	} {
 		t.Run(who, func(t *testing.T) {
-			file := filepath.Join(dir, who+".tar.gz")
+			file := filepath.Join(t.TempDir(), "bundle.tar.gz")
 			cmd := exec.CommandContext(t.Context(), binary, "--kubeconfig="+test.kubeconfig, "bundle", cluster, "--file="+file)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			files := readBundle(t, file)
+			files := tarball.Files(t, file, "cluster-proxy-bundle")
 			for name, content := range files {
 				for _, secret := range secrets {
 					if strings.Contains(content, secret) || strings.Contains(content, base64.StdEncoding.EncodeToString([]byte(secret))) {
@@ -88,33 +81,4 @@ func secretsOf(t *testing.T, cs kubernetes.Interface, namespace string) (values 
 		}
 	}
 	return values
-}
-
-// readBundle returns the files of a bundle.
-func readBundle(t *testing.T, file string) map[string]string {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for archive := tar.NewReader(unzipped); ; {
-		header, err := archive.Next()
-		if err == io.EOF {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[strings.TrimPrefix(header.Name, "cluster-proxy-bundle/")] = string(content)
-	}
 }

@@ -32,17 +32,23 @@ func hubKubeconfig(t *testing.T) string {
 	return file
 }
 
+// buildPlugin returns the plugin's file, which is alone in its folder.
+func buildPlugin(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "kubectl-clusterproxy")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/kubectl-clusterproxy").CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	return binary
+}
+
 // TestKubectlPlugin lives a user's first minutes: which clusters are there, who
 // am I on one, does everything work, and a kubeconfig that stock kubectl takes.
 // It disturbs nothing: it only reads.
 func TestKubectlPlugin(t *testing.T) {
 	cluster := installed.Clusters[0]
 	hub := hubKubeconfig(t)
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "kubectl-clusterproxy")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/kubectl-clusterproxy").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
-	}
+	dir := filepath.Dir(buildPlugin(t))
 	kubectl, env := installed.KubectlProgram("hub")
 	run := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), kubectl, args...)
