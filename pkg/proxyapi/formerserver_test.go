@@ -16,8 +16,9 @@ import (
 )
 
 // TestNotReadyBeforeUpstreamsProxyServer wants a proxy API not to take requests as
-// long as only upstream's proxy servers answer, which serve upstream's agents, and
-// to be ready for good as soon as one of this release did.
+// long as only upstream's proxy servers answer, which serve upstream's agents; to be
+// ready for good as soon as one of this release did; and to use those at the next
+// address until then.
 func TestNotReadyBeforeUpstreamsProxyServer(t *testing.T) {
 	ca := pkitest.NewCA(t, "hub")
 	server := pkitest.NewReloader(t, ca, pki.Leaf{CommonName: "server", DNSNames: []string{"localhost"}, Server: true}, ca)
@@ -51,19 +52,25 @@ func TestNotReadyBeforeUpstreamsProxyServer(t *testing.T) {
 		t.Errorf("before the first probe: %v, want %v", err, errNotProbed)
 	}
 	close(p.probed)
+	const nowhere = "localhost:1"
 	for _, step := range []struct {
-		name, address string
-		want          error
+		name, address, next string
+		want                error
+		server              string
 	}{
-		{"none answers", "localhost:1", nil},
-		{"upstream's", upstreams, errFormer},
-		{"one of this release", ours, nil},
-		{"upstream's again", upstreams, nil},
+		{"none answers", nowhere, "", nil, nowhere},
+		{"upstream's", upstreams, "", errFormer, upstreams},
+		{"upstream's, and the next not yet", upstreams, nowhere, errFormer, upstreams},
+		{"upstream's, and upstream's next", upstreams, upstreams, errFormer, upstreams},
+		{"upstream's, and this release's next", upstreams, ours, nil, ours},
+		{"none answers once more", nowhere, ours, nil, ours},
+		{"one of this release", ours, nowhere, nil, ours},
+		{"upstream's again", upstreams, nowhere, nil, upstreams},
 	} {
-		p.address = step.address
-		p.note(p.probe(context.Background()))
-		if err := p.check(); !errors.Is(err, step.want) {
-			t.Errorf("%s: %v, want %v", step.name, err, step.want)
+		p.address, p.next = step.address, step.next
+		_ = p.look(context.Background())
+		if err := p.check(); !errors.Is(err, step.want) || p.server() != step.server {
+			t.Errorf("%s: %v, and %s is used, want %v and %s", step.name, err, p.server(), step.want, step.server)
 		}
 	}
 }

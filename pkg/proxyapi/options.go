@@ -18,6 +18,9 @@ import (
 type Options struct {
 	// ProxyServer is the host:port of the proxy server's port for clients.
 	ProxyServer string
+	// NextProxyServer is where to find proxy servers of this release while
+	// ProxyServer leads to upstream's. Empty means nowhere.
+	NextProxyServer string
 	// ProxyCACert is the bundle that the proxy server is verified with.
 	ProxyCACert string
 	// ProxyCert and ProxyKey identify the proxy API to the proxy server and to
@@ -107,6 +110,7 @@ func NewOptions() *Options {
 // AddFlags puts the options on the command line.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ProxyServer, "proxy-server", o.ProxyServer, "host:port at which the proxy server takes clients")
+	fs.StringVar(&o.NextProxyServer, "next-proxy-server", o.NextProxyServer, "host:port of proxy servers to use while those at --proxy-server are of OCM's own cluster-proxy, in a move from it; they need the same names in their certificates; empty means to wait until --proxy-server leads to others")
 	fs.StringVar(&o.ProxyCACert, "proxy-ca-cert", o.ProxyCACert, "PEM file with the CA bundle of the proxy server's certificate")
 	fs.StringVar(&o.ProxyCert, "proxy-cert", o.ProxyCert, "PEM file with the client certificate for the proxy server and the agents")
 	fs.StringVar(&o.ProxyKey, "proxy-key", o.ProxyKey, "PEM file with the key of --proxy-cert")
@@ -147,6 +151,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 func (o *Options) Validate() error {
 	var errs flags.Errors
 	errs.HostPort("proxy-server", o.ProxyServer)
+	if o.NextProxyServer != "" {
+		errs.HostPort("next-proxy-server", o.NextProxyServer)
+	}
 	for _, file := range []struct{ flag, value string }{
 		{"proxy-ca-cert", o.ProxyCACert}, {"proxy-cert", o.ProxyCert}, {"proxy-key", o.ProxyKey},
 		{"agent-ca-cert", o.AgentCACert}, {"server-cert", o.ServerCert}, {"server-key", o.ServerKey},

@@ -29,19 +29,20 @@ const formerInterval = 250 * time.Millisecond
 // the APIService with it, without which namespaces of the hub are not deleted.
 //
 // One thing does keep a new proxy API from being ready: a proxy server that
-// answers, and is upstream's. Upstream's user servers serve its clients until the
-// addon manager leads clients over to proxy servers of this release.
+// answers, and is upstream's, as long as there is none of this release at next.
+// Upstream's user servers serve its clients until the addon manager has that name
+// lead somewhere, and then all clients.
 type prober struct {
-	address   string
-	tlsConfig func() *tls.Config
-	reachable prometheus.Gauge
+	address, next string // next may be empty
+	tlsConfig     func() *tls.Config
+	reachable     prometheus.Gauge
 
 	dialer dial.StaleDialer
 	// probed is closed after the first probe. own says that a proxy server of this
-	// release has answered, and former that the last answer was upstream's and own
-	// is not so.
-	probed      chan struct{}
-	own, former atomic.Bool
+	// release has answered at address; onNext, that upstream's answers there and one
+	// of this release at next; and former, that upstream's is all there is.
+	probed              chan struct{}
+	own, onNext, former atomic.Bool
 }
 
 // check is an error while upstream's proxy servers answer, until once one of this
@@ -58,6 +59,14 @@ func (p *prober) check() error {
 	return nil
 }
 
+// server is the host:port of the proxy servers to use.
+func (p *prober) server() string {
+	if p.onNext.Load() {
+		return p.next
+	}
+	return p.address
+}
+
 var (
 	errNotProbed = errors.New("the proxy server was not asked yet")
 	errFormer    = errors.New("the proxy server is one of OCM's own cluster-proxy; waiting for the addon manager to lead clients over")
@@ -68,8 +77,7 @@ func (p *prober) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	probed := sync.OnceFunc(func() { close(p.probed) })
 	for failing := false; ; {
-		own, err := p.probe(ctx)
-		p.note(own, err)
+		err := p.look(ctx)
 		probed()
 		switch {
 		case ctx.Err() != nil:
@@ -87,7 +95,7 @@ func (p *prober) run(ctx context.Context) error {
 		}
 		failing = err != nil
 		pause := probeInterval
-		if p.former.Load() {
+		if p.former.Load() || p.onNext.Load() {
 			pause = formerInterval
 		}
 		select {
@@ -98,16 +106,27 @@ func (p *prober) run(ctx context.Context) error {
 	}
 }
 
-// note remembers what a probe found.
-func (p *prober) note(own bool, err error) {
+// look finds out which proxy servers answer. Its error is that of address.
+func (p *prober) look(ctx context.Context) error {
+	own, err := p.probe(ctx, p.address)
 	if own {
 		p.own.Store(true)
 	}
-	p.former.Store(err == nil && !p.own.Load())
+	upstreams := err == nil && !p.own.Load()
+	if upstreams && p.next != "" && !p.onNext.Load() {
+		ours, nextErr := p.probe(ctx, p.next)
+		p.onNext.Store(nextErr == nil && ours)
+	}
+	if p.own.Load() {
+		p.onNext.Store(false)
+	}
+	p.former.Store(upstreams && !p.onNext.Load())
+	return err
 }
 
-// probe reports whether the proxy server speaks carriers, as upstream's do not.
-func (p *prober) probe(ctx context.Context) (own bool, err error) {
+// probe reports whether the proxy server at address speaks carriers, as upstream's do
+// not.
+func (p *prober) probe(ctx context.Context, address string) (own bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	config := p.tlsConfig()
@@ -115,14 +134,14 @@ func (p *prober) probe(ctx context.Context) (own bool, err error) {
 	if !p.own.Load() {
 		config.NextProtos = []string{carrier.ALPN, "h2"}
 	}
-	raw, err := p.dialer.DialContext(ctx, p.address)
+	raw, err := p.dialer.DialContext(ctx, address)
 	if err != nil {
-		return false, fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
+		return false, fmt.Errorf("connecting to proxy server %q: %w", address, err)
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return false, fmt.Errorf("connecting to proxy server %q: %w", p.address, err)
+		return false, fmt.Errorf("connecting to proxy server %q: %w", address, err)
 	}
 	return conn.ConnectionState().NegotiatedProtocol == carrier.ALPN, nil
 }

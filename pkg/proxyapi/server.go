@@ -90,10 +90,10 @@ func New(o *Options) (*Server, error) {
 		host, _, _ := net.SplitHostPort(o.ProxyServer) // Validate looked at it
 		return s.proxy.ClientConfig(host)
 	}
-	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, TLS: proxyTLS}
+	s.prober = &prober{address: o.ProxyServer, next: o.NextProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
+	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, Address: s.prober.server, TLS: proxyTLS}
 	registry.MustRegister(protocolGauge(s.dialer))
 	s.dial = s.dialer.DialContext
-	s.prober = &prober{address: o.ProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
 	return s, nil
 }
 

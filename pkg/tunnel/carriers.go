@@ -32,10 +32,12 @@ const maxConnections = 60000
 // meanwhile, so that no dial waits for the discovery that the hub was upgraded.
 type carrierTransport struct {
 	server string
-	config func() *tls.Config
-	tcp    dial.TCP
-	dialer dial.StaleDialer
-	pool   *pool.Pool
+	// address is where to connect.
+	address func() string
+	config  func() *tls.Config
+	tcp     dial.TCP
+	dialer  dial.StaleDialer
+	pool    *pool.Pool
 	// reach makes a carrier, and older makes the transport for a proxy server that
 	// does not speak them.
 	reach func(context.Context) (*carrier.Carrier, error)
@@ -49,7 +51,7 @@ type carrierTransport struct {
 }
 
 func newCarriers(server string, config func() *tls.Config) *carrierTransport {
-	t := &carrierTransport{server: server, config: config, tcp: tuning}
+	t := &carrierTransport{server: server, address: func() string { return server }, config: config, tcp: tuning}
 	t.reach = t.handshake
 	t.older = func() (transport, error) { return newKonnectivity(server, config, t.lookAgain) }
 	t.pool = pool.New(pool.Config{
@@ -122,7 +124,7 @@ func (t *carrierTransport) handshake(ctx context.Context) (*carrier.Carrier, err
 		}
 		config.ServerName = host
 	}
-	raw, err := t.dialer.DialContext(ctx, t.server)
+	raw, err := t.dialer.DialContext(ctx, t.address())
 	if err != nil {
 		return nil, err
 	}

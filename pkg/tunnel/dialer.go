@@ -27,6 +27,9 @@ const ServerName = "kubernetes.default.svc"
 type Dialer struct {
 	// ProxyServer is the host:port at which the proxy server takes clients.
 	ProxyServer string
+	// Address, if it is set, returns the host:port to connect to in the place of
+	// ProxyServer. It is called for each connection on which carriers are offered.
+	Address func() string
 	// TLS returns the configuration for the next connection to the proxy server:
 	// client certificate and roots. It is called for each connection, so that
 	// files may be read again. If ServerName is empty, ProxyServer's host is
@@ -121,7 +124,11 @@ func (d *Dialer) transport() (transport, error) {
 			return nil, errors.New("the Dialer has no ProxyServer address")
 		}
 		if d.TLS != nil {
-			d.via = newCarriers(d.ProxyServer, d.TLS)
+			carriers := newCarriers(d.ProxyServer, d.TLS)
+			if d.Address != nil {
+				carriers.address = d.Address
+			}
+			d.via = carriers
 			return d.via, nil
 		}
 		via, err := newKonnectivity(d.ProxyServer, nil, nil)

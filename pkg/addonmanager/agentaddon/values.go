@@ -86,8 +86,8 @@ func peer(host string, port int) networkPeer {
 
 // overlapSeconds is how long upstream's agent goes on beside the one that takes over
 // from it, while upstream's proxy servers serve its clients. They do for no longer than
-// a minute after the first agent of this release can be ready (package proxyconfig).
-const overlapSeconds = 60
+// 80 seconds after the first agent of this release can be ready (package proxyconfig).
+const overlapSeconds = 90
 
 // containerID is the agent's container in AddOnDeploymentConfig's resource
 // requirements.

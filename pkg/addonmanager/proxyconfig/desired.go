@@ -49,6 +49,10 @@ const (
 	// PeersSuffix makes the name of the Service in which there are all proxy servers
 	// of this release, and none of upstream's.
 	PeersSuffix = "-peers"
+	// nextSuffix makes the name of the Service by which proxy APIs reach the proxy
+	// servers of this release before clients do, in a move from upstream. The chart has
+	// it too.
+	nextSuffix = "-next"
 	// countSuffix makes the name of the ConfigMap with the number of servers, and
 	// countKey is the file in it.
 	countSuffix = "-proxy-server-count"
@@ -85,12 +89,17 @@ func (o Options) desired(c *v1alpha1.ManagedProxyConfiguration, clusters []Clust
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypeLoadBalancerService {
 		apply = append(apply, loadBalancer(c, m))
 	}
+	if next := nextService(c); m.arrived {
+		apply = append(apply, next)
+	} else {
+		remove = append(remove, next)
+	}
 	apply = append(apply, o.deployment(c, m))
 	portForward := portForwardRBAC(c, clusters)
 	if c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward {
-		return append(apply, portForward...), nil
+		return append(apply, portForward...), remove
 	}
-	return apply, portForward
+	return apply, append(remove, portForward...)
 }
 
 func serverAccount(c *v1alpha1.ManagedProxyConfiguration) *corev1.ServiceAccount {
@@ -135,6 +144,18 @@ func peersService(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Selector: ownSelector(),
 			PublishNotReadyAddresses: true,
 			Ports:                    []corev1.ServicePort{{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: c.Spec.Deploy.Ports.ProxyServer, TargetPort: intstr.FromString("proxy-server")}},
+		},
+	}
+}
+
+// nextService leads proxy APIs to the proxy servers of this release.
+func nextService(c *v1alpha1.ManagedProxyConfiguration) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(c, c.Spec.ProxyServer.InClusterServiceName+nextSuffix),
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Selector: ownSelector(),
+			Ports: []corev1.ServicePort{{Name: "proxy-server", Protocol: corev1.ProtocolTCP, Port: identity.ProxyServerPort, TargetPort: intstr.FromString("proxy-server")}},
 		},
 	}
 }

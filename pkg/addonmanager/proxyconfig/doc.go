@@ -30,9 +30,13 @@
 //     an address that is published elsewhere, agents wait for the next step;
 //   - when the agents of all clusters answer at a proxy server of this release
 //     (certificates.AgentChecker, by the Service of peers), or no more came for 15
-//     seconds, or a minute has passed, clients are moved once and for all, and
-//     upstream's pods end. A proxy API that finds upstream's proxy servers is not ready
-//     until then, so upstream's user servers stay as well.
+//     seconds, or a minute has passed, the proxy APIs of this release get a Service that
+//     leads to its proxy servers. A proxy API that finds upstream's alone is not ready,
+//     so upstream's user servers stay until then;
+//   - when upstream's user servers are gone, or after 20 seconds, clients are moved once
+//     and for all, and upstream's proxy servers end. In between both releases serve:
+//     upstream's agents go on for 90 seconds beside those of this release. Where agents
+//     come with the clients, proxy APIs do not come before.
 //
 // Upstream's addon manager cannot change these objects: Helm has removed its rights
 // (the chart's rbac.yaml). The same holds for this one after a rollback. Services have

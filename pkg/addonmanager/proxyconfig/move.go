@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 const (
@@ -29,6 +30,9 @@ const (
 	// moveCalm is how long after the arrival of the last cluster the others are not
 	// waited for any more: they may be unreachable.
 	moveCalm = 15 * time.Second
+	// moveNext is how long clients wait for the proxy APIs of this release to replace
+	// upstream's user servers, which can do nothing for them afterwards.
+	moveNext = 20 * time.Second
 	// moveCheck is how often to look.
 	moveCheck = 500 * time.Millisecond
 	// upstreamCommand is that of upstream's proxy servers.
@@ -42,6 +46,9 @@ type move struct {
 	former string
 	// ready says that a proxy server of this release is.
 	ready bool
+	// arrived says that the clusters have come, so that proxy APIs may use the proxy
+	// servers of this release.
+	arrived bool
 	// moved says that clients go to the proxy servers of this release.
 	moved bool
 }
@@ -119,47 +126,96 @@ func (r *Reconciler) findMove(ctx context.Context, c *v1alpha1.ManagedProxyConfi
 	}
 	since := readySince(own.Items)
 	m.ready = !since.IsZero()
-	var service corev1.Service
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Spec.ProxyServer.InClusterServiceName}, &service); client.IgnoreNotFound(err) != nil {
-		return move{}, fmt.Errorf("reading the clients' Service: %w", err)
+	led, err := r.led(ctx, c)
+	switch {
+	case err != nil:
+		return move{}, err
+	case led:
+		m.arrived, m.moved = true, true
+	case m.ready:
+		err = r.advance(ctx, c, &m, since)
 	}
-	if _, led := service.Spec.Selector[addonLabel]; led {
-		m.moved = true
-		return m, nil
-	}
-	if !m.ready {
-		return m, nil
-	}
-	missing, over, err := r.missing(ctx, c, since)
-	if err != nil || !over {
-		return m, err
-	}
-	m.moved = true
-	r.event(c, "TakenOver", "Clients now reach the proxy servers of this release; %d clusters have no agent of it there yet %s", len(missing), missing)
-	return m, nil
+	return m, err
 }
 
-// missing returns the clusters that have not come, and whether the wait for them is
-// over.
-func (r *Reconciler) missing(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, since time.Time) (missing []string, over bool, err error) {
+// led reports whether clients are led to the proxy servers of this release.
+func (r *Reconciler) led(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (bool, error) {
+	var service corev1.Service
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Spec.ProxyServer.InClusterServiceName}, &service); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the clients' Service: %w", err)
+	}
+	_, led := service.Spec.Selector[addonLabel]
+	return led, nil
+}
+
+// advance decides whether it is time for the proxy APIs, and then for clients. The
+// Service for proxy APIs shows since when they were.
+func (r *Reconciler) advance(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, m *move, since time.Time) error {
+	var next corev1.Service
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Spec.ProxyServer.InClusterServiceName + nextSuffix}, &next)
+	if err == nil {
+		m.arrived = true
+		left, err := r.userServers(ctx, c)
+		if err != nil {
+			return err
+		}
+		m.moved = left == 0 || r.now().Sub(next.CreationTimestamp.Time) > moveNext
+		if m.moved {
+			r.event(c, "TakenOver", "Clients now reach the proxy servers of this release; %d of upstream's user servers are left", left)
+		}
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the proxy APIs' Service: %w", err)
+	}
+	missing, last, over, err := r.missing(ctx, c, since)
+	if err != nil || !over {
+		return err
+	}
+	m.arrived = true
+	// Where agents come by the same address as clients, they come with the clients.
+	m.moved = len(missing) > 0 && last.IsZero()
+	r.event(c, "Arrived", "Proxy APIs now use the proxy servers of this release; %d clusters have no agent of it there yet %s", len(missing), missing)
+	return nil
+}
+
+// userServers counts those of upstream, which use upstream's proxy servers. Their labels
+// are the proxy APIs'; their containers have a command.
+func (r *Reconciler) userServers(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (n int, err error) {
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(c.Spec.ProxyServer.Namespace), client.MatchingLabels{"component": identity.ProxyAPIService}); err != nil {
+		return 0, fmt.Errorf("looking for upstream's user servers: %w", err)
+	}
+	for _, pod := range pods.Items {
+		upstreams := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return len(c.Command) > 0 })
+		if upstreams && pod.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// missing returns the clusters that have not come, when the last one came, and whether
+// the wait for the others is over.
+func (r *Reconciler) missing(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, since time.Time) (missing []string, last time.Time, over bool, err error) {
 	late := r.now().Sub(since) > moveLimit
 	if r.Arrivals == nil {
-		return nil, late, nil
+		return nil, last, late, nil
 	}
 	params, err := r.certificates(ctx, c)
 	if err != nil {
-		return nil, false, err
+		return nil, last, false, err
 	}
 	check, err := certificates.CurrentCheck(ctx, r.Client, params, "move")
 	if err != nil {
-		return nil, late, client.IgnoreNotFound(err)
+		return nil, last, late, client.IgnoreNotFound(err)
 	}
-	missing, last, err := r.Arrivals.Missing(ctx, check)
+	missing, last, err = r.Arrivals.Missing(ctx, check)
 	if err != nil {
-		return nil, late, nil // the next time; what it needs may not be there yet
+		return nil, last, late, nil // the next time; what it needs may not be there yet
 	}
 	calm := !last.IsZero() && r.now().Sub(last) > moveCalm
-	return missing, len(missing) == 0 || calm || late, nil
+	return missing, last, len(missing) == 0 || calm || late, nil
 }
 
 // formerSelector selects upstream's proxy servers.
@@ -173,9 +229,12 @@ func formerSelector() labels.Selector {
 }
 
 // readySince is when the first of the pods that are ready became so, and zero if
-// none is.
+// none is. Pods that drain do not count: a rollback leaves them behind.
 func readySince(pods []corev1.Pod) (since time.Time) {
 	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && (since.IsZero() || condition.LastTransitionTime.Time.Before(since)) {
 				since = condition.LastTransitionTime.Time

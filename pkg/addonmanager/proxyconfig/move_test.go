@@ -37,6 +37,12 @@ func proxyServerPod(name string, labels map[string]string, readyAt time.Time) *c
 	return pod
 }
 
+// userServerPod is one of upstream's if it has a command, and else a proxy API.
+func userServerPod(name string, command ...string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{addonLabel: "cluster-proxy", "component": "cluster-proxy-addon-user"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "user-server", Command: command}}}}
+}
+
 // upstreamsServer is upstream's Deployment of proxy servers.
 func upstreamsServer() *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "cluster-proxy"}}
@@ -54,7 +60,7 @@ func TestMove(t *testing.T) {
 	former := map[string]string{componentLabel: componentName, hash: "old"}
 	own := ownSelector()
 	loadBalancer := entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeLoadBalancerService})
-	c := newClient(t, configuration(loadBalancer), proxyServerPod("old", former, now.Add(-time.Hour)))
+	c := newClient(t, configuration(loadBalancer), proxyServerPod("old", former, now.Add(-time.Hour)), userServerPod("user-old", "/manager"), userServerPod("user-new"))
 	if err := c.Create(t.Context(), upstreamsServer(), client.FieldOwner("manager")); err != nil {
 		t.Fatal(err)
 	}
@@ -94,13 +100,66 @@ func TestMove(t *testing.T) {
 	seen.missing, seen.last = []string{"cluster2"}, now
 	step("one has come", former, own, true)
 	seen.missing = nil
-	step("all have come", own, own, false)
+	wantNext := func(name string, want bool) {
+		t.Helper()
+		var next corev1.Service
+		if got := exists(t, c, "proxy-entrypoint-next", &next); got != want {
+			t.Errorf("%s: the Service for proxy APIs is there: %v, want %v", name, got, want)
+		}
+		if next.CreationTimestamp = metav1.NewTime(now); want { // the fake sets none
+			if err := c.Update(t.Context(), &next); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantNext("one has come", false)
+	step("all have come", former, own, true)
+	wantNext("all have come", true)
+	step("upstream's user server is there", former, own, true)
+	if err := c.Delete(t.Context(), userServerPod("user-old", "/manager")); err != nil {
+		t.Fatal(err)
+	}
+	step("upstream's user servers are gone", own, own, false)
+	wantNext("upstream's user servers are gone", true)
 	seen.missing = []string{"cluster1"}
 	step("one is away again", own, own, false)
 	if err := c.Delete(t.Context(), proxyServerPod("old", former, now)); err != nil {
 		t.Fatal(err)
 	}
 	step("upstream's are gone", selector(), selector(), false)
+	wantNext("upstream's are gone", false)
+}
+
+// TestMoveContinuesWithoutProxyAPIs does not wait for proxy APIs that never become ready.
+func TestMoveContinuesWithoutProxyAPIs(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	former := map[string]string{componentLabel: componentName, appsv1.DefaultDeploymentUniqueLabelKey: "old"}
+	for _, tc := range []struct {
+		age  time.Duration
+		want bool
+	}{{moveNext / 2, false}, {moveNext * 2, true}} {
+		c := newClient(t, configuration(nil), userServerPod("user-old", "/manager"),
+			proxyServerPod("old", former, now.Add(-time.Hour)), proxyServerPod("new", ownSelector(), now.Add(-time.Minute)))
+		next := nextService(withDefaults(stored(t, c)))
+		next.CreationTimestamp = metav1.NewTime(now.Add(-tc.age))
+		if err := c.Create(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		r := &Reconciler{Client: c, Live: c, Now: func() time.Time { return now }}
+		if m, err := r.findMove(t.Context(), withDefaults(stored(t, c))); err != nil || !m.arrived || m.moved != tc.want {
+			t.Errorf("%s after their Service: %+v, %v; want arrived, and moved %v", tc.age, m, err, tc.want)
+		}
+	}
+}
+
+// TestDrainingServerIsNotReady does not take what a rollback left for a proxy server
+// that clients can be led to.
+func TestDrainingServerIsNotReady(t *testing.T) {
+	draining := proxyServerPod("new", ownSelector(), time.Now())
+	draining.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if since := readySince([]corev1.Pod{*draining}); !since.IsZero() {
+		t.Errorf("a server that drains is ready since %s, want never", since)
+	}
 }
 
 // TestMoveContinuesWithoutClusters does not wait for clusters that are away.
@@ -124,8 +183,10 @@ func TestMoveContinuesWithoutClusters(t *testing.T) {
 			reconcileOnce(t, c) // makes the CAs
 			r := &Reconciler{Client: c, Live: c, Arrivals: tc.arrivals, Now: func() time.Time { return now }, Options: Options{SignerNamespace: ns, SignerName: "cluster-proxy-signer", Namespace: ns}}
 			m, err := r.findMove(t.Context(), withDefaults(stored(t, c)))
-			if err != nil || m.moved != tc.want {
-				t.Errorf("moved is %v, %v; want %v", m.moved, err, tc.want)
+			// Where no agent has come, agents and proxy APIs come with the clients.
+			alone := tc.arrivals.last.IsZero()
+			if want := (move{former: "old", ready: true, arrived: tc.want, moved: tc.want && alone}); err != nil || m != want {
+				t.Errorf("the move is %+v, %v; want %+v", m, err, want)
 			}
 		})
 	}
