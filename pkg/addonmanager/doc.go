@@ -48,6 +48,7 @@
 //	lease.go       the Lease of the election
 //	rerender.go    asks for manifests again when something they depend on changes
 //	notices.go     the condition VariablesIgnored of addons
+//	available.go   the metric that says of which clusters the addon is available
 //	leftovers.go   starts package leftovers
 //	fleetviews.go  waits for the kinds of views and of registries, and starts packages fleetview and karmada
 package addonmanager

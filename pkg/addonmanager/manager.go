@@ -135,6 +135,9 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 			return err
 		}
 	}
+	if err := addAvailability(mgr, metrics.Registry); err != nil {
+		return fmt.Errorf("adding the controller of the metric of addons: %w", err)
+	}
 	if err := addLeftovers(mgr, o.Namespace); err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type agentRegistry struct {
 	expect func(source netip.Prefix, n int)
 	// refused is called with the limit that a cluster has reached.
 	refused func(limit string)
+	// connected is called with the agents that a proven cluster has, under mu.
+	connected func(cluster string, agents int)
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*agentSession
@@ -45,7 +47,7 @@ type sessionKey struct{ cluster, agentID string }
 
 func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
 	return &agentRegistry{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, connected: func(string, int) {}, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
@@ -90,6 +92,7 @@ func (a *agentRegistry) join(stream *agentStream, hosts []string) (leave func(),
 func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
 	agent := &agentSession{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
 	agent.share.agents[agent] = struct{}{}
+	a.tellConnected(key.cluster, agent.share)
 	config := a.config
 	config.More = func(n int) {
 		for _, source := range agent.sources() {
@@ -124,6 +127,7 @@ func (a *agentRegistry) leave(agent *agentSession, stream *agentStream) {
 		}
 	}
 	delete(agent.share.agents, agent)
+	a.tellConnected(agent.key.cluster, agent.share)
 	if len(agent.share.agents) == 0 {
 		delete(a.clusters, agent.key.cluster)
 	}
@@ -132,6 +136,13 @@ func (a *agentRegistry) leave(agent *agentSession, stream *agentStream) {
 		_ = agent.pool.Drain(context.Background())
 		_ = agent.pool.Close()
 	}()
+}
+
+// tellConnected reports the agents of a cluster; mu is held.
+func (a *agentRegistry) tellConnected(cluster string, share *clusterShare) {
+	if cluster != "" {
+		a.connected(cluster, len(share.agents))
+	}
 }
 
 // drain tells every agent that speaks carriers that this server is about to

@@ -22,6 +22,8 @@ type serverMetrics struct {
 	limited        *prometheus.CounterVec
 	ended          *prometheus.CounterVec
 	clustersSynced prometheus.Gauge
+	// clusterAgents has a series for each cluster that has an agent here.
+	clusterAgents *prometheus.GaugeVec
 }
 
 func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
@@ -68,7 +70,11 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		Name: "cluster_proxy_server_clusters_synced",
 		Help: "1 once the hub has said which clusters may be served (--watch-managed-clusters). Until then certificates alone decide.",
 	})
-	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced)
+	m.clusterAgents = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cluster_proxy_server_cluster_agents",
+		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series.",
+	}, []string{"cluster"})
+	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced, m.clusterAgents)
 	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
 	m.startAtZero()
 	return m
@@ -95,6 +101,15 @@ func (m *serverMetrics) startAtZero() {
 	for _, reason := range []string{pki.ReasonClockSkew, pki.ReasonUnknownCA, pki.ReasonCertificate} {
 		m.tlsFailures.WithLabelValues(reason)
 	}
+}
+
+// setClusterAgents shows how many agents of a cluster are connected.
+func (m *serverMetrics) setClusterAgents(cluster string, n int) {
+	if n == 0 {
+		m.clusterAgents.DeleteLabelValues(cluster)
+		return
+	}
+	m.clusterAgents.WithLabelValues(cluster).Set(float64(n))
 }
 
 // watchAgents shows how many agents are connected.

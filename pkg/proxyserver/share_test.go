@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -213,4 +215,39 @@ func TestDialsEndByTheirOwnAgentOnly(t *testing.T) {
 	if response, err := stream.Recv(); err != nil || response.GetDialResponse().GetConnectID() != 9 {
 		t.Errorf("answer %v, %v; want connection 9", response, err)
 	}
+}
+
+// TestAgentsOfAClusterAreShown follows the series of clusters while their agents come
+// and go. An agent whose cluster is not proven has none.
+func TestAgentsOfAClusterAreShown(t *testing.T) {
+	m := newServerMetrics(prometheus.NewRegistry())
+	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
+	a.connected = m.setClusterAgents
+	var leave []func()
+	for _, agent := range []sessionKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}, {"", "d"}} {
+		left, err := a.join(&agentStream{cluster: agent.cluster, agentID: agent.agentID}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, left)
+	}
+	show := func(want string) {
+		t.Helper()
+		const head = "# HELP cluster_proxy_server_cluster_agents Agents of a cluster that are connected to this proxy server. A cluster without any has no series.\n" +
+			"# TYPE cluster_proxy_server_cluster_agents gauge\n"
+		if want != "" {
+			want = head + want
+		}
+		if err := testutil.CollectAndCompare(m.clusterAgents, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+	show("cluster_proxy_server_cluster_agents{cluster=\"one\"} 2\ncluster_proxy_server_cluster_agents{cluster=\"two\"} 1\n")
+	leave[0]()
+	leave[3]()
+	show("cluster_proxy_server_cluster_agents{cluster=\"one\"} 2\n")
+	for _, i := range []int{1, 2, 4} {
+		leave[i]()
+	}
+	show("")
 }

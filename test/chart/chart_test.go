@@ -28,6 +28,7 @@ userServer: {additionalSANs: [proxy.example.com]}
 logging: {level: 4, format: json}
 extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-user=1], proxyServer: [--keepalive-time=20s], proxyAgent: [--sync-interval=2s]}
 karmadaAPI: {enabled: true, controlPlaneCluster: local-cluster}
+monitoring: {podMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}, prometheusRule: {enabled: true, labels: {release: prometheus}}, dashboards: {enabled: true, annotations: {folder: a}}}
 proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
 `
 
@@ -92,7 +93,7 @@ func TestNames(t *testing.T) {
 func TestUpgradeReusingUpstreamsValues(t *testing.T) {
 	c := load(t)
 	for _, added := range []string{"imagePullSecrets", "resources", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints",
-		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds", "logging", "extraArgs", "withoutLookup"} {
+		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds", "logging", "extraArgs", "withoutLookup", "monitoring"} {
 		if _, ok := c.Values[added]; !ok {
 			t.Errorf("the test lists a value %q that the chart does not have", added)
 		}
@@ -181,6 +182,8 @@ func TestRefusedValues(t *testing.T) {
 		{"name of a control plane", "karmadaAPI: {enabled: true, controlPlaneCluster: A_b}", "controlPlaneCluster"},
 		{"Karmada without the proxy API", "{enableServiceProxy: false, karmadaAPI: {enabled: true}}", "needs enableServiceProxy=true"},
 		{"Karmada without aggregation", "{proxyAPI: {aggregatedAPI: false}, karmadaAPI: {enabled: true}}", "proxyAPI.aggregatedAPI=true"},
+		{"interval of a PodMonitor", "monitoring: {podMonitor: {interval: often}}", "interval"},
+		{"PodMonitors that nobody may follow", "{networkPolicies: {enabled: true}, monitoring: {podMonitor: {enabled: true}}}", "needs networkPolicies.monitoring"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
@@ -220,7 +223,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
-		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}",
+		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
 		"signer": "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",

@@ -13,6 +13,7 @@ type Metrics struct {
 	certificateExpiry *prometheus.GaugeVec
 	rotationPhase     *prometheus.GaugeVec
 	waitingClusters   *prometheus.GaugeVec
+	servers           *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics of a Reconciler.
@@ -30,8 +31,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "cluster_proxy_manager_ca_rotation_waiting_clusters",
 			Help: "Clusters that have not moved to the new CA and keep the old one from being dropped.",
 		}, []string{"ca"}),
+		servers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cluster_proxy_manager_proxy_servers",
+			Help: "Proxy servers by state: wanted, and available of them.",
+		}, []string{"state"}),
 	}
-	registry.MustRegister(m.certificateExpiry, m.rotationPhase, m.waitingClusters)
+	registry.MustRegister(m.certificateExpiry, m.rotationPhase, m.waitingClusters, m.servers)
 	return m
 }
 
@@ -53,5 +58,12 @@ func (m *Metrics) setRotation(ca certificates.CAName, rotation certificates.Rota
 			value = 1
 		}
 		m.rotationPhase.WithLabelValues(string(ca), string(phase)).Set(value)
+	}
+}
+
+func (m *Metrics) setServers(wanted, available int32) {
+	if m != nil {
+		m.servers.WithLabelValues("wanted").Set(float64(wanted))
+		m.servers.WithLabelValues("available").Set(float64(available))
 	}
 }

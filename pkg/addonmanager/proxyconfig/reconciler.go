@@ -256,11 +256,13 @@ func (r *Reconciler) deployed(ctx context.Context, c *v1alpha1.ManagedProxyConfi
 	var deployment appsv1.Deployment
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: c.Spec.ProxyServer.Namespace, Name: c.Name}, &deployment); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.Metrics.setServers(c.Spec.ProxyServer.Replicas, 0)
 			return false, "the Deployment is not there yet", nil // the cache is behind
 		}
 		return false, "", err
 	}
 	status := deployment.Status
+	r.Metrics.setServers(c.Spec.ProxyServer.Replicas, status.AvailableReplicas)
 	message := fmt.Sprintf("Replicas: %d, available: %d", c.Spec.ProxyServer.Replicas, status.AvailableReplicas)
 	return status.AvailableReplicas > 0, message, nil
 }

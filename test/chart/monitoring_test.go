@@ -1,0 +1,81 @@
+package chart
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestPodMonitorsFindThePods compares what PodMonitors select, and the port that they
+// name, with the pods of the Deployments. The addon manager makes the proxy servers'.
+func TestPodMonitorsFindThePods(t *testing.T) {
+	o := mustRender(t, everything)
+	for name, deployment := range map[string]string{"cluster-proxy-addon-manager": "cluster-proxy-addon-manager", "cluster-proxy-addon-user": "cluster-proxy-addon-user"} {
+		monitor := o.byName["PodMonitor/"+name]
+		if monitor == nil {
+			t.Errorf("no PodMonitor %s", name)
+			continue
+		}
+		if monitor.GetLabels()["release"] != "prometheus" || monitor.GetNamespace() != namespace {
+			t.Errorf("PodMonitor %s in %s has labels %v, want release=prometheus", name, monitor.GetNamespace(), monitor.GetLabels())
+		}
+		selector, _, _ := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+		template := as[appsv1.Deployment](t, o.byName["Deployment/"+deployment]).Spec.Template
+		for key, value := range selector {
+			if template.Labels[key] != value {
+				t.Errorf("PodMonitor %s selects pods with %s=%s, which those of Deployment %s do not have", name, key, value, deployment)
+			}
+		}
+		endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
+		if len(selector) == 0 || len(endpoints) != 1 {
+			t.Fatalf("PodMonitor %s selects %v with %d endpoints", name, selector, len(endpoints))
+		}
+		endpoint := endpoints[0].(map[string]any)
+		found := false
+		for _, port := range template.Spec.Containers[0].Ports {
+			found = found || port.Name == endpoint["port"]
+		}
+		if !found || endpoint["interval"] != "15s" {
+			t.Errorf("PodMonitor %s: %v, want a port of Deployment %s and interval 15s", name, endpoint, deployment)
+		}
+	}
+	if o.byName["PodMonitor/cluster-proxy-proxy-server"] == nil {
+		t.Error("no PodMonitor of the proxy servers")
+	}
+}
+
+// TestRulesAreThoseOfTheFile wants the PrometheusRule to have the groups of the file,
+// without those about the proxy API where there is none.
+func TestRulesAreThoseOfTheFile(t *testing.T) {
+	content, err := os.ReadFile("../../charts/cluster-proxy/files/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		t.Fatal(err)
+	}
+	got := mustRender(t, everything).byName["PrometheusRule/cluster-proxy"]
+	groups, _, err := unstructured.NestedSlice(got.Object, "spec", "groups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(file["groups"], any(groups)); diff != "" {
+		t.Errorf("groups (-file +chart):\n%s", diff)
+	}
+	without := mustRender(t, "{enableServiceProxy: false, monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}}")
+	raw, err := without.byName["PrometheusRule/cluster-proxy"].MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), `-api"`) || !strings.Contains(string(raw), "ClusterProxyAgentAway") || without.byName["PodMonitor/cluster-proxy-addon-user"] != nil {
+		t.Errorf("without the proxy API the chart makes\n%s\nand %v", raw, slices.Sorted(maps.Keys(without.byName)))
+	}
+}

@@ -1,0 +1,122 @@
+package rules
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rule is a rule of Prometheus, a recording one or an alert.
+type rule struct {
+	Record, Alert, Expr string
+	Labels, Annotations map[string]string
+}
+
+// rulesOfPrometheus are those that the chart has.
+func rulesOfPrometheus(t *testing.T) (all []rule) {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal([]byte(read(t, "charts/cluster-proxy/files/rules.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// TestAlertsAreExplained wants each alert to say what it means and what to do, to
+// lead to its own heading in FAQ.md, and to have a test. No heading and no test may
+// be left of an alert that is gone.
+func TestAlertsAreExplained(t *testing.T) {
+	const runbooks = "https://github.com/open-cluster-management-io/cluster-proxy/blob/main/FAQ.md#"
+	files, err := filepath.Glob(filepath.Join(root(t), "test/alerts/testdata/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests of alerts: %v", err)
+	}
+	tests := ""
+	for _, file := range files {
+		tests += read(t, filepath.Join("test/alerts/testdata", filepath.Base(file)))
+	}
+	faq := read(t, "FAQ.md")
+	names := map[string]bool{}
+	for _, r := range rulesOfPrometheus(t) {
+		if r.Alert == "" {
+			continue
+		}
+		names[r.Alert] = true
+		if severity := r.Labels["severity"]; severity != "warning" && severity != "critical" {
+			t.Errorf("%s has severity %q, want warning or critical", r.Alert, severity)
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s has no summary or no description", r.Alert)
+		}
+		if got, want := r.Annotations["runbook_url"], runbooks+strings.ToLower(r.Alert); got != want {
+			t.Errorf("%s: runbook_url is %q, want %q", r.Alert, got, want)
+		}
+		if !strings.Contains(faq, "\n### "+r.Alert+"\n") {
+			t.Errorf("FAQ.md has no heading \"### %s\"", r.Alert)
+		}
+		if !strings.Contains(tests, `{labels: 'ALERTS{alertname="`+r.Alert+`", alertstate="firing",`) {
+			t.Errorf("no test below test/alerts/testdata has %s firing", r.Alert)
+		}
+	}
+	for _, name := range regexp.MustCompile(`(?m)^### (ClusterProxy\w+)$|alertname="(ClusterProxy\w+)"`).FindAllStringSubmatch(faq+tests, -1) {
+		if !names[name[1]+name[2]] {
+			t.Errorf("FAQ.md or a test below test/alerts/testdata names alert %s, which does not exist", name[1]+name[2])
+		}
+	}
+}
+
+// TestMetricsOfRulesExist holds rules and dashboards to METRICS.md, and to the rules
+// that record. What is a library's own, TestDashboards in test/alerts sees in a lab.
+func TestMetricsOfRulesExist(t *testing.T) {
+	metrics := read(t, "METRICS.md")
+	recorded := map[string]bool{}
+	texts := map[string]string{}
+	for _, r := range rulesOfPrometheus(t) {
+		if r.Record != "" {
+			recorded[r.Record] = true
+		}
+		texts[r.Alert+r.Record] += r.Expr
+	}
+	dashboards, err := filepath.Glob(filepath.Join(root(t), "charts/cluster-proxy/files/dashboards/*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range dashboards {
+		texts[filepath.Base(file)] = read(t, filepath.Join("charts/cluster-proxy/files/dashboards", filepath.Base(file)))
+	}
+	used := ""
+	for where, text := range texts {
+		used += text
+		for _, name := range regexp.MustCompile(`cluster_proxy[_:][a-z0-9_:]+`).FindAllString(text, -1) {
+			known := recorded[name]
+			for _, suffix := range []string{"", "_bucket", "_count", "_sum"} {
+				series, ok := strings.CutSuffix(name, suffix)
+				known = known || ok && strings.Contains(metrics, "| `"+series+"` |")
+			}
+			if !known {
+				t.Errorf("%s uses %s, which neither METRICS.md nor a recording rule has", where, name)
+			}
+		}
+	}
+	for name := range recorded {
+		if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).MatchString(used) {
+			t.Errorf("nothing uses what %s records", name)
+		}
+	}
+}
