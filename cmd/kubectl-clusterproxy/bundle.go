@@ -51,12 +51,10 @@ func (p *plugin) bundle(ctx context.Context, names []string, file string) error 
 	}
 	defer os.Remove(part.Name())
 	compressed := gzip.NewWriter(part)
-	b := &bundle{hub: hub, tar: tar.NewWriter(compressed), began: began, limit: maxAnswer, says: func(what string) {
-		if time.Since(began) > time.Second {
-			fmt.Fprintln(p.err, "reading", oneLine(what))
-		}
-	}}
+	progress := p.progress()
+	b := &bundle{hub: hub, tar: tar.NewWriter(compressed), began: began, limit: maxAnswer, says: func(what string) { progress.doing("reading " + what) }}
 	b.collect(ctx, names)
+	progress.done()
 	if err := errors.Join(ctx.Err(), b.err, b.tar.Close(), compressed.Close(), part.Close()); err != nil {
 		return fmt.Errorf("writing the bundle: %w", err)
 	}

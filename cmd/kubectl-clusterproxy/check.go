@@ -50,7 +50,11 @@ func (p *plugin) checkBefore(ctx context.Context, output string) error {
 	if err != nil {
 		return err
 	}
-	return p.printFindings(output, precheck(ctx, hub))
+	progress := p.progress()
+	progress.doing("reading what is stored on the hub")
+	findings := precheck(ctx, hub)
+	progress.done()
+	return p.printFindings(output, findings)
 }
 
 func (p *plugin) check(ctx context.Context, names []string, output string) error {
@@ -58,10 +62,14 @@ func (p *plugin) check(ctx context.Context, names []string, output string) error
 	if err != nil {
 		return err
 	}
+	progress := p.progress()
+	progress.doing("asking the hub")
 	findings, found := checkHub(ctx, hub, names)
-	for _, cluster := range found {
+	for i, cluster := range found {
+		progress.doing(fmt.Sprintf("asking cluster %d of %d", i+1, len(found)))
 		findings = append(findings, checkCluster(ctx, hub, cluster)...)
 	}
+	progress.done()
 	return p.printFindings(output, findings)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -30,11 +31,14 @@ type plugin struct {
 	files     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
 	out, err  io.Writer
+	// interactive says that somebody looks at err.
+	interactive bool
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
+	p := &plugin{files: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}, interactive: isTerminal(errOut)}
 	out, errOut = terminal{out}, terminal{errOut}
-	p := &plugin{files: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}, out: out, err: errOut}
+	p.out, p.err = out, errOut
 	root := &cobra.Command{
 		Use:           "kubectl-clusterproxy",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterproxy"},
@@ -50,7 +54,8 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true // kubectl completes, with kubectl_complete-clusterproxy
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand())
+	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand(),
+		p.versionCommand())
 	return root
 }
 
@@ -66,9 +71,18 @@ func (p *plugin) hub() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// get asks the hub for a JSON object.
+// get asks the hub for a JSON object, at a path that may have a query.
 func get(ctx context.Context, hub kubernetes.Interface, path string, into any) error {
-	raw, err := hub.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	path, query, _ := strings.Cut(path, "?")
+	request := hub.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("parsing the query %q: %w", query, err)
+	}
+	for name := range values {
+		request.Param(name, values.Get(name))
+	}
+	raw, err := request.Do(ctx).Raw()
 	if err != nil {
 		// client-go has words of its own for some codes; ours say more.
 		var status metav1.Status

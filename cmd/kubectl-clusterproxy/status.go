@@ -51,7 +51,10 @@ func (p *plugin) status(ctx context.Context, names []string, o statusOptions) er
 	if err != nil {
 		return err
 	}
+	progress := p.progress()
+	progress.doing("listing clusters")
 	found, err := clusters(ctx, hub, names)
+	progress.done()
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,10 @@ func (p *plugin) views(ctx context.Context, names []string, output string) error
 	if err != nil {
 		return err
 	}
+	progress := p.progress()
+	progress.doing("listing views")
 	found, err := views(ctx, hub, names)
+	progress.done()
 	if apierrors.IsForbidden(err) && len(names) == 0 {
 		return fmt.Errorf("%w; name one that you may get, for example: kubectl clusterproxy views %s", err, viewAll)
 	}

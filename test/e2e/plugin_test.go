@@ -72,6 +72,7 @@ func TestKubectlPlugin(t *testing.T) {
 		{[]string{"status", cluster}, []string{cluster, "True"}},
 		{[]string{"whoami", cluster}, []string{"system:serviceaccount:default:" + suite.HubUser, suite.HubUserThere}},
 		{[]string{"views"}, []string{allView, fmt.Sprint(len(installed.Clusters))}},
+		{[]string{"version"}, []string{"addon manager", "not known", "forbidden"}},
 		{[]string{"check", cluster}, []string{"√ hub-api", "√ cluster-api", "√ cluster-identity", "√ cluster-stream"}},
 	} {
 		out := plugin(test.args...)
