@@ -83,10 +83,17 @@ func (l *ledger) take() map[string]int {
 	return counts
 }
 
-func (l *ledger) requests() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.counts["request"]
+// wantCounted waits until something was counted: a watch may say it after a GET does.
+func (l *ledger) wantCounted(t *testing.T, what string) {
+	t.Helper()
+	suite.Eventually(t, what+" to be counted", func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.counts[what] == 0 {
+			return fmt.Errorf("there are %v", l.counts)
+		}
+		return nil
+	})
 }
 
 // TestAddonManagersComeAndGo takes certificates away while there is one addon
@@ -130,15 +137,12 @@ func TestAddonManagersComeAndGo(t *testing.T) {
 		scale(round.managers)
 		old := takeCertificates(t, managed)
 		if round.managers == 0 {
-			suite.Eventually(t, "a request that nobody answers", func() error {
-				if counted.requests() == 0 {
-					return fmt.Errorf("there is none")
-				}
-				return nil
-			})
+			counted.wantCounted(t, "request") // which nobody answers
 			scale(round.after)
 		}
 		old.wantNew(t, managed)
+		counted.wantCounted(t, "request")
+		counted.wantCounted(t, "ADDED proxy-client")
 		got := counted.take()
 		t.Logf("%s: %v", round.name, got)
 		if one == nil {
