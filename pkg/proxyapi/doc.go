@@ -58,6 +58,7 @@
 //	                          upgrades, exec, attach, port-forward, proxy, Services
 //	filter_inflight.go        limits by user and by cluster
 //	filter_admission.go       is there such a cluster, and do the headers mean one thing
+//	filter_exposure.go        ends a request whose Service is not exposed any more
 //	filter_revalidation.go    ends a stream whose caller would be refused now
 //	relay.go                  one ReverseProxy to the agent, and the answer back
 //	connect.go                the same for CONNECT: two connections joined
@@ -230,6 +231,8 @@
 //     stays in memory for as long as the stream. An answer that is no refusal, and
 //     none, takes nothing away. Callers whom only the managed cluster knows are the
 //     managed cluster's business.
+//   - A Service: taken off the list, it gets no new requests, and those under way end
+//     within 4 s, whoever the caller is (filter_exposure.go).
 //
 // # Readiness
 //

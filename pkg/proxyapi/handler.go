@@ -23,6 +23,7 @@ type handler struct {
 	endpoints endpoints
 	// revalidation is nil if streams are not looked at again.
 	revalidation *revalidation
+	exposure     *exposure
 
 	// chain is what a request goes through that was understood.
 	chain http.Handler
@@ -75,6 +76,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 	chain := http.Handler(http.HandlerFunc(h.serve))
 	chain = h.revalidation.withRevalidation(chain)
+	chain = h.exposure.withExposure(chain)
 	chain = h.withAdmission(chain)
 	chain = h.withInflightLimits(chain)
 	chain = h.withAuthorization(chain)

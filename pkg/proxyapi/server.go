@@ -159,6 +159,8 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
 		p.background = append(p.background, h.revalidation.run)
 	}
+	h.exposure = newExposure(f)
+	p.background = append(p.background, h.exposure.run)
 	h.fleet = &fleet{requestFilters: f, relay: h.relay, revalidation: h.revalidation, handler: s.newFleetHandler(draining.Done())}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error

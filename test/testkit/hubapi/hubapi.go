@@ -4,6 +4,7 @@ package hubapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -44,8 +45,9 @@ type Hub struct {
 	Reviews int
 	Asked   []string
 	exposed map[string]string
-	// changed is closed when exposed is set: watches show it then.
+	// changed is closed, and replaced, when exposed is set: watches show it then.
 	changed chan struct{}
+	changes int
 }
 
 // New returns a Hub without a listener: its ServeHTTP is called.
@@ -96,12 +98,14 @@ func (h *Hub) Allow(rules ...string) {
 	h.Rules = append(h.Rules, rules...)
 }
 
-// SetExposed sets the list of Services that clusters expose, once.
+// SetExposed sets the list of Services that clusters expose.
 func (h *Hub) SetExposed(data map[string]string) {
 	h.Lock()
 	defer h.Unlock()
 	h.exposed = data
+	h.changes++
 	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -199,17 +203,29 @@ func (h *Hub) configMaps(w http.ResponseWriter, r *http.Request) {
 	default:
 		_ = http.NewResponseController(w).Flush()
 		if item.Namespace == "addons" {
-			select {
-			case <-h.changed:
-				h.Lock()
-				item.Data, item.ResourceVersion = h.exposed, "3"
-				h.Unlock()
-				_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": item})
-				_ = http.NewResponseController(w).Flush()
-			case <-r.Context().Done():
-			}
+			h.watchExposed(w, r, item)
 		}
 		<-r.Context().Done()
+	}
+}
+
+// watchExposed shows the list of Services that clusters expose whenever it was set.
+func (h *Hub) watchExposed(w http.ResponseWriter, r *http.Request, item corev1.ConfigMap) {
+	for seen := 0; ; {
+		h.Lock()
+		changes, changed := h.changes, h.changed
+		item.Data, item.ResourceVersion = h.exposed, fmt.Sprint(2+changes)
+		h.Unlock()
+		if changes > seen {
+			seen = changes
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": item})
+			_ = http.NewResponseController(w).Flush()
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
 	}
 }
 

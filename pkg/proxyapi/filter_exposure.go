@@ -1,0 +1,90 @@
+package proxyapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// exposureInterval is how often open connections to Services are held against the
+// list of exposed Services.
+const exposureInterval = 4 * time.Second
+
+// errUnexposed ends a request for a Service that the list does not have any more.
+var errUnexposed = errors.New("the Service is not exposed any more")
+
+// exposure ends requests for Services that are taken off the list of exposed Services,
+// whoever the caller is: connections to a Service may last for days.
+type exposure struct {
+	filters *requestFilters
+
+	mu   sync.Mutex
+	open map[*openService]struct{}
+}
+
+// openService is a request for a Service that is under way.
+type openService struct {
+	scope *requestScope
+	end   context.CancelCauseFunc
+}
+
+func newExposure(f *requestFilters) *exposure {
+	return &exposure{filters: f, open: map[*openService]struct{}{}}
+}
+
+// withExposure serves a request for a Service for as long as the Service is exposed.
+func (e *exposure) withExposure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scope := scopeOf(r.Context())
+		if !scope.target.ForService() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		o := &openService{scope, cancel}
+		e.mu.Lock()
+		e.open[o] = struct{}{}
+		e.mu.Unlock()
+		defer func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			delete(e.open, o)
+		}()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// run checks regularly until ctx is done.
+func (e *exposure) run(ctx context.Context) error {
+	tick := time.NewTicker(exposureInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			e.check(ctx)
+		}
+	}
+}
+
+// check ends what is not exposed. What it ends counts once, however long that takes.
+func (e *exposure) check(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for o := range e.open {
+		if e.filters.terms(o.scope).Exposed {
+			continue
+		}
+		delete(e.open, o)
+		o.end(errUnexposed)
+		e.filters.metrics.withdrawn.WithLabelValues("not-exposed").Inc()
+		s := o.scope.target.Service
+		klog.FromContext(ctx).Info("A request ended, its Service is not exposed any more", "cluster", o.scope.target.Cluster, "service", s.Namespace+"/"+s.Service, "port", s.Port)
+	}
+}
