@@ -55,7 +55,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand(),
-		p.versionCommand())
+		p.versionCommand(), p.servicesCommand(), p.proxyCommand(), p.testCommand(), p.benchCommand())
 	return root
 }
 
@@ -146,13 +146,18 @@ func outputFlag(cmd *cobra.Command, output *string, formats ...string) {
 	}
 }
 
+// encodeTo writes an object as JSON that people can read.
+func encodeTo(w io.Writer, object any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(object)
+}
+
 // print writes object as JSON or YAML. It reports false if text was asked for.
 func (p *plugin) print(output string, object any) (bool, error) {
 	switch output {
 	case "json":
-		encoder := json.NewEncoder(p.out)
-		encoder.SetIndent("", "  ")
-		return true, encoder.Encode(object)
+		return true, encodeTo(p.out, object)
 	case "yaml":
 		raw, err := yaml.Marshal(object)
 		if err != nil {

@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
@@ -63,16 +60,7 @@ func fakeHubWith(t *testing.T, more func(serve func(path string, code int, objec
 	more(serve)
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
-	config.AuthInfos["ann"] = &clientcmdapi.AuthInfo{Token: "hub-token"}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "ann", Namespace: "team"}
-	config.CurrentContext = "hub"
-	file := filepath.Join(t.TempDir(), "config")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return writeKubeconfig(t, server)
 }
 
 func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {

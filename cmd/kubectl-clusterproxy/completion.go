@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,18 @@ func (p *plugin) completeOneCluster(cmd *cobra.Command, args []string, toComplet
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return p.completeClusters(cmd, args, toComplete)
+}
+
+// completeClusterOrView completes the name of one cluster, or of one view behind an @.
+func (p *plugin) completeClusterOrView(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 || !strings.HasPrefix(toComplete, "@") {
+		return p.completeOneCluster(cmd, args, toComplete)
+	}
+	names, directive := p.completeViews(cmd, args, toComplete)
+	for i := range names {
+		names[i] = "@" + names[i]
+	}
+	return names, directive
 }
 
 // completeViews completes names of FleetViews.

@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,8 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/remotecommand"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
@@ -40,6 +45,35 @@ func buildPlugin(t *testing.T) string {
 		t.Fatalf("building the plugin: %v\n%s", err, out)
 	}
 	return binary
+}
+
+// wantLocalProxy runs the plugin's proxy, and kubectl without a credential through it: a read, and
+// an exec, which is an upgrade.
+func wantLocalProxy(t *testing.T, plugin, hub, cluster string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	proxy := exec.CommandContext(ctx, plugin, "--kubeconfig="+hub, "proxy", cluster, "--port=0")
+	out, err := proxy.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = proxy.Wait() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("kubectl clusterproxy proxy says nothing: %v", err)
+	}
+	local := &rest.Config{Host: strings.Fields(line)[0]}
+	pod := suite.WebPod(t, suite.Clientset(t, local))
+	for name, executor := range suite.Executors(t, local, "cat") {
+		var got bytes.Buffer
+		if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got}); err != nil || got.String() != "over and back" {
+			t.Errorf("exec by %s in %s through the local port: %q, %v", name, pod, got.String(), err)
+		}
+	}
 }
 
 // TestKubectlPlugin lives a user's first minutes: which clusters are there, who
@@ -73,6 +107,9 @@ func TestKubectlPlugin(t *testing.T) {
 		{[]string{"whoami", cluster}, []string{"system:serviceaccount:default:" + suite.HubUser, suite.HubUserThere}},
 		{[]string{"views"}, []string{allView, fmt.Sprint(len(installed.Clusters))}},
 		{[]string{"version"}, []string{"addon manager", "not known", "forbidden"}},
+		{[]string{"test", cluster, "--namespace=default", "--exec=" + suite.WebPod(t, suite.Clientset(t, installed.Direct(cluster)))},
+			[]string{"√ test-get", "√ test-whoami", "√ test-list", "√ test-watch", "√ test-logs", "√ test-exec"}},
+		{[]string{"bench", cluster, "--duration=1s"}, []string{"FIRST BYTE", "hub", cluster}},
 		{[]string{"check", cluster}, []string{"√ hub-api", "√ cluster-api", "√ cluster-identity", "√ cluster-stream"}},
 	} {
 		out := plugin(test.args...)
@@ -82,6 +119,7 @@ func TestKubectlPlugin(t *testing.T) {
 			}
 		}
 	}
+	wantLocalProxy(t, filepath.Join(dir, "kubectl-clusterproxy"), hub, cluster)
 	file := filepath.Join(dir, "clusters.kubeconfig")
 	if err := os.WriteFile(file, []byte(plugin("kubeconfig", cluster)), 0o600); err != nil {
 		t.Fatal(err)
