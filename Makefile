@@ -2,10 +2,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Tests that start whole clusters or fleets of agents, for minutes; everything else takes seconds per package. A lab waits
+# Tests that start whole clusters or fleets of agents, for minutes, or build Prometheus; everything else takes seconds per package. A lab waits
 # more than it works, so a fleet runs beside it.
-LAB_TESTS := ./test/lab ./test/fleet ./test/e2e/...
-UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$)
+LAB_TESTS := ./test/lab ./test/fleet ./test/alerts ./test/e2e/...
+UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$ -e /test/alerts$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
 TESTFLAGS ?=

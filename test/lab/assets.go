@@ -107,16 +107,7 @@ func buildModules(ctx context.Context, kind string, modules []module, long strin
 	if err != nil {
 		return "", err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the cache folder: %w; set %s to a folder with ready-made programs", err, AssetsVariable)
-	}
-	key, err := assetsKey(filepath.Join(source, "binaries"), modules)
-	if err != nil {
-		return "", err
-	}
-	dir = filepath.Join(cache, "cluster-proxy-lab", kind+"-"+key)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if dir, err = folderOf(kind, modules); err != nil {
 		return "", err
 	}
 	unlock, err := lockFolder(dir)
@@ -136,6 +127,24 @@ func buildModules(ctx context.Context, kind string, modules []module, long strin
 		}
 	}
 	return dir, nil
+}
+
+// folderOf makes the folder of the cache for what is built from modules.
+func folderOf(kind string, modules []module) (string, error) {
+	source, err := sourceDir()
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache folder: %w; set %s to a folder with ready-made programs", err, AssetsVariable)
+	}
+	key, err := assetsKey(filepath.Join(source, "binaries"), modules)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "cluster-proxy-lab", kind+"-"+key)
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 func (m module) build(ctx context.Context, source, target string, out io.Writer, began time.Time) error {
