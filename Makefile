@@ -58,6 +58,10 @@ e2e-kubernetes: ## Run Kubernetes' own specs of the API and of kubectl, straight
 image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, with a list of contents beside it
 	go run ./hack/image
 
+.PHONY: krew
+krew: ## Pack the kubectl plugin for all platforms into bin/krew, with the manifest for krew (VERSION=v1.2.3 for another version than the chart's)
+	go run ./hack/krew $(if $(VERSION),-version=$(VERSION))
+
 .PHONY: conformance
 conformance: ## Run konnectivity's own tests against our binaries
 	go test -tags=conformance -count=1 -timeout=60m $(TESTFLAGS) ./test/conformance/...

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestManifest holds the manifest to what krew checks before it installs a plugin.
+func TestManifest(t *testing.T) {
+	t.Chdir("../..")
+	release, err := chartVersion("charts/cluster-proxy/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !versionForm.MatchString(release) {
+		t.Errorf("the chart's version %q is none for krew", release)
+	}
+	m := newManifest(release)
+	archives := map[string][]byte{}
+	for _, p := range platforms {
+		system, arch, _ := strings.Cut(p, "/")
+		archived, err := pack(system, []byte("program for "+p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := newPlatform("https://example.com/releases", release, system, arch, archived)
+		archives[one.URI] = archived
+		m.Spec.Platforms = append(m.Spec.Platforms, one)
+	}
+	text, err := yaml.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got manifest
+	if err := yaml.UnmarshalStrict(text, &got); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if got.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || got.Kind != "Plugin" || got.Metadata["name"] != "clusterproxy" {
+		t.Errorf("it is %s %s %s", got.APIVersion, got.Kind, got.Metadata)
+	}
+	if short := got.Spec.ShortDescription; short == "" || len(short) > 50 || strings.ContainsAny(short, "\n") {
+		t.Errorf("shortDescription %q is not one short line", short)
+	}
+	seen := map[string]bool{}
+	for _, p := range got.Spec.Platforms {
+		at := p.Selector.MatchLabels["os"] + "/" + p.Selector.MatchLabels["arch"]
+		if seen[at] {
+			t.Errorf("%s is there twice", at)
+		}
+		seen[at] = true
+		address, err := url.Parse(p.URI)
+		if err != nil || address.Scheme != "https" || !strings.HasSuffix(address.Path, ".tar.gz") || path.Base(path.Dir(address.Path)) != release {
+			t.Errorf("%s: uri %q, %v", at, p.URI, err)
+		}
+		archived, ok := archives[p.URI]
+		if want := fmt.Sprintf("%x", sha256.Sum256(archived)); !ok || p.SHA256 != want {
+			t.Errorf("%s: sha256 %s of %s, want %s", at, p.SHA256, p.URI, want)
+		}
+		files := filesOf(t, archived)
+		if content := files[p.Bin]; content != "program for "+at {
+			t.Errorf("%s: the archive has %q as %s", at, content, p.Bin)
+		}
+		if files["LICENSE"] == "" || files["kubectl_complete-clusterproxy"] == "" || len(files) != 3 {
+			t.Errorf("%s: the archive has %d files, want the program, its license and its completion", at, len(files))
+		}
+	}
+	for _, p := range platforms {
+		if !seen[p] {
+			t.Errorf("%s is missing", p)
+		}
+	}
+}
+
+// TestSameInput packs twice: the sum in the manifest is that of a later build too.
+func TestSameInput(t *testing.T) {
+	t.Chdir("../..")
+	var packed [2][]byte
+	for i := range packed {
+		var err error
+		if packed[i], err = pack("linux", []byte("program")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(packed[0], packed[1]) {
+		t.Error("two archives of the same program differ")
+	}
+}
+
+func TestVersionForm(t *testing.T) {
+	for version, want := range map[string]bool{"v0.12.0": true, "v1.2.3-rc.1": true, "0.12.0": false, "v1": false, "v1.2.3 -X main.x=y": false} {
+		if got := versionForm.MatchString(version); got != want {
+			t.Errorf("%q is a version: %v, want %v", version, got, want)
+		}
+	}
+}
+
+func filesOf(t *testing.T, archived []byte) map[string]string {
+	t.Helper()
+	plain, err := gzip.NewReader(bytes.NewReader(archived))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for archive := tar.NewReader(plain); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(content)
+	}
+}
