@@ -51,7 +51,7 @@ func buildPlugin(t *testing.T) string {
 // an exec, which is an upgrade.
 func wantLocalProxy(t *testing.T, plugin, hub, cluster string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 	defer cancel()
 	proxy := exec.CommandContext(ctx, plugin, "--kubeconfig="+hub, "proxy", cluster, "--port=0")
 	out, err := proxy.StdoutPipe()
@@ -69,8 +69,8 @@ func wantLocalProxy(t *testing.T, plugin, hub, cluster string) {
 	local := &rest.Config{Host: strings.Fields(line)[0]}
 	pod := suite.WebPod(t, suite.Clientset(t, local))
 	for name, executor := range suite.Executors(t, local, "cat") {
-		var got bytes.Buffer
-		if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got}); err != nil || got.String() != "over and back" {
+		var got, stderr bytes.Buffer
+		if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("over and back"), Stdout: &got, Stderr: &stderr}); err != nil || got.String() != "over and back" {
 			t.Errorf("exec by %s in %s through the local port: %q, %v", name, pod, got.String(), err)
 		}
 	}
