@@ -32,6 +32,14 @@ func TestCompletion(t *testing.T) {
 		"check -o ":           "json yaml :4",
 		"whoami c1 -o ":       "json yaml :4",
 		"view":                "views :4",
+		"services ":           "c1 c2 :4",
+		"services c1 ":        ":4",
+		"test ":               "c1 c2 :4",
+		"bench ":              "c1 c2 :4",
+		"proxy ":              "c1 c2 :4",
+		"proxy @":             "@all @prod :4",
+		"proxy @all ":         ":4",
+		"version -o ":         "json yaml :4",
 	} {
 		t.Run(line, func(t *testing.T) {
 			out, errOut, err := run(t, kubeconfig, append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...)

@@ -152,7 +152,8 @@ func TestHostileClusters(t *testing.T) {
 		if err := clientcmd.WriteToFile(*config, file); err != nil {
 			t.Fatal(err)
 		}
-		for _, command := range []string{"views", "kubeconfig", "__complete views x", "status", "check", "whoami c1", "whoami c2", "status -o json", "status -o yaml", "check -o json"} {
+		for _, command := range []string{"views", "kubeconfig", "__complete views x", "status", "check", "whoami c1", "whoami c2", "status -o json", "status -o yaml", "check -o json",
+			"version", "services", "services c1", "test c1", "test c2", "bench c2 --duration=1ms"} {
 			var said bytes.Buffer
 			out, errOut, err := run(t, file, strings.Fields(command)...)
 			fmt.Fprintln(terminal{&said}, "error:", err)
