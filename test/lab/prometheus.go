@@ -68,8 +68,9 @@ func (p Prometheus) Program() string { return filepath.Join(p.dir, prometheusMod
 func (p Prometheus) Promtool() string { return filepath.Join(p.dir, promtool.name) }
 
 // withoutPlugins returns arguments of go build by which Prometheus' package plugins
-// leaves the SDKs of clouds out. go build replaces no files of the module cache, so
-// the module is built by another path.
+// leaves the SDKs of clouds out, and promtool Kubernetes' client: three quarters of
+// what there is to build. go build replaces no files of the module cache, so the
+// module is built by another path.
 func withoutPlugins(ctx context.Context, source, dir string) ([]string, error) {
 	cached, err := moduleDir(ctx, source, prometheusPath)
 	if err != nil {
@@ -79,9 +80,16 @@ func withoutPlugins(ctx context.Context, source, dir string) ([]string, error) {
 	if err := os.Symlink(cached, link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(link, "plugins", "plugins.go"): filepath.Join(source, "plugins", "plugins.go"),
-	}})
+	files := map[string]string{filepath.Join(link, "plugins", "plugins.go"): filepath.Join(source, "plugins", "plugins.go")}
+	theirs, err := filepath.Glob(filepath.Join(cached, "discovery", "kubernetes", "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range theirs {
+		files[filepath.Join(link, "discovery", "kubernetes", filepath.Base(file))] = "" // there is no such file
+	}
+	files[filepath.Join(link, "discovery", "kubernetes", "kubernetes.go")] = filepath.Join(source, "kubernetes", "kubernetes.go")
+	replaced, err := json.Marshal(map[string]map[string]string{"Replace": files})
 	if err != nil {
 		return nil, err
 	}
