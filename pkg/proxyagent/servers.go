@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
@@ -71,6 +73,7 @@ func (s *servers) join(serverID string, speaksCarriers bool, stream control) (le
 		known = &serverSession{}
 		s.sessions[serverID] = known
 		s.search.found()
+		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
 	}
 	known.streams++
 	known.control = append(known.control, stream)
@@ -105,6 +108,7 @@ func (s *servers) leave(serverID string, left *serverSession) {
 		return
 	}
 	delete(s.sessions, serverID)
+	klog.Background().Info("The tunnel to a proxy server has ended", "serverID", serverID, "draining", left.draining, "connected", len(s.sessions), "servers", s.count)
 	s.news(1)
 	if left.pool == nil {
 		return
@@ -166,6 +170,7 @@ func (s *servers) drains(serverID string, seconds int) {
 		return
 	}
 	known.draining = true
+	klog.Background().Info("A proxy server drains", "serverID", serverID, "seconds", seconds)
 	s.search.notice = defaultNotice
 	if seconds > 0 {
 		s.search.notice = min(time.Duration(seconds)*time.Second, calmWindow)

@@ -234,7 +234,11 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 		})
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
-	defer leave()
+	s.logger.Info("Agent connected", "cluster", wrapped.cluster, "agentID", wrapped.agentID, "peer", peerAddress(stream.Context()))
+	defer func() {
+		leave()
+		s.logger.Info("Agent disconnected", "cluster", wrapped.cluster, "agentID", wrapped.agentID, "draining", wrapped.draining.Load())
+	}()
 	served := make(chan error, 1)
 	go func() { served <- handler(srv, wrapped) }()
 	select {

@@ -72,7 +72,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	})
 	m.clusterAgents = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "cluster_proxy_server_cluster_agents",
-		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series.",
+		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
 	}, []string{"cluster"})
 	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced, m.clusterAgents)
 	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)

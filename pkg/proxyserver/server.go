@@ -76,7 +76,9 @@ func New(o *Options) (*Server, error) {
 	s.servers.n.Store(int64(o.ServerCount))
 	s.registry = newAgentRegistry(o.Limits, s.noteSameName)
 	s.registry.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
-	s.registry.connected = s.metrics.setClusterAgents
+	if o.ClusterMetrics {
+		s.registry.connected = s.metrics.setClusterAgents
+	}
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
 	s.clientCarriers = pool.New(pool.Config{Max: math.MaxInt})

@@ -233,7 +233,7 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 	}
 	show := func(want string) {
 		t.Helper()
-		const head = "# HELP cluster_proxy_server_cluster_agents Agents of a cluster that are connected to this proxy server. A cluster without any has no series.\n" +
+		const head = "# HELP cluster_proxy_server_cluster_agents Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.\n" +
 			"# TYPE cluster_proxy_server_cluster_agents gauge\n"
 		if want != "" {
 			want = head + want

@@ -311,6 +311,9 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 		fmt.Sprintf("--peers=%s%s.%s.svc:%d", c.Spec.ProxyServer.InClusterServiceName, PeersSuffix, c.Spec.ProxyServer.Namespace, ports.ProxyServer),
 		fmt.Sprintf("--peer-server-name=%s.%s.svc", c.Spec.ProxyServer.InClusterServiceName, c.Spec.ProxyServer.Namespace),
 	}
+	if c.Spec.ProxyServer.Entrypoint.Type != v1alpha1.EntryPointTypePortForward { // in which agents reach the pods' ports
+		args = append(args, "--cluster-metrics")
+	}
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},

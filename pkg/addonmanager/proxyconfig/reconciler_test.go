@@ -3,6 +3,7 @@ package proxyconfig
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -234,6 +235,26 @@ func TestPortForwardRights(t *testing.T) {
 	reconcileOnce(t, c)
 	if exists(t, c, portForwardRole, &role) || exists(t, c, portForwardRole, &rbacv1.RoleBinding{}) {
 		t.Error("rights outlive PortForward mode")
+	}
+}
+
+// TestMetricsNameNoClusterInPortForwardMode wants proxy servers to name clusters in
+// their metrics only where agents cannot read them.
+func TestMetricsNameNoClusterInPortForwardMode(t *testing.T) {
+	for kind, want := range map[v1alpha1.EntryPointType]bool{v1alpha1.EntryPointTypePortForward: false, v1alpha1.EntryPointTypeLoadBalancerService: true, v1alpha1.EntryPointTypeHostname: true} {
+		e := v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: kind}
+		if kind == v1alpha1.EntryPointTypeHostname {
+			e.Hostname = &v1alpha1.EntryPointHostname{Value: "hub.example.org"}
+		}
+		c := newClient(t, configuration(entry(e)))
+		reconcileOnce(t, c)
+		var deployment appsv1.Deployment
+		if !exists(t, c, "cluster-proxy", &deployment) {
+			t.Fatalf("%s: no proxy servers", kind)
+		}
+		if args := deployment.Spec.Template.Spec.Containers[0].Args; slices.Contains(args, "--cluster-metrics") != want {
+			t.Errorf("%s: the arguments are %q, want --cluster-metrics: %v", kind, args, want)
+		}
 	}
 }
 
