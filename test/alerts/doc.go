@@ -4,6 +4,5 @@
 // promtool checks the rules, runs the tests in testdata, which show that each alert
 // fires and that it ends, and parses each query of the dashboards. That the metrics
 // exist, and that each alert is explained, package test/rules checks without building
-// anything. TestMonitoring in test/e2e has a Prometheus scrape a lab: each query of a
-// dashboard must find something there, and alerts must notice faults.
+// anything.
 package alerts

@@ -82,7 +82,7 @@ func TestAlertsAreExplained(t *testing.T) {
 }
 
 // TestMetricsOfRulesExist holds rules and dashboards to METRICS.md, and to the rules
-// that record. What is a library's own, TestMonitoring sees in a lab.
+// that record. It does not look at the metrics of libraries.
 func TestMetricsOfRulesExist(t *testing.T) {
 	metrics := read(t, "METRICS.md")
 	recorded := map[string]bool{}
