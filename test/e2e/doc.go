@@ -79,6 +79,7 @@
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. goneclients_test.go: clients that leave without a word.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
+//   - readme_test.go: the commands of README.md.
 //
 // The addon's life:
 //
