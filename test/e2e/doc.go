@@ -88,6 +88,8 @@
 //     clusters that leave, with what else only real nodes show.
 //   - deploymentconfig_test.go: settings of one cluster. portforward_test.go: agents in
 //     PortForward mode.
+//   - monitoring_test.go, prometheus_test.go: a Prometheus with the chart's alerts and
+//     dashboards.
 //   - rotation_test.go, signer_test.go, tlsprofile_test.go: certificates and TLS.
 //   - upgrade_test.go: upgrades, killed pods, evictions, scaling. uninstall_test.go,
 //     move_test.go, moveclients_test.go: uninstalling, and moves from upstream.

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
+	"open-cluster-management.io/cluster-proxy/test/testkit/program"
+)
+
+// testPrometheus is a Prometheus with the chart's rules in a hurry: scraped and
+// evaluated each second, and alerts wait for a second.
+type testPrometheus struct {
+	t            *testing.T
+	url, targets string
+}
+
+func startPrometheus(t *testing.T) *testPrometheus {
+	t.Helper()
+	programs, err := lab.BuildPrometheus(context.WithoutCancel(t.Context()), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile(filepath.Join(monitoringFiles, "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hurried := regexp.MustCompile(`(?m)^(    for: ).*$`).ReplaceAllString(string(rules), "${1}1s")
+	hurried = strings.ReplaceAll(hurried, "[5m]", "[10s]")
+	dir := t.TempDir()
+	p := &testPrometheus{t: t, targets: filepath.Join(dir, "targets.json")}
+	for file, content := range map[string]string{
+		"rules.yaml": hurried,
+		"prometheus.yaml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n" +
+			"scrape_configs:\n- {job_name: lab, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", ports.Take(t))
+	p.url = "http://" + address + "/api/v1/"
+	running := program.Start(t, "prometheus", exec.Command(programs.Program(), "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn"))
+	running.Await(t, "Prometheus", func() error {
+		_, err := p.count("vector(1)")
+		return err
+	})
+	return p
+}
+
+// scrape tells Prometheus where the processes are now, but those of one kind. Pods
+// that were started again have other addresses.
+func (p *testPrometheus) scrape(but string) error {
+	type target struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	var all []target
+	ports := map[string]int32{"addon manager": 58080, "proxy server": 8092, "proxy API": 8000, "proxy agent": 8093}
+	for i, cluster := range installed.Clusters {
+		for _, kind := range installed.Kinds(p.t, cluster) {
+			at := "hub"
+			if kind.Name == "proxy agent" {
+				at = cluster
+			}
+			if kind.Name == but || at == "hub" && i > 0 {
+				continue
+			}
+			names, err := kind.Pods(p.t.Context())
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				pod, err := kind.Client.CoreV1().Pods(kind.Namespace).Get(p.t.Context(), name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				address, err := installed.Lab.PodAddress(at, pod.UID, ports[kind.Name])
+				if err != nil {
+					continue // it does not run
+				}
+				all = append(all, target{[]string{address}, map[string]string{"job": kind.Name, "pod": name, "namespace": kind.Namespace}})
+			}
+		}
+	}
+	content, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.targets+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(p.targets+".new", p.targets)
+}
+
+// count is how many series a query has now.
+func (p *testPrometheus) count(query string) (int, error) {
+	var answer struct {
+		Error string
+		Data  struct{ Result []json.RawMessage }
+	}
+	if err := p.get("query?query="+url.QueryEscape(query), &answer); err != nil {
+		return 0, err
+	}
+	if answer.Error != "" {
+		return 0, fmt.Errorf("%s: %s", query, answer.Error)
+	}
+	return len(answer.Data.Result), nil
+}
+
+// alerts are those that fire, by name and what they are about. A text that cannot be
+// made, or that leaves something open, is an error.
+func (p *testPrometheus) alerts() (map[string]bool, error) {
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				State               string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := p.get("alerts", &answer); err != nil {
+		return nil, err
+	}
+	firing := map[string]bool{}
+	for _, alert := range answer.Data.Alerts {
+		text := alert.Annotations["summary"] + alert.Annotations["description"]
+		if strings.Contains(text, "{{") || strings.Contains(text, "<error") || strings.Contains(text, "<no value>") || strings.Contains(text, "<nil>") {
+			return nil, fmt.Errorf("%s says %q", alert.Labels["alertname"], text)
+		}
+		if alert.State == "firing" {
+			l := alert.Labels
+			firing[strings.TrimSpace(l["alertname"]+" "+l["cluster"]+l["process"]+l["reason"])] = true
+		}
+	}
+	return firing, nil
+}
+
+func (p *testPrometheus) get(path string, into any) error {
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into)
+}
