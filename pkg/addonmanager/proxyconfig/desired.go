@@ -285,7 +285,8 @@ func spread(topologyKey string) corev1.TopologySpreadConstraint {
 	}
 }
 
-func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Container {
+// arguments are the proxy servers'.
+func (o Options) arguments(c *v1alpha1.ManagedProxyConfiguration) []string {
 	ports := c.Spec.Deploy.Ports
 	args := []string{
 		"proxy-server",
@@ -314,6 +315,11 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 	if c.Spec.ProxyServer.Entrypoint.Type != v1alpha1.EntryPointTypePortForward { // in which agents reach the pods' ports
 		args = append(args, "--cluster-metrics")
 	}
+	return append(args, c.Spec.ProxyServer.AdditionalArgs...)
+}
+
+func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Container {
+	ports := c.Spec.Deploy.Ports
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},
@@ -322,7 +328,7 @@ func (o Options) container(c *v1alpha1.ManagedProxyConfiguration) corev1.Contain
 	}
 	return corev1.Container{
 		Name: componentName, Image: c.Spec.ProxyServer.Image, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
-		Args: slices.Concat(args, c.Spec.ProxyServer.AdditionalArgs),
+		Args: o.arguments(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "proxy-server", ContainerPort: ports.ProxyServer, Protocol: corev1.ProtocolTCP},
 			{Name: "agent-server", ContainerPort: ports.AgentServer, Protocol: corev1.ProtocolTCP},
