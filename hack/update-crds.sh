@@ -4,7 +4,7 @@
 # markers: those would be in both files and in the API's public types, and the marks are of one release's name.
 set -euo pipefail
 cd "$(dirname "$0")/../charts/cluster-proxy"
-for from in files/*.yaml; do
+for from in $(grep -l '^kind: CustomResourceDefinition$' files/*.yaml); do
   awk '
     /^---$/ { next }
     /^metadata:/ && !done {
