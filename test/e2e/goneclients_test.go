@@ -41,9 +41,11 @@ func TestClientsThatGoAway(t *testing.T) {
 	here := func(name string) (float64, error) {
 		return installed.Lab.PodMetric(t.Context(), "hub", installed.Namespace, "component=cluster-proxy-addon-user", 8000, name)
 	}
+	// The hub's garbage collector watches what the proxy API has itself, of no cluster.
+	streamsThere := fmt.Sprintf("cluster_proxy_api_streams{cluster=%q", cluster)
 	for _, endpoint := range installed.Endpoints(cluster) {
 		t.Run(endpoint.Name, func(t *testing.T) {
-			streams, err1 := here("cluster_proxy_api_streams")
+			streams, err1 := here(streamsThere)
 			conns, err2 := here("cluster_proxy_api_agent_connections")
 			before, err3 := there()
 			if err := errors.Join(err1, err2, err3); err != nil {
@@ -79,7 +81,7 @@ func TestClientsThatGoAway(t *testing.T) {
 			}
 			suite.Eventually(t, "everything to be freed", func() error {
 				left, err1 := there()
-				now, err2 := here("cluster_proxy_api_streams")
+				now, err2 := here(streamsThere)
 				open, err3 := here("cluster_proxy_api_agent_connections")
 				if left > before || now > streams || open > conns+2 { // those for requests may be new
 					return fmt.Errorf("%v streams at the kube-apiserver, %v on the hub, %v connections to agents; before it was %v, %v and %v", left, now, open, before, streams, conns)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -165,7 +166,7 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 	const name = "evil-cluster"
 	e := s.evilCluster(t, name, evilAnswers(s.victim()))
 	token := s.hubUser(t, "hostile-evil", mayReach(name, "*"), mayStream(name))
-	api := s.watch(t, proxyAPI, "cluster_proxy_api_requests_in_flight")
+	api := s.watch(t, proxyAPI, requestsInFlight)
 	want := "for cluster:hub:system:serviceaccount:default:hostile-evil"
 	for _, d := range s.endpoints(t, name) {
 		good := func() error {
@@ -196,10 +197,14 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 			return fmt.Errorf("%d connections wait", n)
 		}
 		now, err := api.value(t.Context())
-		if err == nil && now > api.before {
-			err = fmt.Errorf("%v requests are in flight at the proxy API, %v before", now, api.before)
+		streams, err1 := s.podMetric(t.Context(), proxyAPI, fmt.Sprintf("cluster_proxy_api_streams{cluster=%q", name))
+		if err := errors.Join(err, err1); err != nil {
+			return err
 		}
-		return err
+		if now > api.before || streams > 0 {
+			return fmt.Errorf("%v requests are in flight at the proxy API, %v before, and %v streams to %s", now, api.before, streams, name)
+		}
+		return nil
 	})
 	for len(e.mixed) > 0 {
 		t.Errorf("what clients sent later went to the cluster: %s", <-e.mixed)
