@@ -16,10 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
@@ -116,11 +114,9 @@ func (p *plugin) configFor(ctx context.Context, target string) (*rest.Config, er
 
 // localProxyHandler sends requests on as the user of a kubeconfig.
 type localProxyHandler struct {
-	hosts    []*regexp.Regexp
-	requests *httputil.ReverseProxy
-	// upgrades is kubectl proxy's handler for them. It sends them by HTTP/1.1: HTTP/2
-	// has no header Upgrade.
-	upgrades *proxy.UpgradeAwareHandler
+	hosts []*regexp.Regexp
+	// upgrades are sent by HTTP/1.1: HTTP/2 has no header Upgrade.
+	requests, upgrades *httputil.ReverseProxy
 }
 
 func newLocalProxy(config *rest.Config, hosts []*regexp.Regexp) (*localProxyHandler, error) {
@@ -132,55 +128,16 @@ func newLocalProxy(config *rest.Config, hosts []*regexp.Regexp) (*localProxyHand
 	if h.requests, err = reverseProxy(config, to); err != nil {
 		return nil, err
 	}
-	h.upgrades, err = upgradeProxy(config, to)
+	oldest := rest.CopyConfig(config)
+	oldest.NextProtos = []string{"http/1.1"}
+	h.upgrades, err = reverseProxy(oldest, to)
 	return h, err
-}
-
-// upgradeProxy sends upgrades on, as the user of the kubeconfig.
-func upgradeProxy(config *rest.Config, to *url.URL) (*proxy.UpgradeAwareHandler, error) {
-	settings, err := config.TransportConfig()
-	if err != nil {
-		return nil, err
-	}
-	tlsConfig, err := transport.TLSConfigFor(settings)
-	if err != nil {
-		return nil, err
-	}
-	if tlsConfig != nil {
-		tlsConfig.NextProtos = []string{"http/1.1"}
-	}
-	user, err := transport.HTTPWrappersForConfig(settings, proxy.MirrorRequest)
-	if err != nil {
-		return nil, err
-	}
-	h := proxy.NewUpgradeAwareHandler(to, nil, false, true, noUpgrade{})
-	h.UpgradeTransport = proxy.NewUpgradeRequestRoundTripper(&http.Transport{TLSClientConfig: tlsConfig, Proxy: settings.Proxy, DialContext: dialOf(settings)}, user)
-	h.UseRequestLocation, h.UseLocationHost, h.AppendLocationPath = true, true, true
-	return h, nil
-}
-
-func dialOf(settings *transport.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
-	if settings.DialHolder == nil {
-		return nil
-	}
-	return settings.DialHolder.Dial
-}
-
-// noUpgrade answers requests whose upgrade could not be sent on.
-type noUpgrade struct{}
-
-func (noUpgrade) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, unanswered(err))
-}
-
-func unanswered(err error) string {
-	return "the hub does not answer: " + err.Error() + "; see: kubectl clusterproxy check"
 }
 
 func reverseProxy(config *rest.Config, to *url.URL) (*httputil.ReverseProxy, error) {
 	unlimited := rest.CopyConfig(config)
 	unlimited.Timeout = 0 // of a whole answer: a watch has no end
-	roundTripper, err := rest.TransportFor(unlimited)
+	transport, err := rest.TransportFor(unlimited)
 	if err != nil {
 		return nil, err
 	}
@@ -191,11 +148,11 @@ func reverseProxy(config *rest.Config, to *url.URL) (*httputil.ReverseProxy, err
 			r.Out.Header.Del("Authorization") // the transport has the user's
 			r.Out.Header.Del("Origin")        // it is this proxy's, which nobody knows beyond it
 		},
-		Transport:     roundTripper,
+		Transport:     transport,
 		ErrorLog:      log.New(io.Discard, "", 0), // the client sees what was cut off
 		FlushInterval: -1,                         // an event of a watch does not wait for the next one
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, unanswered(err))
+			refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the hub does not answer: "+err.Error()+"; see: kubectl clusterproxy check")
 		},
 	}, nil
 }
@@ -211,8 +168,6 @@ func (h *localProxyHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Upgrade") != "" {
-		r.Header.Del("Authorization") // the transport has the user's
-		r.Header.Del("Origin")        // it is this proxy's, which nobody knows beyond it
 		h.upgrades.ServeHTTP(w, r)
 		return
 	}
