@@ -89,9 +89,9 @@ func (p *plugin) bench(ctx context.Context, cluster string, o benchOptions) erro
 	if err != nil {
 		return err
 	}
-	hub, err := p.loader().ClientConfig()
+	hub, err := p.hubConfig()
 	if err != nil {
-		return fmt.Errorf("loading the hub's kubeconfig: %w", err)
+		return err
 	}
 	fmt.Fprintf(p.err, "GET %s for %s each from the hub and from %s, %d at a time. Ctrl-C ends it early.\n", oneLine(o.path), o.duration, oneLine(cluster), o.concurrency)
 	var found []measured

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -63,10 +64,18 @@ func (p *plugin) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(p.files, p.overrides)
 }
 
-func (p *plugin) hub() (*kubernetes.Clientset, error) {
+func (p *plugin) hubConfig() (*rest.Config, error) {
 	config, err := p.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+func (p *plugin) hub() (*kubernetes.Clientset, error) {
+	config, err := p.hubConfig()
+	if err != nil {
+		return nil, err
 	}
 	return kubernetes.NewForConfig(config)
 }

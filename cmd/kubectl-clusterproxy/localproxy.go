@@ -86,9 +86,9 @@ func (p *plugin) localProxy(ctx context.Context, target string, o proxyOptions) 
 // configFor leads to a cluster, or to a view if the target begins with @, of which the hub
 // must know.
 func (p *plugin) configFor(ctx context.Context, target string) (*rest.Config, error) {
-	config, err := p.loader().ClientConfig()
+	config, err := p.hubConfig()
 	if err != nil {
-		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
+		return nil, err
 	}
 	hub, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 const (
 	// hubNamespace is the addon's namespace on the hub unless somebody chose another one.
 	hubNamespace = "open-cluster-management-addon"
-	// clusterSetLabel of a ManagedCluster is the set that it has joined.
-	clusterSetLabel = "cluster.open-cluster-management.io/clusterset"
 	// listFlag is the addon manager's, which names the list.
 	listFlag = "--exposed-services-configmap="
 	// The parts of a URL that its user chooses.
@@ -62,9 +62,9 @@ Service is listed does not say that it is there: no cluster is asked. A caller a
 }
 
 func (p *plugin) services(ctx context.Context, cluster, output string) error {
-	config, err := p.loader().ClientConfig()
+	config, err := p.hubConfig()
 	if err != nil {
-		return fmt.Errorf("loading the hub's kubeconfig: %w", err)
+		return err
 	}
 	hub, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -102,7 +102,7 @@ func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace st
 	}
 	name := agentapi.ExposedServicesConfigMap
 	var manager appsv1.Deployment
-	if err := get(ctx, hub, "/apis/apps/v1/namespaces/"+namespace+"/deployments/cluster-proxy-addon-manager", &manager); err == nil {
+	if err := get(ctx, hub, "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+identity.AddonManager, &manager); err == nil {
 		name = cmp.Or(argumentOf(&manager, listFlag), name)
 	}
 	var stored corev1.ConfigMap
@@ -146,7 +146,7 @@ func (p *plugin) exposedOn(ctx context.Context, hub kubernetes.Interface, list a
 			fmt.Fprintf(p.err, "Services of ManagedClusterSets are left out, because the set of %s is not known: %s\n", cluster, oneLine(err.Error()))
 		}
 	}
-	return list.For(cluster, managed.Labels[clusterSetLabel]), nil
+	return list.For(cluster, managed.Labels[clusterv1beta2.ClusterSetLabel]), nil
 }
 
 // reachedBy says how a Service of a cluster, or of any if it is empty, is reached.

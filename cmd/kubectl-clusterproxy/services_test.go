@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
@@ -37,7 +38,7 @@ func listHub(t *testing.T, list string, code int) (kubeconfig string) {
 		}
 		serve("/api/v1/namespaces/addon/configmaps/the-list", code, answer)
 		serve("/apis/cluster.open-cluster-management.io/v1/managedclusters/c1", 200, metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{APIVersion: "cluster.open-cluster-management.io/v1", Kind: "ManagedCluster"}, ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{clusterSetLabel: "prod"}}})
+			TypeMeta: metav1.TypeMeta{APIVersion: "cluster.open-cluster-management.io/v1", Kind: "ManagedCluster"}, ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{clusterv1beta2.ClusterSetLabel: "prod"}}})
 	})
 }
 
