@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,11 +42,27 @@ func (d endpoint) client(t *testing.T) *http.Client {
 
 // get asks a cluster for its version.
 func (d endpoint) get(ctx context.Context, client *http.Client, token string) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+d.address+d.prefix+"/version", nil)
+	return d.ask(ctx, client, token, http.MethodGet, "/version", "")
+}
+
+// review asks a cluster who the token's user is. That is a POST, so nothing on the way
+// may send it twice.
+func (d endpoint) review(ctx context.Context, client *http.Client, token string) (int, error) {
+	code, err := d.ask(ctx, client, token, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+		`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
+	if code == http.StatusCreated {
+		code = http.StatusOK
+	}
+	return code, err
+}
+
+func (d endpoint) ask(ctx context.Context, client *http.Client, token, method, path, body string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "https://"+d.address+d.prefix+path, strings.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(r)
 	if err != nil {
 		return 0, err
@@ -55,8 +72,9 @@ func (d endpoint) get(ctx context.Context, client *http.Client, token string) (i
 	return response.StatusCode, err
 }
 
-// beside sends requests of a user while an attack runs, on a connection that was
-// open before and on a new one each time, and wants an answer each time.
+// beside sends requests while an attack runs, and wants an answer each time: of a user
+// of the hub on a connection that was open before and on a new one each time, and of a
+// user of the attacker's cluster, who writes and whom the hub does not know.
 //
 // The user's slowest request comes while an attack makes connections of its own: the bad tokens come with 400 handshakes at once, for which attackers,
 // user, proxy API and clusters share the cores. Of one that took 2.9 s on two of
@@ -64,24 +82,41 @@ func (d endpoint) get(ctx context.Context, client *http.Client, token string) (i
 // request, and 0.3 s in the cluster and on the way there; authentication and
 // authorization took less than a millisecond each. The user's TokenReviews took 18 ms at
 // most, and none of all 287 more than 40 ms at the hub.
-func (d endpoint) beside(t *testing.T, token string, attack func()) {
+func (s *Suite) beside(t *testing.T, d endpoint, token string, attack func()) {
 	t.Helper()
-	old, anew := d.client(t), d.client(t)
+	old, anew, writer := d.client(t), d.client(t), d.client(t)
 	if code, err := d.get(t.Context(), old, token); err != nil || code != http.StatusOK {
 		t.Fatalf("before the attack: %d, %v, want 200", code, err)
 	}
+	local, err := s.managed[s.attacker()].CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, err := d.review(t.Context(), writer, local.Status.Token); err != nil || code != http.StatusOK {
+		t.Fatalf("before the attack, of a user of the cluster: %d, %v, want 200", code, err)
+	}
 	ended := make(chan struct{})
 	var users sync.WaitGroup
-	users.Go(func() { d.ask(t, "an old connection", old, func() {}, token, ended) })
-	users.Go(func() { d.ask(t, "a new one each time", anew, anew.CloseIdleConnections, token, ended) })
+	users.Go(func() {
+		repeat(t, "an old connection", func() (int, error) { return d.get(t.Context(), old, token) }, ended)
+	})
+	users.Go(func() {
+		repeat(t, "a new one each time", func() (int, error) {
+			defer anew.CloseIdleConnections()
+			return d.get(t.Context(), anew, token)
+		}, ended)
+	})
+	users.Go(func() {
+		repeat(t, "an old connection, writing", func() (int, error) { return d.review(t.Context(), writer, local.Status.Token) }, ended)
+	})
 	attack()
 	close(ended)
 	users.Wait()
 }
 
-// ask sends a user's requests one after the other until an attack has ended, the
-// last one after that. After each it calls after.
-func (d endpoint) ask(t *testing.T, connection string, user *http.Client, after func(), token string, ended <-chan struct{}) {
+// repeat sends a user's requests one after the other until an attack has ended, the
+// last one after that.
+func repeat(t *testing.T, connection string, request func() (int, error), ended <-chan struct{}) {
 	var took []time.Duration
 	for done := false; !done; {
 		select {
@@ -90,11 +125,10 @@ func (d endpoint) ask(t *testing.T, connection string, user *http.Client, after 
 		default:
 		}
 		began := time.Now()
-		if code, err := d.get(t.Context(), user, token); err != nil || code != http.StatusOK {
+		if code, err := request(); err != nil || code != http.StatusOK {
 			t.Errorf("a user whose token was good before is answered %d, %v, on %s", code, err, connection)
 		}
 		took = append(took, time.Since(began))
-		after()
 	}
 	slices.Sort(took)
 	t.Logf("%d requests of the user on %s: half took %s at most, 99 %% %s, the slowest %s", len(took), connection, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
@@ -111,7 +145,7 @@ func (s *Suite) testBadTokens(t *testing.T, d endpoint, token string) {
 	traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{TLSHandshakeStart: func() { handshakes.Add(1) }})
 	var mu sync.Mutex
 	codes := map[int]int{}
-	d.beside(t, token, func() {
+	s.beside(t, d, token, func() {
 		var clients sync.WaitGroup
 		for range connections {
 			client := d.client(t)
@@ -166,7 +200,7 @@ func (s *Suite) testRapidReset(t *testing.T, d endpoint, token string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.beside(t, token, func() {
+	s.beside(t, d, token, func() {
 		var clients sync.WaitGroup
 		for range connections {
 			client := d.client(t)

@@ -31,7 +31,9 @@
 // The owner policy (package ownerpolicy) decides before all that. An invalid policy
 // stops every request.
 //
-// Requests share pooled HTTP/2 connections to the kube-apiserver. Those that ask
+// Requests share pooled HTTP/2 connections to the kube-apiserver, with requests of the
+// same credential only: a kube-apiserver ends the connection on which it refuses a
+// token, and what others have sent on it would be lost (credentials.go). Those that ask
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of
 // their own, because HTTP/2 has none. Reads that came on a connection of a ReadPool
 // (package httprelay) go on on one: with HTTP/2 a read alone takes a fifth longer, and
@@ -60,6 +62,6 @@
 //
 // Files: apihandler.go is the server and its way to the kube-apiserver, access.go and
 // identity.go say who a request is from and whom the agent impersonates, transports.go
-// has the connections to the kube-apiserver, services.go and servicedial.go the relay to
+// and credentials.go have the connections to the kube-apiserver, services.go and servicedial.go the relay to
 // Services.
 package apihandler

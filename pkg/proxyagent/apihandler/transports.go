@@ -40,9 +40,9 @@ type transports struct {
 	own       way // with the agent's
 }
 
-// way holds the transports for requests with one credential. Upgrades need HTTP/1.1 and
-// a connection each, reads have a few HTTP/1.1 connections, and everything else shares
-// HTTP/2 connections.
+// way holds the transports for requests with the agent's credential, or for all others.
+// Upgrades need HTTP/1.1 and a connection each, reads have a few HTTP/1.1 connections,
+// and everything else shares HTTP/2 connections with requests of the same credential.
 type way struct {
 	shared, separate http.RoundTripper
 	readPool         *httprelay.ReadPool
@@ -57,23 +57,26 @@ func newTransports(cfg *rest.Config, target *url.URL) (*transports, error) {
 	anonymous := rest.AnonymousClientConfig(own)
 	anonymous.DisableCompression = true
 	var t transports
-	for _, w := range []struct {
-		way *way
-		cfg *rest.Config
-	}{{&t.anonymous, anonymous}, {&t.own, own}} {
-		if err := w.way.prepare(w.cfg, target); err != nil {
-			return nil, fmt.Errorf("preparing connections to the kube-apiserver: %w", err)
-		}
+	err := t.anonymous.prepare(anonymous, target)
+	if err == nil {
+		err = t.own.prepare(own, target)
 	}
+	if err == nil {
+		t.own.shared, err = transportFor(own, useHTTP2)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing connections to the kube-apiserver: %w", err)
+	}
+	t.anonymous.shared = newByCredential(func() (http.RoundTripper, error) { return transportFor(anonymous, useHTTP2) })
 	return &t, nil
 }
 
+func useHTTP2(t *http.Transport) {
+	t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: httprelay.Window, SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+}
+
+// prepare makes all but shared.
 func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
-	if w.shared, err = transportFor(cfg, func(t *http.Transport) {
-		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: httprelay.Window, SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
-	}); err != nil {
-		return err
-	}
 	upgrades := rest.CopyConfig(cfg)
 	upgrades.NextProtos = []string{"http/1.1"}
 	// A connection that an upgrade was refused on could be used again, and net/http
