@@ -51,7 +51,8 @@ func StatusOf(err error, cluster string, since time.Time) (code int, message str
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, context.Canceled):
-		return StatusClientClosed, "the client went away"
+		// The request itself was not, or nobody would be there to read this.
+		return http.StatusServiceUnavailable, fmt.Sprintf("what the request to cluster %q waited for was canceled on its way: try again", cluster)
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout, late(cluster)
 	case errors.As(err, &untrusted):

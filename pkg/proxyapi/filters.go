@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -89,10 +91,13 @@ func (f *requestFilters) refuse(w http.ResponseWriter, r *http.Request, err erro
 	cluster := scope.target.Cluster
 	err = f.hidden(scope, err)
 	code, message := statusFor(err, cluster, f.clusters.AwaySince(cluster))
-	if code == agentclient.StatusClientClosed || errors.Is(r.Context().Err(), context.Canceled) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:
 		// the request must not look as if it had been answered.
 		panic(http.ErrAbortHandler)
+	}
+	if errors.Is(err, context.Canceled) {
+		klog.FromContext(r.Context()).Info("Something that a request waited for was canceled", "cluster", cluster, "err", err)
 	}
 	if code == http.StatusUnauthorized && r.Method == http.MethodConnect {
 		code = http.StatusProxyAuthRequired

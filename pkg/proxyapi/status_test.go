@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestStatusFor(t *testing.T) {
 		{&tunnel.Error{Code: tunnel.Lost}, http.StatusBadGateway},
 		{&agentclient.HandshakeError{Err: errors.New("bad certificate")}, http.StatusBadGateway},
 		{&agentclient.HandshakeError{Err: context.DeadlineExceeded}, http.StatusGatewayTimeout},
-		{context.Canceled, agentclient.StatusClientClosed},
+		{context.Canceled, http.StatusServiceUnavailable},
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{io.ErrUnexpectedEOF, http.StatusBadGateway},
 		{&route.Error{Code: http.StatusBadRequest, Reason: "x"}, http.StatusBadRequest},
@@ -40,5 +41,25 @@ func TestStatusFor(t *testing.T) {
 		if code != tc.want || message == "" {
 			t.Errorf("%v: %d %q, want %d", tc.err, code, message, tc.want)
 		}
+	}
+}
+
+// TestCanceledOnTheWayIsAnswered has what a request waited for canceled, which is not
+// the same as a client that is gone.
+func TestCanceledOnTheWayIsAnswered(t *testing.T) {
+	f := &requestFilters{clusters: fakeClusters{"cluster1": {}}}
+	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scopeKey{}, &requestScope{kind: clusterScope, target: route.Target{Cluster: "cluster1"}}))
+	refuse := func() (code int, aborted any) {
+		defer func() { aborted = recover() }()
+		w := httptest.NewRecorder()
+		f.refuse(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/cluster1/api", nil), fmt.Errorf("dialing: %w", context.Canceled))
+		return w.Code, nil
+	}
+	if code, aborted := refuse(); code != http.StatusServiceUnavailable || aborted != nil {
+		t.Errorf("answered %d, aborted: %v, want 503 and an answer", code, aborted)
+	}
+	gone()
+	if _, aborted := refuse(); aborted != http.ErrAbortHandler {
+		t.Errorf("a request that is gone ended with %v, want %v", aborted, http.ErrAbortHandler)
 	}
 }

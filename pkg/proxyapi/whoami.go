@@ -111,8 +111,5 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 
 func (a *clusterAPI) statusError(cluster string, err error) error {
 	code, message := statusFor(err, cluster, a.clusters.AwaySince(cluster))
-	if code == agentclient.StatusClientClosed {
-		code = http.StatusServiceUnavailable
-	}
 	return &apierrors.StatusError{ErrStatus: newStatus(code, message)}
 }

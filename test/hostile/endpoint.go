@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -105,7 +106,11 @@ func requestText(method, target, host, token, body string, lines ...string) stri
 // if the connection ended without one.
 func (d endpoint) send(t *testing.T, request string) (code int, header http.Header, body string) {
 	t.Helper()
-	conn := d.dial(t, "http/1.1")
+	return exchange(d.dial(t, "http/1.1"), request)
+}
+
+// exchange is send on a connection, which it closes.
+func exchange(conn net.Conn, request string) (code int, header http.Header, body string) {
 	defer conn.Close()
 	if _, err := io.WriteString(conn, request); err != nil {
 		return 0, nil, err.Error()

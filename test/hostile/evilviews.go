@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,14 +108,20 @@ func (s *Suite) testEvilMember(t *testing.T) {
 // watchEvil watches a view with a member that begins no watch: the others' objects come.
 func (s *Suite) watchEvil(t *testing.T, d endpoint, view, own, token string) {
 	t.Helper()
+	var watches sync.WaitGroup
 	for i, answer := range evilLists() {
 		if answer.forever == "" && i%4 > 0 {
-			continue // seconds each
+			continue // a connection each
 		}
-		began := time.Now()
-		code, _, body := d.send(t, d.request(http.MethodGet, fmt.Sprintf("%s?watch=1&timeoutSeconds=4&fieldSelector=metadata.name!=evil-%d,metadata.name%%3D%s", mapPath, i, own), token, ""))
-		if code != http.StatusOK || strings.Count(body, `"name":"`+own+`"`) != 2 || strings.Contains(body, "stolen") {
-			t.Errorf("watching view %s, answer %d, for %v: %d %.1000s, want the objects of both others", view, i, time.Since(began).Round(time.Second), code, body)
-		}
+		conn := d.dial(t, "http/1.1")
+		request := d.request(http.MethodGet, fmt.Sprintf("%s?watch=1&timeoutSeconds=4&fieldSelector=metadata.name!=evil-%d,metadata.name%%3D%s", mapPath, i, own), token, "")
+		watches.Go(func() {
+			began := time.Now()
+			code, _, body := exchange(conn, request)
+			if code != http.StatusOK || strings.Count(body, `"name":"`+own+`"`) != 2 || strings.Contains(body, "stolen") {
+				t.Errorf("watching view %s, answer %d, for %v: %d %.1000s, want the objects of both others", view, i, time.Since(began).Round(time.Second), code, body)
+			}
+		})
 	}
+	watches.Wait()
 }

@@ -13,8 +13,8 @@ import (
 
 // policyState is what NetworkPolicies are about on a cluster of one node.
 type policyState struct {
-	policies   []networkingv1.NetworkPolicy
-	pods       []corev1.Pod
+	policies   []*networkingv1.NetworkPolicy
+	pods       []*corev1.Pod
 	namespaces map[string]labels.Set
 }
 
@@ -49,7 +49,7 @@ func (s policyState) rules() (string, error) {
 
 // accepts are the rules that let traffic of one direction through for a pod;
 // selected says whether any policy is about it at all.
-func (s policyState) accepts(pod corev1.Pod, direction networkingv1.PolicyType) (accepts []string, selected bool, err error) {
+func (s policyState) accepts(pod *corev1.Pod, direction networkingv1.PolicyType) (accepts []string, selected bool, err error) {
 	for _, policy := range s.policies {
 		if policy.Namespace != pod.Namespace || !slices.Contains(policy.Spec.PolicyTypes, direction) || !matches(&policy.Spec.PodSelector, pod.Labels) {
 			continue

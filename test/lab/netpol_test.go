@@ -12,22 +12,22 @@ import (
 )
 
 func TestNetworkPolicyRules(t *testing.T) {
-	pod := func(name, address string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": name}}, Status: corev1.PodStatus{PodIP: address}}
+	pod := func(name, address string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": name}}, Status: corev1.PodStatus{PodIP: address}}
 	}
 	port := intstr.FromInt32(8090)
 	only := func(app string) metav1.LabelSelector {
 		return metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	}
 	client := only("client")
-	policy := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: networkingv1.NetworkPolicySpec{
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: networkingv1.NetworkPolicySpec{
 		PodSelector: only("server"), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{
 			From: []networkingv1.NetworkPolicyPeer{{PodSelector: &client}}, Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},
 		}},
 	}}
 	state := policyState{
-		policies: []networkingv1.NetworkPolicy{policy}, pods: []corev1.Pod{pod("server", "10.0.0.1"), pod("client", "10.0.0.2"), pod("other", "10.0.0.3")},
+		policies: []*networkingv1.NetworkPolicy{policy}, pods: []*corev1.Pod{pod("server", "10.0.0.1"), pod("client", "10.0.0.2"), pod("other", "10.0.0.3")},
 		namespaces: map[string]labels.Set{"ns": nil},
 	}
 	got, err := state.rules()
@@ -47,7 +47,7 @@ func TestNetworkPolicyRules(t *testing.T) {
 		t.Errorf("a pod that no policy is about is in\n%s", got)
 	}
 	policy.Spec.Ingress[0].Ports[0].Port = &intstr.IntOrString{Type: intstr.String, StrVal: "name"}
-	state.policies = []networkingv1.NetworkPolicy{policy}
+	state.policies = []*networkingv1.NetworkPolicy{policy}
 	if _, err := state.rules(); err == nil {
 		t.Error("a named port, which the lab does not know, was let by")
 	}

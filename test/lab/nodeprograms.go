@@ -11,10 +11,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/cluster-proxy/test/lab/certs"
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
@@ -128,13 +130,18 @@ func (c *Cluster) network(ctx context.Context, machines *nodes.Lab) {
 		log.note(err.Error())
 		return
 	}
+	seen := newNetworkCache(cs)
+	go seen.run(ctx)
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	said, rules := "", ""
 	for {
-		err := c.giveAddresses(ctx, cs)
-		if err == nil {
-			rules, err = c.enforcePolicies(ctx, cs, machines, rules)
+		var err error
+		if seen.filled() {
+			err = c.giveAddresses(ctx, cs, seen)
+			if err == nil {
+				rules, err = c.enforcePolicies(seen, machines, rules)
+			}
 		}
 		// An error here is mostly the API server's being away.
 		if err != nil && err.Error() != said {
@@ -151,22 +158,12 @@ func (c *Cluster) network(ctx context.Context, machines *nodes.Lab) {
 
 // enforcePolicies brings the machine's rules up to date, and gives what they are
 // now.
-func (c *Cluster) enforcePolicies(ctx context.Context, cs *kubernetes.Clientset, machines *nodes.Lab, before string) (string, error) {
-	cached := metav1.ListOptions{ResourceVersion: "0"}
-	policies, err := cs.NetworkingV1().NetworkPolicies("").List(ctx, cached)
-	if err != nil || len(policies.Items) == 0 && before == "" {
-		return before, err
+func (c *Cluster) enforcePolicies(seen *networkCache, machines *nodes.Lab, before string) (string, error) {
+	state := policyState{policies: listed[*networkingv1.NetworkPolicy](seen.policies), pods: listed[*corev1.Pod](seen.pods), namespaces: map[string]labels.Set{}}
+	if len(state.policies) == 0 && before == "" {
+		return before, nil
 	}
-	pods, err := cs.CoreV1().Pods("").List(ctx, cached)
-	if err != nil {
-		return before, err
-	}
-	namespaces, err := cs.CoreV1().Namespaces().List(ctx, cached)
-	if err != nil {
-		return before, err
-	}
-	state := policyState{policies: policies.Items, pods: pods.Items, namespaces: map[string]labels.Set{}}
-	for _, namespace := range namespaces.Items {
+	for _, namespace := range listed[*corev1.Namespace](seen.namespaces) {
 		state.namespaces[namespace.Name] = namespace.Labels
 	}
 	rules, err := state.rules()
@@ -179,14 +176,25 @@ func (c *Cluster) enforcePolicies(ctx context.Context, cs *kubernetes.Clientset,
 	return rules, nil
 }
 
-func (c *Cluster) giveAddresses(ctx context.Context, cs *kubernetes.Clientset) error {
-	services, err := cs.CoreV1().Services("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return err
-	}
+// networkCache has what network needs.
+type networkCache struct {
+	follower
+	services, policies, pods, namespaces cache.Store
+}
+
+func newNetworkCache(client kubernetes.Interface) *networkCache {
+	c, core := &networkCache{}, client.CoreV1().RESTClient()
+	c.services = c.follow(core, "services", "", &corev1.Service{})
+	c.policies = c.follow(client.NetworkingV1().RESTClient(), "networkpolicies", "", &networkingv1.NetworkPolicy{})
+	c.pods = c.follow(core, "pods", "", &corev1.Pod{})
+	c.namespaces = c.follow(core, "namespaces", "", &corev1.Namespace{})
+	return c
+}
+
+func (c *Cluster) giveAddresses(ctx context.Context, cs *kubernetes.Clientset, seen *networkCache) error {
 	free := c.machine.LoadBalancerAddresses()
-	var waiting []corev1.Service
-	for _, s := range services.Items {
+	var waiting []*corev1.Service
+	for _, s := range listed[*corev1.Service](seen.services) {
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
 			waiting = append(waiting, s)
 		}

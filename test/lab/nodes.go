@@ -221,6 +221,7 @@ func (l *Lab) forward(cluster, namespace, service string, port int) (string, err
 }
 
 func (l *Lab) serveForward(listener net.Listener, cluster, target string) {
+	log := program{name: "forward", log: filepath.Join(l.cluster(cluster).logs, cluster+"-forward.log")}
 	if l.group != nil {
 		context.AfterFunc(l.group.ctx, func() { listener.Close() })
 	}
@@ -235,7 +236,8 @@ func (l *Lab) serveForward(listener net.Listener, cluster, target string) {
 			defer cancel()
 			inner, err := l.nodes.Dial(ctx, cluster, target)
 			if err != nil {
-				return
+				log.note(fmt.Sprintf("connecting to %s: %v", target, err))
+				return // the client sees a reset
 			}
 			defer inner.Close()
 			nodes.Splice(outer.(*net.TCPConn), inner.(*net.TCPConn))

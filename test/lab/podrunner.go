@@ -27,6 +27,7 @@ type podRunner struct {
 	binary   string
 	services *serviceTable
 	client   *kubernetes.Clientset
+	cache    *podCache
 	log      program // for notes only
 
 	mu     sync.Mutex
@@ -50,13 +51,17 @@ type runningPod struct {
 
 func newPodRunner(c *Cluster, binary string, services *serviceTable) (*podRunner, error) {
 	config := c.RESTConfig()
+	watching, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	config.Timeout = 10 * time.Second // one answer that does not come delays all pods of the cluster
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	return &podRunner{
-		cluster: c, binary: binary, services: services, client: client,
+		cluster: c, binary: binary, services: services, client: client, cache: newPodCache(watching),
 		log:   program{name: "pods", log: filepath.Join(c.logs, c.Name+"-pods.log")},
 		alive: map[types.UID]string{}, pods: map[types.UID]*runningPod{}, noted: map[string]bool{},
 	}, nil
@@ -96,9 +101,10 @@ func (r *podRunner) noteOnce(text string) {
 	}
 }
 
-// run looks at the cluster twice a second until ctx is done, and then stops all
+// run looks at the cache twice a second until ctx is done, and then stops all
 // pods.
 func (r *podRunner) run(ctx context.Context) {
+	r.ending.Go(func() { r.cache.run(ctx) })
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -118,16 +124,14 @@ func (r *podRunner) run(ctx context.Context) {
 }
 
 func (r *podRunner) sync(ctx context.Context) error {
-	list, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: podSelector})
-	if err != nil {
-		return err
+	if !r.cache.filled() {
+		return nil // as long as the API server does not answer
 	}
 	r.mu.Lock()
 	paused := r.paused
 	r.mu.Unlock()
 	wanted := map[types.UID]bool{}
-	for i := range list.Items {
-		pod := &list.Items[i]
+	for _, pod := range listed[*corev1.Pod](r.cache.pods) {
 		if paused || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
@@ -262,11 +266,7 @@ func envValue(pod *corev1.Pod, variable corev1.EnvVar) (string, error) {
 
 // syncServices points every Service of the addon's pods to their processes.
 func (r *podRunner) syncServices(ctx context.Context) error {
-	list, err := r.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, svc := range list.Items {
+	for _, svc := range listed[*corev1.Service](r.cache.services) {
 		if len(svc.Spec.Selector) == 0 {
 			continue
 		}

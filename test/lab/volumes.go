@@ -12,7 +12,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -23,22 +22,22 @@ func (r *podRunner) refresh(ctx context.Context, running *runningPod) error {
 	if err := r.writeKubeconfig(ctx, running); err != nil {
 		return err
 	}
-	return r.writeVolumes(ctx, running)
+	return r.writeVolumes(running)
 }
 
 // writeVolumes brings each volume up to date by itself: one that cannot be read
 // keeps no other from it.
-func (r *podRunner) writeVolumes(ctx context.Context, running *runningPod) error {
+func (r *podRunner) writeVolumes(running *runningPod) error {
 	var errs []error
 	for _, volume := range running.pod.Spec.Volumes {
-		if err := r.writeVolume(ctx, running, volume); err != nil {
+		if err := r.writeVolume(running, volume); err != nil {
 			errs = append(errs, fmt.Errorf("volume %q: %w", volume.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *podRunner) writeVolume(ctx context.Context, running *runningPod, volume corev1.Volume) error {
+func (r *podRunner) writeVolume(running *runningPod, volume corev1.Volume) error {
 	dir := filepath.Join(running.dir, "volumes", volume.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -46,47 +45,31 @@ func (r *podRunner) writeVolume(ctx context.Context, running *runningPod, volume
 	if volume.EmptyDir != nil {
 		return nil // what is in there is the container's
 	}
-	files, err := r.volumeFiles(ctx, running, volume)
+	files, err := r.volumeFiles(running, volume)
 	if err != nil {
 		return err
 	}
 	return syncFiles(dir, files)
 }
 
-func (r *podRunner) volumeFiles(ctx context.Context, running *runningPod, volume corev1.Volume) (map[string][]byte, error) {
+func (r *podRunner) volumeFiles(running *runningPod, volume corev1.Volume) (map[string][]byte, error) {
 	namespace := running.pod.Namespace
 	switch {
 	case volume.Projected != nil:
-		return r.projectedFiles(ctx, running, volume.Projected.Sources)
+		return r.projectedFiles(running, volume.Projected.Sources)
 	case volume.Secret != nil:
-		secret, err := r.client.CoreV1().Secrets(namespace).Get(ctx, volume.Secret.SecretName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) && volume.Secret.Optional != nil && *volume.Secret.Optional {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return chosen(secret.Data, volume.Secret.Items), nil
+		files, err := r.cache.volumeSecret(namespace, volume.Secret.SecretName, volume.Secret.Optional)
+		return chosen(files, volume.Secret.Items), err
 	case volume.ConfigMap != nil:
-		configMap, err := r.client.CoreV1().ConfigMaps(namespace).Get(ctx, volume.ConfigMap.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) && volume.ConfigMap.Optional != nil && *volume.ConfigMap.Optional {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		files := map[string][]byte{}
-		for key, value := range configMap.Data {
-			files[key] = []byte(value)
-		}
-		return chosen(files, volume.ConfigMap.Items), nil
+		files, err := r.cache.volumeConfigMap(namespace, volume.ConfigMap.Name, volume.ConfigMap.Optional)
+		return chosen(files, volume.ConfigMap.Items), err
 	}
 	return nil, fmt.Errorf("the lab knows volumes of kind secret, configMap, projected and emptyDir only")
 }
 
 // projectedFiles are those of the volume by which every pod gets its service
 // account; the lab knows no other use of it.
-func (r *podRunner) projectedFiles(ctx context.Context, running *runningPod, sources []corev1.VolumeProjection) (map[string][]byte, error) {
+func (r *podRunner) projectedFiles(running *runningPod, sources []corev1.VolumeProjection) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, source := range sources {
 		switch {
@@ -97,12 +80,12 @@ func (r *podRunner) projectedFiles(ctx context.Context, running *runningPod, sou
 			}
 			files[source.ServiceAccountToken.Path] = token
 		case source.ConfigMap != nil:
-			configMap, err := r.client.CoreV1().ConfigMaps(running.pod.Namespace).Get(ctx, source.ConfigMap.Name, metav1.GetOptions{})
+			data, err := r.cache.volumeConfigMap(running.pod.Namespace, source.ConfigMap.Name, nil)
 			if err != nil {
 				return nil, err
 			}
 			for _, item := range source.ConfigMap.Items {
-				files[item.Path] = []byte(configMap.Data[item.Key])
+				files[item.Path] = data[item.Key]
 			}
 		case source.DownwardAPI != nil:
 			for _, item := range source.DownwardAPI.Items {
