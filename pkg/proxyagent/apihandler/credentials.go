@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// maxAccepted is how many credentials have connections that are found again.
-	maxAccepted = 4096
+	// maxAccepted is how many credentials have connections that are found again. Each
+	// takes 30 KiB, and 15 more while a connection is open.
+	maxAccepted = 512
 	// maxUnknown is the same for those about which the kube-apiserver has not said
 	// anything yet, and for those that it refused.
-	maxUnknown = 256
+	maxUnknown = 64
 )
 
 // byCredential sends requests on connections that they share with requests of the same
