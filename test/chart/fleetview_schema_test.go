@@ -2,73 +2,32 @@ package chart
 
 import (
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/admission"
 )
 
-// fleetViewSchema does with a FleetView what a kube-apiserver does before it stores
-// one.
-type fleetViewSchema struct {
-	structural *schema.Structural
-	validator  validation.SchemaValidator
-	rules      *cel.Validator
-}
-
-func newFleetViewSchema(t *testing.T) fleetViewSchema {
+// newFleetViewSchema does with a FleetView what a kube-apiserver does before it stores one.
+func newFleetViewSchema(t *testing.T) admission.Schema {
 	t.Helper()
-	crd := readCRD(t, "files", "fleetviews.yaml")
-	apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
-	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
-	var internal apiextensions.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	internal.Status.StoredVersions = []string{"v1alpha1"}
-	if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), &internal); len(errs) > 0 {
-		t.Fatalf("a kube-apiserver refuses the CRD: %v", errs.ToAggregate())
-	}
-	properties, err := apiextensions.GetSchemaForVersion(&internal, "v1alpha1")
+	definition, err := os.ReadFile("../../charts/cluster-proxy/files/fleetviews.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := fleetViewSchema{}
-	if s.structural, err = schema.NewStructural(properties.OpenAPIV3Schema); err != nil {
-		t.Fatal(err)
-	}
-	if s.validator, _, err = validation.NewSchemaValidator(properties.OpenAPIV3Schema); err != nil {
-		t.Fatal(err)
-	}
-	s.rules = cel.NewValidator(s.structural, true, celconfig.PerCallLimit)
-	return s
+	return admission.New(t, definition, "v1alpha1")
 }
 
-// admit sets the defaults of a view and returns why it is refused.
-func (s fleetViewSchema) admit(t *testing.T, name, spec string) (map[string]any, field.ErrorList) {
+// admitView sets the defaults of a view and returns why it is refused.
+func admitView(t *testing.T, s admission.Schema, name, spec string) (map[string]any, field.ErrorList) {
 	t.Helper()
 	view := map[string]any{"apiVersion": "proxy.open-cluster-management.io/v1alpha1", "kind": "FleetView", "metadata": map[string]any{"name": name}}
-	more := map[string]any{}
-	if err := yaml.Unmarshal([]byte(spec), &more); err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(view, more)
-	defaulting.Default(view, s.structural)
-	errs := validation.ValidateCustomResource(nil, view, s.validator)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, view)...)
-	ruled, _ := s.rules.Validate(t.Context(), nil, s.structural, view, nil, celconfig.RuntimeCELCostBudget)
-	return view, append(errs, ruled...)
+	maps.Copy(view, admission.Decode(t, []byte(spec)))
+	return view, s.Admit(t, view)
 }
 
 // TestFleetViewDefaults wants the same view with an empty spec and without one.
@@ -76,7 +35,7 @@ func TestFleetViewDefaults(t *testing.T) {
 	s := newFleetViewSchema(t)
 	want := map[string]any{"names": "Plain", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5)}
 	for _, spec := range []string{"", "spec: {}"} {
-		view, errs := s.admit(t, "all", spec)
+		view, errs := admitView(t, s, "all", spec)
 		if len(errs) > 0 {
 			t.Errorf("%q is refused: %v", spec, errs.ToAggregate())
 		}
@@ -119,7 +78,7 @@ func TestFleetViewValidation(t *testing.T) {
 			if test.view == "" {
 				test.view = "v"
 			}
-			_, errs := s.admit(t, test.view, "spec: "+test.spec)
+			_, errs := admitView(t, s, test.view, "spec: "+test.spec)
 			if test.want == "" && len(errs) > 0 || test.want != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), test.want)) {
 				t.Errorf("got errors %v, want one that contains %q", errs.ToAggregate(), test.want)
 			}

@@ -9,12 +9,16 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	inventory "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
 	inventoryclient "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned/typed/apis/v1alpha1"
+	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
@@ -46,7 +50,7 @@ func defineClusterProfiles(t *testing.T) inventoryclient.ClusterProfileInterface
 
 // TestClusterProfileSaysHowToReachTheCluster makes a ClusterProfile as OCM's
 // registration controller does, and reaches the cluster with nothing but what is
-// in its status, and a token. It disturbs nothing: it removes the ClusterProfile.
+// in its status, and a credential plugin. It disturbs nothing: it removes the ClusterProfile.
 func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 	installed.NeedLab(t, "needs the chart's feature gate and defines ClusterProfiles")
 	profiles := defineClusterProfiles(t)
@@ -72,6 +76,7 @@ func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 		return err
 	})
 	var provider v1alpha1.AccessProvider
+	var published *v1alpha1.ClusterProfile
 	suite.Eventually(t, "an access provider of ours beside the other one", func() error {
 		now, err := profiles.Get(t.Context(), profile.Name, metav1.GetOptions{})
 		if err != nil {
@@ -84,14 +89,40 @@ func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 		if ours < 0 || find("other") < 0 || len(now.Status.Conditions) != 1 {
 			return fmt.Errorf("status is %+v", now.Status)
 		}
-		provider = now.Status.AccessProviders[ours]
+		provider, published = now.Status.AccessProviders[ours], now
 		return nil
 	})
 	if want := "https://cluster-proxy-addon-user." + installed.Namespace + ":9092/" + cluster; provider.Cluster.Server != want {
 		t.Errorf("server is %q, want %q", provider.Cluster.Server, want)
 	}
-	// The lab has no cluster DNS: its address stands for the Service's name.
-	cfg := installed.ThroughProxyAPI(cluster)
-	cfg.TLSClientConfig.CAData = provider.Cluster.CertificateAuthorityData
-	suite.WantPods(t, cfg)
+	suite.WantPods(t, withPlugin(t, published, cluster))
+}
+
+// withPlugin returns the configuration that a program with examples/cluster-profile's file
+// makes of a ClusterProfile. Its credential is what the plugin finds in a Secret.
+func withPlugin(t *testing.T, profile *v1alpha1.ClusterProfile, cluster string) *rest.Config {
+	t.Helper()
+	plugin := filepath.Join(t.TempDir(), "secretreader")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "sigs.k8s.io/cluster-inventory-api/plugins/secretreader/cmd/plugin")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	secrets := installed.Hub.CoreV1().Secrets("default")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: cluster}, StringData: map[string]string{"token": installed.HubToken}}
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = secrets.Delete(context.Background(), cluster, metav1.DeleteOptions{}) })
+	config, err := access.NewFromFile("../../examples/cluster-profile/providers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range config.Providers {
+		p.ExecConfig.Command, p.ExecConfig.Env = plugin, []clientcmdapi.ExecEnvVar{{Name: "KUBECONFIG", Value: installed.HubKubeconfig}}
+	}
+	cfg, err := config.BuildConfigFromCP(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inHub(cfg)
 }

@@ -79,7 +79,9 @@
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. goneclients_test.go: clients that leave without a word.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
-//   - readme_test.go: the commands of README.md.
+//   - readme_test.go: the commands of README.md. examples_test.go, exampleservices_test.go: those
+//     of the examples.
+//   - bundle_test.go: kubectl clusterproxy bundle.
 //
 // The addon's life:
 //

@@ -41,24 +41,31 @@ func startPrometheus(t *testing.T) *testPrometheus {
 	hurried = strings.ReplaceAll(hurried, "[5m]", "[10s]")
 	dir := t.TempDir()
 	p := &testPrometheus{t: t, targets: filepath.Join(dir, "targets.json")}
-	for file, content := range map[string]string{
+	p.start(programs, dir, map[string]string{
 		"rules.yaml": hurried,
 		"prometheus.yaml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n" +
 			"scrape_configs:\n- {job_name: lab, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}\n",
-	} {
+	})
+	return p
+}
+
+// start runs a Prometheus with files in a folder, of which prometheus.yaml is its
+// configuration, until the test ends.
+func (p *testPrometheus) start(programs lab.Prometheus, dir string, files map[string]string) {
+	p.t.Helper()
+	for file, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+			p.t.Fatal(err)
 		}
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", ports.Take(t))
+	address := fmt.Sprintf("127.0.0.1:%d", ports.Take(p.t))
 	p.url = "http://" + address + "/api/v1/"
-	running := program.Start(t, "prometheus", exec.Command(programs.Program(), "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+	running := program.Start(p.t, "prometheus", exec.Command(programs.Program(), "--config.file="+filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn"))
-	running.Await(t, "Prometheus", func() error {
+	running.Await(p.t, "Prometheus", func() error {
 		_, err := p.count("vector(1)")
 		return err
 	})
-	return p
 }
 
 // scrape tells Prometheus where the processes are now, but those of one kind. Pods

@@ -19,13 +19,15 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
-// runAs marks a block of README.md that the test runs: as whom, and what its output has.
-var runAs = regexp.MustCompile(`^<!-- run as (\w+), says (.+) -->$`)
+// runAs marks a block of a README that a test runs: as whom, and what its output has, at once
+// or after a while.
+var runAs = regexp.MustCompile(`^<!-- run as (\w+)(?:,| until it) says (.+) -->$`)
 
 // readmeBlock is one of them.
 type readmeBlock struct {
 	line             int
 	as, says, script string
+	wait             bool
 }
 
 // readmeBlocks finds the marked blocks. Of the indented text behind a mark, what comes before the first
@@ -37,7 +39,8 @@ func readmeBlocks(text string) (blocks []readmeBlock) {
 		if mark == nil {
 			continue
 		}
-		block := readmeBlock{line: i + 1, as: mark[1], says: mark[2]}
+		// Rights that were given a moment ago may not be known yet.
+		block := readmeBlock{line: i + 1, as: mark[1], says: mark[2], wait: mark[1] == "jane" || strings.Contains(line, " until it says ")}
 		for _, command := range lines[min(i+2, len(lines)):] { // an empty line is between
 			command, ok := strings.CutPrefix(command, "    ")
 			if !ok {
@@ -55,14 +58,6 @@ func readmeBlocks(text string) (blocks []readmeBlock) {
 // installed already, with the values of the lab, which stay.
 func TestReadme(t *testing.T) {
 	installed.NeedLab(t, "has administrators of its own")
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := readmeBlocks(string(text))
-	if len(blocks) < 8 {
-		t.Fatalf("README.md has %d marked blocks: something is wrong with the marks, or with the test", len(blocks))
-	}
 	cluster := installed.Clusters[0]
 	kubeconfigs := map[string]string{"hub": installed.HubKubeconfig, "cluster": installed.Lab.Managed[cluster].KubeconfigPath, "jane": userKubeconfig(t, "jane")}
 	env := readmePrograms(t)
@@ -78,14 +73,28 @@ func TestReadme(t *testing.T) {
 		}
 	})
 	names := strings.NewReplacer("<cluster>", cluster, "<registry>", "quay.io/open-cluster-management")
+	if ran := runReadme(t, "README.md", "../..", kubeconfigs, env, names); ran < 8 {
+		t.Errorf("README.md has %d marked blocks: something is wrong with the marks, or with the test", ran)
+	}
+}
+
+// runReadme runs the marked blocks of a README of this repository in a folder, with the
+// kubeconfig of whom they name, and returns how many there are.
+func runReadme(t *testing.T, file, dir string, kubeconfigs map[string]string, env []string, names *strings.Replacer) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := readmeBlocks(string(text))
 	for _, block := range blocks {
 		kubeconfig, ok := kubeconfigs[block.as]
 		if !ok || block.script == "" {
-			t.Fatalf("README.md:%d: nothing is known of %q, or there is no command", block.line, block.as)
+			t.Fatalf("%s:%d: nothing is known of %q, or there is no command", file, block.line, block.as)
 		}
 		run := func() error {
 			cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", names.Replace(block.script))
-			cmd.Dir = "../.."
+			cmd.Dir = dir
 			cmd.Env = append(append(os.Environ(), env...), "KUBECONFIG="+kubeconfig)
 			out, err := cmd.CombinedOutput()
 			if err == nil && !strings.Contains(string(out), block.says) {
@@ -96,13 +105,14 @@ func TestReadme(t *testing.T) {
 			}
 			return nil
 		}
-		what := fmt.Sprintf("README.md:%d, as %s", block.line, block.as)
-		if block.as == "jane" { // rights that were given a moment ago
+		what := fmt.Sprintf("%s:%d, as %s", file, block.line, block.as)
+		if block.wait {
 			suite.Eventually(t, what, run)
 		} else if err := run(); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
+	return len(blocks)
 }
 
 // userKubeconfig is that of a user of the hub with a client certificate.

@@ -265,11 +265,13 @@ func (s *Suite) findInLab() (err error) {
 	return nil
 }
 
-// exposedServices are chart values: of the managed clusters' Services, these two
-// may be reached. The kube-apiserver is one, with HTTPS and WebSockets of its own.
+// exposedServices are chart values: of the managed clusters' Services, these
+// may be reached. The kube-apiserver is one, with HTTPS and WebSockets of its own. The last
+// one is that of examples/prometheus.
 func exposedServices() []string {
 	return []string{
 		"exposedServices[0].namespace=default", "exposedServices[0].service=web",
 		"exposedServices[1].namespace=default", "exposedServices[1].service=kubernetes", "exposedServices[1].protocol=https",
+		"exposedServices[2].namespace=monitoring", "exposedServices[2].service=prometheus", "exposedServices[2].port=9090", "exposedServices[2].protocol=http",
 	}
 }

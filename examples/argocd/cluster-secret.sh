@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Prints the Secret by which Argo CD knows a managed cluster. Needs kubectl with the hub's kubeconfig.
+set -euo pipefail
+cluster=${1:?the name of a managed cluster}
+addon=open-cluster-management-addon
+
+token=$(kubectl --namespace argocd get secret managed-clusters -o jsonpath='{.data.token}' | base64 -d)
+ca=$(kubectl --namespace "$addon" get secret proxy-server-ca -o jsonpath='{.data.ca\.crt}')
+if [[ -z "$token" || -z "$ca" ]]; then
+  echo "there is no token in Secret argocd/managed-clusters yet, or no CA in Secret $addon/proxy-server-ca" >&2
+  exit 1
+fi
+cat <<END
+apiVersion: v1
+kind: Secret
+metadata:
+  name: cluster-$cluster
+  namespace: argocd
+  labels:
+    argocd.argoproj.io/secret-type: cluster
+stringData:
+  name: $cluster
+  server: https://cluster-proxy-addon-user.$addon.svc:9092/$cluster
+  config: |
+    {"bearerToken": "$token", "tlsClientConfig": {"insecure": false, "caData": "$ca"}}
+END
