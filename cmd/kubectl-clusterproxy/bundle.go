@@ -16,29 +16,43 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 )
 
 func (p *plugin) bundleCommand() *cobra.Command {
-	var file string
+	var file, direct string
 	cmd := &cobra.Command{
 		Use:   "bundle [CLUSTER...]",
 		Short: "Write into one file what somebody needs who looks for a fault, without credentials",
 		Long: `Write into one file what somebody needs who looks for a fault: what the hub says of clusters, addon, pods, events, certificates
 and rights to ask, the logs of the addon's pods, and the findings of "check". Of the clusters that are named, their side too, if
-they can be reached. Secrets are not read, and what looks like a credential is removed from everything else. What could not be
+they can be reached, or if --cluster-kubeconfig says how to reach one that cannot. Secrets are not read, and what looks like a credential is removed from everything else. What could not be
 read is in errors.txt, with the reason: the bundle has what you may read.`,
 		ValidArgsFunction: p.completeClusters,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.bundle(cmd.Context(), args, file) },
+		Args: func(_ *cobra.Command, args []string) error {
+			if direct != "" && len(args) != 1 {
+				return fmt.Errorf("--cluster-kubeconfig is of one cluster, and %d are named", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.bundle(cmd.Context(), args, file, direct) },
 	}
+	cmd.Flags().StringVar(&direct, "cluster-kubeconfig", "", "a kubeconfig of the one named cluster, to read its side without the tunnel")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file; without it cluster-proxy-bundle-TIME.tar.gz in this folder")
 	return cmd
 }
 
-func (p *plugin) bundle(ctx context.Context, names []string, file string) error {
+func (p *plugin) bundle(ctx context.Context, names []string, file, direct string) error {
 	hub, err := p.hub()
 	if err != nil {
 		return err
+	}
+	var cluster kubernetes.Interface
+	if direct != "" {
+		if cluster, err = directClient(direct); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
 	if file == "" {
@@ -52,7 +66,7 @@ func (p *plugin) bundle(ctx context.Context, names []string, file string) error 
 	defer os.Remove(part.Name())
 	compressed := gzip.NewWriter(part)
 	progress := p.progress()
-	b := &bundle{hub: hub, tar: tar.NewWriter(compressed), began: began, limit: maxAnswer, says: func(what string) { progress.doing("reading " + what) }}
+	b := &bundle{hub: side{client: hub}, direct: cluster, tar: tar.NewWriter(compressed), began: began, limit: maxAnswer, says: func(what string) { progress.doing("reading " + what) }}
 	b.collect(ctx, names)
 	progress.done()
 	if err := errors.Join(ctx.Err(), b.err, b.tar.Close(), compressed.Close(), part.Close()); err != nil {
@@ -68,11 +82,28 @@ func (p *plugin) bundle(ctx context.Context, names []string, file string) error 
 	return nil
 }
 
+// directClient is a client with a kubeconfig's current context.
+func directClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("loading the cluster's kubeconfig: %w", err)
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// side is the hub or a cluster: whom to ask, and what is before each path.
+type side struct {
+	client kubernetes.Interface
+	prefix string
+}
+
 // bundle is one that is being written.
 type bundle struct {
-	hub   kubernetes.Interface
-	tar   *tar.Writer
-	began time.Time
+	hub side
+	// direct asks the one named cluster without the tunnel, if that is wanted.
+	direct kubernetes.Interface
+	tar    *tar.Writer
+	began  time.Time
 	// says is told what is read.
 	says  func(what string)
 	files int
@@ -111,17 +142,15 @@ func (b *bundle) miss(what string, err error) {
 	b.missing = append(b.missing, oneLine(what+": "+err.Error()))
 }
 
-// read reads an object or a list of the hub, and of a cluster if prefix is the path of its
-// proxy. It returns nil if that is not possible.
-func (b *bundle) read(ctx context.Context, prefix, path string) map[string]any {
-	b.says(prefix + path)
+// read reads an object or a list. It returns nil if that is not possible.
+func (b *bundle) read(ctx context.Context, from side, path string) map[string]any {
 	var object map[string]any
-	text, err := b.fetch(ctx, prefix+path)
+	text, err := b.fetch(ctx, from, path)
 	if err == nil {
 		err = json.Unmarshal(text, &object)
 	}
 	if err != nil {
-		b.miss(prefix+path, err)
+		b.miss(from.prefix+path, err)
 		return nil
 	}
 	return object
@@ -129,10 +158,15 @@ func (b *bundle) read(ctx context.Context, prefix, path string) map[string]any {
 
 // fetch returns what stands at a path with its query. What answers may be a cluster in an
 // attacker's hands: an answer that is too large or slow is cut off.
-func (b *bundle) fetch(ctx context.Context, uri string) ([]byte, error) {
+func (b *bundle) fetch(ctx context.Context, from side, path string) ([]byte, error) {
+	b.says(from.prefix + path)
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	body, err := b.hub.Discovery().RESTClient().Get().RequestURI(uri).SetHeader("Accept", "application/json, */*").Stream(ctx)
+	request, err := request(from.client, from.prefix+path)
+	if err != nil {
+		return nil, err
+	}
+	body, err := request.SetHeader("Accept", "application/json, */*").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +175,8 @@ func (b *bundle) fetch(ctx context.Context, uri string) ([]byte, error) {
 }
 
 // addRead reads and writes an object.
-func (b *bundle) addRead(ctx context.Context, name, prefix, path string) {
-	if object := b.read(ctx, prefix, path); object != nil {
+func (b *bundle) addRead(ctx context.Context, name string, from side, path string) {
+	if object := b.read(ctx, from, path); object != nil {
 		b.addObject(name, object)
 	}
 }
@@ -163,13 +197,13 @@ func (b *bundle) finish() {
 
 const bundleReadme = `What kubectl clusterproxy bundle has read. Begin with findings.txt.
 
-findings.txt           what "check" says of the hub and of the named clusters
+findings.txt           what "check" says of the hub and of the named clusters, and whether its agents run
 precheck.txt           what "check --pre" says: configurations, requests for certificates, rights
 status.txt             which clusters can be reached, why others cannot and since when
 hub/                   the addon's objects on the hub: its configuration, and what OCM knows of clusters
 hub/namespace/         its namespace there: Deployments, pods, events, Services, NetworkPolicies
 hub/logs/              logs of its pods; those of containers that ended are called .previous.log
-clusters/NAME/         the same of a named cluster, read through the tunnel
+clusters/NAME/         the same of a named cluster, read through the tunnel, or with --cluster-kubeconfig
 errors.txt             what could not be read, and why
 
 Secrets were not read. What looks like a credential is removed from everything else.

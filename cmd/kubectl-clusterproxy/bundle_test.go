@@ -114,6 +114,61 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// TestBundleBelowAPath has a hub whose URL has a path, as those of consoles and of other proxies.
+func TestBundleBelowAPath(t *testing.T) {
+	const path = "/k8s/clusters/hub"
+	server := httptest.NewTLSServer(http.StripPrefix(path, fakeHubHandler(t, func(serve func(string, int, any)) { serveBundle(t, serve) })))
+	t.Cleanup(server.Close)
+	server.URL += path
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	if _, _, err := run(t, writeKubeconfig(t, server), "bundle", "c1", "--file="+file); err != nil {
+		t.Fatal(err)
+	}
+	files := tarball.Files(t, file, bundleFolder)
+	for name, want := range map[string]string{"findings.txt": "√ cluster-api", "hub/namespace/pods.yaml": "of-others", "hub/logs/server-1.main.log": "said the server", "clusters/c1/version.yaml": "v1.35.1"} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s is %q, want %q in it; errors are\n%s", name, files[name], want, files["errors.txt"])
+		}
+	}
+}
+
+// TestBundleWithoutTheTunnel has a cluster that cannot be reached but with its own kubeconfig,
+// by which its agents are read. One is not ready.
+func TestBundleWithoutTheTunnel(t *testing.T) {
+	const in = "/namespaces/open-cluster-management-cluster-proxy"
+	pod := func(name, ready string) any {
+		return map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{"open-cluster-management.io/addon": "cluster-proxy"}},
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}, "containerStatuses": []any{map[string]any{"name": "main"}}}}
+	}
+	cluster := fakeHubWith(t, func(serve func(string, int, any)) {
+		serve("/api/v1"+in+"/pods", 200, map[string]any{"kind": "List", "items": []any{pod("agent-1", "True"), pod("agent-2", "False")}})
+		serve("/api/v1"+in+"/pods/agent-2/log", 200, "no such host\n"+strings.Join(withCanaries, "\n"))
+	})
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	if _, _, err := run(t, fakeHub(t), "bundle", "c2", "--cluster-kubeconfig="+cluster, "--file="+file); err != nil {
+		t.Fatal(err)
+	}
+	files := tarball.Files(t, file, bundleFolder)
+	for name, want := range map[string]string{
+		"findings.txt": "× cluster-agents     c2: 1 of 2 agents are not ready: agent-2", "clusters/c2/logs/agent-2.main.log": "no such host", "clusters/c2/version.yaml": "v1.36.3",
+	} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s is %q, want %q in it; errors are\n%s", name, files[name], want, files["errors.txt"])
+		}
+	}
+	for name, content := range files {
+		if strings.Contains(content, canary) {
+			t.Errorf("%s has a credential:\n%s", name, content)
+		}
+	}
+	if _, _, err := run(t, fakeHub(t), "bundle", "c1", "c2", "--cluster-kubeconfig="+cluster); err == nil || !strings.Contains(err.Error(), "2 are named") {
+		t.Errorf("one kubeconfig for two clusters: %v, want that it is refused", err)
+	}
+	if _, _, err := run(t, fakeHub(t), "bundle", "c1", "--cluster-kubeconfig=/none"); err == nil {
+		t.Error("a kubeconfig that is not there is accepted")
+	}
+}
+
 // TestBundleIsWholeOrNotThere has a folder that cannot be written to, and a hub that is gone.
 func TestBundleIsWholeOrNotThere(t *testing.T) {
 	kubeconfig := fakeHub(t)
@@ -143,8 +198,8 @@ func TestEndlessAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bundle{hub: hub, limit: 1 << 20}
-	if got, err := b.fetch(t.Context(), "/log"); err != nil || len(got) != 1<<20 {
+	b := &bundle{says: func(string) {}, limit: 1 << 20}
+	if got, err := b.fetch(t.Context(), side{client: hub}, "/log"); err != nil || len(got) != 1<<20 {
 		t.Errorf("got %d bytes, %v; want no more than 1 MiB", len(got), err)
 	}
 }

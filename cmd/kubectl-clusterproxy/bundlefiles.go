@@ -23,22 +23,22 @@ const (
 
 // collect reads everything. What cannot be read is noted, and the rest goes on.
 func (b *bundle) collect(ctx context.Context, names []string) {
-	findings, found := checkHub(ctx, b.hub, names)
-	var named []v1alpha1.Cluster
+	findings, found := checkHub(ctx, b.hub.client, names)
 	if len(names) > 0 {
-		named = found
+		for _, c := range found {
+			b.says("cluster " + c.Name)
+			findings = append(findings, checkCluster(ctx, b.hub.client, c)...)
+		}
 	}
-	for _, c := range named {
-		b.says("cluster " + c.Name)
-		findings = append(findings, checkCluster(ctx, b.hub, c)...)
+	b.collectHub(ctx)
+	for _, name := range names { // also of one of which the proxy API says nothing
+		if b.isName("cluster", name) {
+			findings = append(findings, b.collectCluster(ctx, name))
+		}
 	}
 	b.addFindings("findings.txt", findings)
-	b.addFindings("precheck.txt", precheck(ctx, b.hub))
+	b.addFindings("precheck.txt", precheck(ctx, b.hub.client))
 	b.add("status.txt", lines(func(p *plugin) { p.printStatus(found, true) }))
-	b.collectHub(ctx)
-	for _, c := range named {
-		b.collectCluster(ctx, c.Name)
-	}
 	b.finish()
 }
 
@@ -67,16 +67,16 @@ func (b *bundle) collectHub(ctx context.Context) {
 		{"managedclusters", "/apis/cluster.open-cluster-management.io/v1/managedclusters"},
 		{"certificatesigningrequests", "/apis/certificates.k8s.io/v1/certificatesigningrequests" + selected},
 	} {
-		b.addRead(ctx, "hub/"+f.name+".yaml", "", f.path)
+		b.addRead(ctx, "hub/"+f.name+".yaml", b.hub, f.path)
 	}
-	works := b.read(ctx, "", "/apis/work.open-cluster-management.io/v1/manifestworks"+selected)
+	works := b.read(ctx, b.hub, "/apis/work.open-cluster-management.io/v1/manifestworks"+selected)
 	for _, work := range itemsOf(works) {
 		delete(work, "spec") // what it installs; its status says what became of that
 	}
 	if works != nil {
 		b.addObject("hub/manifestworks.yaml", works)
 	}
-	configurations := b.read(ctx, "", group+"/managedproxyconfigurations")
+	configurations := b.read(ctx, b.hub, group+"/managedproxyconfigurations")
 	namespace := ""
 	for _, configuration := range itemsOf(configurations) {
 		if at, _, _ := unstructured.NestedString(configuration, "spec", "proxyServer", "namespace"); at != "" {
@@ -87,47 +87,52 @@ func (b *bundle) collectHub(ctx context.Context) {
 		b.addObject("hub/managedproxyconfigurations.yaml", configurations)
 	}
 	if namespace != "" {
-		b.collectNamespace(ctx, "hub", "", namespace)
+		b.collectNamespace(ctx, "hub", b.hub, namespace)
 	}
 }
 
-// collectCluster reads a cluster's side, through the tunnel.
-func (b *bundle) collectCluster(ctx context.Context, cluster string) {
-	prefix := groupPath + "/" + cluster + "/" + v1alpha1.ProxySubresource
+// collectCluster reads a cluster's side, and returns whether its agents run.
+func (b *bundle) collectCluster(ctx context.Context, cluster string) finding {
+	there := side{b.hub.client, groupPath + "/" + cluster + "/" + v1alpha1.ProxySubresource}
+	if b.direct != nil {
+		there = side{client: b.direct}
+	}
 	folder := "clusters/" + cluster
-	b.addRead(ctx, folder+"/version.yaml", prefix, "/version")
+	b.addRead(ctx, folder+"/version.yaml", there, "/version")
 	namespace := identity.DefaultAgentNamespace
-	if addon := b.read(ctx, "", addonAPI+"/namespaces/"+cluster+"/managedclusteraddons/"+identity.AddonName); addon != nil {
+	if addon := b.read(ctx, b.hub, addonAPI+"/namespaces/"+cluster+"/managedclusteraddons/"+identity.AddonName); addon != nil {
 		b.addObject(folder+"/managedclusteraddon.yaml", addon)
 		if at, _, _ := unstructured.NestedString(addon, "status", "namespace"); at != "" {
 			namespace = at
 		}
 	}
-	b.collectNamespace(ctx, folder, prefix, namespace)
+	return checkAgents(cluster, b.collectNamespace(ctx, folder, there, namespace))
 }
 
-// collectNamespace reads what the addon has in a namespace.
-func (b *bundle) collectNamespace(ctx context.Context, folder, prefix, namespace string) {
+// collectNamespace reads what the addon has in a namespace, and returns its pods.
+func (b *bundle) collectNamespace(ctx context.Context, folder string, from side, namespace string) (ours []map[string]any) {
 	if !b.isName("namespace", namespace) {
-		return
+		return nil
 	}
 	in := "/namespaces/" + namespace
 	for _, path := range []string{
 		"/apis/apps/v1" + in + "/deployments", "/api/v1" + in + "/events", "/api/v1" + in + "/services", "/apis/discovery.k8s.io/v1" + in + "/endpointslices",
 		"/apis/networking.k8s.io/v1" + in + "/networkpolicies", "/apis/policy/v1" + in + "/poddisruptionbudgets", "/apis/coordination.k8s.io/v1" + in + "/leases",
 	} {
-		b.addRead(ctx, folder+"/namespace/"+path[strings.LastIndex(path, "/")+1:]+".yaml", prefix, path)
+		b.addRead(ctx, folder+"/namespace/"+path[strings.LastIndex(path, "/")+1:]+".yaml", from, path)
 	}
-	pods := b.read(ctx, prefix, "/api/v1"+in+"/pods")
+	pods := b.read(ctx, from, "/api/v1"+in+"/pods")
 	if pods == nil {
-		return
+		return nil
 	}
-	b.addObject(folder+"/namespace/pods.yaml", pods)
 	for _, pod := range itemsOf(pods) {
 		if isOurs(pod) {
-			b.collectLogs(ctx, folder, prefix+"/api/v1"+in, pod)
+			ours = append(ours, pod)
+			b.collectLogs(ctx, folder, from, "/api/v1"+in, pod)
 		}
 	}
+	b.addObject(folder+"/namespace/pods.yaml", pods)
+	return ours
 }
 
 // isOurs reports whether a pod is one of the addon's: a namespace may have others.
@@ -138,7 +143,7 @@ func isOurs(pod map[string]any) bool {
 }
 
 // collectLogs reads the logs of a pod's containers.
-func (b *bundle) collectLogs(ctx context.Context, folder, namespace string, pod map[string]any) {
+func (b *bundle) collectLogs(ctx context.Context, folder string, from side, namespace string, pod map[string]any) {
 	name, _, _ := unstructured.NestedString(pod, "metadata", "name")
 	statuses, _, _ := unstructured.NestedSlice(pod, "status", "containerStatuses")
 	for _, s := range statuses {
@@ -150,21 +155,20 @@ func (b *bundle) collectLogs(ctx context.Context, folder, namespace string, pod 
 		}
 		path := fmt.Sprintf("%s/pods/%s/log", namespace, name)
 		file := folder + "/logs/" + name + "." + container
-		b.collectLog(ctx, file+".log", path, container, false)
+		b.collectLog(ctx, file+".log", from, path, container, false)
 		if restarts > 0 {
-			b.collectLog(ctx, file+".previous.log", path, container, true)
+			b.collectLog(ctx, file+".previous.log", from, path, container, true)
 		}
 	}
 }
 
-func (b *bundle) collectLog(ctx context.Context, file, path, container string, previous bool) {
+func (b *bundle) collectLog(ctx context.Context, file string, from side, path, container string, previous bool) {
 	query := url.Values{
 		"container": {container}, "tailLines": {fmt.Sprint(logLines)}, "limitBytes": {fmt.Sprint(logBytes)}, "timestamps": {"true"}, "previous": {fmt.Sprint(previous)},
 	}
-	b.says(path)
-	log, err := b.fetch(ctx, path+"?"+query.Encode())
+	log, err := b.fetch(ctx, from, path+"?"+query.Encode())
 	if err != nil {
-		b.miss(path+" of container "+container, err)
+		b.miss(from.prefix+path+" of container "+container, err)
 		return
 	}
 	b.add(file, log[:min(len(log), logBytes)])

@@ -136,7 +136,7 @@ func checkHub(ctx context.Context, hub kubernetes.Interface, names []string) ([]
 func checkCluster(ctx context.Context, hub kubernetes.Interface, c v1alpha1.Cluster) []finding {
 	available := finding{ID: "cluster-available", Cluster: c.Name, OK: c.Status.Available == metav1.ConditionTrue, Text: "the addon is available"}
 	if !available.OK {
-		available.Text = fmt.Sprintf("the addon's condition Available is %s", c.Status.Available)
+		available.Text = fmt.Sprintf("the addon's condition Available is %s%s", c.Status.Available, why(c))
 		available.Remedy = "kubectl get managedclusteraddon -n " + c.Name + " cluster-proxy -o yaml says how far it got"
 	}
 	api := finding{ID: "cluster-api", Cluster: c.Name}

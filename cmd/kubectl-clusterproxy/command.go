@@ -80,18 +80,28 @@ func (p *plugin) hub() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// get asks the hub for a JSON object, at a path that may have a query.
-func get(ctx context.Context, hub kubernetes.Interface, path string, into any) error {
+// request is a GET of a path that may have a query. The path of the server's URL, if it has one,
+// comes before it.
+func request(client kubernetes.Interface, path string) (*rest.Request, error) {
 	path, query, _ := strings.Cut(path, "?")
-	request := hub.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json")
+	request := client.Discovery().RESTClient().Get().AbsPath(path)
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return fmt.Errorf("parsing the query %q: %w", query, err)
+		return nil, fmt.Errorf("parsing the query %q: %w", query, err)
 	}
 	for name := range values {
 		request.Param(name, values.Get(name))
 	}
-	raw, err := request.Do(ctx).Raw()
+	return request, nil
+}
+
+// get asks the hub for a JSON object, at a path that may have a query.
+func get(ctx context.Context, hub kubernetes.Interface, path string, into any) error {
+	request, err := request(hub, path)
+	if err != nil {
+		return err
+	}
+	raw, err := request.SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		// client-go has words of its own for some codes; ours say more.
 		var status metav1.Status

@@ -28,6 +28,13 @@ func fakeHub(t *testing.T) (kubeconfig string) {
 // fakeHubWith is one that serves more. A string is served as it is.
 func fakeHubWith(t *testing.T, more func(serve func(path string, code int, object any))) (kubeconfig string) {
 	t.Helper()
+	server := httptest.NewTLSServer(fakeHubHandler(t, more))
+	t.Cleanup(server.Close)
+	return writeKubeconfig(t, server)
+}
+
+func fakeHubHandler(t *testing.T, more func(serve func(path string, code int, object any))) *http.ServeMux {
+	t.Helper()
 	mux := http.NewServeMux()
 	serve := func(path string, code int, object any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -58,9 +65,7 @@ func fakeHubWith(t *testing.T, more func(serve func(path string, code int, objec
 	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}})
 	more(serve)
-	server := httptest.NewTLSServer(mux)
-	t.Cleanup(server.Close)
-	return writeKubeconfig(t, server)
+	return mux
 }
 
 func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
