@@ -1,3 +1,5 @@
+// These modules are read for their CustomResourceDefinitions. Nothing imports them: go mod tidy
+// would remove them.
 module open-cluster-management.io/cluster-proxy/test/testkit/admission/modules
 
 go 1.26.0
