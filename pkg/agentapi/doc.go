@@ -5,7 +5,8 @@
 // # Headers
 //
 // The user of a request is in Kubernetes' headers for front proxies (X-Remote-*),
-// the Service that it is for is in upstream's Cluster-Proxy-*. Both ends delete
+// the Service that it is for is in upstream's Cluster-Proxy-*, and so is that it is for the
+// agent itself (Cluster-Proxy-Agent). Both ends delete
 // what could be taken for one of these before they set their own, and some servers
 // take an underscore for a hyphen. So names are compared here and nowhere else: by
 // their beginnings, in any case, with an underscore equal to a hyphen.

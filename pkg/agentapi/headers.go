@@ -39,6 +39,13 @@ const (
 // in the list allows it.
 const ServiceAuthorization = ForService + "Authorization"
 
+// agent is in a request that the agent answers itself. Its value says with what. An agent
+// that does not know it refuses the request, as one for a Service that makes no sense.
+const (
+	agent        = ForService + "Agent"
+	agentMetrics = "metrics"
+)
+
 // Begins reports whether a header's name begins with prefix.
 func Begins(name, prefix string) bool {
 	if len(name) < len(prefix) {
@@ -122,4 +129,27 @@ func ServiceOf(header http.Header) (Service, error) {
 		return s, fmt.Errorf("the request for Service %s/%s names no protocol", s.Namespace, s.Service)
 	}
 	return s, nil
+}
+
+// SetAgentMetrics asks for the metrics of the agent.
+func SetAgentMetrics(header http.Header) { header.Set(agent, agentMetrics) }
+
+// ForAgent reports whether a request is for the agent itself.
+func ForAgent(header http.Header) bool {
+	_, ok := header[agent]
+	return ok
+}
+
+// CheckForAgentMetrics is an error unless a request is for the metrics of the agent and for
+// nothing else.
+func CheckForAgentMetrics(header http.Header) error {
+	for name := range header {
+		if Begins(name, ForService) && name != agent {
+			return fmt.Errorf("header %q does not go with %s", name, agent)
+		}
+	}
+	if values := header[agent]; len(values) != 1 || values[0] != agentMetrics {
+		return fmt.Errorf("header %s is %q, and must be %q", agent, values, agentMetrics)
+	}
+	return nil
 }

@@ -22,7 +22,9 @@ type Target struct {
 	Cluster string
 	// Service is a Service of the cluster; the zero value is its kube-apiserver.
 	Service agentapi.Service
-	Kind    Kind
+	// AgentMetrics is the agent itself, which answers with its metrics.
+	AgentMetrics bool
+	Kind         Kind
 }
 
 // Kind decides which connections a request shares with others.

@@ -45,6 +45,9 @@ func SetHeaders(r *http.Request, to Target, as Identity) error {
 		return errUndecided
 	}
 	agentapi.SetService(header, to.Service)
+	if to.AgentMetrics {
+		agentapi.SetAgentMetrics(header)
+	}
 	if as.ServiceAuthorization != "" {
 		header.Set(agentapi.ServiceAuthorization, as.ServiceAuthorization)
 	}

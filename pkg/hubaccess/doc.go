@@ -33,7 +33,8 @@
 //
 // Authorizer asks the hub by SubjectAccessReview and believes an answer for 5 s. A right
 // to a cluster is clusters/proxy with its name and the verb of the request, and create on
-// clusters/stream for requests that leave the Kubernetes API. The same subresources of
+// clusters/stream for requests that leave the Kubernetes API. The right to the metrics of its
+// agents is get on clusters/metrics, which neither of these implies. The same subresources of
 // clustersets, with the name of a ManagedClusterSet, are the right to each cluster that
 // is in the set (both types of selectors). A cluster is asked about by its name first. If
 // that is denied the hub is asked about all sets, whatever sets the cluster is in, so that

@@ -1,6 +1,7 @@
 package hubaccess
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -22,16 +23,21 @@ const (
 )
 
 // Right is what a user may do with a cluster: send requests with a verb to its API, or
-// (Streams) send requests that leave the Kubernetes API.
+// (Streams) send requests that leave the Kubernetes API, or (AgentMetrics) read the
+// metrics of its agents.
 type Right struct {
-	Verb   string
-	stream bool
+	Verb string
+	// subresource of the cluster; empty means its API.
+	subresource string
 	// group is the API group that has the resources; empty means the addon's own.
 	group string
 }
 
 // Streams is the right to requests that leave the Kubernetes API.
-var Streams = Right{Verb: "create", stream: true}
+var Streams = Right{Verb: "create", subresource: v1alpha1.StreamSubresource}
+
+// AgentMetrics is the right to the metrics of a cluster's agents.
+var AgentMetrics = Right{Verb: "get", subresource: v1alpha1.MetricsSubresource}
 
 // In returns the same right in another API group, whose resources have the same names. A
 // right in one group is none in another.
@@ -52,10 +58,7 @@ func (r Right) ofSet(u user.Info, set string) authorizer.Attributes {
 }
 
 func (r Right) of(u user.Info, resource, name string) authorizer.Attributes {
-	subresource := v1alpha1.ProxySubresource
-	if r.stream {
-		subresource = v1alpha1.StreamSubresource
-	}
+	subresource := cmp.Or(r.subresource, v1alpha1.ProxySubresource)
 	gv := v1alpha1.GroupVersion
 	if r.group != "" {
 		gv.Group = r.group

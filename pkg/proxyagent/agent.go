@@ -207,7 +207,11 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		group.Go(func() error { return run(serving) })
 	}
 	access := a.startAccess(serving, group)
-	server, err := apihandler.NewServer(cluster, a.source, services, access, a.registry)
+	shown, err := a.shownMetrics()
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := apihandler.NewServer(cluster, a.source, services, access, apihandler.Metrics{Registry: a.registry, Agent: shown})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,10 @@
 package proxyagent
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
+)
 
 // agentMetrics are ours; konnectivity's are in Prometheus's default registry.
 type agentMetrics struct {
@@ -26,4 +30,13 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 	}
 	registry.MustRegister(m.dialsDenied, m.handshakeFailures, m.exposedServicesInvalid)
 	return m
+}
+
+// shownMetrics are those of /metrics for the hub, with the name of this pod.
+func (a *Agent) shownMetrics() (prometheus.Gatherer, error) {
+	collected := []prometheus.Collector{a.registry}
+	if konnectivity, ok := prometheus.DefaultRegisterer.(prometheus.Collector); ok {
+		collected = append(collected, konnectivity)
+	}
+	return apihandler.OfPod(a.options.PodName, collected...)
 }

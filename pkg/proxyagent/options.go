@@ -1,6 +1,7 @@
 package proxyagent
 
 import (
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,6 +20,8 @@ type Options struct {
 	// ClusterName is this cluster's name on the hub. Empty makes a plain
 	// konnectivity agent.
 	ClusterName string
+	// PodName is that of the agent's pod, for its metrics; empty names none.
+	PodName string
 	// AgentInstallNamespace is where the agent runs; it is part of one of the
 	// kube-apiserver's names in the tunnel.
 	AgentInstallNamespace string
@@ -81,6 +84,7 @@ func NewOptions() *Options {
 	konnectivity.SyncIntervalCap = 30 * time.Second
 	return &Options{
 		Konnectivity:          konnectivity,
+		PodName:               os.Getenv("POD_NAME"),
 		AgentInstallNamespace: identity.DefaultAgentNamespace,
 		HandlerBindAddress:    "127.0.0.1",
 		HandlerPort:           7443,
@@ -104,6 +108,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Lookup("agent-id").DefValue = "" // help is the same in each process
 	fs.Lookup("kubeconfig").Usage = "kubeconfig of the managed cluster; empty means $KUBECONFIG, then the pod's service account"
 	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "this cluster's name on the hub; empty makes a plain konnectivity agent, which dials whatever it is asked for")
+	fs.StringVar(&o.PodName, "pod-name", o.PodName, "name of the agent's pod, which is a label of the metrics that the hub gets to see; the default is $POD_NAME")
 	fs.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of the agent, which is part of a name of the kube-apiserver in the tunnel")
 	fs.StringVar(&o.HandlerBindAddress, "handler-bind-address", o.HandlerBindAddress, "address on which the handler of the proxy API's requests listens")
 	fs.IntVar(&o.HandlerPort, "handler-port", o.HandlerPort, "port of that handler; 0 takes a free one")
@@ -111,7 +116,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AdditionalServiceCA, "additional-service-ca", o.AdditionalServiceCA, "file with more CAs that Services' certificates are verified with, besides the cluster's own; may be absent")
 	fs.StringVar(&o.DNSServer, "dns-server", o.DNSServer, "host:port of the DNS server that resolves Services; empty means the pod's own")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
-	fs.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, allowedReservedNames), which may be absent; changes need no restart")
+	fs.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, noMetrics, allowedReservedNames), which may be absent; changes need no restart")
 	fs.BoolVar(&o.OnHub, "on-hub", o.OnHub, "this cluster is the hub itself: its users are asserted under their own names, service accounts included")
 	o.OIDC.AddFlags(fs)
 	fs.BoolVar(&o.EnableImpersonation, "enable-impersonation", o.EnableImpersonation, "accept users of the hub, as themselves; without it, only credentials of the managed cluster and of --oidc-issuer-url count")

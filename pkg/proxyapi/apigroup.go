@@ -56,6 +56,7 @@ func newGroup(config *server.Config, c *clusterAPI, k *karmada) (http.Handler, e
 		v1alpha1.Resource: &clusterStorage{c},
 		v1alpha1.Resource + "/" + v1alpha1.ProxySubresource:    &listed{v1alpha1.ProxySubresource, everyMethod, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.StreamSubresource:   &listed{v1alpha1.StreamSubresource, []string{http.MethodPost}, &v1alpha1.Cluster{}},
+		v1alpha1.Resource + "/" + v1alpha1.MetricsSubresource:  &listed{v1alpha1.MetricsSubresource, []string{http.MethodGet}, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.IdentitySubresource: &identityStorage{c},
 	}
 	if err := generic.InstallAPIGroup(&group); err != nil {

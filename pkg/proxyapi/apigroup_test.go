@@ -36,7 +36,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 	}
 	want := map[string]string{
 		"clusters": "Cluster get,list", "clusters/identity": "ClusterIdentity get",
-		"clusters/proxy": "Cluster create,delete,get,patch,update", "clusters/stream": "Cluster create",
+		"clusters/proxy": "Cluster create,delete,get,patch,update", "clusters/stream": "Cluster create", "clusters/metrics": "Cluster get",
 	}
 	if diff := cmp.Diff(want, verbs); diff != "" {
 		t.Errorf("discovery (-want +got):\n%s", diff)

@@ -33,7 +33,10 @@
 //
 // The aggregated API also has the list of clusters that the caller may reach (the hub
 // is asked about each, once in 5 s for each user, however often the user lists them),
-// and clusters/<name>/identity, which says who the caller is there. First segments that
+// and clusters/<name>/identity, which says who the caller is there. clusters/<name>/metrics
+// is answered by the cluster's agent, with its own metrics: it takes the way of a request to
+// the cluster, with the right to get clusters/metrics (or clustersets/metrics) in place of
+// the others. It has no path below it and no other method. First segments that
 // the proxy API needs itself (route.Own) are no clusters in the direct endpoint.
 //
 // # The way of a request
@@ -166,6 +169,12 @@
 //     holds. A bearer token there must be one that the hub does not know, by the same
 //     question as above; the hub is not asked about other schemes, which it does not
 //     have. Everything else of that name that a client sends is deleted.
+//   - Agents' metrics are for users whom the hub knows: an agent knows nobody, and trusts
+//     the proxy API to have asked. The agent is told by a header, Cluster-Proxy-Agent, that
+//     the request is for itself. The header is of those that are deleted before ours are
+//     set, so a right to the cluster's API is none to the metrics, nor the other way round.
+//     Redirects are not followed, so that an agent cannot send the hub's Prometheus, with
+//     its token, to other paths of the hub.
 //   - Authorization is decided on the same bytes that are relayed. What two parsers
 //     could read in two ways is refused by route. An upgrade needs a right of its own,
 //     because exec by WebSocket is a GET.

@@ -32,6 +32,9 @@ func innerText(r *http.Request, scope *requestScope) string {
 	if scope.target.ForService() {
 		text += " of " + scope.target.Service.String()
 	}
+	if scope.agentMetrics {
+		text += " of the agent"
+	}
 	return text
 }
 

@@ -18,8 +18,9 @@ var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.Al
 // withAuthentication finds out who sends a request. A caller whom the hub does not
 // know may still be a user of a managed cluster, but not of the proxy API
 // itself. One without a credential is refused before anything is dialed, unless
-// anonymous requests are allowed, or those for the Service that is asked for. Views are
-// for the hub's users alone: a token of one cluster must reach no other.
+// anonymous requests are allowed, or those for the Service that is asked for. Views and
+// agents' metrics are for the hub's users alone: a token of one cluster must reach no
+// other, and an agent knows no users.
 func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scope := scopeOf(r.Context())
@@ -32,7 +33,7 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 		scope.credential = credential
 		switch {
 		case err != nil:
-		case scope.kind == viewScope && (u == nil && credential == "" || u != nil && isAnonymous(u)):
+		case scope.usersOnly() && (u == nil && credential == "" || u != nil && isAnonymous(u)):
 			err = noCredential
 		case scope.kind == viewScope && u == nil:
 			err = notForViews
@@ -41,7 +42,7 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 			r.Header.Del("Authorization")
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), u)))
 			return
-		case scope.kind == ownScope || r.Method == http.MethodConnect || credential == "" && !f.mayBeAnonymous(scope):
+		case scope.kind == ownScope || scope.agentMetrics || r.Method == http.MethodConnect || credential == "" && !f.mayBeAnonymous(scope):
 			err = noCredential
 		default:
 			scope.passThrough = true
@@ -59,6 +60,9 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 		failed.ServeHTTP(w, r)
 	})
 }
+
+// usersOnly reports whether nobody but users whom the hub knows may send such a request.
+func (scope *requestScope) usersOnly() bool { return scope.kind == viewScope || scope.agentMetrics }
 
 // notForViews is the answer to a caller whom the hub does not know, and a managed
 // cluster may.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -141,6 +142,10 @@ func (f *requestFilters) allowed(w http.ResponseWriter, r *http.Request, a autho
 	}
 	f.metrics.denied.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
-	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole cluster-proxy-user on the hub"), codecs)
+	role := "cluster-proxy-user"
+	if a.GetSubresource() == v1alpha1.MetricsSubresource {
+		role = "cluster-proxy-metrics-reader"
+	}
+	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole "+role+" on the hub"), codecs)
 	return false
 }

@@ -71,7 +71,7 @@ func FuzzRequestInfo(f *testing.F) {
 // FuzzHeaders sends any header with a request of jane's, and wants the agent to
 // be told of jane and nobody else.
 func FuzzHeaders(f *testing.F) {
-	for _, name := range []string{"X-Remote-User", "x_remote_user", "X-Remote_Group", "Impersonate-User", "impersonate_extra-A", "Authorization", "AUTHORIZATION", "Authorization_", "Connection", "Cluster-Proxy-Service",
+	for _, name := range []string{"X-Remote-User", "x_remote_user", "X-Remote_Group", "Impersonate-User", "impersonate_extra-A", "Authorization", "AUTHORIZATION", "Authorization_", "Connection", "Cluster-Proxy-Service", "Cluster-Proxy-Agent", "cluster_proxy_agent",
 		"X-Forwarded-For", "Sec-WebSocket-Protocol", "X-Remote-Extra-%41", "Te", "Trailer", "X--Remote-User", "Forwarded", "Proxy-Authorization"} {
 		f.Add(name, "system:masters", name, "Bearer hub-token")
 	}

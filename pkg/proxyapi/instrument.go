@@ -15,8 +15,12 @@ import (
 
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect", "options"}
 
-// verbLabel keeps clients from inventing label values.
+// verbLabel keeps clients from inventing label values. Scrapes of agents are not users' requests,
+// whose service levels are watched, and have a verb of their own.
 func verbLabel(scope *requestScope) string {
+	if scope.agentMetrics {
+		return "metrics"
+	}
 	if scope.info != nil && slices.Contains(verbs, scope.info.Verb) {
 		return scope.info.Verb
 	}

@@ -36,7 +36,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 	m := requestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_requests_total",
-			Help: "Requests that ended, by cluster (empty for none), verb and HTTP status; 499 means that the client went away; a status that API servers do not answer counts as its class, such as 4xx.",
+			Help: "Requests that ended, by cluster (empty for none), verb (metrics for scrapes of agents) and HTTP status; 499 means that the client went away; a status that API servers do not answer counts as its class, such as 4xx.",
 		}, []string{"cluster", "verb", "code"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cluster_proxy_api_request_duration_seconds",

@@ -72,7 +72,9 @@ func (l *relay) rewrite(r *httputil.ProxyRequest) {
 
 func (l *relay) modifyResponse(resp *http.Response) error {
 	scope := scopeOf(resp.Request.Context())
-	l.latencies.observe(scope.target.Cluster, time.Since(scope.sent))
+	if !scope.agentMetrics { // which the kube-apiserver has no part in
+		l.latencies.observe(scope.target.Cluster, time.Since(scope.sent))
+	}
 	// The filters set it already; it is the same.
 	resp.Header.Del(audit.HeaderAuditID)
 	isService := scope.target.ForService()
@@ -131,7 +133,7 @@ func checkRedirect(resp *http.Response, scope *requestScope, isService bool) err
 	if err == nil && slices.ContainsFunc(strings.Split(to.Path, "/"), func(s string) bool { return s == "." || s == ".." }) {
 		err = errors.New("the path has an encoded dot segment, which browsers resolve")
 	}
-	if err == nil && to.Scheme == "" && to.Host == "" && strings.HasPrefix(to.EscapedPath(), "/") && !strings.HasPrefix(to.EscapedPath(), "//") {
+	if err == nil && !scope.agentMetrics && to.Scheme == "" && to.Host == "" && strings.HasPrefix(to.EscapedPath(), "/") && !strings.HasPrefix(to.EscapedPath(), "//") {
 		resp.Header.Set("Location", scope.prefix+to.String())
 		return nil
 	}

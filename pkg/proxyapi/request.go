@@ -72,6 +72,8 @@ type requestScope struct {
 	// leaves says that the request leaves the Kubernetes API, for which it
 	// needs the right to streams.
 	leaves bool
+	// agentMetrics says that the cluster's agent answers the request, with its metrics.
+	agentMetrics bool
 	// long says that the request has no natural end.
 	long bool
 	// credential names an unverified credential, see hubaccess.Authenticator.
@@ -99,7 +101,7 @@ type requestScope struct {
 
 // to is where the request goes.
 func (scope *requestScope) to() agentclient.Target {
-	to := agentclient.Target{Cluster: scope.target.Cluster, Service: scope.target.Service}
+	to := agentclient.Target{Cluster: scope.target.Cluster, Service: scope.target.Service, AgentMetrics: scope.agentMetrics}
 	switch {
 	case scope.inner != nil && scope.inner.Verb == "watch":
 		to.Kind = agentclient.Watch
@@ -112,6 +114,9 @@ func (scope *requestScope) to() agentclient.Target {
 // rights are what a user needs to have of each cluster that the request goes to.
 func (scope *requestScope) rights() []hubaccess.Right {
 	group := scope.group.Group
+	if scope.agentMetrics {
+		return []hubaccess.Right{hubaccess.AgentMetrics.In(group)}
+	}
 	rights := []hubaccess.Right{hubaccess.Right{Verb: scope.info.Verb}.In(group)}
 	if scope.leaves {
 		rights = append(rights, hubaccess.Streams.In(group))
@@ -158,6 +163,9 @@ func (e endpoints) newScope(r *http.Request) (*requestScope, error) {
 	if target, ok, err := route.ParseBelow(clustersPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
 		return newClusterScope(r, target, own, err)
 	}
+	if target, ok, err := route.ParseBelow(clustersPath, v1alpha1.MetricsSubresource, r.RequestURI); ok {
+		return newAgentMetricsScope(r, target, own, err)
+	}
 	if target, ok, err := route.ParseViewBelow(viewsPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
 		return newViewScope(r, target, own, err)
 	}
@@ -202,6 +210,25 @@ func newClusterScope(r *http.Request, target route.Target, group schema.GroupVer
 	}
 	if err == nil {
 		scope.info = outerInfo(r, group, v1alpha1.Resource, target.Cluster, verbFor(r.Method, scope.inner))
+	}
+	return scope, err
+}
+
+// newAgentMetricsScope understands a request for the metrics of a cluster's agent.
+func newAgentMetricsScope(r *http.Request, target route.Target, group schema.GroupVersion, err error) (*requestScope, error) {
+	const path = "/metrics"
+	scope := &requestScope{kind: clusterScope, target: route.Target{Cluster: target.Cluster, Path: path}, group: group, host: r.Host, agentMetrics: true}
+	switch {
+	case err != nil:
+	case target.Path != "/" || target.ForService():
+		err = refusal(http.StatusNotFound, fmt.Sprintf("the metrics of a cluster's agent are at %s<cluster>/%s, and nothing is below", clustersPath, v1alpha1.MetricsSubresource))
+	case r.Method != http.MethodGet || httprelay.IsUpgrade(r.Header):
+		err = refusal(http.StatusMethodNotAllowed, "the metrics of a cluster's agent can only be read: use GET without an upgrade")
+	default:
+		scope.inner = &request.RequestInfo{Path: path, Verb: "get"}
+		scope.info = outerInfo(r, group, v1alpha1.Resource, target.Cluster, "get")
+		scope.info.Subresource = v1alpha1.MetricsSubresource
+		scope.info.Parts = []string{v1alpha1.Resource, target.Cluster, v1alpha1.MetricsSubresource}
 	}
 	return scope, err
 }

@@ -37,6 +37,7 @@ func TestNames(t *testing.T) {
 	want := []string{
 		"APIService/v1alpha1.clusterproxy.open-cluster-management.io",
 		"ClusterManagementAddOn/cluster-proxy",
+		"ClusterRole/cluster-proxy-metrics-reader",
 		"ClusterRole/cluster-proxy-user",
 		"ClusterRole/cluster-proxy-viewer",
 		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager",

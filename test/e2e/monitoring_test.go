@@ -22,7 +22,7 @@ import (
 const monitoringFiles = "../../charts/cluster-proxy/files"
 
 // TestMonitoring has a Prometheus scrape every process of the addon, with the chart's
-// rules. Nothing fires while nothing is wrong. Then agents of a cluster go away, the
+// rules, and the agents through the tunnel as FAQ says. Nothing fires while nothing is wrong. Then agents of a cluster go away, the
 // proxy API is not scraped, somebody tries tokens and somebody dials without a certificate:
 // an alert fires for each, and ends with its fault. Each query of each dashboard
 // returns data. It disturbs one cluster, whose agents stop for a while.
@@ -42,6 +42,9 @@ func TestMonitoring(t *testing.T) {
 			if n, err := p.count(fmt.Sprintf("up{job=%q} == 1", kind.Name)); err != nil || n == 0 {
 				return fmt.Errorf("%d processes of kind %s are scraped, %v, want some", n, kind.Name, err)
 			}
+		}
+		if err := p.scrapesThroughTunnel(len(installed.Clusters)); err != nil {
+			return err
 		}
 		n, err := p.count("count(cluster_proxy:clusters) == " + fmt.Sprint(len(installed.Clusters)))
 		alerts, err1 := p.alerts()
@@ -83,6 +86,9 @@ func TestMonitoring(t *testing.T) {
 				delete(empty, where)
 			}
 		}
+		if err == nil {
+			err = p.scrapesThroughTunnel(len(installed.Clusters) - 1)
+		}
 		if err != nil || len(fired) < len(faults) || len(empty) > 0 {
 			return fmt.Errorf("only %v have fired, now %v, %w, want %v; no data for %q", slices.Sorted(maps.Keys(fired)), slices.Sorted(maps.Keys(alerts)), err, faults, empty)
 		}
@@ -94,6 +100,9 @@ func TestMonitoring(t *testing.T) {
 	installed.StartAgents(t, away)
 	suite.Eventually(t, "all alerts ended", func() error {
 		if err := p.scrape(""); err != nil {
+			return err
+		}
+		if err := p.scrapesThroughTunnel(len(installed.Clusters)); err != nil {
 			return err
 		}
 		alerts, err := p.alerts()

@@ -13,8 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
@@ -44,7 +47,7 @@ func startPrometheus(t *testing.T) *testPrometheus {
 	p.start(programs, dir, map[string]string{
 		"rules.yaml": hurried,
 		"prometheus.yaml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n" +
-			"scrape_configs:\n- {job_name: lab, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}\n",
+			"scrape_configs:\n- {job_name: lab, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}\n" + agentJob(t, dir),
 	})
 	return p
 }
@@ -167,4 +170,62 @@ func (p *testPrometheus) get(path string, into any) error {
 	}
 	defer response.Body.Close()
 	return json.NewDecoder(response.Body).Decode(into)
+}
+
+// agentJob is FAQ's job for the agents, through the tunnel, with the files that it needs. They
+// are scraped by HubUser, who gets the right to that.
+func agentJob(t *testing.T, dir string) string {
+	t.Helper()
+	faq, err := os.ReadFile("../../FAQ.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, job, ok := strings.Cut(string(faq), "    scrape_configs:\n")
+	job, _, ok1 := strings.Cut(job, "\n\n")
+	if !ok || !ok1 {
+		t.Fatal("FAQ.md has no scrape_configs any more")
+	}
+	bindings := installed.Hub.RbacV1().ClusterRoleBindings()
+	const binding = "e2e-scrapes-agents"
+	t.Cleanup(func() { _ = bindings.Delete(context.Background(), binding, metav1.DeleteOptions{}) })
+	if _, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: suite.HubUser, Namespace: "default"}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-proxy-metrics-reader"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hub := installed.HubConfig()
+	if err := rest.LoadTLSFiles(hub); err != nil {
+		t.Fatal(err)
+	}
+	targets, err := json.Marshal([]map[string][]string{{"targets": installed.Clusters}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{"token": []byte(installed.HubToken), "ca.crt": hub.CAData, "clusters.json": targets} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, here := range map[string]string{"/var/run/secrets/kubernetes.io/serviceaccount/": "", "kubernetes.default.svc:443": strings.TrimPrefix(hub.Host, "https://")} {
+		if !strings.Contains(job, path) {
+			t.Fatalf("FAQ's job has no %s:\n%s", path, job)
+		}
+		job = strings.ReplaceAll(job, path, here)
+	}
+	return strings.ReplaceAll("\n"+job, "\n    ", "\n") + "\n"
+}
+
+// scrapesThroughTunnel is an error unless agents of as many clusters are scraped on the hub, and
+// say which pod they are.
+func (p *testPrometheus) scrapesThroughTunnel(clusters int) error {
+	for query, want := range map[string]int{
+		`up{job="cluster-proxy-agents"} == 1`: clusters,
+		`count by (cluster) (cluster_proxy_agent_owner_policy_invalid{job="cluster-proxy-agents", pod!=""})`: clusters,
+	} {
+		if n, err := p.count(query); err != nil || n != want {
+			return fmt.Errorf("%s has %d series, %w, want %d", query, n, err, want)
+		}
+	}
+	return nil
 }

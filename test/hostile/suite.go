@@ -58,6 +58,7 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("Dials", s.testDials)
 	t.Run("Services", s.testServices)
 	t.Run("ForgedHeaders", s.testForgedHeaders)
+	t.Run("AgentMetrics", s.testAgentMetrics)
 	t.Run("Ways", s.testWays)
 	t.Run("ViewerExec", s.testViewerExec)
 	t.Run("ViewSecrecy", s.testViewSecrecy)

@@ -62,7 +62,7 @@ func (a Access) filter(next http.Handler) http.Handler {
 			return
 		}
 		if agentapi.Has(r.Header, agentapi.ForService) {
-			next.ServeHTTP(w, r) // the Service authorizes it
+			next.ServeHTTP(w, r) // the Service authorizes it, or forAgent
 			return
 		}
 		if u != nil && a.NoHubUsers {
@@ -111,6 +111,9 @@ func (a Access) policyFor(r *http.Request) (ownerpolicy.Policy, error) {
 	policy, err := a.Owner()
 	if err != nil {
 		return policy, err
+	}
+	if agentapi.ForAgent(r.Header) {
+		return policy, policy.CheckMetrics()
 	}
 	if agentapi.Has(r.Header, agentapi.ForService) {
 		return policy, policy.CheckService()

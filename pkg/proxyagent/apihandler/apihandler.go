@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -37,19 +36,18 @@ const (
 
 // NewServer makes the server of the handler; the caller listens with the server's TLS
 // configuration. cfg says where the kube-apiserver is and which CA it has; the
-// credential in it is used for impersonation and for nothing else. The metrics go to
-// registry.
-func NewServer(cfg *rest.Config, source *pki.Reloader, services Services, access Access, registry prometheus.Registerer) (*http.Server, error) {
+// credential in it is used for impersonation and for nothing else.
+func NewServer(cfg *rest.Config, source *pki.Reloader, services Services, access Access, m Metrics) (*http.Server, error) {
 	handler, err := newHandler(cfg)
 	if err != nil {
 		return nil, err
 	}
-	services.metrics = newMetrics(registry)
+	services.metrics = newMetrics(m.Registry)
 	access.metrics = services.metrics
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
-		Handler:           httprelay.HandleEarlyResponses(onlyProxyAPI(services.metrics, access.filter(byTarget(services.handler(), handler)))),
+		Handler:           httprelay.HandleEarlyResponses(onlyProxyAPI(services.metrics, access.filter(forAgent(m, byTarget(services.handler(), handler))))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,

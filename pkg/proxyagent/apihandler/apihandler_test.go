@@ -45,7 +45,7 @@ func startFor(t *testing.T, cfg *rest.Config, access Access) *fixture {
 	t.Helper()
 	f := &fixture{hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	source := pkitest.NewReloader(t, f.agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true}, f.hubCA)
-	server, err := NewServer(cfg, source, Services{}, access, prometheus.NewRegistry())
+	server, err := NewServer(cfg, source, Services{}, access, Metrics{Registry: prometheus.NewRegistry(), Agent: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,14 @@
 // request's own Authorization goes along. Method CONNECT with protocol
 // tcp makes a plain connection.
 //
+// # The agent's metrics
+//
+// A request with the header Cluster-Proxy-Agent is answered here (agentmetrics.go), with what
+// the agent's port for metrics shows. It must be from a user of the hub, whose right the proxy
+// API has asked for; the owner's policy may cap it; nobody is impersonated. Which agent of the
+// cluster is asked is by chance, and no caller can choose. Every metric therefore has the label pod:
+// the counters of two agents are two series, each of which only grows.
+//
 // What fails: the answer is 502 if the kube-apiserver cannot be reached and 504 if it
 // does not answer in time, both as a metav1.Status that names the hop. A connection
 // that ends or is cut off on one side ends in the same way on the other (package
@@ -62,6 +70,7 @@
 //
 // Files: apihandler.go is the server and its way to the kube-apiserver, access.go and
 // identity.go say who a request is from and whom the agent impersonates, transports.go
-// and credentials.go have the connections to the kube-apiserver, services.go and servicedial.go the relay to
-// Services.
+// and credentials.go have the connections to the kube-apiserver, services.go and
+// servicedial.go the relay to Services, agentmetrics.go answers requests for the agent's
+// metrics.
 package apihandler

@@ -30,7 +30,7 @@ func TestIdleStreams(t *testing.T) {
 		serve(&http.Server{Handler: idlestreams.Server(t), TLSConfig: config}, network.Listen("kubernetes:443"))
 		host := identity.HandlerHost("cluster1")
 		source := pkitest.NewReloader(t, agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{host}, Server: true}, hubCA)
-		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{}, prometheus.NewRegistry())
+		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{}, Metrics{Registry: prometheus.NewRegistry(), Agent: prometheus.NewRegistry()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,11 +12,12 @@
 //	    readOnly: true
 //	    noStreams: true
 //	    noSecrets: true
+//	    noMetrics: true
 //	    allowedReservedNames: ["system:masters"]
 //
 // Caps apply to all users of the hub, whatever their rights are, and only restrict. A
-// cap also forbids connections with TLS end to end to the kube-apiserver, because the
-// agent cannot see the requests on them.
+// cap, but for noMetrics, which is about the agent itself, also forbids connections with
+// TLS end to end to the kube-apiserver, because the agent cannot see the requests on them.
 //
 // The agent reads the policy again while it runs. Without a ConfigMap nothing is
 // capped. While the ConfigMap is invalid, the agent refuses every request: the owner

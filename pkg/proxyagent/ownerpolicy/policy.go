@@ -29,6 +29,8 @@ type Policy struct {
 	NoStreams bool `json:"noStreams,omitempty"`
 	// NoSecrets stops requests for Secrets and for tokens of service accounts.
 	NoSecrets bool `json:"noSecrets,omitempty"`
+	// NoMetrics stops requests for the metrics of the agent itself.
+	NoMetrics bool `json:"noMetrics,omitempty"`
 	// AllowedReservedNames are names of users and groups that may be asserted
 	// although they are a control plane's own, such as system:masters.
 	AllowedReservedNames []string `json:"allowedReservedNames,omitempty"`
@@ -53,7 +55,7 @@ func (c *Capped) Error() string {
 	return fmt.Sprintf("the owner of this cluster allows no %s from the hub: %s is set in ConfigMap %s on the managed cluster", c.What, c.Cap, ConfigMap)
 }
 
-// Caps reports whether the policy stops any request.
+// Caps reports whether the policy stops any request for the kube-apiserver.
 func (p Policy) Caps() bool { return p.ReadOnly || p.NoStreams || p.NoSecrets }
 
 // requestInfo reads requests as every Kubernetes API server does.
@@ -66,6 +68,14 @@ func (p Policy) CheckService() error {
 	}
 	if p.NoStreams {
 		return &Capped{"request for a Service", "noStreams"}
+	}
+	return nil
+}
+
+// CheckMetrics is the error of a request for the metrics of the agent: nil or a *Capped.
+func (p Policy) CheckMetrics() error {
+	if p.NoMetrics {
+		return &Capped{"request for the agent's metrics", "noMetrics"}
 	}
 	return nil
 }

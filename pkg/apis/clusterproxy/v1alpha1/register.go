@@ -20,6 +20,9 @@ const (
 	StreamSubresource = "stream"
 	// IdentitySubresource says who the caller is on the cluster.
 	IdentitySubresource = "identity"
+	// MetricsSubresource is the metrics of the cluster's agent, one of them. The right to
+	// it is get, and no other right implies it.
+	MetricsSubresource = "metrics"
 )
 
 // AddToScheme registers the kinds of this package. They have one version, which
