@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // proxyOptions are the flags of the command proxy.
@@ -148,13 +149,26 @@ func reverseProxy(config *rest.Config, to *url.URL) (*httputil.ReverseProxy, err
 			r.Out.Header.Del("Authorization") // the transport has the user's
 			r.Out.Header.Del("Origin")        // it is this proxy's, which nobody knows beyond it
 		},
-		Transport:     transport,
+		Transport:     repeatingTransport{transport},
 		ErrorLog:      log.New(io.Discard, "", 0), // the client sees what was cut off
 		FlushInterval: -1,                         // an event of a watch does not wait for the next one
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the hub does not answer: "+err.Error()+"; see: kubectl clusterproxy check")
 		},
 	}, nil
+}
+
+// repeatingTransport sends a write again that a proxy API has not looked at because it
+// restarts.
+type repeatingTransport struct{ http.RoundTripper }
+
+// RoundTrip is part of http.RoundTripper.
+func (t repeatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r, err := httprelay.RepeatBody(r)
+	if err != nil {
+		return nil, err
+	}
+	return t.RoundTripper.RoundTrip(r)
 }
 
 // ServeHTTP is part of http.Handler.

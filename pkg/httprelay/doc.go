@@ -15,6 +15,8 @@
 //   - NoInformational keeps informational answers (1xx) from clients.
 //   - HandleEarlyResponses relays a response that comes before the request's body
 //     was read.
+//   - RepeatBody keeps the body of a short write, which is then sent again if a peer that
+//     shuts a connection down has not looked at it.
 //   - GrowStack is for the goroutine that HTTP/2 makes for each request.
 //
 // # What requests share
@@ -73,6 +75,6 @@
 //
 // Files: readpool.go has the ReadPool, hedge.go its retries of silent reads. shared.go,
 // choose.go and silence.go are Shared: its connections, which one a request takes, and
-// whether one is alive. coalesce.go, finalflush.go, earlyresponse.go, informational.go,
-// upgrade.go and stack.go have what their names say, server.go and headersize.go sizes.
+// whether one is alive. coalesce.go, finalflush.go, earlyresponse.go, repeatbody.go,
+// informational.go, upgrade.go and stack.go have what their names say, server.go and headersize.go sizes.
 package httprelay

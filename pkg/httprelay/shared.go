@@ -111,6 +111,10 @@ func (s *Shared) RoundTripRead(r *http.Request) (*http.Response, error) {
 
 func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 	transport := s.prepared()
+	r, err := RepeatBody(r)
+	if err != nil {
+		return nil, err
+	}
 	ctx := context.WithValue(r.Context(), pickKey{}, p)
 	p.watch()
 	resp, err := transport.RoundTrip(r.WithContext(ctx))

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,4 +293,46 @@ func TestSharedConnections(t *testing.T) {
 			t.Errorf("%d retired connections stay, want none", got)
 		}
 	})
+}
+
+// TestShutdownLosesNoWrite has a peer that shuts its connections down all the time.
+func TestShutdownLosesNoWrite(t *testing.T) {
+	var served atomic.Int32
+	p := &h2Peer{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if served.Add(1)%8 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+		_, _ = io.Copy(w, r.Body)
+	})}
+	s := &Shared{Dial: p.dial, Spread: 4, Streams: 100, IdleTimeout: time.Hour}
+	defer p.close()
+	const writers, each = 8, 200
+	var writing sync.WaitGroup
+	for range writers {
+		writing.Go(func() {
+			for range each {
+				// As from a client: a body that can be read once.
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://peer/", io.MultiReader(strings.NewReader("object")))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.ContentLength = 6
+				resp, err := s.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				got, err := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if err != nil || string(got) != "object" {
+					t.Errorf("a write is answered %q, %v", got, err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	if n := served.Load(); n != writers*each {
+		t.Errorf("%d writes were served %d times", writers*each, n)
+	}
 }

@@ -129,7 +129,7 @@ func testPod(ctx context.Context, t *testing.T, l *Lab, cluster string) {
 		t.Fatal(err)
 	}
 	log := filepath.Join(l.LogDir(), cluster+"-pods.log")
-	await(ctx, t, func(context.Context) error { return contains(log, `secrets "`+probe+`" not found`) })
+	await(ctx, t, func(context.Context) error { return contains(log, "there is no Secret default/"+probe) })
 	secret := &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"answer": "first"}}
 	if _, err := cs.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

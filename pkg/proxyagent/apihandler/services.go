@@ -101,6 +101,10 @@ func (t serviceTransports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if httprelay.IsUpgrade(r.Header) {
 		return t.upgrades.RoundTrip(r)
 	}
+	r, err := httprelay.RepeatBody(r)
+	if err != nil {
+		return nil, err
+	}
 	return t.requests.RoundTrip(r)
 }
 

@@ -199,5 +199,9 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	case isRead(r):
 		return w.readPool.RoundTripOr(as(w.reads).RoundTrip, as(w.shared).RoundTrip, r)
 	}
+	r, err := httprelay.RepeatBody(r)
+	if err != nil {
+		return nil, err
+	}
 	return as(w.shared).RoundTrip(r)
 }

@@ -140,24 +140,29 @@ func TryStatus(ctx context.Context, cfg *rest.Config, path string) (*http.Respon
 
 // Get makes one request on a connection of its own, and wants 200.
 func Get(ctx context.Context, cfg *rest.Config, path string) error {
+	return ask(ctx, cfg, http.MethodGet, path, "", http.StatusOK)
+}
+
+func ask(ctx context.Context, cfg *rest.Config, method, path, body string, want int) error {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return err
 	}
 	transport := &http.Transport{TLSClientConfig: tlsConfig, DialContext: cfg.Dial, DisableKeepAlives: true}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, cfg.Host+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+cfg.BearerToken)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%d: %.200s", resp.StatusCode, body)
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != want {
+		err = fmt.Errorf("%d: %.200s", resp.StatusCode, answer)
 	}
 	return err
 }
@@ -165,6 +170,13 @@ func Get(ctx context.Context, cfg *rest.Config, path string) error {
 // Once asks a cluster for one object, on a connection of its own.
 func Once(ctx context.Context, cfg *rest.Config) error {
 	return Get(ctx, cfg, "/api/v1/namespaces/default")
+}
+
+// WriteOnce has a cluster answer a POST, on a connection of its own. Nothing on the way
+// may send it twice, unless it is known that nobody has looked at it.
+func WriteOnce(ctx context.Context, cfg *rest.Config) error {
+	return ask(ctx, cfg, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+		`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`, http.StatusCreated)
 }
 
 // WatchConfigMap reads a watch from a version on, or from now if that is empty,

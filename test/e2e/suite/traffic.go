@@ -35,8 +35,8 @@ const (
 )
 
 // traffic is what clients of one cluster do while something happens to the
-// system: short requests on connections of their own through the proxy API and
-// through the Go dialer, a watch, and an exec. Each client starts again what
+// system: short reads and writes on connections of their own through the proxy API,
+// reads through the Go dialer, a watch, and an exec. Each client starts again what
 // broke, as real ones do.
 type traffic struct {
 	s       *Suite
@@ -74,8 +74,9 @@ func (s *Suite) startTraffic(t *testing.T, cluster string, how Ending) *traffic 
 	dialed.BearerToken, dialed.CAData = s.AdminToken[cluster], s.ClusterCA(cluster)
 	ready := &sync.WaitGroup{}
 	for _, client := range []func(done func()){
-		func(done func()) { tr.request("proxy API", s.ThroughProxyAPI(cluster), done) },
-		func(done func()) { tr.request("Go dialer", dialed, done) },
+		func(done func()) { tr.request("proxy API", Once, s.ThroughProxyAPI(cluster), done) },
+		func(done func()) { tr.request("proxy API, writing", WriteOnce, s.ThroughProxyAPI(cluster), done) },
+		func(done func()) { tr.request("Go dialer", Once, dialed, done) },
 		func(done func()) { tr.watch(ns, done) },
 		func(done func()) { tr.exec(webSocket, webPodName(ctx, cs), done) },
 		func(done func()) { tr.exec(overSPDY, webPodName(ctx, cs), done) },
@@ -117,11 +118,11 @@ func (tr *traffic) pause(d time.Duration) bool {
 }
 
 // request makes a request each 50 ms, each on a connection of its own.
-func (tr *traffic) request(what string, cfg *rest.Config, done func()) {
+func (tr *traffic) request(what string, once func(context.Context, *rest.Config) error, cfg *rest.Config, done func()) {
 	for tr.pause(50 * time.Millisecond) {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(tr.ctx, 15*time.Second)
-		err := Once(limited, cfg)
+		err := once(limited, cfg)
 		cancel()
 		if tr.ctx.Err() != nil {
 			return
