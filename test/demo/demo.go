@@ -48,6 +48,14 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return fmt.Errorf("making a folder for the demo: %w", err)
 	}
+	plan, err := lab.Plan(ctx, "")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "The demo takes about 3 minutes.\n")
+	if plan != "" {
+		fmt.Fprintf(d.out, "Before that, %s. Ready-made programs of the right versions are taken from folders in $%s and $%s.\n", plan, lab.BinVariable, lab.EnvtestVariable)
+	}
 	for _, step := range []struct {
 		title string
 		do    func(context.Context) error

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -61,11 +60,17 @@ var stages = []string{
 	"pod/fast/pod-ready.yaml", "pod/fast/pod-complete.yaml", "pod/fast/pod-delete.yaml",
 }
 
-// BuildAssets builds what is not yet in the cache, with a release of OCM, saying
+// BuildAssets builds what is neither in the cache nor ready-made, with a release of OCM, saying
 // on out what it does. Each program appears under its name only when it is
 // complete, so an interrupted build leaves nothing half-written and goes on where
 // it was.
 func BuildAssets(ctx context.Context, ocm Release, out io.Writer) (Assets, error) {
+	return buildAssets(ctx, ocm, readyFolders(), out)
+}
+
+// buildAssets looks for ready-made programs in folders, which a lab with nodes has none of:
+// they would run where only the lab's own are.
+func buildAssets(ctx context.Context, ocm Release, folders []string, out io.Writer) (Assets, error) {
 	r, err := ocm.find()
 	if err != nil {
 		return Assets{}, err
@@ -74,11 +79,15 @@ func BuildAssets(ctx context.Context, ocm Release, out io.Writer) (Assets, error
 		ready := Assets{dir: dir, ocm: filepath.Join(dir, "ocm-"+r.version)}
 		return ready, ready.check()
 	}
-	dir, err := buildModules(ctx, "assets", modules, "with cold caches all three take ten minutes", out)
+	found := findReady(ctx, folders, out)
+	dir, err := buildModules(ctx, "assets", modules, func(m module) bool { return isReady(m, found) }, "with cold caches all three take ten minutes", out)
 	if err != nil {
 		return Assets{}, err
 	}
 	for _, m := range modules {
+		if isReady(m, found) {
+			continue
+		}
 		for _, link := range m.links {
 			if err := os.Symlink(m.name, filepath.Join(dir, link)); err != nil && !errors.Is(err, fs.ErrExist) {
 				return Assets{}, err
@@ -92,6 +101,11 @@ func BuildAssets(ctx context.Context, ocm Release, out io.Writer) (Assets, error
 	if err := copyStages(ctx, filepath.Join(source, "binaries", "kwok"), dir); err != nil {
 		return Assets{}, err
 	}
+	if len(found) > 0 {
+		if dir, err = linkReady(dir, found); err != nil {
+			return Assets{}, fmt.Errorf("linking to ready-made programs: %w", err)
+		}
+	}
 	built := Assets{dir: dir}
 	if built.ocm, err = r.build(ctx, filepath.Join(source, "binaries", "ocm"), out); err != nil {
 		return Assets{}, err
@@ -99,10 +113,10 @@ func BuildAssets(ctx context.Context, ocm Release, out io.Writer) (Assets, error
 	return built, built.check()
 }
 
-// buildModules builds those that are not yet in their folder of the cache, which
+// buildModules builds those that are not ready-made and not yet in their folder of the cache, which
 // no other version of them shares. Of several processes one builds, and the others
 // wait for it.
-func buildModules(ctx context.Context, kind string, modules []module, long string, out io.Writer) (dir string, err error) {
+func buildModules(ctx context.Context, kind string, modules []module, ready func(module) bool, long string, out io.Writer) (dir string, err error) {
 	source, err := sourceDir()
 	if err != nil {
 		return "", err
@@ -118,7 +132,7 @@ func buildModules(ctx context.Context, kind string, modules []module, long strin
 	began := time.Now()
 	for i, m := range modules {
 		target := filepath.Join(dir, m.name)
-		if _, err := os.Stat(target); err == nil {
+		if _, err := os.Stat(target); err == nil || ready(m) {
 			continue
 		}
 		fmt.Fprintf(out, "lab: building %s (%d of %d); %s\n", m.name, i+1, len(modules), long)
@@ -155,12 +169,11 @@ func (m module) build(ctx context.Context, source, target string, out io.Writer,
 func (m module) compile(ctx context.Context, command []string, source, target string, out io.Writer, began time.Time) error {
 	partial := fmt.Sprintf("%s.%d.partial", target, os.Getpid())
 	defer os.Remove(partial)
-	args := slices.Concat(command, []string{"-trimpath", "-ldflags", "-s -w " + m.flags, "-o", partial}, m.args, []string{m.pkg})
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	flags := slices.Concat([]string{"-trimpath", "-ldflags", "-s -w " + m.flags}, m.args)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat(command, []string{"-v"}, flags, []string{"-o", partial, m.pkg})...)
+	cmd.Dir, cmd.Env = source, buildEnvironment()
+	said := &compiling{}
+	cmd.Stdout, cmd.Stderr = said, said
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -171,12 +184,16 @@ func (m module) compile(ctx context.Context, command []string, source, target st
 			case <-done:
 				return
 			case <-tick.C:
-				fmt.Fprintf(out, "lab: still building %s, %s so far\n", m.name, time.Since(began).Round(time.Second))
+				fmt.Fprintf(out, "lab: still building %s, %s so far%s\n", m.name, time.Since(began).Round(time.Second), said.progress())
 			}
 		}
 	}()
+	if command[0] == "build" { // go test does not say what it compiles
+		// Before the build: what is compiled is not counted any more.
+		said.count(ctx, source, slices.Concat([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, flags, []string{m.pkg}))
+	}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w\n%s", err, said.String())
+		return fmt.Errorf("%w\n%s", err, said.said())
 	}
 	return os.Rename(partial, target)
 }
@@ -275,7 +292,7 @@ func addSources(sum io.Writer, folder string) error {
 func (a Assets) check() error {
 	want := []string{a.path("kwok-stages.yaml"), a.ofOCM(ocmProgram), a.ofOCM(hubCRDs), a.ofOCM(managedCRDs)}
 	for _, m := range modules {
-		for _, name := range append([]string{m.name}, m.links...) {
+		for _, name := range programsOf(m) {
 			want = append(want, a.path(name))
 		}
 	}

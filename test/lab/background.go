@@ -109,7 +109,11 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	// Building is done here, where somebody watches.
-	if _, err := BuildAssets(ctx, options.OCM, options.Out); err != nil {
+	folders := readyFolders()
+	if options.Nodes {
+		folders = nil
+	}
+	if _, err := buildAssets(ctx, options.OCM, folders, options.Out); err != nil {
 		return nil, err
 	}
 	source, err := sourceDir()

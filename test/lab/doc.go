@@ -36,4 +36,16 @@
 // Go modules once and kept in a cache; see BuildAssets. A lab is either a part
 // of the process that calls Start and ends with it, or runs in the background:
 // see Up and Down.
+//
+// # Ready-made programs
+//
+// A lab without nodes takes etcd, Kubernetes' programs, kwok and helm from the folders in
+// LAB_BIN, and from envtest's in KUBEBUILDER_ASSETS, if each says that it has the version with which
+// the lab is written: the same minor release of Kubernetes and etcd, the same kwok. One that has
+// another version is named, and not used. Kubernetes' programs and etcd are one build, so that
+// one of them that is missing has all of them built; envtest's folder alone has three of five.
+//
+// PATH is not searched: what a test runs must not depend on what a machine happens to
+// have. Who wants that writes LAB_BIN=$PATH. A lab with nodes takes nothing ready-made: it runs its
+// programs in machines that have nothing else. OCM is always built.
 package lab

@@ -30,7 +30,7 @@ func startNodes(ctx context.Context, options Options, release release) (_ *Lab, 
 	if missing := Missing(); missing != "" {
 		return nil, fmt.Errorf("starting a lab with nodes: %s", missing)
 	}
-	assets, err := BuildAssets(ctx, options.OCM, options.Out)
+	assets, err := buildAssets(ctx, options.OCM, nil, options.Out)
 	if err != nil {
 		return nil, err
 	}

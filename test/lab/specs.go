@@ -25,7 +25,7 @@ type Specs struct{ dir string }
 // BuildSpecs builds Kubernetes' own e2e specs, kubectl and the program of the
 // specs' pods, once. It says on out what it does.
 func BuildSpecs(ctx context.Context, out io.Writer) (Specs, error) {
-	dir, err := buildModules(ctx, "specs", specsModule, "with cold caches it takes five minutes, and two more programs as long", out)
+	dir, err := buildModules(ctx, "specs", specsModule, neverReady, "with cold caches it takes five minutes, and two more programs as long", out)
 	if err != nil {
 		return Specs{}, err
 	}
