@@ -81,7 +81,8 @@
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
 //   - readme_test.go: the commands of README.md. examples_test.go, exampleservices_test.go: those
 //     of the examples.
-//   - bundle_test.go: kubectl clusterproxy bundle.
+//   - bundle_test.go, brokenbundle_test.go: kubectl clusterproxy bundle, and whether a fault
+//     is found with it.
 //
 // The addon's life:
 //
