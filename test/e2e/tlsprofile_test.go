@@ -143,13 +143,16 @@ func TestTLSProfile(t *testing.T) {
 			}
 		}
 	}
+	// profile changes the ConfigMap in place: a listener that saw it gone in between would
+	// go back to its default.
 	profile := func(version string) {
 		t.Helper()
-		remove(t.Context())
+		wanted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identity.TLSProfile}, Data: map[string]string{"minTLSVersion": version}}
 		for name, place := range places {
-			_, err := place.cs.CoreV1().ConfigMaps(place.namespace).Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: identity.TLSProfile}, Data: map[string]string{"minTLSVersion": version},
-			}, metav1.CreateOptions{})
+			_, err := place.cs.CoreV1().ConfigMaps(place.namespace).Update(t.Context(), wanted, metav1.UpdateOptions{})
+			if apierrors.IsNotFound(err) {
+				_, err = place.cs.CoreV1().ConfigMaps(place.namespace).Create(t.Context(), wanted, metav1.CreateOptions{})
+			}
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
