@@ -87,18 +87,17 @@ type services interface {
 
 // refuse answers in the place of the cluster.
 func (f *requestFilters) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	scope := scopeOf(r.Context())
-	cluster := scope.target.Cluster
-	err = f.hidden(scope, err)
-	code, message := statusFor(err, cluster, f.clusters.AwaySince(cluster))
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:
 		// the request must not look as if it had been answered.
 		panic(http.ErrAbortHandler)
 	}
+	scope := scopeOf(r.Context())
+	cluster := scope.target.Cluster
 	if errors.Is(err, context.Canceled) {
 		klog.FromContext(r.Context()).Info("Something that a request waited for was canceled", "cluster", cluster, "err", err)
 	}
+	code, message := statusFor(f.hidden(scope, err), cluster, f.clusters.AwaySince(cluster))
 	if code == http.StatusUnauthorized && r.Method == http.MethodConnect {
 		code = http.StatusProxyAuthRequired
 		w.Header().Set("Proxy-Authenticate", `Basic realm="cluster-proxy: any user name, a token of the hub as password"`)
@@ -129,7 +128,7 @@ func (f *requestFilters) hidden(scope *requestScope, err error) error {
 	if !scope.passThrough || scope.credential == "" && f.allowAnonymous || scope.credential != "" && f.authenticator.WasAcceptedBy(scope.target.Cluster, scope.credential) {
 		return err
 	}
-	if errors.As(err, &refused) || errors.As(err, &malformed) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &refused) || errors.As(err, &malformed) {
 		return err
 	}
 	if scope.credential == "" {

@@ -48,7 +48,8 @@ func TestStatusFor(t *testing.T) {
 // the same as a client that is gone.
 func TestCanceledOnTheWayIsAnswered(t *testing.T) {
 	f := &requestFilters{clusters: fakeClusters{"cluster1": {}}}
-	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scopeKey{}, &requestScope{kind: clusterScope, target: route.Target{Cluster: "cluster1"}}))
+	scope := &requestScope{kind: clusterScope, target: route.Target{Cluster: "cluster1"}}
+	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scopeKey{}, scope))
 	refuse := func() (code int, aborted any) {
 		defer func() { aborted = recover() }()
 		w := httptest.NewRecorder()
@@ -57,6 +58,10 @@ func TestCanceledOnTheWayIsAnswered(t *testing.T) {
 	}
 	if code, aborted := refuse(); code != http.StatusServiceUnavailable || aborted != nil {
 		t.Errorf("answered %d, aborted: %v, want 503 and an answer", code, aborted)
+	}
+	scope.passThrough = true // a caller whom nobody knows learns nothing of the cluster
+	if code, aborted := refuse(); code != http.StatusUnauthorized || aborted != nil {
+		t.Errorf("a stranger is answered %d, aborted: %v, want 401", code, aborted)
 	}
 	gone()
 	if _, aborted := refuse(); aborted != http.ErrAbortHandler {
