@@ -17,10 +17,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
-// StatusClientClosed is what metrics show for a client that went away before it got an
-// answer. It is never sent.
-const StatusClientClosed = 499
-
 // HandshakeError is the failure of a TLS handshake with an agent.
 type HandshakeError struct{ Err error }
 

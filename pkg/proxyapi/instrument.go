@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 )
+
+// statusClientClosed is what metrics show for a client that went away before it got an
+// answer. It is never sent.
+const statusClientClosed = 499
 
 var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect", "options"}
 
@@ -30,7 +32,7 @@ func verbLabel(scope *requestScope) string {
 // codes are the statuses that have a label value of their own: what API servers,
 // proxies and this one answer.
 var codes = []int{101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 407, 408, 409, 410, 412, 413, 415, 422, 429, 431,
-	agentclient.StatusClientClosed, 500, 501, 502, 503, 504}
+	statusClientClosed, 500, 501, 502, 503, 504}
 
 // codeLabel keeps clusters from inventing label values: any other status counts
 // as its class, such as "4xx".
@@ -80,7 +82,7 @@ func (r *instrumentedWriter) end() {
 	// come back.
 	cluster, code := r.cluster(), r.code
 	if code == 0 {
-		code = agentclient.StatusClientClosed
+		code = statusClientClosed
 	}
 	m.requests.WithLabelValues(cluster, r.verb, codeLabel(code)).Inc()
 	if r.scope.kind == viewScope {
