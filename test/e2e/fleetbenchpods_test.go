@@ -63,7 +63,7 @@ func makePods(t *testing.T, namespace string, each int) {
 	for _, cluster := range benchClusters() {
 		t.Logf("making %d pods on %s", each, cluster)
 		cs := suite.Clientset(t, installed.Direct(cluster))
-		makeNamespace(t, cs, namespace)
+		awaitNamespace(t, cs, namespace)
 		pods := cs.CoreV1().Pods(namespace)
 		group, ctx := errgroup.WithContext(t.Context())
 		group.SetLimit(16)
@@ -80,8 +80,8 @@ func makePods(t *testing.T, namespace string, each int) {
 	made[namespace] = true
 }
 
-// makeNamespace returns when pods can be made in the namespace.
-func makeNamespace(t *testing.T, cs *kubernetes.Clientset, name string) {
+// awaitNamespace makes a namespace, and returns when pods can be made in it.
+func awaitNamespace(t *testing.T, cs *kubernetes.Clientset, name string) {
 	t.Helper()
 	_, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
