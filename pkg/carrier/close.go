@@ -95,7 +95,7 @@ const deliverTime = time.Minute
 func (cn *Conn) linger(fin, drain bool) {
 	c := cn.c
 	deadline := time.Now().Add(c.cfg.Linger)
-	written := false // the FIN; under c.mu
+	written, reading := false, false // the FIN, and up to the peer's; under c.mu
 	if fin {
 		deadline = deadline.Add(deliverTime)
 		_ = c.nc.SetWriteDeadline(deadline)
@@ -109,7 +109,9 @@ func (cn *Conn) linger(fin, drain bool) {
 			_ = cn.writeFIN(pending)
 			c.mu.Lock()
 			written = true
-			if c.cur == cn && !cn.finReceived {
+			// A Read of the user's that Close ended may not have noticed yet. A later
+			// deadline would make it wait on.
+			if reading && c.cur == cn && !cn.finReceived {
 				_ = c.nc.SetReadDeadline(time.Now().Add(c.cfg.Linger))
 			}
 			c.mu.Unlock()
@@ -130,6 +132,7 @@ func (cn *Conn) linger(fin, drain bool) {
 	c.mu.Lock()
 	live := c.cur == cn && !cn.finReceived
 	if live {
+		reading = true
 		if fin && written {
 			deadline = time.Now().Add(c.cfg.Linger)
 		}

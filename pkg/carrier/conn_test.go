@@ -182,6 +182,48 @@ func TestCloseWhileThePeerSendsResets(t *testing.T) {
 	}
 }
 
+// TestCloseEndsARead: a Read ends when its own side closes, and does not wait for a peer
+// that is silent.
+func TestCloseEndsARead(t *testing.T) {
+	for name, pair := range map[string]transport.Maker{"TCP": transport.TCP, "TLS": transport.TLS} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				accepted := newChan()
+				opener, _ := ends(t, pair, accepting(accepted))
+				opener.cfg.Linger = time.Hour
+				a, err := opener.Open(t.Context(), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := (<-accepted).Write([]byte("a")); err != nil {
+					t.Fatal(err)
+				}
+				var once [1]byte
+				if _, err := a.Read(once[:]); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				reading := make(chan struct{})
+				go func() {
+					close(reading)
+					_, err := a.Read(once[:])
+					ended <- err
+				}()
+				<-reading
+				_ = a.Close()
+				select {
+				case err := <-ended:
+					if err == nil {
+						t.Fatal("the Read got something of a silent peer")
+					}
+				case <-time.After(time.Minute):
+					t.Fatal("the Read goes on after Close")
+				}
+			}
+		})
+	}
+}
+
 func TestDrain(t *testing.T) {
 	accepted := newChan()
 	opener, acceptor := ends(t, transport.TCP, accepting(accepted))
