@@ -108,6 +108,8 @@ type waitLimits struct {
 	// hold is how long to wait for the others when one has answered; 0 is until each has
 	// answered or its timeout is over.
 	hold time.Duration
+	// begun says that others have answered before.
+	begun bool
 	// late says that those that are not waited for go on: their lists come later.
 	late bool
 }
@@ -134,6 +136,9 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 		}()
 	}
 	var late <-chan time.Time
+	if wait.begun {
+		late = time.After(wait.hold)
+	}
 	waiting := len(members)
 	for given := false; waiting > 0 && !given; {
 		select {

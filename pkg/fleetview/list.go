@@ -240,7 +240,7 @@ func (l *listing) enough() int {
 func (l *listing) read(ctx context.Context, wave []Member) error {
 	wait := waitLimits{timeout: l.view.Timeout}
 	if l.limit > 0 && !l.last && l.memberToken == "" {
-		wait.hold = hold
+		wait.hold, wait.begun = hold, l.page.items > 0
 	}
 	if l.limit == 0 && l.exact == nil && !l.view.FailWhenUnreachable {
 		wait.hold, wait.late = l.view.Timeout/2, true
@@ -365,7 +365,7 @@ func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
 		// Its Warning is out.
 	case l.page.started && l.limit == 0:
 		return f // its Warning would come too late
-	case l.page.started || deferring && f.Code == 0:
+	case l.page.started || deferring && f.Code == 0 && !f.Slow:
 		l.deferred = append(l.deferred, m)
 	default:
 		l.failures = append(l.failures, f)

@@ -238,6 +238,38 @@ func TestSilentMemberIsPassedOver(t *testing.T) {
 	}
 }
 
+// TestSilentMemberIsLast lists with a silent member that is asked after all others: what the
+// page has of them does not wait for it, and it is not waited for twice.
+func TestSilentMemberIsLast(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit int
+		// want are the objects of each page, and took when it came.
+		want []int
+		took []time.Duration
+	}{
+		"alone on its page":     {3, []int{3, 3, 0}, []time.Duration{hold, 0, 5 * time.Second}},
+		"on a page with others": {4, []int{4, 2, 0}, []time.Duration{hold, hold, 5 * time.Second}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := newCluster("a", pods(6)...), newCluster("b", pods(2)...)
+			b.failing(silent)
+			view := testView(a, b)
+			view.Timeout = 5 * time.Second
+			h := New(Options{})
+			next := ""
+			for i, want := range test.want {
+				began := time.Now()
+				page := h.getList(t, view, fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", test.limit, url.QueryEscape(next)))
+				next = page.list.Metadata.Continue
+				isLast := i == len(test.want)-1
+				if took := time.Since(began); took != test.took[i] || len(page.names()) != want || isLast != (next == "") || isLast != (len(page.lacks()) == 1) {
+					t.Errorf("%s: got page %d with %q and Warnings %q after %v, want %d objects after %v", name, i+1, page.names(), page.warnings, took, want, test.took[i])
+				}
+			}
+		})
+	}
+}
+
 // TestUsualPages asks no more members for a first page than have filled it before.
 func TestUsualPages(t *testing.T) {
 	a, b := newCluster("a", pods(20)...), newCluster("b", pods(20)...)
