@@ -114,6 +114,14 @@ type waitLimits struct {
 	late bool
 }
 
+// alarm rings when those that have not answered are late; never until one has.
+func (w waitLimits) alarm() <-chan time.Time {
+	if !w.begun {
+		return nil
+	}
+	return time.After(w.hold)
+}
+
 // gather asks members, some at a time, and returns what they answer in the same order.
 func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx context.Context, i int) *memberList) []*memberList {
 	type numbered struct {
@@ -135,10 +143,7 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 			done <- numbered{i, ask(asking, i)}
 		}()
 	}
-	var late <-chan time.Time
-	if wait.begun {
-		late = time.After(wait.hold)
-	}
+	late := wait.alarm()
 	waiting := len(members)
 	for given := false; waiting > 0 && !given; {
 		select {
