@@ -56,7 +56,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand(),
-		p.versionCommand(), p.servicesCommand(), p.proxyCommand(), p.testCommand(), p.benchCommand())
+		p.passCommand(), p.versionCommand(), p.servicesCommand(), p.proxyCommand(), p.testCommand(), p.benchCommand())
 	return root
 }
 
@@ -101,6 +101,11 @@ func get(ctx context.Context, hub kubernetes.Interface, path string, into any) e
 	if err != nil {
 		return err
 	}
+	return answer(ctx, request, path, into)
+}
+
+// answer reads the hub's answer to a request, which is a JSON object.
+func answer(ctx context.Context, request *rest.Request, path string, into any) error {
 	raw, err := request.SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		// client-go has words of its own for some codes; ours say more.

@@ -93,6 +93,10 @@ type contexts struct {
 	// merge says that added becomes part of user.
 	merge bool
 	added *clientcmdapi.Config
+	// forOthers says that the contexts are for somebody else, whose kubeconfig has no others.
+	forOthers bool
+	// authInfo and namespace are those of each context.
+	authInfo, namespace string
 }
 
 func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
@@ -115,7 +119,7 @@ func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
 	if info, ok := user.AuthInfos[hub.AuthInfo]; ok {
 		added.AuthInfos[hub.AuthInfo] = info
 	}
-	return &contexts{user: &user, current: current, merge: options.merge, added: added}, nil
+	return &contexts{user: &user, current: current, merge: options.merge, added: added, authInfo: hub.AuthInfo, namespace: hub.Namespace}, nil
 }
 
 // add makes a context out of the one for the hub, which leads to a path there. An entry
@@ -123,7 +127,7 @@ func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
 // another meaning for the user, and stays.
 func (c *contexts) add(name, path string) error {
 	hub := c.user.Contexts[c.current]
-	if name == c.current || name == hub.Cluster {
+	if !c.forOthers && (name == c.current || name == hub.Cluster) {
 		return fmt.Errorf("%q is the hub's own entry in the kubeconfig: choose a --prefix", name)
 	}
 	cluster := c.user.Clusters[hub.Cluster].DeepCopy()
@@ -137,7 +141,7 @@ func (c *contexts) add(name, path string) error {
 		}
 	}
 	c.added.Clusters[name] = cluster
-	c.added.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: hub.AuthInfo, Namespace: hub.Namespace}
+	c.added.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: c.authInfo, Namespace: c.namespace}
 	return nil
 }
 

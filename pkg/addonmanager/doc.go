@@ -9,6 +9,7 @@
 //     what is installed for them;
 //   - package clusterprofile, if asked for, publishes how clusters are reached;
 //   - package fleetview writes the status of FleetViews;
+//   - package passes deletes Passes that have expired;
 //   - package leftovers removes what OCM's own cluster-proxy left on the hub;
 //   - package apiservice keeps the CA bundle of the proxy API's APIService;
 //   - the re-render controller (rerender.go) asks the framework to render a cluster's
@@ -34,7 +35,7 @@
 // and written in the manager's own namespace only, and its cache holds nothing
 // of others; cert-manager's Certificates and Issuer of signer type CertManager
 // are there too. Over the whole hub it reads clusters, addons and their
-// configurations, ManagedClusterSets and FleetViews. It writes ManifestWorks, the
+// configurations, ManagedClusterSets, FleetViews and Passes. It deletes Passes. It writes ManifestWorks, the
 // status of addons, of FleetViews and, behind its feature gate, that of
 // ClusterProfiles, keeps the APIService of the aggregated API, and approves and signs
 // certificate signing requests of its own signer (in PortForward mode it approves those
@@ -50,5 +51,5 @@
 //	notices.go     the condition VariablesIgnored of addons
 //	available.go   the metric that says of which clusters the addon is available
 //	leftovers.go   starts package leftovers
-//	fleetviews.go  waits for the kinds of views and of registries, and starts packages fleetview and karmada
+//	fleetviews.go  waits for the kinds of views, registries and passes, and starts packages fleetview, karmada and passes
 package addonmanager

@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/karmada"
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/passes"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
@@ -32,6 +33,11 @@ func addFleetViews(ctx context.Context, mgr ctrl.Manager) error {
 func addRegistries(ctx context.Context, mgr ctrl.Manager) error {
 	return startWhenServed(ctx, mgr, "ResourceRegistries", &karmada.Reconciler{Client: mgr.GetClient()},
 		v1alpha1.GroupVersion.WithResource("karmadaresourceregistries"))
+}
+
+// addPasses waits for the kind that passes are recorded in.
+func addPasses(ctx context.Context, mgr ctrl.Manager) error {
+	return startWhenServed(ctx, mgr, "passes", &passes.Reconciler{Client: mgr.GetClient()}, v1alpha1.GroupVersion.WithResource("passes"))
 }
 
 // controller is a reconciler that starts with a manager, which may be running already.

@@ -147,6 +147,9 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addRegistries(ctx, mgr) })); err != nil {
 		return fmt.Errorf("adding the controller of ResourceRegistries: %w", err)
 	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addPasses(ctx, mgr) })); err != nil {
+		return fmt.Errorf("adding the controller of passes: %w", err)
+	}
 	if o.FeatureGates[ClusterProfile] {
 		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
 			return fmt.Errorf("adding the controller of cluster profiles: %w", err)

@@ -47,6 +47,9 @@ const (
 	ProxyServerPort = 8090
 	// AgentServerPort is the proxy servers' default port for agents.
 	AgentServerPort = 8091
+	// PassNamespace is the namespace of the hub in which passes have their service
+	// accounts. There is nothing else in it: who may make passes may make tokens there.
+	PassNamespace = "cluster-proxy-passes"
 	// HubUserPrefix is put before the user name of a hub service account when
 	// it is asserted on a managed cluster.
 	HubUserPrefix = "cluster:hub:"
@@ -77,6 +80,21 @@ func OnManagedCluster(name string) string {
 		return HubUserPrefix + name
 	}
 	return name
+}
+
+// PassAccount is the name of a pass's service account in PassNamespace. The beginning of the
+// Pass's UID is part of it, so that what was bound to an earlier pass of the same name, and may
+// be on a managed cluster still, means nothing to this one. The chart's policy
+// cluster-proxy-pass-accounts composes it in the same way.
+func PassAccount(pass, uid string) string { return pass + "-" + uid[:min(8, len(uid))] }
+
+// PassObject names what binds a role to the account of a pass, on the hub and on managed
+// clusters, and its ClusterRole on the hub.
+func PassObject(account string) string { return Organization + ":pass:" + account }
+
+// PassUser is the name of a pass on managed clusters.
+func PassUser(account string) string {
+	return OnManagedCluster("system:serviceaccount:" + PassNamespace + ":" + account)
 }
 
 const (

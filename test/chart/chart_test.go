@@ -38,6 +38,7 @@ func TestNames(t *testing.T) {
 		"APIService/v1alpha1.clusterproxy.open-cluster-management.io",
 		"ClusterManagementAddOn/cluster-proxy",
 		"ClusterRole/cluster-proxy-metrics-reader",
+		"ClusterRole/cluster-proxy-pass-issuer",
 		"ClusterRole/cluster-proxy-user",
 		"ClusterRole/cluster-proxy-viewer",
 		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager",
@@ -52,12 +53,15 @@ func TestNames(t *testing.T) {
 		"CustomResourceDefinition/fleetviews.proxy.open-cluster-management.io",
 		"CustomResourceDefinition/karmadaresourceregistries.proxy.open-cluster-management.io",
 		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io",
+		"CustomResourceDefinition/passes.proxy.open-cluster-management.io",
 		"Deployment/cluster-proxy-addon-manager",
 		"Deployment/cluster-proxy-addon-user",
 		"FleetView/all",
 		"ManagedClusterSetBinding/global",
 		"ManagedProxyConfiguration/cluster-proxy",
+		"Namespace/cluster-proxy-passes",
 		"Placement/cluster-proxy-placement", "Pod/cluster-proxy-test",
+		"Role/cluster-proxy-pass-issuer",
 		"Role/open-cluster-management:cluster-proxy:addon-manager",
 		"Role/open-cluster-management:cluster-proxy:proxy-api",
 		"RoleBinding/open-cluster-management:cluster-proxy:addon-manager",
@@ -69,7 +73,11 @@ func TestNames(t *testing.T) {
 		"ServiceAccount/cluster-proxy-addon-manager",
 		"ServiceAccount/cluster-proxy-addon-user",
 		"ValidatingAdmissionPolicy/cluster-proxy-agents-port-forward",
+		"ValidatingAdmissionPolicy/cluster-proxy-pass-accounts",
+		"ValidatingAdmissionPolicy/cluster-proxy-passes",
 		"ValidatingAdmissionPolicyBinding/cluster-proxy-agents-port-forward",
+		"ValidatingAdmissionPolicyBinding/cluster-proxy-pass-accounts",
+		"ValidatingAdmissionPolicyBinding/cluster-proxy-passes",
 	}
 	got := slices.Sorted(maps.Keys(mustRender(t, "").byName))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -94,7 +102,7 @@ func TestNames(t *testing.T) {
 func TestUpgradeReusingUpstreamsValues(t *testing.T) {
 	c := load(t)
 	for _, added := range []string{"imagePullSecrets", "resources", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints",
-		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds", "logging", "extraArgs", "withoutLookup", "monitoring"} {
+		"priorityClassName", "podLabels", "podAnnotations", "podDisruptionBudget", "proxyAPI", "terminationGracePeriodSeconds", "proxyConfig", "signer", "secretPropagationSeconds", "logging", "extraArgs", "withoutLookup", "monitoring", "passes"} {
 		if _, ok := c.Values[added]; !ok {
 			t.Errorf("the test lists a value %q that the chart does not have", added)
 		}
@@ -178,6 +186,7 @@ func TestRefusedValues(t *testing.T) {
 		{"service protocol", "exposedServices: [{namespace: a, service: b, protocol: udp}]", "protocol"},
 		{"signer", "signer: {type: Pigeon}", "signer"},
 		{"fleet view", "fleetView: {enabled: sometimes}", "fleetView"},
+		{"passes", "passes: {enabled: sometimes}", "passes"},
 		{"fields of a fleet view", "fleetView: {spec: {}}", "spec"},
 		{"control plane of no Karmada", "karmadaAPI: {controlPlaneCluster: a}", "needs karmadaAPI.enabled=true"},
 		{"name of a control plane", "karmadaAPI: {enabled: true, controlPlaneCluster: A_b}", "controlPlaneCluster"},
@@ -224,7 +233,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
-		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
+		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "passes": "passes: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
 		"signer": "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",

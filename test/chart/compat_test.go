@@ -120,7 +120,8 @@ func TestWithoutLookup(t *testing.T) {
 	}
 	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(mustRender(t, "").byName)), func(name string) bool { return got.byName[name] != nil })
 	want := []string{"CustomResourceDefinition/fleetviews.proxy.open-cluster-management.io", "CustomResourceDefinition/karmadaresourceregistries.proxy.open-cluster-management.io",
-		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io", "ManagedClusterSetBinding/global"}
+		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io", "CustomResourceDefinition/passes.proxy.open-cluster-management.io",
+		"ManagedClusterSetBinding/global"}
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("not rendered (-want +got):\n%s", diff)
 	}

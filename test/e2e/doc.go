@@ -77,7 +77,7 @@
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - services_test.go: Services of managed clusters.
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
-//     plugin, ClusterProfiles. goneclients_test.go: clients that leave without a word.
+//     plugin, ClusterProfiles. passes_test.go: passes. goneclients_test.go: clients that leave without a word.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
 //   - readme_test.go: the commands of README.md. examples_test.go, exampleservices_test.go: those
 //     of the examples.

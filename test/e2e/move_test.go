@@ -156,7 +156,7 @@ func removeAll(t *testing.T) {
 	if err := installed.Hub.CoreV1().Secrets(installed.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-	for _, crd := range []string{"managedproxyconfigurations", "managedproxyserviceresolvers", "fleetviews", "karmadaresourceregistries"} {
+	for _, crd := range []string{"managedproxyconfigurations", "managedproxyserviceresolvers", "fleetviews", "karmadaresourceregistries", "passes"} {
 		err := installed.Hub.RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + crd + ".proxy.open-cluster-management.io").Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)

@@ -23,12 +23,18 @@ import (
 // hubKubeconfig is that of the hub's user.
 func hubKubeconfig(t *testing.T) string {
 	t.Helper()
+	return hubKubeconfigOf(t, installed.HubToken)
+}
+
+// hubKubeconfigOf is that of a user with a token of the hub.
+func hubKubeconfigOf(t *testing.T, token string) string {
+	t.Helper()
 	config, err := clientcmd.LoadFromFile(installed.HubKubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range config.AuthInfos {
-		*user = clientcmdapi.AuthInfo{Token: installed.HubToken}
+		*user = clientcmdapi.AuthInfo{Token: token}
 	}
 	file := filepath.Join(t.TempDir(), "hub.kubeconfig")
 	if err := clientcmd.WriteToFile(*config, file); err != nil {

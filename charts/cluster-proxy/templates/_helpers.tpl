@@ -74,6 +74,11 @@ annotations:
 {{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
 {{- end }}
 
+{{/* "true" if users of this hub may be let make passes. */}}
+{{- define "cluster-proxy.passes" -}}
+{{- if and .Values.enableServiceProxy (dig "aggregatedAPI" true (.Values.proxyAPI | default dict)) (dig "enabled" true (.Values.passes | default dict)) (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}true{{ end }}
+{{- end }}
+
 {{/* What all pods of the chart have in common. Call with (list . component). */}}
 {{- define "cluster-proxy.podSpec" -}}
 {{- $root := index . 0 -}}

@@ -19,7 +19,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{}, &FleetView{}, &FleetViewList{},
+	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{}, &FleetView{}, &FleetViewList{}, &Pass{}, &PassList{},
 		&KarmadaResourceRegistry{}, &KarmadaResourceRegistryList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -1,0 +1,49 @@
+// Package passes deletes Passes that have expired, and nothing else: it has no right to what
+// belongs to them.
+//
+// # What a pass is
+//
+// The kubectl plugin makes a Pass (the record and the owner) and what belongs to it: a service
+// account in a namespace for passes, a ClusterRole with the names of the clusters, its binding,
+// a token of the account, and ManifestWorks if roles on the clusters are asked for. It does so
+// with the rights of the user who runs it. Kubernetes' own rule therefore holds: nobody
+// grants by RBAC what they do not have. No process of the addon makes rights for others, which
+// would take the verbs escalate and bind.
+//
+// # Who may do what to whose pass
+//
+// In one namespace, RBAC cannot tell the passes of one maker from those of another: the right to
+// make tokens there is one to the tokens of all. Two ValidatingAdmissionPolicies of the
+// chart do. spec.madeBy of a Pass is the user who creates it, and a spec never changes. The
+// account of a Pass, whose name is made of the Pass's name and UID, is for that user, and so
+// are its tokens. Others may end a pass if they have the verb revoke on it. The policy of
+// accounts has all Passes as its
+// parameters, so a Pass must be there before its account is, and as long as the account and
+// its binding are. Hence:
+//
+//   - the plugin makes the Pass first;
+//   - a Pass is deleted in the foreground: it stays until the account, the role and the binding
+//     are gone. Otherwise an account that another maker makes under the old name has its
+//     rights until the binding is gone.
+//
+// The UID in the account's name keeps passes of one name apart: a binding on a managed cluster
+// that cannot be reached stays there for longer than the pass.
+//
+// # How a pass ends
+//
+// The token has the end that is in spec.expires, or an earlier one if the hub wants that. A
+// maker can have later tokens for the account, but the account is gone when this package has
+// deleted the Pass. While the addon manager is away, passes stay and their first tokens
+// end all the same.
+//
+// To revoke a pass means the same earlier. Without its service account the token is no
+// good, which a kube-apiserver may notice 10 s later; without the binding, it has no rights,
+// which is noticed at once. The proxy API asks about open streams again and again.
+//
+// The time is that of the addon manager's clock, and the expiry that of the maker's: a
+// pass lives shorter or longer by the difference. The token's end is by the hub's clock.
+//
+// # Files
+//
+//	reconciler.go  Reconciler
+package passes

@@ -1,0 +1,46 @@
+package passes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+// Reconciler deletes Passes that have expired.
+type Reconciler struct {
+	// Client reads Passes from a cache, and deletes them.
+	Client client.Client
+}
+
+// SetupWithManager starts the reconciler with the manager, which may be running already. The
+// hub must serve Passes.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("passes").For(&v1alpha1.Pass{}).Complete(r)
+}
+
+// Reconcile deletes one Pass if it has expired, and else comes again when it will have.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var pass v1alpha1.Pass
+	if err := r.Client.Get(ctx, request.NamespacedName, &pass); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if pass.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	if left := time.Until(pass.Spec.Expires.Time); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleting a pass that has expired", "madeBy", pass.Spec.MadeBy, "expired", pass.Spec.Expires.Time)
+	// The cache may be behind: the UID keeps a new pass of the same name.
+	err := r.Client.Delete(ctx, &pass, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &pass.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("deleting pass %q: %w", pass.Name, err)
+	}
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,82 @@
+package passes
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+// TestExpiry wants a pass to stay until it expires, and to be deleted then: that one, and
+// in the foreground.
+func TestExpiry(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		pass := &v1alpha1.Pass{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "first"},
+			Spec: v1alpha1.PassSpec{MadeBy: "jane", Role: v1alpha1.PassViewer, Expires: metav1.NewTime(time.Now().Add(8 * time.Hour))}}
+		var deletions []client.DeleteOptions
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pass).WithInterceptorFuncs(interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				deletions = append(deletions, *(&client.DeleteOptions{}).ApplyOptions(options))
+				return c.Delete(ctx, object)
+			},
+		}).Build()
+		r, request := &Reconciler{Client: c}, ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}
+		for _, wait := range []time.Duration{0, time.Hour, 7*time.Hour - time.Second} {
+			time.Sleep(wait)
+			left := time.Until(pass.Spec.Expires.Time)
+			if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != left {
+				t.Errorf("%v before it expires: %v, %v; want to come again then", left, result, err)
+			}
+		}
+		if len(deletions) > 0 {
+			t.Fatal("the pass is deleted before it expires")
+		}
+		time.Sleep(time.Second)
+		if result, err := r.Reconcile(t.Context(), request); err != nil || !result.IsZero() {
+			t.Errorf("%v, %v", result, err)
+		}
+		if len(deletions) != 1 || *deletions[0].PropagationPolicy != metav1.DeletePropagationForeground || *deletions[0].Preconditions.UID != "first" {
+			t.Errorf("deletions are %+v, want one in the foreground of that UID", deletions)
+		}
+		if err := c.Get(t.Context(), request.NamespacedName, &v1alpha1.Pass{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the pass is there: %v", err)
+		}
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Errorf("a pass that is gone: %v", err)
+		}
+	})
+}
+
+// TestPassThatIsBeingDeleted wants no second deletion of a pass that waits for what belongs to it.
+func TestPassThatIsBeingDeleted(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	pass := &v1alpha1.Pass{ObjectMeta: metav1.ObjectMeta{Name: "p", DeletionTimestamp: &now, Finalizers: []string{metav1.FinalizerDeleteDependents}}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pass).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			t.Error("it is deleted again")
+			return nil
+		},
+	}).Build()
+	if _, err := (&Reconciler{Client: c}).Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}); err != nil {
+		t.Error(err)
+	}
+}
