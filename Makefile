@@ -2,9 +2,12 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Tests that start whole clusters or fleets of agents, for minutes, or build Prometheus; everything else takes seconds per package. A lab waits
-# more than it works, so a fleet runs beside it.
-LAB_TESTS := ./test/lab ./test/fleet ./test/alerts ./test/e2e/...
+# Tests that start whole clusters or fleets of agents, for minutes, or build Prometheus; everything else takes seconds per package.
+LAB_TESTS := ./test/lab ./test/e2e
+LONG_TESTS := ./test/fleet ./test/alerts ./test/e2e/tokens
+# The scenarios of LAB_TESTS in which whole components come, go or are replaced, or everything is attacked. Each waits for minutes or for many
+# restarts; `make test` leaves them to `make test-long`.
+LONG := ^Test(Hostile|Upgrade|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertManager|TLSProfile|Uninstall.*|Entrypoints.*|LoadBalancerEntrypoint|HubIsItsOwnCluster|AddonManagersComeAndGo|AgentComesAndGoes|AddonDisableEnable|AddonDeletion|ManagedClusterLeavesAndReturns|PodsAreKilled|ProxyServersAreScaled|AgentsPortForwardToProxyServersOnly|OwnerCapsTheHub|FleetInformerOverRestarts|FleetClustersComeAndGo|FleetFrozenAgent|FleetRightTakenAway|Readme|.*Example|Services)$$
 UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$ -e /test/alerts$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
@@ -20,15 +23,20 @@ build: ## Build bin/cluster-proxy, and the kubectl plugin with its shell complet
 	install -m 755 cmd/kubectl-clusterproxy/kubectl_complete-clusterproxy bin/
 
 .PHONY: test
-test: test-unit test-lab ## Run the tests that need Go only: packages first, then the scenarios in a lab of whole clusters
+test: test-unit test-lab ## Run the tests of every day, which need Go only: packages first, then scenarios in a lab of whole clusters
 
 .PHONY: test-unit
 test-unit: ## Run the tests that take seconds
 	go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
 
 .PHONY: test-lab
-test-lab: ## Run the scenarios in a lab of whole clusters, and fleets of agents (needs Go only; the first time builds Kubernetes, for minutes)
-	go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
+test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
+	go test $(RACE) -count=1 -timeout=60m -skip '$(LONG)' $(TESTFLAGS) $(LAB_TESTS)
+
+.PHONY: test-long
+test-long: ## Run fleets of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
+	go test $(RACE) -count=1 -timeout=30m $(TESTFLAGS) $(LONG_TESTS)
+	go test $(RACE) -count=1 -timeout=60m -run '$(LONG)' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-scale
 test-scale: ## Run the tests of many agents and of times at full size, without the race detector (needs 13,000 files: ulimit -n)
