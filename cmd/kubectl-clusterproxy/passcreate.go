@@ -175,6 +175,8 @@ func passRules(spec *proxyv1alpha1.PassSpec) []rbacv1.PolicyRule {
 func explain(what string, err error) error {
 	why := strings.Join(strings.Fields(err.Error()), " ") // Kubernetes lists rights in lines
 	switch {
+	case apierrors.IsNotFound(err) && strings.Contains(why, "namespaces"):
+		return fmt.Errorf("making %s: %s: passes need the chart's value passes.enabled, and Kubernetes 1.30 on the hub", what, why)
 	case !apierrors.IsForbidden(err):
 		return fmt.Errorf("making %s: %s", what, why)
 	case strings.Contains(why, "attempting to grant"):

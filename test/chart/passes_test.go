@@ -8,7 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/testkit/admission"
@@ -139,6 +144,41 @@ func TestPassValidation(t *testing.T) {
 		errs := schema.Admit(t, pass)
 		if (len(errs) > 0) != (test.want != "") || test.want != "" && !strings.Contains(errs.ToAggregate().Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, errs, test.want)
+		}
+	}
+}
+
+// TestPassNamespaceOfOthers wants the namespace to be made and upgraded by the release that made it, and
+// left alone by others: Helm would refuse the whole release.
+func TestPassNamespaceOfOthers(t *testing.T) {
+	mine := map[string]any{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
+	for name, test := range map[string]struct {
+		annotations map[string]any
+		want        bool
+	}{
+		"its own":                {mine, true},
+		"of another release":     {map[string]any{"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": namespace}, false},
+		"of an administrator":    {nil, false},
+		"of another's namespace": {map[string]any{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "other"}, false},
+	} {
+		metadata := map[string]any{"name": identity.PassNamespace}
+		if test.annotations != nil {
+			metadata["annotations"] = test.annotations
+		}
+		live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}}
+		c := load(t)
+		values, err := chartutil.ToRenderValues(c, map[string]any{}, chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsUpgrade: true},
+			&chartutil.Capabilities{KubeVersion: chartutil.KubeVersion{Version: "v1.36.0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := engine.RenderWithClientProvider(c, values, liveHub{dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), live)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := files["cluster-proxy/templates/passes.yaml"]
+		if strings.Contains(got, "kind: Namespace\n") != test.want || !strings.Contains(got, "kind: Role\n") {
+			t.Errorf("a namespace %s: want it in the release: %v\n%.300s", name, test.want, got)
 		}
 	}
 }

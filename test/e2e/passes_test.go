@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -300,8 +301,11 @@ func TestPassesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := identity.PassAccount(pass.Name, string(pass.UID))
+	// The account's name is known before its end, and must not be another's after that.
+	squatter := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
 	accounts := suite.Clientset(t, eve).CoreV1().ServiceAccounts(identity.PassNamespace)
 	passes := suite.Clientset(t, eve).RESTClient()
+	_, accountErr := accounts.Create(t.Context(), squatter, metav1.CreateOptions{})
 	_, tokenErr := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	forged := pass
 	forged.ObjectMeta = metav1.ObjectMeta{Name: "e2e-forged"}
@@ -312,6 +316,7 @@ func TestPassesOfOthers(t *testing.T) {
 	longer := fmt.Appendf(nil, `{"spec":{"expires":%q}}`, time.Now().Add(1000*time.Hour).UTC().Format(time.RFC3339))
 	for what, err := range map[string]error{
 		"a token of it":     tokenErr,
+		"its account":       accountErr,
 		"its account's end": accounts.Delete(t.Context(), account, metav1.DeleteOptions{}),
 		"its end":           passes.Delete().AbsPath(passesPath, pass.Name).Do(t.Context()).Error(),
 		"one made by jane":  passes.Post().AbsPath(passesPath).SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error(),
