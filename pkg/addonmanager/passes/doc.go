@@ -10,6 +10,11 @@
 // grants by RBAC what they do not have. No process of the addon makes rights for others, which
 // would take the verbs escalate and bind.
 //
+// A Pass grants nothing, and nobody compares it with what belongs to it: a maker who does not
+// use the plugin may bind more to the account than the Pass says, of their own rights. Such a maker
+// can bind the same to anybody without a Pass. What is sure is who made it and when it ends, and
+// that all that belongs to it ends then.
+//
 // # Who may do what to whose pass
 //
 // In one namespace, RBAC cannot tell the passes of one maker from those of another: the right to
