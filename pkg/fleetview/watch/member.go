@@ -135,7 +135,7 @@ func (m *member) follow(ctx context.Context) error {
 		}
 	}
 	if m.at == "" {
-		if err := m.list(ctx); err != nil {
+		if err := apart(func() error { return m.list(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -150,6 +150,14 @@ func (m *member) follow(ctx context.Context) error {
 	}
 	defer body.Close()
 	return m.events(m.source.events(body))
+}
+
+// apart calls do on a stack of its own. Lists are read deeper in the stack than events; a
+// goroutine that did both would keep a stack for lists for as long as its watch lasts.
+func apart(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return <-done
 }
 
 // events sends the events of a watch that has begun, until it ends.
