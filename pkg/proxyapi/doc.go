@@ -39,6 +39,12 @@
 // the others. It has no path below it and no other method. First segments that
 // the proxy API needs itself (route.Own) are no clusters in the direct endpoint.
 //
+// With --ui there is a page for people at /ui/ (package ui). It is served like probes, without
+// a credential and without a filter, and contains nothing: what it shows it asks of the
+// aggregated API, and of FleetViews at their path on the hub, with the right that the hub asks for.
+// Documents of clusters and Services are answered with a policy that sandboxes them then,
+// unless the cluster has a host of its own: they would share the page's origin.
+//
 // # The way of a request
 //
 // It enters each file once, in this order:
@@ -310,7 +316,8 @@
 //	via.go          requests that come a second time
 //	pace.go         answers that their client does not read
 //	watch.go        the body of a watch, which ends when the process drains
-//	latencies.go    how long clusters take to answer
+//	latencies.go    how long clusters take to answer, and how often they did
+//	fleetviews.go   the list of FleetViews, for the page
 //	status.go       what an error is as a metav1.Status
 //	scheme.go       the kinds of the aggregated API
 //	apigroup.go     discovery, OpenAPI and the kinds of the aggregated API

@@ -108,6 +108,8 @@ type world struct {
 	// cas are those of the hub's users and of its front proxy.
 	cas   map[string]*pki.CA
 	views *fakeViews
+	// known is what the hub knows of clusters.
+	known clusters
 	// registries and store are there with Options.KarmadaAPI.
 	registries fakeRegistries
 	store      *registryStore
@@ -142,10 +144,18 @@ func start(t testing.TB, change ...func(*Options)) *world {
 	return startWith(t, func(*Server) {}, change...)
 }
 
+var threeClusters = fakeClusters{"cluster1": {}, "cluster2": {}, "away": away}
+
 // startWith is start for a server that is prepared otherwise.
 func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
+	return startOf(t, threeClusters, prepare, change...)
+}
+
+// startOf is startWith for a hub with other clusters.
+func startOf(t testing.TB, known clusters, prepare func(*Server), change ...func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), known: known, views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	hubTLS := pkitest.Load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}
@@ -190,7 +200,7 @@ func (w *world) run(t testing.TB, o *Options, prepare func(*Server)) {
 			t.Fatal(err)
 		}
 	}
-	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), fakeClusters{"cluster1": {}, "cluster2": {}, "away": away}, w.views)
+	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), w.known, w.views)
 	if err != nil {
 		t.Fatal(err)
 	}

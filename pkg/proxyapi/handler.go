@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
 )
 
 // handler serves all endpoints: see the package comment for the way of a request.
@@ -32,6 +33,8 @@ type handler struct {
 	// own answers requests that are for the proxy API itself.
 	own    http.Handler
 	probes http.Handler
+	// page is the one for people; nil if there is none.
+	page http.Handler
 	// inFlight counts requests, those with a hijacked connection included.
 	inFlight atomic.Int64
 }
@@ -45,11 +48,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.inFlight.Add(-1)
 	defer logPanic(r)
 	// At a cluster's own host these are the cluster's.
-	if _, there := clusterOfHost(r.Host, h.endpoints.domain); !there && (r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz") {
+	_, there := clusterOfHost(r.Host, h.endpoints.domain)
+	switch {
+	case there:
+	case r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
 		h.probes.ServeHTTP(w, r)
+		return
+	case h.page != nil && ui.Owns(r.URL.Path):
+		h.page.ServeHTTP(w, r)
 		return
 	}
 	scope, err := h.endpoints.newScope(r)
+	if h.page != nil && !there && scope.kind != ownScope {
+		// A document of a cluster must not share the page's origin, where it could ask for
+		// tokens in the page's place. ReverseProxy adds the cluster's own policy to this one.
+		w.Header().Set("Content-Security-Policy", ui.Sandbox)
+	}
 	if err == nil {
 		err = checkSize(r)
 	}

@@ -5,13 +5,19 @@ import (
 	"time"
 )
 
-// latencies are moving averages by cluster, over about the last eight requests.
+// latencies are moving averages by cluster, over about the last eight requests, and how many
+// requests there were.
 type latencies struct {
+	// since is when the counts began. It tells those of one replica from another's.
+	since   time.Time
 	mu      sync.Mutex
 	average map[string]time.Duration
+	count   map[string]int64
 }
 
-func newLatencies() *latencies { return &latencies{average: map[string]time.Duration{}} }
+func newLatencies() *latencies {
+	return &latencies{since: time.Now(), average: map[string]time.Duration{}, count: map[string]int64{}}
+}
 
 func (l *latencies) observe(cluster string, took time.Duration) {
 	l.mu.Lock()
@@ -20,17 +26,19 @@ func (l *latencies) observe(cluster string, took time.Duration) {
 		took = last + (took-last)/8
 	}
 	l.average[cluster] = took
+	l.count[cluster]++
 }
 
 // of is zero before the first request.
-func (l *latencies) of(cluster string) time.Duration {
+func (l *latencies) of(cluster string) (average time.Duration, requests int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.average[cluster]
+	return l.average[cluster], l.count[cluster]
 }
 
 func (l *latencies) forget(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.average, cluster)
+	delete(l.count, cluster)
 }

@@ -75,6 +75,8 @@ func (l *relay) modifyResponse(resp *http.Response) error {
 	if !scope.agentMetrics { // which the kube-apiserver has no part in
 		l.latencies.observe(scope.target.Cluster, time.Since(scope.sent))
 	}
+	// A worker of a cluster must not reach beyond the cluster's own path.
+	resp.Header.Del("Service-Worker-Allowed")
 	// The filters set it already; it is the same.
 	resp.Header.Del(audit.HeaderAuditID)
 	isService := scope.target.ForService()

@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -165,6 +166,10 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
 	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies}, p.karmada)
+	h.own = withFleetViews(h.own, p.views)
+	if o.UI {
+		h.page = ui.New()
+	}
 	return h, err
 }
 

@@ -106,7 +106,9 @@ func (a *clusterAPI) reachable(ctx context.Context, right hubaccess.Right, optio
 func (a *clusterAPI) describe(name string) v1alpha1.Cluster {
 	cluster := a.clusters.Describe(name)
 	cluster.Status.Tunnels = int32(min(a.agents.Connections(name), 1<<20))
-	if latency := a.latencies.of(name); latency > 0 {
+	latency, requests := a.latencies.of(name)
+	cluster.Status.Requests, cluster.Status.CountedSince = requests, &metav1.MicroTime{Time: a.latencies.since}
+	if latency > 0 {
 		cluster.Status.Latency = &metav1.Duration{Duration: latency.Round(10 * time.Microsecond)}
 	}
 	return cluster

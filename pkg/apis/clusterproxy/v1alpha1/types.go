@@ -30,6 +30,11 @@ type ClusterStatus struct {
 	// get the header of their answer, as a moving average. There is none before
 	// the first.
 	Latency *metav1.Duration `json:"latency,omitempty"`
+	// Requests is how many requests this replica has sent to the cluster and seen answered
+	// since CountedSince, which differs between replicas. A lower count than before means
+	// that the cluster is another one of the same name.
+	Requests     int64             `json:"requests"`
+	CountedSince *metav1.MicroTime `json:"countedSince,omitempty"`
 	// Version of Kubernetes on the cluster.
 	Version string `json:"version,omitempty"`
 	// LastSeen is when the cluster was last known to be reachable: the time of

@@ -102,6 +102,10 @@ func (in *ClusterStatus) DeepCopyInto(out *ClusterStatus) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.CountedSince != nil {
+		in, out := &in.CountedSince, &out.CountedSince
+		*out = (*in).DeepCopy()
+	}
 	if in.LastSeen != nil {
 		in, out := &in.LastSeen, &out.LastSeen
 		*out = (*in).DeepCopy()
