@@ -23,8 +23,8 @@ import (
 // answerWithin is how long a command may take. A page that loads has its own wait.
 const answerWithin = time.Minute
 
-// patience is for conditions of a page.
-var patience = wait.Poll{Every: 50 * time.Millisecond, For: 2 * time.Minute}
+// conditions says how to wait for what a page becomes.
+var conditions = wait.Poll{Every: 50 * time.Millisecond, For: 2 * time.Minute}
 
 // Request is one that a page sent.
 type Request struct {
@@ -142,7 +142,7 @@ func (p *Page) attach() {
 	var targets struct {
 		TargetInfos []struct{ TargetID, Type string }
 	}
-	patience.Success(p.t, "a tab", func() error {
+	conditions.Success(p.t, "a tab", func() error {
 		p.Call("Target.getTargets", nil, &targets)
 		for _, target := range targets.TargetInfos {
 			if target.Type == "page" {
@@ -273,7 +273,7 @@ func (p *Page) Eval(expression string) string {
 // WaitFor waits until an expression is true.
 func (p *Page) WaitFor(expression string) {
 	p.t.Helper()
-	patience.Success(p.t, expression, func() error {
+	conditions.Success(p.t, expression, func() error {
 		if got := p.Eval(expression); got != "true" {
 			return fmt.Errorf("it is %s; the page says: %s", got, p.Eval(`document.body?.innerText.slice(0, 600) ?? ""`))
 		}
