@@ -23,7 +23,7 @@ import (
 )
 
 // undoTimeout bounds the removal of a pass that could not be finished.
-const undoTimeout = 30 * time.Second
+const undoTimeout = 10*time.Second + goneTimeout
 
 // newPass is a pass that is being made.
 type newPass struct {

@@ -27,8 +27,9 @@ var passesPath = "/apis/" + v1alpha1.GroupVersion.String() + "/passes"
 var errNoPasses = errors.New("the hub does not know passes: the CRD passes." + v1alpha1.GroupVersion.Group +
 	" is not installed; helm upgrade installs it, and its notes say what to do if it may not")
 
-// goneTimeout is how long a revoked pass may take to be gone with all that belongs to it.
-const goneTimeout = 30 * time.Second
+// goneTimeout is how long a pass may take to be gone with all that belongs to it. The garbage collector
+// looks every 30 s for kinds that are new.
+const goneTimeout = time.Minute
 
 // passes returns the passes of the hub.
 func passes(ctx context.Context, hub kubernetes.Interface) ([]v1alpha1.Pass, error) {
@@ -129,21 +130,27 @@ func revokePass(ctx context.Context, hub kubernetes.Interface, name string) erro
 	if err := endPass(ctx, hub, &pass, true); err != nil {
 		return fmt.Errorf("revoking pass %q: %w", name, err)
 	}
-	// The garbage collector deletes the binding, and the pass is there until it has.
+	return nil
+}
+
+// awaitPassGone waits until a pass is gone: the garbage collector deletes the binding, and the pass is
+// there until it has.
+func awaitPassGone(ctx context.Context, hub kubernetes.Interface, pass *v1alpha1.Pass) error {
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, goneTimeout, true, func(ctx context.Context) (bool, error) {
 		var now v1alpha1.Pass
-		err := get(ctx, hub, passesPath+"/"+name, &now)
+		err := get(ctx, hub, passesPath+"/"+pass.Name, &now)
 		return apierrors.IsNotFound(err) || now.UID != "" && now.UID != pass.UID, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting until pass %q is gone: %w: its service account is deleted; is the garbage collector of the hub at work? See: kubectl get clusterrolebinding %s",
-			name, err, identity.PassObject(identity.PassAccount(name, string(pass.UID))))
+		return fmt.Errorf("waiting until it is gone: %w: its service account is deleted; is the garbage collector of the hub at work? See: kubectl get clusterrolebinding %s",
+			err, identity.PassObject(identity.PassAccount(pass.Name, string(pass.UID))))
 	}
 	return nil
 }
 
 // endPass deletes the service account of a pass, if there is one, and then the pass with all
-// that belongs to it. In the foreground: package passes of the addon manager says why.
+// that belongs to it, and waits until they are gone. In the foreground: package passes of the addon
+// manager says why.
 func endPass(ctx context.Context, hub kubernetes.Interface, pass *v1alpha1.Pass, account bool) error {
 	if account {
 		name := identity.PassAccount(pass.Name, string(pass.UID))
@@ -167,5 +174,5 @@ func endPass(ctx context.Context, hub kubernetes.Interface, pass *v1alpha1.Pass,
 	if err := answer(ctx, request, path, &deleted); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting it: %w", err)
 	}
-	return nil
+	return awaitPassGone(ctx, hub, pass)
 }

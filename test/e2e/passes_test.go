@@ -332,13 +332,21 @@ func TestPassesOfOthers(t *testing.T) {
 	if out, err := plugin.run(t, eve, "revoke", "e2e-pass"); err == nil {
 		t.Errorf("another issuer revokes it:\n%s", out)
 	}
-	// The administrator may, and an expired pass is removed with what belongs to it.
+	// An expired pass is removed with what belongs to it, and the administrator may end any.
 	pass.ObjectMeta, pass.Spec.MadeBy = metav1.ObjectMeta{Name: "e2e-pass-late"}, "system:serviceaccount:default:e2e-pass-jane"
 	pass.Spec.Expires = metav1.NewTime(time.Now().Add(2 * time.Second))
 	if body, err = json.Marshal(pass); err != nil {
 		t.Fatal(err)
 	}
-	if err := suite.Clientset(t, jane).RESTClient().Post().AbsPath(passesPath).SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error(); err != nil {
+	if raw, err = suite.Clientset(t, jane).RESTClient().Post().AbsPath(passesPath).SetHeader("Content-Type", "application/json").Body(body).DoRaw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &pass); err != nil {
+		t.Fatal(err)
+	}
+	owner := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Pass", Name: pass.Name, UID: pass.UID}
+	if _, err := suite.Clientset(t, jane).CoreV1().ServiceAccounts(identity.PassNamespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: identity.PassAccount(pass.Name, string(pass.UID)), OwnerReferences: []metav1.OwnerReference{owner}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wantNothingOfPass(t, "e2e-pass-late")
