@@ -196,7 +196,7 @@ func TestPageShowsWhatJaneMaySee(t *testing.T) {
 	p.Eval(`document.getElementById('leave').click()`)
 	p.WaitFor(rowsShown + ` === 0 && !document.getElementById('signin').hidden`)
 	signIn(p, w.url+"/ui/", "bobs-token")
-	p.WaitFor(`document.getElementById('failure').textContent.includes('does not let you list clusters')`)
+	p.WaitFor(`document.getElementById('failure').textContent.includes('does not let you list clusters') && document.getElementById('signin').hidden`)
 	p.Screenshot("bob")
 }
 

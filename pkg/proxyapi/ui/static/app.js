@@ -51,6 +51,7 @@ async function poll() {
     failures++;
     if (e.code === 403) {
       signedIn = true; // and may do nothing
+      $('signin').hidden = true;
       fleet.update([], Date.now());
       say(`The hub knows you, but does not let you list clusters. Ask for ClusterRole cluster-proxy-viewer on the hub. ${e.message}`);
     } else {
