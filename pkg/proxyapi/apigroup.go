@@ -45,7 +45,7 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 // newGroup serves discovery, OpenAPI and the kinds of the aggregated API. What
 // is below clusters/<name>/proxy never comes here: it is only listed.
 // Karmada's groups are there if k is not nil.
-func newGroup(config *server.Config, c *clusterAPI, k *karmada) (http.Handler, error) {
+func newGroup(config *server.Config, c *clusterAPI, s *sessionStorage, k *karmada) (http.Handler, error) {
 	config.Authorization.Authorizer = c.authorizer // for an apply that creates
 	generic, err := config.Complete(nil).New("proxy-api", server.NewEmptyDelegate())
 	if err != nil {
@@ -54,6 +54,7 @@ func newGroup(config *server.Config, c *clusterAPI, k *karmada) (http.Handler, e
 	group := server.NewDefaultAPIGroupInfo(v1alpha1.GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	group.VersionedResourcesStorageMap[v1alpha1.GroupVersion.Version] = map[string]rest.Storage{
 		v1alpha1.Resource: &clusterStorage{c},
+		v1alpha1.Sessions: s,
 		v1alpha1.Resource + "/" + v1alpha1.ProxySubresource:    &listed{v1alpha1.ProxySubresource, everyMethod, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.StreamSubresource:   &listed{v1alpha1.StreamSubresource, []string{http.MethodPost}, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.MetricsSubresource:  &listed{v1alpha1.MetricsSubresource, []string{http.MethodGet}, &v1alpha1.Cluster{}},

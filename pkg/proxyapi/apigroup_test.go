@@ -35,7 +35,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 		verbs[r.Name] = r.Kind + " " + strings.Join(r.Verbs, ",")
 	}
 	want := map[string]string{
-		"clusters": "Cluster get,list", "clusters/identity": "ClusterIdentity get",
+		"clusters": "Cluster get,list", "clusters/identity": "ClusterIdentity get", "sessions": "Session delete,get,list",
 		"clusters/proxy": "Cluster create,delete,get,patch,update", "clusters/stream": "Cluster create", "clusters/metrics": "Cluster get",
 	}
 	if diff := cmp.Diff(want, verbs); diff != "" {

@@ -39,9 +39,13 @@ func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer here.Close()
-	stop := context.AfterFunc(r.Context(), func() { connect.Abort(here); connect.Abort(there) })
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	counted, leave := c.sessions.connect(here, scope, cancel)
+	defer leave()
+	stop := context.AfterFunc(ctx, func() { connect.Abort(here); connect.Abort(there) })
 	defer stop()
-	_ = connect.Join(here, there) // both ends know
+	_ = connect.Join(counted, there) // both ends know
 }
 
 func (c *connector) dialAPIServer(r *http.Request, scope *requestScope) (net.Conn, error) {

@@ -115,6 +115,30 @@
 // could make watches lose events; it could make any request of any user anyway. What goes
 // over names clusters by UID and their versions, and no object, user or credential.
 //
+// # Sessions
+//
+// What users have open is a list of its own, sessions of the aggregated API: exec, attach,
+// port-forward, CONNECT, other upgrades, and watches of views. Requests that end by themselves,
+// logs, and watches of one cluster are not in it.
+//
+//   - One rule for rights: who has the hub's right to sessions sees those of all users and may
+//     end them, and nobody else sees any. A user's own are no exception: a rule by user would
+//     need a filter that RBAC does not know.
+//   - A name is 16 random bytes. Of the query it shows the container alone, because command
+//     lines may have secrets. What users and clusters have chosen is quoted if it is not
+//     printable, and cut off (shown).
+//   - A session is added when the stream begins, after the answer's header, and removed by the
+//     function that serves the request, however it ends. A plain request pays nothing.
+//   - A replica asks its peers when it is asked, for 1.5 s and 4 MiB each, and speaks for its
+//     own sessions. A peer that does not answer is a Warning in a list, and 503 for a session
+//     that is nowhere else. What a peer says is read field by field, and quoted again.
+//   - There is no watch: it would need one at each replica, and who waits for the end of a
+//     session asks again. Without it the hub's garbage collector leaves sessions alone, too.
+//   - Who ends a session is in the audit event, with the session's user. The user reads "ended
+//     by an administrator" behind a whole frame (package frames) or event, has 2 s to read it,
+//     and is cut off then. Nothing of what the user sends after that goes on to the cluster.
+//     The user may begin anew: rights are taken away elsewhere.
+//
 // # Karmada's API
 //
 // Karmada's documentation of clusters/<name>/proxy and of proxying/karmada/proxy works on the
@@ -322,6 +346,12 @@
 //	scheme.go       the kinds of the aggregated API
 //	apigroup.go     discovery, OpenAPI and the kinds of the aggregated API
 //	storage.go      clusters of the aggregated API
+//	sessions.go     what users have open here
+//	sessionstream.go
+//	                the streams of sessions: counts them, ends them
+//	sessionpeers.go sessions of the other replicas
+//	sessionstorage.go
+//	                sessions of the aggregated API, those of all replicas
 //	karmadaclusters.go
 //	                clusters of Karmada's API
 //	registries.go   ResourceRegistries of Karmada's API, and what they are stored as

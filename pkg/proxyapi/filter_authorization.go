@@ -146,6 +146,9 @@ func (f *requestFilters) allowed(w http.ResponseWriter, r *http.Request, a autho
 	if a.GetSubresource() == v1alpha1.MetricsSubresource {
 		role = "cluster-proxy-metrics-reader"
 	}
+	if a.GetResource() == v1alpha1.Sessions {
+		role = "cluster-proxy-session-manager"
+	}
 	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole "+role+" on the hub"), codecs)
 	return false
 }

@@ -33,8 +33,9 @@ type requestFilters struct {
 	authorizer    *hubaccess.Authorizer
 	services      services
 	// karmada is nil if there is no such API.
-	karmada *karmada
-	metrics *metrics
+	karmada  *karmada
+	metrics  *metrics
+	sessions *sessions
 	// allowAnonymous lets requests without a credential go to the clusters.
 	allowAnonymous bool
 	// requests and streams are limits of those with a natural end, and without.

@@ -47,6 +47,11 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	inner.RequestURI = inner.URL.RequestURI()
+	if scope.inner.Verb == "watch" {
+		watched, ctx, leave := f.sessions.watch(inner.Context(), w, scope)
+		defer leave()
+		w, inner = watched, inner.WithContext(ctx)
+	}
 	paced := newPacedWriter(w, scope, f.relay.answers, f.metrics)
 	defer paced.end()
 	view, err := request.view()

@@ -116,7 +116,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(h.relay.draining, end)()
 		h.own.ServeHTTP(w, r.WithContext(ctx))
 	case scope.kind == ownScope:
-		h.own.ServeHTTP(w, r)
+		filters.WithWarningRecorder(h.own).ServeHTTP(w, r)
 	case scope.kind == viewScope:
 		h.fleet.ServeHTTP(w, r)
 	case scope.kind != clusterScope:

@@ -111,6 +111,7 @@ func (p *peers) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+greetPath, p.answerGreeting)
 	mux.HandleFunc("GET "+positionsPath+"/{version}", p.forThis(p.answerVersion))
+	p.sessionRoutes(mux)
 	imports := make(chan struct{}, maxImports)
 	mux.HandleFunc("POST "+positionsPath, p.forThis(func(w http.ResponseWriter, r *http.Request) {
 		select {

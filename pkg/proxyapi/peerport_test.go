@@ -93,15 +93,15 @@ func TestPeerPortRefuses(t *testing.T) {
 		for _, request := range []struct {
 			method, path string
 			body         []byte
-		}{{"POST", greetPath, []byte(`{"id":"x","port":1}`)}, {"GET", positionsPath + "/" + v.String(), nil}, {"POST", positionsPath, message}} {
+		}{{"POST", greetPath, []byte(`{"id":"x","port":1}`)}, {"GET", positionsPath + "/" + v.String(), nil}, {"POST", positionsPath, message}, {"GET", sessionsPath, nil}, {"DELETE", sessionsPath + "/x", nil}} {
 			code, text, err := w.as(t, files, request.method, "https://"+at+request.path, request.body)
 			if err == nil && code != http.StatusForbidden {
 				t.Errorf("%s: %s %s: got %d %q, want 403 or no TLS", name, request.method, request.path, code, text)
 			}
 		}
 	}
-	if got := testutil.ToFloat64(w.server.metrics.denied.WithLabelValues(deniedPeer)); got != 4*3 {
-		t.Errorf("counted %v refusals, want those of 4 certificates of the hub's CA that are good for clients, 3 each", got)
+	if got := testutil.ToFloat64(w.server.metrics.denied.WithLabelValues(deniedPeer)); got != 4*5 {
+		t.Errorf("counted %v refusals, want those of 4 certificates of the hub's CA that are good for clients, 5 each", got)
 	}
 	if addresses, _ := w.server.peers.live(); len(addresses) > 0 {
 		t.Errorf("got peers %v, want none", addresses)

@@ -69,10 +69,12 @@ type peers struct {
 	port      int
 	names     []string
 	positions *watch.Positions
-	client    *http.Client
-	lookup    func(ctx context.Context, host string) ([]string, error)
-	metrics   *metrics
-	asking    chan struct{}
+	// sessions are those of this replica.
+	sessions *sessions
+	client   *http.Client
+	lookup   func(ctx context.Context, host string) ([]string, error)
+	metrics  *metrics
+	asking   chan struct{}
 	// greeted is closed when all peers were greeted once.
 	greeted chan struct{}
 

@@ -57,7 +57,9 @@ func (l *relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer paced.end()
 	w, r = httprelay.NoFinalFlush(paced), r.WithContext(ctx)
 	if httprelay.IsUpgrade(r.Header) {
-		w, r = connect.Upgrade(w, r)
+		upgrade, leave := l.sessions.upgrade(w, scope, cancel)
+		defer leave()
+		w, r = connect.Upgrade(upgrade, r)
 	}
 	l.proxy.ServeHTTP(w, r)
 }
@@ -104,6 +106,9 @@ func (l *relay) modifyResponse(resp *http.Response) error {
 	}
 	if !scope.long {
 		httprelay.Coalesce(resp)
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		scope.upgraded = resp.Header
 	}
 	connect.Upgraded(resp)
 	return nil

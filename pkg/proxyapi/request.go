@@ -93,6 +93,8 @@ type requestScope struct {
 	// sent is when the request was sent to the cluster, and cancel ends it there.
 	sent   time.Time
 	cancel context.CancelFunc
+	// upgraded is the header of the answer that changed the protocol.
+	upgraded http.Header
 	// login is what the Service gets to see as Authorization; empty for nothing.
 	login string
 	// user is asserted to the agent; nil until the request is authorized.

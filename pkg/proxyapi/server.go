@@ -58,6 +58,7 @@ type Server struct {
 	memory    *memlimit.Gate
 	via       via // set by Run
 	positions *watch.Positions
+	sessions  *sessions
 	peers     *peers // nil without any
 	// newFleetHandler makes what serves views. Watches end when draining is closed.
 	newFleetHandler func(draining <-chan struct{}) fleetHandler
@@ -83,8 +84,10 @@ func New(o *Options) (*Server, error) {
 	s.newFleetHandler = func(draining <-chan struct{}) fleetHandler {
 		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
 	}
+	s.sessions = newSessions(s.metrics)
 	if len(o.Peers) > 0 {
 		s.peers = newPeers(o.Peers, o.PeerPort, s.positions, peerTransport(s.proxy), s.metrics)
+		s.peers.sessions = s.sessions
 		s.positions.Ask = s.peers.ask
 	}
 	proxyTLS := func() *tls.Config {
@@ -149,7 +152,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	o := s.options
 	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.agents()})
 	f := &requestFilters{
-		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, karmada: p.karmada, metrics: s.metrics,
+		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, karmada: p.karmada, metrics: s.metrics, sessions: s.sessions,
 		allowAnonymous: o.AllowAnonymous, via: s.via, memory: s.memory,
 		requests:     newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
 		streams:      newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
@@ -165,7 +168,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	h.fleet = &fleet{requestFilters: f, relay: h.relay, revalidation: h.revalidation, handler: s.newFleetHandler(draining.Done())}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
-	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies}, p.karmada)
+	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies}, &sessionStorage{s.sessions, s.peers}, p.karmada)
 	h.own = withFleetViews(h.own, p.views)
 	if o.UI {
 		h.page = ui.New()

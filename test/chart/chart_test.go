@@ -40,6 +40,7 @@ func TestNames(t *testing.T) {
 		"ClusterManagementAddOn/cluster-proxy",
 		"ClusterRole/cluster-proxy-metrics-reader",
 		"ClusterRole/cluster-proxy-pass-issuer",
+		"ClusterRole/cluster-proxy-session-manager",
 		"ClusterRole/cluster-proxy-user",
 		"ClusterRole/cluster-proxy-viewer",
 		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager",

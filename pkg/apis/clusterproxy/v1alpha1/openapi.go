@@ -23,6 +23,15 @@ func (ClusterIdentity) OpenAPIModelName() string { return modelPrefix + "Cluster
 // OpenAPIModelName is the kind's name in OpenAPI documents.
 func (UserInfo) OpenAPIModelName() string { return modelPrefix + "UserInfo" }
 
+// OpenAPIModelName is the kind's name in OpenAPI documents.
+func (Session) OpenAPIModelName() string { return modelPrefix + "Session" }
+
+// OpenAPIModelName is the kind's name in OpenAPI documents.
+func (SessionStatus) OpenAPIModelName() string { return modelPrefix + "SessionStatus" }
+
+// OpenAPIModelName is the kind's name in OpenAPI documents.
+func (SessionList) OpenAPIModelName() string { return modelPrefix + "SessionList" }
+
 // OpenAPIDefinitions are the schemas of this package, each with the names of the
 // others that it refers to. Descriptions are those
 // that kubectl explain shows.
@@ -59,6 +68,21 @@ func OpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPID
 			"hub":     refTo("Who the hub says the caller is.", user),
 			"cluster": refTo("Who the cluster's kube-apiserver says the caller is.", user),
 		}, "hub", "cluster"),
+		Session{}.OpenAPIModelName(): kind("Session is a stream of a user that is open. Deleting it ends the stream.", objectMeta, SessionStatus{}.OpenAPIModelName(),
+			map[string]spec.Schema{"status": refTo("Whose the session is, and what for.", SessionStatus{}.OpenAPIModelName())}, "status"),
+		SessionStatus{}.OpenAPIModelName(): object("SessionStatus says whose a session is, and what for.", map[string]spec.Schema{
+			"user":     text("Name of the user on the hub; empty if the hub does not know the user."),
+			"kind":     text("exec, attach, port-forward, connect, upgrade or view-watch."),
+			"cluster":  text("The managed cluster; empty for a watch of a view."),
+			"view":     text("The FleetView of a watch."),
+			"target":   text("Namespace, pod and container, or the Service, or what is watched."),
+			"bytesIn":  *spec.Int64Property().WithDescription("How many bytes the user has sent."),
+			"bytesOut": *spec.Int64Property().WithDescription("How many bytes were sent to the user."),
+			"replica":  text("The pod of the proxy API that has the session."),
+		}, nil, "kind", "bytesIn", "bytesOut", "replica"),
+		SessionList{}.OpenAPIModelName(): kind("SessionList is a list of sessions, those of all replicas.", listMeta, Session{}.OpenAPIModelName(), map[string]spec.Schema{
+			"items": {SchemaProps: spec.SchemaProps{Type: []string{"array"}, Items: &spec.SchemaOrArray{Schema: &spec.Schema{SchemaProps: spec.SchemaProps{
+				Default: map[string]any{}, Ref: ref(Session{}.OpenAPIModelName())}}}}}}, "items"),
 		user: object("UserInfo is a user.", map[string]spec.Schema{
 			"username": text("Name of the user."), "uid": text("Unique identifier of the user."), "groups": texts("Groups of the user."),
 			"extra": *spec.MapProperty(spec.ArrayProperty(spec.StringProperty())).WithDescription("More about the user."),

@@ -25,11 +25,14 @@ const (
 	MetricsSubresource = "metrics"
 )
 
+// Sessions is the plural of Session.
+const Sessions = "sessions"
+
 // AddToScheme registers the kinds of this package. They have one version, which
 // is the internal one too.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: GroupVersion.Group, Version: runtime.APIVersionInternal}
-	kinds := []runtime.Object{&Cluster{}, &ClusterList{}, &ClusterIdentity{}}
+	kinds := []runtime.Object{&Cluster{}, &ClusterList{}, &ClusterIdentity{}, &Session{}, &SessionList{}}
 	scheme.AddKnownTypes(GroupVersion, kinds...)
 	scheme.AddKnownTypes(internal, kinds...)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -72,3 +72,45 @@ type UserInfo struct {
 	Groups   []string            `json:"groups,omitempty"`
 	Extra    map[string][]string `json:"extra,omitempty"`
 }
+
+// Session is a stream of a user that is open: exec, attach, port-forward, a connection, or a
+// watch of a fleet view. Deleting it ends the stream.
+//
+// +kubebuilder:object:root=true
+type Session struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Status SessionStatus `json:"status"`
+}
+
+// SessionStatus says whose a session is, and what for. What users and clusters have chosen
+// is quoted if it is not printable, and cut off if it is long. Command lines are not in it.
+type SessionStatus struct {
+	// User is the name of the user on the hub; empty if the hub does not know the user.
+	User string `json:"user,omitempty"`
+	// Kind is exec, attach, port-forward, connect, upgrade or view-watch.
+	Kind string `json:"kind"`
+	// Cluster is the managed cluster; empty for a watch of a view.
+	Cluster string `json:"cluster,omitempty"`
+	// View is the FleetView of a watch.
+	View string `json:"view,omitempty"`
+	// Target is <namespace>/<pod>/<container>, the container only if the user named it;
+	// the Service, as <namespace>/<service>:<port>; or what is watched.
+	Target string `json:"target,omitempty"`
+	// BytesIn are those that the user has sent, and BytesOut those that were sent to the user.
+	BytesIn  int64 `json:"bytesIn"`
+	BytesOut int64 `json:"bytesOut"`
+	// Replica is the pod of the proxy API that has the session.
+	Replica string `json:"replica"`
+}
+
+// SessionList is a list of sessions, those of all replicas.
+//
+// +kubebuilder:object:root=true
+type SessionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Session `json:"items"`
+}

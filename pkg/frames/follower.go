@@ -1,0 +1,140 @@
+package frames
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// errorChannel is the channel for errors of remote commands by WebSocket.
+const errorChannel = 3
+
+// Follower follows one connection. Its methods may be called at the same time, those for
+// one direction one after the other.
+type Follower struct {
+	mu sync.Mutex
+	// web is nil without WebSocket, and spdy without SPDY.
+	web, webFromUser *webReader
+	spdy             *spdyConn
+	// channels says that messages have channels; status that errors are a Status, and text
+	// that messages are base64.
+	channels, status, text bool
+}
+
+// New returns a Follower for the connection that begins behind an answer with these
+// headers. command says that the connection is one of exec or attach, and not
+// port-forward or something else.
+func New(answer http.Header, command bool) *Follower {
+	f := &Follower{}
+	switch protocol := answer.Get("Sec-Websocket-Protocol"); {
+	case strings.EqualFold(answer.Get("Upgrade"), "SPDY/3.1"):
+		f.spdy = newSPDY()
+		version := answer.Get("X-Stream-Protocol-Version")
+		f.status = command && (version == "v4.channel.k8s.io" || version == "v5.channel.k8s.io")
+	case !strings.EqualFold(answer.Get("Upgrade"), "websocket"):
+	case strings.HasPrefix(protocol, "SPDY/3.1+"):
+		f.web, f.webFromUser, f.spdy = &webReader{}, &webReader{}, newSPDY()
+		f.web.onData = func(p []byte) { follow(p, f.spdy.toUser.next) }
+		f.webFromUser.onData = func(p []byte) { follow(p, f.spdy.fromUser.next) }
+	default:
+		f.web, f.channels = &webReader{}, command
+		f.status = protocol == "v4.channel.k8s.io" || protocol == "v5.channel.k8s.io" || protocol == "v4.base64.channel.k8s.io"
+		f.text = strings.HasSuffix(protocol, "base64.channel.k8s.io")
+	}
+	return f
+}
+
+// follow calls next until p is used up.
+func follow(p []byte, next func([]byte) int) {
+	for len(p) > 0 {
+		p = p[next(p):]
+	}
+}
+
+// FromUser follows what the user has sent.
+func (f *Follower) FromUser(p []byte) {
+	switch {
+	case f.webFromUser != nil:
+		f.mu.Lock()
+		follow(p, f.webFromUser.next)
+		f.mu.Unlock()
+	case f.web == nil && f.spdy != nil:
+		f.mu.Lock()
+		follow(p, f.spdy.fromUser.next)
+		f.mu.Unlock()
+	}
+}
+
+// ToUser follows what is sent to the user.
+func (f *Follower) ToUser(p []byte) {
+	if f.web == nil && f.spdy == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	follow(p, f.next)
+}
+
+// Until is ToUser for the part of p after which a Farewell may be written. If that is
+// nowhere, all of p is followed and ok is false.
+func (f *Follower) Until(p []byte) (n int, ok bool) {
+	if f.web == nil && f.spdy == nil {
+		return 0, true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n < len(p) && !f.between() {
+		n += f.next(p[n:])
+	}
+	return n, f.between()
+}
+
+// next follows p to the end of a frame, or to its own.
+func (f *Follower) next(p []byte) int {
+	if f.web != nil {
+		return f.web.next(p)
+	}
+	return f.spdy.toUser.next(p)
+}
+
+// between reports whether a frame may begin.
+func (f *Follower) between() bool {
+	return (f.web == nil || f.web.message()) && (f.spdy == nil || f.spdy.toUser.between())
+}
+
+// Farewell returns the last frames to the user, with a message. It is empty if the
+// connection has none, or the Follower is lost.
+func (f *Follower) Farewell(status *metav1.Status) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	message := []byte(status.Message)
+	if f.status {
+		if encoded, err := json.Marshal(status); err == nil {
+			message = encoded
+		}
+	}
+	switch {
+	case f.spdy != nil && f.spdy.isLost():
+		return nil
+	case f.spdy != nil && f.web == nil:
+		return f.spdy.farewell(message)
+	case f.spdy != nil:
+		var all []byte
+		if inner := f.spdy.farewell(message); len(inner) > 0 {
+			all = appendFrame(all, opBinary, inner)
+		}
+		return appendClose(all, closeNormal, "")
+	case f.web == nil:
+		return nil
+	case !f.channels:
+		return appendClose(nil, closePolicy, status.Message)
+	case f.text:
+		encoded := base64.StdEncoding.EncodeToString(message)
+		return appendClose(appendFrame(nil, opText, []byte{'0' + errorChannel}, []byte(encoded)), closeNormal, "")
+	}
+	return appendClose(appendFrame(nil, opBinary, []byte{errorChannel}, message), closeNormal, "")
+}

@@ -1,0 +1,149 @@
+package proxyapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+const (
+	// sessionsPath is where peers ask for sessions, and end them.
+	sessionsPath = "/sessions"
+	// maxToldSessions is how many sessions a peer is told of: they are less than a message.
+	maxToldSessions = 2000
+)
+
+// sessionName is what a name of a session looks like.
+var sessionName = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// toldSessions is the answer to a peer that asks for sessions, or ends one.
+type toldSessions struct {
+	Sessions []v1alpha1.Session `json:"sessions"`
+	// More is how many there are besides.
+	More int `json:"more,omitempty"`
+}
+
+// sessionRoutes add the paths for sessions to the port for peers.
+func (p *peers) sessionRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+sessionsPath, p.forThis(func(w http.ResponseWriter, _ *http.Request) {
+		all := p.sessions.list()
+		told := toldSessions{Sessions: all[max(0, len(all)-maxToldSessions):]}
+		told.More = len(all) - len(told.Sessions)
+		answerSessions(w, told)
+	}))
+	mux.HandleFunc("DELETE "+sessionsPath+"/{name}", p.forThis(func(w http.ResponseWriter, r *http.Request) {
+		told := toldSessions{Sessions: []v1alpha1.Session{}}
+		if one := p.sessions.finish(r.PathValue("name")); one != nil {
+			told.Sessions = append(told.Sessions, one.object())
+			klog.FromContext(r.Context()).Info("A session was ended at another replica", "session", one.name, "user", one.status.User, "kind", one.status.Kind, "cluster", one.status.Cluster, "target", one.status.Target)
+		}
+		answerSessions(w, told)
+	}))
+}
+
+func answerSessions(w http.ResponseWriter, told toldSessions) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(told) // the peer may be gone
+}
+
+// askSessions asks all peers for the sessions that they have, or to end the one with a name.
+// missing says what the answer may lack, for people.
+func (p *peers) askSessions(ctx context.Context, method, name string) (items []v1alpha1.Session, missing []string) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return nil, []string{"too many questions to the other replicas are under way"}
+	}
+	addresses, all := p.live()
+	if !all {
+		missing = append(missing, "a replica of the proxy API that was there a moment ago does not answer any more")
+	}
+	path := sessionsPath
+	if name != "" {
+		path += "/" + name
+	}
+	type answered struct {
+		told toldSessions
+		err  error
+	}
+	answers := make(chan answered, len(addresses))
+	for id, address := range addresses {
+		go func() {
+			raw, err := p.send(ctx, method, address, id, path, nil)
+			a := answered{err: err}
+			switch {
+			case err != nil:
+			case raw == nil:
+				a.err = fmt.Errorf("the replica at %s is of a version without sessions", address)
+			default:
+				if a.told, err = readSessions(raw); err != nil {
+					a.err = fmt.Errorf("the replica at %s answered what is no list of sessions: %w", address, err)
+				}
+			}
+			answers <- a
+		}()
+	}
+	for range addresses {
+		a := <-answers
+		items = append(items, a.told.Sessions...)
+		switch {
+		case a.err != nil:
+			missing = append(missing, shown(a.err.Error()))
+		case a.told.More > 0:
+			missing = append(missing, fmt.Sprintf("a replica has %d sessions more", a.told.More))
+		}
+	}
+	slices.Sort(missing)
+	return items, missing
+}
+
+// readSessions reads what a peer says. What is shown of it is as safe to print as what this
+// replica says itself.
+func readSessions(raw []byte) (told toldSessions, err error) {
+	var each struct {
+		Sessions []json.RawMessage `json:"sessions"`
+		More     int               `json:"more"`
+	}
+	if err := json.Unmarshal(raw, &each); err != nil {
+		return toldSessions{}, err
+	}
+	if len(each.Sessions) > maxToldSessions {
+		return toldSessions{}, fmt.Errorf("%d sessions are more than %d", len(each.Sessions), maxToldSessions)
+	}
+	told.More = each.More
+	for _, one := range each.Sessions {
+		var from, s v1alpha1.Session
+		if err := json.Unmarshal(one, &from); err != nil {
+			return toldSessions{}, err
+		}
+		if !sessionName.MatchString(from.Name) {
+			return toldSessions{}, fmt.Errorf("the name %q is not one of a session", shown(from.Name))
+		}
+		s.Name, s.UID, s.CreationTimestamp = from.Name, uidOfSession(from.Name), from.CreationTimestamp
+		s.Status = v1alpha1.SessionStatus{User: reshown(from.Status.User), Kind: reshown(from.Status.Kind), Cluster: reshown(from.Status.Cluster), View: reshown(from.Status.View),
+			Target: reshown(from.Status.Target), BytesIn: from.Status.BytesIn, BytesOut: from.Status.BytesOut, Replica: reshown(from.Status.Replica)}
+		told.Sessions = append(told.Sessions, s)
+	}
+	return told, nil
+}
+
+// maxReshownText is the longest that shown returns: each byte in four, and quotes.
+const maxReshownText = 4*(maxShownText+3) + 2
+
+// reshown is what a peer has already made safe to print, if it has.
+func reshown(text string) string {
+	if len(text) <= maxReshownText && printable(text) {
+		return text
+	}
+	return shown(text)
+}

@@ -1,0 +1,211 @@
+package proxyapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// sessionStorage shows and ends the sessions of all replicas. Nothing is stored.
+type sessionStorage struct {
+	here *sessions
+	// peers is nil without other replicas.
+	peers *peers
+}
+
+var (
+	_ rest.Scoper               = &sessionStorage{}
+	_ rest.Getter               = &sessionStorage{}
+	_ rest.Lister               = &sessionStorage{}
+	_ rest.GracefulDeleter      = &sessionStorage{}
+	_ rest.SingularNameProvider = &sessionStorage{}
+)
+
+func (s *sessionStorage) New() runtime.Object     { return &v1alpha1.Session{} }
+func (s *sessionStorage) NewList() runtime.Object { return &v1alpha1.SessionList{} }
+func (s *sessionStorage) Destroy()                {}
+func (s *sessionStorage) NamespaceScoped() bool   { return false }
+func (s *sessionStorage) GetSingularName() string { return "session" }
+
+func noSession(name string) error {
+	return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Sessions).GroupResource(), name)
+}
+
+// unsure is the answer for a session that is nowhere, as far as is known.
+func unsure(name string, missing []string) error {
+	if len(missing) == 0 {
+		return noSession(name)
+	}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("session %q is at no replica of the proxy API that answers: %s", name, strings.Join(missing, "; ")))
+}
+
+// Get finds a session at any replica.
+func (s *sessionStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if !sessionName.MatchString(name) {
+		return nil, noSession(name)
+	}
+	if one := s.here.get(name); one != nil {
+		object := one.object()
+		return &object, nil
+	}
+	items, missing := s.ask(ctx, http.MethodGet, "")
+	for i := range items {
+		if items[i].Name == name {
+			return &items[i], nil
+		}
+	}
+	return nil, unsure(name, missing)
+}
+
+// ask asks the other replicas.
+func (s *sessionStorage) ask(ctx context.Context, method, name string) (items []v1alpha1.Session, missing []string) {
+	if s.peers == nil {
+		return nil, nil
+	}
+	return s.peers.askSessions(ctx, method, name)
+}
+
+// List lists the sessions of all replicas, the oldest first. A replica that does not answer
+// is in a Warning.
+func (s *sessionStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	byLabel, byField := labels.Everything(), fields.Everything()
+	if options != nil && options.LabelSelector != nil {
+		byLabel = options.LabelSelector
+	}
+	if options != nil && options.FieldSelector != nil {
+		byField = options.FieldSelector
+	}
+	all := s.here.list()
+	known := map[string]bool{}
+	for i := range all {
+		known[all[i].Name] = true
+	}
+	others, missing := s.ask(ctx, http.MethodGet, "")
+	for _, other := range others {
+		if !known[other.Name] { // a replica speaks for its own
+			known[other.Name] = true
+			all = append(all, other)
+		}
+	}
+	for _, text := range missing {
+		warning.AddWarning(ctx, "", "sessions may be missing: "+text)
+	}
+	list := &v1alpha1.SessionList{Items: []v1alpha1.Session{}}
+	sortSessions(all)
+	for _, one := range all {
+		if byLabel.Matches(labels.Set(nil)) && byField.Matches(fields.Set{"metadata.name": one.Name}) {
+			list.Items = append(list.Items, one)
+		}
+	}
+	return list, nil
+}
+
+// Delete ends a session at the replica that has it.
+func (s *sessionStorage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	found, err := s.Get(ctx, name, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	object, ok := found.(*v1alpha1.Session)
+	if !ok {
+		return nil, false, noSession(name)
+	}
+	if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != object.UID || p.ResourceVersion != nil) {
+		return nil, false, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource(v1alpha1.Sessions).GroupResource(), name, fmt.Errorf("the session has UID %s and no resourceVersion", object.UID))
+	}
+	if validate != nil {
+		if err := validate(ctx, object); err != nil {
+			return nil, false, err
+		}
+	}
+	audit.AddAuditAnnotations(ctx, annotationPrefix+"session-user", object.Status.User, annotationPrefix+"session", sessionText(&object.Status))
+	if len(options.DryRun) > 0 {
+		return object, true, nil
+	}
+	klog.FromContext(ctx).Info("Ending a session", "by", userOf(ctx).GetName(), "session", name, "user", object.Status.User, "kind", object.Status.Kind, "cluster", object.Status.Cluster, "target", object.Status.Target)
+	if s.here.finish(name) != nil {
+		return object, true, nil
+	}
+	ended, missing := s.ask(ctx, http.MethodDelete, name)
+	if !slices.ContainsFunc(ended, func(one v1alpha1.Session) bool { return one.Name == name }) {
+		return nil, false, unsure(name, missing)
+	}
+	return object, true, nil
+}
+
+// sessionText says what a session is, for audit events.
+func sessionText(s *v1alpha1.SessionStatus) string {
+	text := s.Kind
+	for _, part := range []string{s.Cluster, s.View, s.Target} {
+		if part != "" {
+			text += " " + part
+		}
+	}
+	return text
+}
+
+var sessionColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name", Description: "Name of the session, by which it is ended"},
+	{Name: "User", Type: "string", Description: "Name of the user on the hub"},
+	{Name: "Cluster", Type: "string", Description: "The managed cluster, or @ and the FleetView of a watch"},
+	{Name: "Kind", Type: "string", Description: "exec, attach, port-forward, connect, upgrade or view-watch"},
+	{Name: "Target", Type: "string", Description: "Namespace, pod and container, or the Service, or what is watched"},
+	{Name: "Since", Type: "string", Description: "How long the session is open"},
+	{Name: "In", Type: "integer", Description: "Bytes that the user has sent"},
+	{Name: "Out", Type: "integer", Description: "Bytes that were sent to the user"},
+	{Name: "Replica", Type: "string", Description: "Pod of the proxy API that has the session"},
+}
+
+// ConvertToTable is what kubectl get shows.
+func (s *sessionStorage) ConvertToTable(_ context.Context, object runtime.Object, options runtime.Object) (*metav1.Table, error) {
+	table := newTable(sessionColumns, options)
+	var items []v1alpha1.Session
+	switch o := object.(type) {
+	case *v1alpha1.Session:
+		items = []v1alpha1.Session{*o}
+	case *v1alpha1.SessionList:
+		items = o.Items
+	default:
+		return nil, fmt.Errorf("making a table of %T: it is no session", object)
+	}
+	for i := range items {
+		one := &items[i]
+		user, cluster := one.Status.User, one.Status.Cluster
+		if user == "" {
+			user = "<unknown>"
+		}
+		if cluster == "" {
+			cluster = "@" + one.Status.View
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: one}, Cells: []any{one.Name, user, cluster, one.Status.Kind, one.Status.Target,
+			duration.HumanDuration(time.Since(one.CreationTimestamp.Time)), one.Status.BytesIn, one.Status.BytesOut, one.Status.Replica}})
+	}
+	return table, nil
+}
+
+// endedEvent is the last event of a watch whose session was ended.
+func endedEvent() []byte {
+	object, err := json.Marshal(endedStatus())
+	if err != nil {
+		return nil // a Status has nothing that cannot be encoded
+	}
+	return fmt.Appendf(nil, "{\"type\":\"ERROR\",\"object\":%s}\n", object)
+}

@@ -1,0 +1,251 @@
+package proxyapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/frames"
+)
+
+// farewellTimeout is how long a user may take to read why a session ends.
+const farewellTimeout = 2 * time.Second
+
+// errEnded ends a stream whose session an administrator has deleted.
+var errEnded = errors.New("ended by an administrator")
+
+// endedStatus is what the user of a session reads that was ended.
+func endedStatus() *metav1.Status {
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: errEnded.Error()}
+}
+
+// sessionUpgrade makes a session of an upgrade when the connection is taken over.
+type sessionUpgrade struct {
+	http.ResponseWriter
+	sessions *sessions
+	scope    *requestScope
+	cancel   func()
+	leave    func()
+}
+
+// upgrade returns the writer for an upgrade. leave must be called when the request has ended.
+func (s *sessions) upgrade(w http.ResponseWriter, scope *requestScope, cancel func()) (_ http.ResponseWriter, leave func()) {
+	u := &sessionUpgrade{w, s, scope, cancel, func() {}}
+	return u, func() { u.leave() }
+}
+
+// Unwrap is for http.ResponseController.
+func (u *sessionUpgrade) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// Hijack is part of http.Hijacker.
+func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(u.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	kind := kindOf(u.scope)
+	c := &sessionConn{Conn: conn, session: u.sessions.describe(u.scope, kind), cancel: u.cancel,
+		follower: frames.New(u.scope.upgraded, kind == kindExec || kind == kindAttach)}
+	c.session.end = func() { go c.end() }
+	u.leave = u.sessions.join(c.session)
+	return c, buffer, nil
+}
+
+// sessionConn is the user's side of an upgraded connection. It changes no byte until the
+// session is ended; then the user gets a farewell behind a whole frame, and nothing else,
+// and the cluster gets nothing any more.
+type sessionConn struct {
+	net.Conn
+	session  *session
+	follower *frames.Follower
+	cancel   func()
+	// ending says that the session is ended, and said that the user was told.
+	ending, said atomic.Bool
+	// writing holds up what tells the user.
+	writing sync.Mutex
+}
+
+// NetConn is what crypto/tls calls the connection below.
+func (c *sessionConn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite ends the direction to the user.
+func (c *sessionConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return http.ErrNotSupported
+}
+
+// Read reads what the user sends.
+func (c *sessionConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if !c.ending.Load() {
+			c.session.in.Add(int64(n))
+			c.follower.FromUser(p[:n])
+			return n, err
+		}
+		if err != nil {
+			c.cancel() // the user has read it
+			return 0, err
+		}
+	}
+}
+
+// Write writes to the user.
+func (c *sessionConn) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.said.Load() {
+		return len(p), nil
+	}
+	if !c.ending.Load() {
+		c.follower.ToUser(p)
+		n, err := c.Conn.Write(p)
+		c.session.out.Add(int64(n))
+		return n, err
+	}
+	n, ok := c.follower.Until(p)
+	if n, err := c.Conn.Write(p[:n]); err != nil {
+		return n, err
+	}
+	if ok {
+		c.say()
+	}
+	return len(p), nil
+}
+
+// end tells the user, as soon as a frame is whole, and ends the connection.
+func (c *sessionConn) end() {
+	time.AfterFunc(farewellTimeout, c.cancel)
+	c.ending.Store(true)
+	c.writing.Lock() // until the deadline ends a write that waits
+	defer c.writing.Unlock()
+	if _, ok := c.follower.Until(nil); ok && !c.said.Load() {
+		c.say()
+	}
+}
+
+// say tells the user why the connection ends. The caller holds writing.
+func (c *sessionConn) say() {
+	c.said.Store(true)
+	farewell := c.follower.Farewell(endedStatus())
+	if len(farewell) == 0 {
+		c.cancel()
+		return
+	}
+	if _, err := c.Conn.Write(farewell); err == nil {
+		err = c.CloseWrite()
+		if err == nil {
+			return // the user ends the connection, or the time does
+		}
+	}
+	c.cancel()
+}
+
+// connect makes a session of a CONNECT request. leave must be called when it has ended.
+func (s *sessions) connect(here io.ReadWriteCloser, scope *requestScope, cancel func()) (_ io.ReadWriteCloser, leave func()) {
+	one := s.describe(scope, kindConnect)
+	one.end = cancel
+	c := &countedConn{here, one}
+	if half, ok := here.(interface{ CloseWrite() error }); ok {
+		return &countedHalf{c, half.CloseWrite}, s.join(one)
+	}
+	return c, s.join(one)
+}
+
+// countedConn counts the bytes of a user.
+type countedConn struct {
+	io.ReadWriteCloser
+	session *session
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	c.session.in.Add(int64(n))
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Write(p)
+	c.session.out.Add(int64(n))
+	return n, err
+}
+
+// Abort is for connect.Abort.
+func (c *countedConn) Abort(error) { connect.Abort(c.ReadWriteCloser) }
+
+// countedHalf is a countedConn of which one direction can end.
+type countedHalf struct {
+	*countedConn
+	closeWrite func() error
+}
+
+func (c *countedHalf) CloseWrite() error { return c.closeWrite() }
+
+// sessionWatch is the answer to a watch of a view.
+type sessionWatch struct {
+	http.ResponseWriter
+	session *session
+	code    int
+	last    byte
+}
+
+// watch makes a session of a watch of a view, which begins with the context that it returns.
+// leave must be called when the watch has ended, by the goroutine that writes.
+func (s *sessions) watch(ctx context.Context, w http.ResponseWriter, scope *requestScope) (_ http.ResponseWriter, _ context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	one := s.describe(scope, kindViewWatch)
+	one.end = func() { cancel(errEnded) }
+	watched := &sessionWatch{ResponseWriter: w, session: one, last: '\n'}
+	remove := s.join(one)
+	return watched, ctx, func() {
+		remove()
+		cancel(nil)
+		if one.ended.Load() {
+			watched.say()
+		}
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *sessionWatch) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *sessionWatch) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.session.out.Add(int64(n))
+	if n > 0 {
+		w.last = p[n-1]
+	}
+	return n, err
+}
+
+// say adds an ERROR event, if the events are lines and the last one is whole.
+func (w *sessionWatch) say() {
+	header := w.Header()
+	lines := header.Get("Content-Encoding") == "" && strings.HasPrefix(header.Get("Content-Type"), "application/json")
+	if w.code != http.StatusOK || !lines || w.last != '\n' {
+		return
+	}
+	control := http.NewResponseController(w.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(farewellTimeout)) // if it cannot be set, the connection's end ends the write
+	if _, err := w.Write(endedEvent()); err == nil {
+		_ = control.Flush() // the user may be gone
+	}
+}
