@@ -60,7 +60,7 @@ func kubeAPIServer(t testing.TB) http.Handler {
 		case strings.HasPrefix(protocol, "SPDY/3.1+"):
 			location := *to
 			location.Path = r.URL.Path
-			upgrades := apiproxy.NewUpgradeAwareHandler(&location, http.DefaultTransport, false, true, failed{})
+			upgrades := apiproxy.NewUpgradeAwareHandler(&location, http.DefaultTransport, false, true, noUpgrade{})
 			proxy.NewTunnelingHandler(upgrades).ServeHTTP(w, r)
 		case protocol != "":
 			location := *to
@@ -72,10 +72,10 @@ func kubeAPIServer(t testing.TB) http.Handler {
 	})
 }
 
-// failed answers what cannot be upgraded.
-type failed struct{}
+// noUpgrade answers what cannot be upgraded.
+type noUpgrade struct{}
 
-func (failed) Error(w http.ResponseWriter, _ *http.Request, err error) {
+func (noUpgrade) Error(w http.ResponseWriter, _ *http.Request, err error) {
 	writeStatus(w, http.StatusBadGateway, err.Error())
 }
 

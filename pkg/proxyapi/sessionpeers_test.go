@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -100,7 +101,7 @@ func TestEvilSessionPeers(t *testing.T) {
 			inNetwork(t, func(t *testing.T, n *network) {
 				one := n.start(t, 1)
 				two := n.start(t, 2, one)
-				time.Sleep(2 * greetEvery)
+				synctest.Wait()
 				n.freeze(two.address, tc.answer == nil)
 				greetings := two.routes()
 				n.set(two.address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
