@@ -26,8 +26,7 @@ type webReader struct {
 	onData func(p []byte)
 }
 
-// between reports whether a whole frame came last, and message whether a whole message did.
-func (r *webReader) between() bool { return r.have == 0 }
+// message reports whether a whole message came last.
 func (r *webReader) message() bool { return r.have == 0 && !r.open }
 
 // size is that of the header, as far as it is known yet.
