@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	watched "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+)
+
+const sessionsPath = "/apis/clusterproxy.open-cluster-management.io/v1alpha1/sessions"
+
+// TestSessions has a user open a shell by SPDY, another by WebSocket, and a watch of a view.
+// An administrator sees them, whichever replica has them, and ends each; the user reads why.
+// It disturbs nothing.
+func TestSessions(t *testing.T) {
+	cluster := installed.Clusters[0]
+	before := sessionsBy(t, nil)
+	cfg := installed.ThroughProxyAPI(cluster)
+	cfg.BearerToken = installed.HubToken
+	ended := map[string]chan error{"spdy": make(chan error, 1), "websocket": make(chan error, 1)}
+	for name, executor := range suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done") {
+		began := make(chan struct{})
+		silence, _ := io.Pipe()
+		go func() {
+			ended[name] <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
+		}()
+		<-began
+	}
+	view := installed.ViewEndpoints("all", installed.HubToken)[0].Cfg
+	view.AcceptContentTypes = "application/json" // a watch in protobuf just ends
+	watch, err := suite.Clientset(t, view).CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+
+	open := sessionsBy(t, before)
+	if len(open) != 3 {
+		t.Fatalf("sessions are %+v, want two of exec and one view-watch", open)
+	}
+	if err := suite.Get(t.Context(), hubConfigOf(t, installed.HubToken), sessionsPath); err == nil || !strings.Contains(err.Error(), "is forbidden") {
+		t.Errorf("the user lists sessions: error %v, want 403", err)
+	}
+	for _, session := range open {
+		status := session.Status
+		isExec := status.Kind == "exec" && status.Cluster == cluster && strings.HasPrefix(status.Target, "default/")
+		if isWatch := status.Kind == "view-watch" && status.View == "all"; !isExec && !isWatch || !strings.HasSuffix(status.User, ":"+suite.HubUser) || isExec && status.BytesOut == 0 {
+			t.Errorf("session is %+v, want %s's exec or view-watch", status, suite.HubUser)
+		}
+		if err := installed.Hub.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error(); err != nil {
+			t.Errorf("ending %s: %v", status.Kind, err)
+		}
+	}
+	for name, err := range map[string]error{"spdy": <-ended["spdy"], "websocket": <-ended["websocket"]} {
+		if err == nil || !strings.Contains(err.Error(), "ended by an administrator") {
+			t.Errorf("exec by %s ended with %v, want that an administrator ended it", name, err)
+		}
+	}
+	told := false
+	for event := range watch.ResultChan() {
+		told = told || event.Type == watched.Error && strings.Contains(apierrors.FromObject(event.Object).Error(), "ended by an administrator")
+	}
+	if !told {
+		t.Error("the watch ended without an ERROR event that an administrator ended it")
+	}
+	suite.Eventually(t, "no session", func() error {
+		if left := sessionsBy(t, before); len(left) > 0 {
+			return fmt.Errorf("sessions are %+v", left)
+		}
+		return nil
+	})
+}
+
+// sessionsBy lists the sessions that are open now but were not before.
+func sessionsBy(t *testing.T, before map[string]v1alpha1.Session) map[string]v1alpha1.Session {
+	t.Helper()
+	raw, err := installed.Hub.RESTClient().Get().AbsPath(sessionsPath).DoRaw(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list v1alpha1.SessionList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]v1alpha1.Session{}
+	for _, session := range list.Items {
+		if _, old := before[session.Name]; !old {
+			found[session.Name] = session
+		}
+	}
+	return found
+}
