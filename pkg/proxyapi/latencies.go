@@ -5,40 +5,44 @@ import (
 	"time"
 )
 
-// latencies are moving averages by cluster, over about the last eight requests, and how many
-// requests there were.
+// latencies are what requests to clusters took, by cluster, and how many there were.
 type latencies struct {
 	// since is when the counts began. It tells those of one replica from another's.
-	since   time.Time
-	mu      sync.Mutex
-	average map[string]time.Duration
-	count   map[string]int64
+	since    time.Time
+	mu       sync.Mutex
+	clusters map[string]latency
+}
+
+// latency is a moving average, over about the last eight requests, and the number of all.
+type latency struct {
+	average  time.Duration
+	requests int64
 }
 
 func newLatencies() *latencies {
-	return &latencies{since: time.Now(), average: map[string]time.Duration{}, count: map[string]int64{}}
+	return &latencies{since: time.Now(), clusters: map[string]latency{}}
 }
 
 func (l *latencies) observe(cluster string, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last, ok := l.average[cluster]; ok {
-		took = last + (took-last)/8
+	last, ok := l.clusters[cluster]
+	if ok {
+		took = last.average + (took-last.average)/8
 	}
-	l.average[cluster] = took
-	l.count[cluster]++
+	l.clusters[cluster] = latency{took, last.requests + 1}
 }
 
 // of is zero before the first request.
 func (l *latencies) of(cluster string) (average time.Duration, requests int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.average[cluster], l.count[cluster]
+	one := l.clusters[cluster]
+	return one.average, one.requests
 }
 
 func (l *latencies) forget(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.average, cluster)
-	delete(l.count, cluster)
+	delete(l.clusters, cluster)
 }

@@ -86,13 +86,7 @@ func (s *sessionStorage) ask(ctx context.Context, method, name string) (items []
 // List lists the sessions of all replicas, the oldest first. A replica that does not answer
 // is in a Warning.
 func (s *sessionStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	byLabel, byField := labels.Everything(), fields.Everything()
-	if options != nil && options.LabelSelector != nil {
-		byLabel = options.LabelSelector
-	}
-	if options != nil && options.FieldSelector != nil {
-		byField = options.FieldSelector
-	}
+	byLabel, byField := selectorsOf(options)
 	all := s.here.list()
 	known := map[string]bool{}
 	for i := range all {

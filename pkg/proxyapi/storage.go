@@ -78,13 +78,7 @@ func (a *clusterAPI) reachable(ctx context.Context, right hubaccess.Right, optio
 	if err := a.started(); err != nil {
 		return nil, err
 	}
-	byLabel, byField := labels.Everything(), fields.Everything()
-	if options != nil && options.LabelSelector != nil {
-		byLabel = options.LabelSelector
-	}
-	if options != nil && options.FieldSelector != nil {
-		byField = options.FieldSelector
-	}
+	byLabel, byField := selectorsOf(options)
 	names, err := a.authorizer.Reachable(ctx, userOf(ctx), []hubaccess.Right{right}, "all clusters", a.clusters.Names)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
@@ -100,6 +94,18 @@ func (a *clusterAPI) reachable(ctx context.Context, right hubaccess.Right, optio
 		}
 	}
 	return items, nil
+}
+
+// selectorsOf are what a list is asked for. What is not asked for selects everything.
+func selectorsOf(options *internalversion.ListOptions) (labels.Selector, fields.Selector) {
+	byLabel, byField := labels.Everything(), fields.Everything()
+	if options != nil && options.LabelSelector != nil {
+		byLabel = options.LabelSelector
+	}
+	if options != nil && options.FieldSelector != nil {
+		byField = options.FieldSelector
+	}
+	return byLabel, byField
 }
 
 // describe says what this replica knows of a cluster.
