@@ -14,9 +14,19 @@
 //   - WebSocket that carries SPDY (SPDY/3.1+portforward.k8s.io): both, one in the other.
 //   - Any other WebSocket has an end with a reason, and nothing else is known of it.
 //
+// # Payload
+//
+// Observe hands out what is sent on the streams of a command: of SPDY the data frames, by the
+// kinds of their streams; of WebSocket the messages, by their channels, in frames or pieces of
+// any size, as bytes or base64. A close signal of version 5 is no payload. What cannot be
+// handed out as what the user sees is said once: compressed messages, frames of kinds that
+// this package does not know, data of streams that the user has not opened. A stream that the
+// user resets is still followed, because what was sent before can arrive. Nothing is guessed:
+// whoever observes decides what to do about a connection that cannot be read.
+//
 // # Limits
 //
-// Payload is skipped and never kept, whatever length a frame claims. Of control frames of
+// Payload is passed on in the pieces that come and never kept, whatever length a frame claims. Of control frames of
 // SPDY 16 KiB are kept, and of 1,000 streams the names. Beyond that, and after a frame that
 // cannot be understood, the Follower is lost: it says nothing any more, and has no Farewell.
 // The connection goes on.
@@ -27,5 +37,8 @@
 // is what may be written there: on each stream for errors a Status (exec and attach since
 // version 4) or text, then the end of all streams. Nothing may follow it.
 //
-// Files: follower.go has Follower, spdy.go and websocket.go the frames of each protocol.
+// # Files
+//
+// follower.go has Follower, payload.go what is observed, spdy.go and websocket.go the frames of
+// each protocol.
 package frames

@@ -23,6 +23,9 @@ type Follower struct {
 	// channels says that messages have channels; status that errors are a Status, and text
 	// that messages are base64.
 	channels, status, text bool
+	// onLost is called when payload cannot be followed any more, and missed says that it was.
+	onLost func(error)
+	missed bool
 }
 
 // New returns a Follower for the connection that begins behind an answer with these
@@ -57,16 +60,16 @@ func follow(p []byte, next func([]byte) int) {
 
 // FromUser follows what the user has sent.
 func (f *Follower) FromUser(p []byte) {
+	reader := f.webFromUser
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
-	case f.webFromUser != nil:
-		f.mu.Lock()
-		follow(p, f.webFromUser.next)
-		f.mu.Unlock()
+	case reader != nil:
+		follow(p, reader.next)
 	case f.web == nil && f.spdy != nil:
-		f.mu.Lock()
 		follow(p, f.spdy.fromUser.next)
-		f.mu.Unlock()
 	}
+	f.check()
 }
 
 // ToUser follows what is sent to the user.
@@ -77,6 +80,7 @@ func (f *Follower) ToUser(p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	follow(p, f.next)
+	f.check()
 }
 
 // Until is ToUser for the part of p after which a Farewell may be written. If that is
@@ -90,6 +94,7 @@ func (f *Follower) Until(p []byte) (n int, ok bool) {
 	for n < len(p) && !f.between() {
 		n += f.next(p[n:])
 	}
+	f.check()
 	return n, f.between()
 }
 

@@ -32,6 +32,8 @@ type spdyReader struct {
 	// onControl gets whole control frames, and onEnd the data frames that end a stream.
 	onControl func(kind spdy.ControlFrameType, frame []byte)
 	onEnd     func(stream uint32)
+	// onData gets the payload of data frames, if it is not nil.
+	onData func(stream uint32, p []byte)
 }
 
 // between reports whether a whole frame came last.
@@ -47,8 +49,11 @@ func (r *spdyReader) next(p []byte) (n int) {
 		r.begin()
 	}
 	part := p[n:min(len(p), n+r.left)]
-	if r.wants {
+	switch {
+	case r.wants:
 		r.kept = append(r.kept, part...)
+	case r.onData != nil && len(part) > 0 && !r.control():
+		r.onData(binary.BigEndian.Uint32(r.header[:]), part)
 	}
 	n += len(part)
 	if r.left -= len(part); r.left == 0 {
@@ -99,6 +104,9 @@ type spdyConn struct {
 	// streams are those that the user opened and the cluster has not ended: what they are for.
 	streams map[uint32]string
 	order   []uint32
+	// kinds are all that the user ever opened, if payload is followed: what was sent on one
+	// that is reset can still arrive. They are nil otherwise.
+	kinds map[uint32]string
 	// last is the newest one: a user counts up.
 	last uint32
 	lost bool
@@ -118,7 +126,7 @@ func newSPDY() *spdyConn {
 func (c *spdyConn) isLost() bool { return c.lost || c.fromUser.lost || c.toUser.lost }
 
 func (c *spdyConn) userFrame(kind spdy.ControlFrameType, frame []byte) {
-	if c.lost || kind == spdy.TypeSynReply {
+	if c.lost {
 		return
 	}
 	if kind == spdy.TypeRstStream {
@@ -133,6 +141,7 @@ func (c *spdyConn) userFrame(kind spdy.ControlFrameType, frame []byte) {
 			return
 		}
 	}
+	// The headers of each kind of frame change the state of the compression.
 	c.unread.Write(frame)
 	read, err := c.framer.ReadFrame()
 	if c.lost = err != nil || c.unread.Len() > 0; c.lost {
@@ -147,6 +156,10 @@ func (c *spdyConn) userFrame(kind spdy.ControlFrameType, frame []byte) {
 		c.last = id
 		c.streams[id] = syn.Headers.Get("streamtype")
 		c.order = append(c.order, id)
+		if c.kinds != nil {
+			c.lost = len(c.kinds) >= maxStreams
+			c.kinds[id] = c.streams[id]
+		}
 	}
 }
 

@@ -4,9 +4,11 @@ import "encoding/binary"
 
 // Opcodes of WebSocket frames (RFC 6455, 5.2), and the bits beside them.
 const (
-	opText, opBinary, opClose = 1, 2, 8
+	opContinuation, opText, opBinary, opClose, opPong = 0, 1, 2, 8, 10
 
 	bitFin, bitMask = 0x80, 0x80
+	// bitsReserved are for extensions, such as compression.
+	bitsReserved = 0x70
 	// closeNormal and closePolicy are why a WebSocket ends.
 	closeNormal, closePolicy = 1000, 1008
 	// maxHeader is the longest header of a frame: its length in 8 bytes, and a mask.
@@ -22,8 +24,12 @@ type webReader struct {
 	at int
 	// open says that a message of several frames has not ended.
 	open bool
-	// onData gets the payload of messages, if it is not nil.
-	onData func(p []byte)
+	// onMessage is told that a message begins, and onData gets the payload of messages, if
+	// they are not nil.
+	onMessage func()
+	onData    func(p []byte)
+	// strange says that there was a frame of which the payload means something unknown.
+	strange bool
 }
 
 // message reports whether a whole message came last.
@@ -83,14 +89,21 @@ func (r *webReader) begin() {
 	default:
 		r.left = uint64(length)
 	}
-	if r.header[0]&0x0f < opClose {
+	opcode := r.header[0] & 0x0f
+	if r.header[0]&bitsReserved != 0 || r.left >= 1<<63 || opcode > opBinary && opcode < opClose || opcode > opPong || opcode < opClose && (opcode == opContinuation) != r.open {
+		r.strange = true
+	}
+	if opcode < opClose {
 		r.open = r.header[0]&bitFin == 0
+	}
+	if (opcode == opText || opcode == opBinary) && r.onMessage != nil {
+		r.onMessage()
 	}
 }
 
 // data passes payload of messages on, without its mask.
 func (r *webReader) data(part []byte) {
-	if r.onData == nil || r.header[0]&0x0f >= opClose {
+	if r.onData == nil || r.header[0]&0x0f >= opClose || r.strange {
 		return
 	}
 	if r.header[1]&bitMask == 0 {
