@@ -32,12 +32,14 @@ type plugin struct {
 	files     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
 	out, err  io.Writer
+	// bytes and byteErr are the same without protection of the terminal.
+	bytes, byteErr io.Writer
 	// interactive says that somebody looks at err.
 	interactive bool
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
-	p := &plugin{files: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}, interactive: isTerminal(errOut)}
+	p := &plugin{files: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}, bytes: out, byteErr: errOut, interactive: isTerminal(errOut)}
 	out, errOut = terminal{out}, terminal{errOut}
 	p.out, p.err = out, errOut
 	root := &cobra.Command{
@@ -56,7 +58,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand(),
-		p.passCommand(), p.versionCommand(), p.servicesCommand(), p.proxyCommand(), p.testCommand(), p.benchCommand())
+		p.passCommand(), p.versionCommand(), p.servicesCommand(), p.proxyCommand(), p.testCommand(), p.benchCommand(), p.replayCommand())
 	return root
 }
 

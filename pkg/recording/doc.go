@@ -1,0 +1,78 @@
+// Package recording writes what users of exec and attach see to files, in the format
+// asciicast v2, and reads such files. It knows nothing of connections: see pkg/frames and
+// pkg/proxyapi for where the bytes come from.
+//
+// # The file
+//
+// A file has one line of JSON for the header and one for each event, as asciicast v2 says
+// (https://docs.asciinema.org/manual/asciicast/v2/). asciinema plays it. The header says in
+// "session" whose session it is and what it leads to. Events are
+//
+//	[1.5, "o", "text"]          output
+//	[1.5, "i", "text"]          input, if it is recorded
+//	[1.5, "r", "80x24"]         the size of the terminal
+//	[1.5, "b", "stderr"]        the next event is output to stderr
+//	[1.5, "b", "stdout gP8="]   the next event has exactly these bytes, in base64
+//	[1.5, "l", "stdout 4096"]   so many bytes are not in the file
+//	[1.5, "e", "why"]           the end
+//
+// JSON is UTF-8, and output is bytes. What is no UTF-8 stands in the text as U+FFFD, and
+// exactly in the event before. A player ignores events that it does not know and shows the
+// text; Reader returns the bytes. A character that arrives in two pieces is written when it is
+// complete, up to 3 bytes late; the order of each stream's bytes stays, and every byte is in the file.
+// Of a terminal stdout and stderr are one.
+//
+// A file without its last event is of a session that is open, or of a process that was
+// killed. All lines but the last one are whole then; Reader says so at the end. Nothing is
+// kept back to be written later but those 3 bytes, and nothing is synced: a process that
+// is killed loses what is in its buffer, a node that fails also what its kernel has not
+// written.
+//
+// # The buffer
+//
+// A session must not wait for a disk. Add copies its bytes into a buffer, and a goroutine of the
+// recording encodes and writes what is there, in one go. Nothing is written by time: an idle
+// session has an empty buffer. The buffer has 256 KiB. Behind that
+//
+//   - FailClosed holds the stream up: Room, which is called before Add, returns when half of it is
+//     free. A recording whose volume does not complete one write in 10 s has failed.
+//   - otherwise Room returns after a second. Then Add drops what it gets until the volume has taken
+//     something, and an event says how much was lost there.
+//
+// The user may therefore see 256 KiB that are lost if the process is killed at that moment, or
+// the volume fails. To wait for the disk with each byte would make each keystroke wait for it.
+//
+// A recording fails at the first error of the volume, at its limit of size, and when its file
+// is not there any more, which is looked after every 10 s. What is in the buffer is lost then, and
+// counted. Stop ends one whose bytes cannot be understood any more. Neither begins again: the
+// one who has opened it learns it once, by its function failed, and decides what becomes of
+// the session.
+//
+// # The folder
+//
+// DIR/2026-11-23/225301-<session>.cast: times are UTC, and a session's name is random. Nothing
+// that a user or a cluster has chosen is in a path. Folders have mode 0700 and files 0600. They are made
+// new, never opened again for writing, and reached by os.Root, so that no link leads elsewhere.
+// Only names of this form are ever looked at or removed.
+//
+// Several processes may share the folder. All count all files, once in 30 s, and their own at once:
+//
+//   - MaxFile bounds one file.
+//   - MaxTotal bounds all. To make room the oldest file is removed that is not open; if there
+//     is none, there is no room. So is ENOSPC.
+//   - MaxAge is since the last change of a file.
+//
+// A file counts as open while this process writes it, and five minutes after its last change,
+// because another process may have it: each touches those that it has open with every count.
+//
+// A user who writes as much as MaxTotal makes older recordings go, of others too. MaxFile bounds
+// what one session can do, and whatever has to outlive that is to be copied elsewhere.
+//
+// A volume may hang. No lock is held while it works; what waits for it are the
+// goroutines of recordings, and at most 16 that open files, for 5 s each as far as the user is concerned.
+//
+// # Files
+//
+// store.go has the folder, files.go what is in it and what is removed, recording.go one
+// recording, encode.go its lines, reader.go reads them.
+package recording
