@@ -31,7 +31,7 @@ func TestAgentMetrics(t *testing.T) {
 	w.api.Allow("prometheus get clusters/metrics cluster1", "prometheus get clusters/metrics away", "sets get clustersets/metrics pair",
 		"devs * clusters/proxy *", "devs * clusters/stream *", "devs list clusters/metrics *", "system:unauthenticated * clusters/metrics *")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client("http/1.1")
 	const metrics = "cluster1/metrics"
 	for _, tc := range []struct {

@@ -111,7 +111,7 @@ func TestAggregatedEndpoint(t *testing.T) {
 	w.api.User("hub-token", "jane")
 	w.api.Allow("jane list clusters/proxy cluster1", "jane get clusters/proxy cluster1", "jane create clusters/proxy cluster1")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client, header := w.client(), http.Header{"Authorization": {"Bearer hub-token"}}
 	for path, want := range map[string]string{
 		"cluster1/proxy/api/v1/pods?limit=500":                       "/api/v1/pods?limit=500",

@@ -145,7 +145,7 @@ func TestConstrainedImpersonationOfStreams(t *testing.T) {
 		"reader impersonate:user-info users alice", "reader impersonate-on:user-info:get clusters/proxy cluster1",
 		"operator impersonate:user-info users alice", "operator impersonate-on:user-info:get clusters/proxy cluster1", "operator impersonate-on:user-info:create clusters/stream cluster1")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client("http/1.1")
 	for _, tc := range []struct {
 		token, path string

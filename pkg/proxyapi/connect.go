@@ -20,6 +20,10 @@ type connector struct {
 
 func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	scope := scopeOf(r.Context())
+	if err := c.sessions.recorder.refusal(scope, r.Method); err != nil {
+		c.refuse(w, r, err)
+		return
+	}
 	dial := c.dialAPIServer
 	if scope.target.ForService() {
 		dial = c.dialService

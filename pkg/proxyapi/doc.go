@@ -139,6 +139,27 @@
 //     and is cut off then. Nothing of what the user sends after that goes on to the cluster.
 //     The user may begin anew: rights are taken away elsewhere.
 //
+// # Recordings
+//
+// With --recording-dir what users of exec and attach see goes into files too (package
+// recording), for the clusters that the flags name. Package frames hands out the bytes as they pass, and
+// changes none.
+//
+//   - The file is made before the request is sent: a user whom the policy lets have no session without
+//     a recording has run nothing when the answer is 503. A request that the cluster refuses
+//     leaves no file.
+//   - Bytes are in the recording's buffer before the user gets them. What the volume takes later is
+//     in the doc.go of package recording, with what it means to fail closed.
+//   - Everything that the kubelet could take for exec or attach is recorded: upgrades of
+//     pods/exec and pods/attach, and all of nodes/proxy. With --recording-fail-closed the requests
+//     are refused that can run commands and are no upgrade that this process sees: CONNECT to a
+//     kube-apiserver, and nodes/proxy with a method other than GET and HEAD (the kubelet's run).
+//     Not seen are sessions by a Service, by port-forward, and by the proxy server's own port.
+//   - A recording that fails ends its session as an administrator does, with another Status, or
+//     the session goes on and log, metrics and audit event say so. It never begins again.
+//   - Nothing serves recordings: no path, no right, no metric with a name leads to them.
+//   - Replicas share the folder or have one each. They do not ask each other.
+//
 // # Karmada's API
 //
 // Karmada's documentation of clusters/<name>/proxy and of proxying/karmada/proxy works on the
@@ -350,6 +371,9 @@
 //	sessionstream.go
 //	                the streams of sessions: counts them, ends them
 //	sessionpeers.go sessions of the other replicas
+//	recorder.go     which sessions are recorded, and what becomes of those that cannot be
+//	recordingoptions.go
+//	                flags of recordings
 //	sessionstorage.go
 //	                sessions of the aggregated API, those of all replicas
 //	karmadaclusters.go

@@ -35,7 +35,7 @@ func TestHostEndpoint(t *testing.T) {
 	w.api.User("managed", "jane")
 	w.api.Allow("jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client()
 	for host, want := range map[string]struct {
 		code int
@@ -90,7 +90,7 @@ func TestServices(t *testing.T) {
 	w.api.Allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
 	w.api.SetExposed(map[string]string{"a": "[{namespace: ns, service: web, port: http}, {namespace: ns, service: any}]", "b": "[{namespace: ns, service: plain, port: '80', protocol: http}]"})
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client()
 	const prefix = "/cluster1/api/v1/namespaces/ns/services/"
 	eventually(t, func() bool {

@@ -20,8 +20,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
-// recording is an agent's handler that keeps what it was sent.
-func recording(seen chan<- *http.Request) http.Handler {
+// keeping is an agent's handler that keeps what it was sent.
+func keeping(seen chan<- *http.Request) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		seen <- r
@@ -52,7 +52,7 @@ func TestUsersOfTheHubAreAsserted(t *testing.T) {
 	w.api.User("hub-token", "jane", "devs")
 	w.api.Allow("jane * clusters/proxy cluster1")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client()
 	for name, header := range map[string]http.Header{
 		"alone": {},
@@ -88,7 +88,7 @@ func TestRights(t *testing.T) {
 	w.api.Allow("viewers get clusters/proxy *", "viewers list clusters/proxy *", "viewers watch clusters/proxy *",
 		"jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client("http/1.1")
 	upgrading := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
 	for _, tc := range []struct {
@@ -160,7 +160,7 @@ func TestRights(t *testing.T) {
 func TestTokensOfTheHubStay(t *testing.T) {
 	w := start(t)
 	seen := make(chan *http.Request, 10)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	w.api.Errors["expired"] = "[invalid bearer token, service account token has expired]"
 	w.api.Errors["for-vault"] = `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["hub"]]`
 	w.api.Errors["undecided"] = "[invalid bearer token, Post \"https://webhook\": context deadline exceeded]"
@@ -205,7 +205,7 @@ func TestTokensOfTheHubStay(t *testing.T) {
 func TestPassThroughLeavesClaimsToTheCluster(t *testing.T) {
 	w := start(t)
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	get(t, w.client(), w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer of-the-cluster"}, "Impersonate-User": {"jane"}, "Impersonate-Group": {"a", "b"},
 		"X-Remote-User": {"admin"}})
 	want := map[string][]string{"Authorization": {"Bearer of-the-cluster"}, "Impersonate-User": {"jane"}, "Impersonate-Group": {"a", "b"}}
@@ -223,7 +223,7 @@ func TestImpersonationIsCheckedOnTheHub(t *testing.T) {
 	w.api.User("user", "jane", "devs")
 	w.api.Allow("root impersonate users bob", "root impersonate groups ops", "bob * clusters/proxy *", "jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	client := w.client()
 	header := http.Header{"Authorization": {"Bearer admin"}, "Impersonate-User": {"bob"}, "Impersonate-Group": {"ops"}}
 	if resp, body := get(t, client, w.url+"/cluster1/version", header); resp.StatusCode != 200 {
@@ -254,7 +254,7 @@ func TestClientCertificates(t *testing.T) {
 	w.api.Allow("devs * clusters/proxy *")
 	w.cas["foreign"] = pkitest.NewCA(t, "foreign")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	w.waitForCAs()
 	for _, tc := range []struct {
 		name     string
@@ -329,7 +329,7 @@ func TestWebSocketTokens(t *testing.T) {
 	w.api.User("hub-token", "jane", "devs")
 	w.api.Allow("jane * clusters/proxy *", "jane create clusters/stream *")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	protocol := agentapi.WebSocketToken + "aHViLXRva2Vu"
 	for name, token := range map[string]string{"as the only one": "", "beside another that is good": "Bearer hub-token"} {
 		t.Run(name, func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestTokensThatNobodyAskedAbout(t *testing.T) {
 	w := start(t)
 	w.api.User("hub-token", "jane", "devs")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	for name, header := range map[string]http.Header{
 		"no upgrade":                 {},
 		"an upgrade to SPDY":         {"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}},
@@ -377,7 +377,7 @@ func TestManyGroups(t *testing.T) {
 	w.api.User("hub-token", "jane", groups...)
 	w.api.Allow("jane * clusters/proxy *")
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
+	w.agent("cluster1", keeping(seen), "cluster1")
 	get(t, w.client(), w.url+"/cluster1/version", http.Header{"Authorization": {"Bearer hub-token"}})
 	if got := (<-seen).Header["X-Remote-Group"]; len(got) != 501 || !slices.Contains(got, groups[499]) {
 		t.Errorf("%d groups arrived, want 501", len(got))

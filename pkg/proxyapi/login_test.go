@@ -27,8 +27,8 @@ func loginWorld(t *testing.T) (*world, chan *http.Request) {
 - {namespace: ns, service: open, clusters: [cluster1, nowhere], anonymous: true}
 `})
 	seen := make(chan *http.Request, 1)
-	w.agent("cluster1", recording(seen), "cluster1")
-	w.agent("cluster2", recording(seen), "cluster2")
+	w.agent("cluster1", keeping(seen), "cluster1")
+	w.agent("cluster2", keeping(seen), "cluster2")
 	client := w.client()
 	eventually(t, func() bool {
 		resp, _ := get(t, client, w.url+"/cluster1"+ofServices+"plain/proxy-service/", http.Header{"Authorization": {"Bearer hub-token"}})

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/recording"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -14,10 +15,11 @@ type metrics struct {
 	viewMetrics
 	tunnelMetrics
 	hubMetrics
+	recordingMetrics
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	return &metrics{newRequestMetrics(registry), newViewMetrics(registry), newTunnelMetrics(registry), newHubMetrics(registry)}
+	return &metrics{newRequestMetrics(registry), newViewMetrics(registry), newTunnelMetrics(registry), newHubMetrics(registry), newRecordingMetrics(registry)}
 }
 
 // requestMetrics are about users' connections and requests.
@@ -61,7 +63,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		}, []string{"reason"}),
 		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_streams_withdrawn_total",
-			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden, not-exposed (the Service was taken off the list of exposed Services), ended (somebody has deleted the session).",
+			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden, not-exposed (the Service was taken off the list of exposed Services), ended (somebody has deleted the session), not-recorded (the session's recording has failed).",
 		}, []string{"reason"}),
 		handshakesDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_tls_handshakes_dropped_total",
@@ -180,6 +182,55 @@ func newHubMetrics(registry prometheus.Registerer) hubMetrics {
 	}
 	registry.MustRegister(m.outage, m.pastAnswers)
 	return m
+}
+
+// recordingMetrics are about the recording of sessions.
+type recordingMetrics struct {
+	recordingsFailed  *prometheus.CounterVec
+	recordingsOpen    prometheus.Gauge
+	recordingsStored  prometheus.Gauge
+	recordingBytes    prometheus.Counter
+	recordingLost     prometheus.Counter
+	recordingsRemoved *prometheus.CounterVec
+}
+
+func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
+	m := recordingMetrics{
+		recordingsFailed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_recordings_failed_total",
+			Help: "Recordings of sessions that could not begin or could not go on, by what became of the session: refused, ended, unrecorded (it went on).",
+		}, []string{"session"}),
+		recordingsOpen: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_recordings_open",
+			Help: "Recordings of sessions that are being written.",
+		}),
+		recordingsStored: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_recordings_stored_bytes",
+			Help: "Size of all recordings on the volume, those of the other replicas included if they share it; they are counted every 30 s.",
+		}),
+		recordingBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_recording_bytes_total",
+			Help: "Bytes written to recordings of sessions.",
+		}),
+		recordingLost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_recording_lost_bytes_total",
+			Help: "Bytes of recorded sessions that are not in their recordings, because the volume was too slow or has failed.",
+		}),
+		recordingsRemoved: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_recordings_removed_total",
+			Help: "Recordings that were removed, by reason: age, size (of all recordings, or of the volume).",
+		}, []string{"reason"}),
+	}
+	for _, session := range []string{sessionRefused, sessionCut, sessionUnrecorded} {
+		m.recordingsFailed.WithLabelValues(session)
+	}
+	registry.MustRegister(m.recordingsFailed, m.recordingsOpen, m.recordingsStored, m.recordingBytes, m.recordingLost, m.recordingsRemoved)
+	return m
+}
+
+// recordings are those that package recording counts with.
+func (m *recordingMetrics) recordings() recording.Metrics {
+	return recording.Metrics{Open: m.recordingsOpen, Stored: m.recordingsStored, Written: m.recordingBytes, Lost: m.recordingLost, Removed: m.recordingsRemoved}
 }
 
 // protocolGauge tells which protocol the tunnel speaks. During an upgrade from OCM's

@@ -57,9 +57,16 @@ func (l *relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer paced.end()
 	w, r = httprelay.NoFinalFlush(paced), r.WithContext(ctx)
 	if httprelay.IsUpgrade(r.Header) {
-		upgrade, leave := l.sessions.upgrade(w, scope, cancel)
+		upgrade, leave, err := l.sessions.upgrade(w, r, scope, cancel)
+		if err != nil {
+			l.refuse(w, r, err)
+			return
+		}
 		defer leave()
 		w, r = connect.Upgrade(upgrade, r)
+	} else if err := l.sessions.recorder.refusal(scope, r.Method); err != nil {
+		l.refuse(w, r, err)
+		return
 	}
 	l.proxy.ServeHTTP(w, r)
 }

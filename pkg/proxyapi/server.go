@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
+	"open-cluster-management.io/cluster-proxy/pkg/recording"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -59,7 +60,9 @@ type Server struct {
 	via       via // set by Run
 	positions *watch.Positions
 	sessions  *sessions
-	peers     *peers // nil without any
+	// recordings are nil if no session is recorded.
+	recordings *recording.Store
+	peers      *peers // nil without any
 	// newFleetHandler makes what serves views. Watches end when draining is closed.
 	newFleetHandler func(draining <-chan struct{}) fleetHandler
 }
@@ -85,6 +88,9 @@ func New(o *Options) (*Server, error) {
 		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
 	}
 	s.sessions = newSessions(s.metrics)
+	if o.Recording.Dir != "" {
+		s.recordings = recording.NewStore(o.Recording.store(), s.metrics.recordings())
+	}
 	if len(o.Peers) > 0 {
 		s.peers = newPeers(o.Peers, o.PeerPort, s.positions, peerTransport(s.proxy), s.metrics)
 		s.peers.sessions = s.sessions
@@ -158,6 +164,10 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 		streams:      newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
 		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{}},
 		uploads:      newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+	}
+	if s.recordings != nil {
+		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.clusters)
+		p.background = append(p.background, s.recordings.Run)
 	}
 	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, endpoints: endpoints{domain: o.Domain, karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
 	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {

@@ -47,7 +47,13 @@ func kubelet(w http.ResponseWriter, r *http.Request) {
 // SPDY on the way to the kubelet.
 func kubeAPIServer(t testing.TB) http.Handler {
 	t.Helper()
-	node := httptest.NewServer(http.HandlerFunc(kubelet))
+	return kubeAPIServerOf(t, kubelet)
+}
+
+// kubeAPIServerOf is a kube-apiserver before another kubelet.
+func kubeAPIServerOf(t testing.TB, kubelet http.HandlerFunc) http.Handler {
+	t.Helper()
+	node := httptest.NewServer(kubelet)
 	t.Cleanup(node.Close)
 	to, err := url.Parse(node.URL)
 	if err != nil {
@@ -65,7 +71,8 @@ func kubeAPIServer(t testing.TB) http.Handler {
 		case protocol != "":
 			location := *to
 			location.Path, location.RawQuery = r.URL.Path, r.URL.RawQuery
-			proxy.NewStreamTranslatorHandler(&location, http.DefaultTransport, 0, proxy.Options{Stdout: true, Stderr: true, Stdin: true}).ServeHTTP(w, r)
+			tty := r.URL.Query().Get("tty") == "true"
+			proxy.NewStreamTranslatorHandler(&location, http.DefaultTransport, 0, proxy.Options{Stdout: true, Stderr: !tty, Stdin: true, Tty: tty}).ServeHTTP(w, r)
 		default:
 			straight.ServeHTTP(w, r)
 		}

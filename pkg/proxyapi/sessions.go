@@ -43,15 +43,17 @@ type session struct {
 	status  v1alpha1.SessionStatus
 	started time.Time
 	in, out atomic.Int64
-	// ended is set when an administrator ends it, and end does that. It does not block.
-	ended atomic.Bool
-	end   func()
+	// why is set when it is ended before its time, and end does that. It does not block.
+	why atomic.Pointer[metav1.Status]
+	end func()
 }
 
 // sessions are those of this replica.
 type sessions struct {
 	replica string
 	metrics *metrics
+	// recorder records some of them; nil for none.
+	recorder *recorder
 
 	mu   sync.Mutex
 	open map[string]*session
@@ -181,16 +183,19 @@ func (s *sessions) get(name string) *session {
 	return s.open[name]
 }
 
-// finish ends a session that is open here. It is not listed any more.
-func (s *sessions) finish(name string) (one *session) {
+// finish ends a session that is open here, for an administrator. It is not listed any more.
+func (s *sessions) finish(name string) (one *session) { return s.cut(name, "ended", endedStatus()) }
+
+// cut ends a session that is open here. The reason is for metrics, the Status for its user.
+func (s *sessions) cut(name, reason string, why *metav1.Status) (one *session) {
 	s.mu.Lock()
 	if one = s.open[name]; one != nil {
 		delete(s.open, name)
 	}
 	s.mu.Unlock()
 	if one != nil {
-		s.metrics.withdrawn.WithLabelValues("ended").Inc()
-		one.ended.Store(true)
+		s.metrics.withdrawn.WithLabelValues(reason).Inc()
+		one.why.Store(why)
 		one.end()
 	}
 	return one

@@ -35,14 +35,29 @@ type sessionUpgrade struct {
 	http.ResponseWriter
 	sessions *sessions
 	scope    *requestScope
-	cancel   func()
-	leave    func()
+	session  *session
+	// tape records the session; nil if none does.
+	tape   *tape
+	cancel func()
+	// remove is set when the session has begun.
+	remove func()
 }
 
-// upgrade returns the writer for an upgrade. leave must be called when the request has ended.
-func (s *sessions) upgrade(w http.ResponseWriter, scope *requestScope, cancel func()) (_ http.ResponseWriter, leave func()) {
-	u := &sessionUpgrade{w, s, scope, cancel, func() {}}
-	return u, func() { u.leave() }
+// upgrade returns the writer for an upgrade. leave must be called when the request has ended. The
+// error is that of a session that must be recorded and cannot be.
+func (s *sessions) upgrade(w http.ResponseWriter, r *http.Request, scope *requestScope, cancel func()) (_ http.ResponseWriter, leave func(), err error) {
+	u := &sessionUpgrade{ResponseWriter: w, sessions: s, scope: scope, session: s.describe(scope, kindOf(scope)), cancel: cancel}
+	if u.tape, err = s.recorder.begin(r.Context(), scope, u.session); err != nil {
+		return nil, nil, err
+	}
+	return u, u.leave, nil
+}
+
+func (u *sessionUpgrade) leave() {
+	if u.remove != nil {
+		u.remove()
+	}
+	u.tape.end(u.remove != nil)
 }
 
 // Unwrap is for http.ResponseController.
@@ -54,11 +69,13 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	kind := kindOf(u.scope)
-	c := &sessionConn{Conn: conn, session: u.sessions.describe(u.scope, kind), cancel: u.cancel,
-		follower: frames.New(u.scope.upgraded, kind == kindExec || kind == kindAttach)}
-	c.session.end = func() { go c.end() }
-	u.leave = u.sessions.join(c.session)
+	kind := u.session.status.Kind
+	c := &sessionConn{Conn: conn, session: u.session, cancel: u.cancel, tape: u.tape,
+		follower: frames.New(u.scope.upgraded, kind == kindExec || kind == kindAttach || u.tape != nil)}
+	u.session.started = time.Now()
+	u.session.end = func() { go c.end() }
+	u.remove = u.sessions.join(u.session)
+	u.tape.follow(c.follower)
 	return c, buffer, nil
 }
 
@@ -69,6 +86,7 @@ type sessionConn struct {
 	net.Conn
 	session  *session
 	follower *frames.Follower
+	tape     *tape
 	cancel   func()
 	// ending says that the session is ended, and said that the user was told.
 	ending, said atomic.Bool
@@ -90,6 +108,7 @@ func (c *sessionConn) CloseWrite() error {
 // Read reads what the user sends.
 func (c *sessionConn) Read(p []byte) (int, error) {
 	for {
+		c.tape.room()
 		n, err := c.Conn.Read(p)
 		if !c.ending.Load() {
 			c.session.in.Add(int64(n))
@@ -105,6 +124,7 @@ func (c *sessionConn) Read(p []byte) (int, error) {
 
 // Write writes to the user.
 func (c *sessionConn) Write(p []byte) (int, error) {
+	c.tape.room()
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.said.Load() {
@@ -140,7 +160,7 @@ func (c *sessionConn) end() {
 // say tells the user why the connection ends. The caller holds writing.
 func (c *sessionConn) say() {
 	c.said.Store(true)
-	farewell := c.follower.Farewell(endedStatus())
+	farewell := c.follower.Farewell(c.session.why.Load())
 	if len(farewell) == 0 {
 		c.cancel()
 		return
@@ -213,7 +233,7 @@ func (s *sessions) watch(ctx context.Context, w http.ResponseWriter, scope *requ
 	return watched, ctx, func() {
 		remove()
 		cancel(nil)
-		if one.ended.Load() {
+		if one.why.Load() != nil {
 			watched.say()
 		}
 	}

@@ -30,7 +30,7 @@ extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-
 karmadaAPI: {enabled: true, controlPlaneCluster: local-cluster}
 ui: {enabled: true}
 monitoring: {podMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}, prometheusRule: {enabled: true, labels: {release: prometheus}}, dashboards: {enabled: true, annotations: {folder: a}}}
-proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t}
+proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t, recording: {enabled: true, existingClaim: r, fsGroup: 65532, clusters: [a], clusterSets: [b], failClosed: true, stdin: true}}
 `
 
 // Upgrades from upstream's chart find the objects that are there by these names.
@@ -197,6 +197,7 @@ func TestRefusedValues(t *testing.T) {
 		{"interval of a PodMonitor", "monitoring: {podMonitor: {interval: often}}", "interval"},
 		{"PodMonitors that nobody may follow", "{networkPolicies: {enabled: true}, monitoring: {podMonitor: {enabled: true}}}", "needs networkPolicies.monitoring"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
+		{"size of recordings", "proxyAPI: {recording: {maxFileSize: much}}", "maxFileSize"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
 	} {
@@ -325,6 +326,37 @@ func TestUsersAreLetInByAValue(t *testing.T) {
 		for _, verb := range rule.Verbs {
 			if !slices.Contains([]string{"get", "list", "watch"}, verb) || slices.Contains(rule.Resources, "clusters/stream") {
 				t.Errorf("a viewer may %s %v", verb, rule.Resources)
+			}
+		}
+	}
+}
+
+// Recordings are on the claim, or on a volume of the pod's own.
+func TestRecording(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}": "", "{recording: {enabled: true}}": "emptyDir", "{recording: {enabled: true, existingClaim: tapes, fsGroup: 7}}": "tapes",
+	} {
+		for _, deployment := range mustRender(t, "proxyAPI: "+values).deployments(t) {
+			pod, got := deployment.Spec.Template.Spec, ""
+			for _, volume := range pod.Volumes {
+				switch {
+				case volume.Name != "recordings":
+				case volume.PersistentVolumeClaim != nil:
+					got = volume.PersistentVolumeClaim.ClaimName
+				case volume.EmptyDir != nil:
+					got = "emptyDir"
+				}
+			}
+			wantHere := want
+			if deployment.Name != "cluster-proxy-addon-user" {
+				wantHere = ""
+			}
+			args := pod.Containers[0].Args
+			if got != wantHere || slices.Contains(args, "--recording-dir=/recordings") != (got != "") {
+				t.Errorf("%s with %q: volume %q, want %q; arguments %q", deployment.Name, values, got, wantHere, args)
+			}
+			if group := pod.SecurityContext.FSGroup; (group != nil) != (got == "tapes") {
+				t.Errorf("%s with %q: fsGroup %v", deployment.Name, values, group)
 			}
 		}
 	}

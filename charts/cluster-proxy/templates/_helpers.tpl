@@ -79,7 +79,7 @@ annotations:
 {{- if and .Values.enableServiceProxy (dig "aggregatedAPI" true (.Values.proxyAPI | default dict)) (dig "enabled" true (.Values.passes | default dict)) (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}true{{ end }}
 {{- end }}
 
-{{/* What all pods of the chart have in common. Call with (list . component). */}}
+{{/* What all pods of the chart have in common, the pod's securityContext last. Call with (list . component). */}}
 {{- define "cluster-proxy.podSpec" -}}
 {{- $root := index . 0 -}}
 {{- with $root.Values.imagePullSecrets }}

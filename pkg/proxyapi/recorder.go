@@ -1,0 +1,182 @@
+package proxyapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/frames"
+	"open-cluster-management.io/cluster-proxy/pkg/recording"
+)
+
+// What becomes of sessions that cannot be recorded.
+const (
+	sessionRefused    = "refused"
+	sessionCut        = "ended"
+	sessionUnrecorded = "unrecorded"
+)
+
+// recorder records sessions of commands, as the policy says. A nil recorder records none.
+type recorder struct {
+	policy   *RecordingOptions
+	store    *recording.Store
+	sessions *sessions
+	clusters clusters
+}
+
+func newRecorder(policy *RecordingOptions, store *recording.Store, s *sessions, c clusters) *recorder {
+	return &recorder{policy: policy, store: store, sessions: s, clusters: c}
+}
+
+// covers reports whether sessions to a cluster are recorded.
+func (r *recorder) covers(cluster string) bool {
+	if r == nil {
+		return false
+	}
+	names, sets := r.policy.Clusters, r.policy.ClusterSets
+	return len(names) == 0 && len(sets) == 0 || slices.Contains(names, cluster) || len(sets) > 0 && slices.Contains(sets, r.clusters.ClusterSet(cluster))
+}
+
+// isCommand reports whether an upgrade may be one by which a command is run: exec and attach,
+// and by nodes/proxy everything, because the kubelet has both.
+func isCommand(scope *requestScope) bool {
+	kind := kindOf(scope)
+	return kind == kindExec || kind == kindAttach || kind == kindUpgrade && isNodeProxy(scope)
+}
+
+func isNodeProxy(scope *requestScope) bool {
+	return !scope.target.ForService() && scope.inner != nil && scope.inner.Resource == "nodes" && scope.inner.Subresource == "proxy"
+}
+
+// refusal is the error of a request that is no upgrade and could run a command nevertheless,
+// if nobody may have one that is not recorded.
+func (r *recorder) refusal(scope *requestScope, method string) error {
+	if !r.covers(scope.target.Cluster) || !r.policy.FailClosed || scope.target.ForService() {
+		return nil
+	}
+	switch {
+	case method == http.MethodConnect:
+		return refusal(http.StatusForbidden, fmt.Sprintf("sessions to cluster %q are recorded, which is not possible within a connection by CONNECT: use the cluster's path or host", scope.target.Cluster))
+	case isNodeProxy(scope) && method != http.MethodGet && method != http.MethodHead:
+		return refusal(http.StatusForbidden, fmt.Sprintf("commands on cluster %q are recorded, which is not possible by %s of nodes/proxy: use kubectl exec", scope.target.Cluster, method))
+	}
+	return nil
+}
+
+// begin begins the recording of a session, before its request is sent. It returns nil for
+// one that is not recorded.
+func (r *recorder) begin(ctx context.Context, scope *requestScope, one *session) (*tape, error) {
+	if !r.covers(scope.target.Cluster) || !isCommand(scope) {
+		return nil, nil
+	}
+	t := &tape{recorder: r, session: one, ctx: ctx}
+	status := one.status
+	var err error
+	t.Recording, err = r.store.Open(ctx, recording.Session{Name: one.name, User: status.User, Kind: status.Kind, Cluster: status.Cluster, Target: status.Target, Replica: status.Replica}, t.failed)
+	switch {
+	case err == nil:
+		return t, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case r.policy.FailClosed:
+		r.failed(ctx, one, sessionRefused, err)
+		return nil, refusal(http.StatusServiceUnavailable, fmt.Sprintf("sessions to cluster %q must be recorded, which is not possible now: %v; ask the administrators of the hub to look after the volume of recordings", scope.target.Cluster, err))
+	}
+	r.failed(ctx, one, sessionUnrecorded, err)
+	return nil, nil
+}
+
+// failed says that a session is not recorded.
+func (r *recorder) failed(ctx context.Context, one *session, outcome string, err error) {
+	r.sessions.metrics.recordingsFailed.WithLabelValues(outcome).Inc()
+	klog.FromContext(ctx).Info("A session cannot be recorded", "err", err.Error(), "outcome", outcome, "session", one.name, "user", one.status.User, "kind", one.status.Kind, "cluster", one.status.Cluster, "target", one.status.Target)
+	audit.AddAuditAnnotation(ctx, annotationPrefix+"recording-failed", outcome+": "+err.Error())
+}
+
+// tape is the recording of one session. A nil tape records nothing.
+type tape struct {
+	*recording.Recording
+	recorder *recorder
+	session  *session
+	ctx      context.Context
+	// failure is why the session is not recorded any more.
+	failure atomic.Pointer[metav1.Status]
+}
+
+// follow begins to record what is sent. The session must be listed.
+func (t *tape) follow(f *frames.Follower) {
+	if t == nil {
+		return
+	}
+	audit.AddAuditAnnotation(t.ctx, annotationPrefix+"recording", t.Path())
+	f.Observe(t.take, t.Stop)
+	if t.failure.Load() != nil { // before it could be ended
+		t.cut()
+	}
+}
+
+// take records a piece of a stream. What is on the stream for errors is the client's to
+// show, in its own words.
+func (t *tape) take(s frames.Stream, p []byte) {
+	switch {
+	case s == frames.Stdout:
+		t.Add(recording.Output, p)
+	case s == frames.Stderr:
+		t.Add(recording.ErrorOutput, p)
+	case s == frames.Stdin && t.recorder.policy.Stdin:
+		t.Add(recording.Input, p)
+	case s == frames.Resize:
+		t.AddSize(p)
+	}
+}
+
+// failed is called when the session is not recorded any more.
+func (t *tape) failed(err error) {
+	outcome := sessionUnrecorded
+	if t.recorder.policy.FailClosed {
+		outcome = sessionCut
+	}
+	t.recorder.failed(t.ctx, t.session, outcome, err)
+	if outcome == sessionCut {
+		status := newStatus(http.StatusServiceUnavailable, fmt.Sprintf("ended because it cannot be recorded any more: %v; ask the administrators of the hub to look after the volume of recordings", err))
+		status.Details = nil // there is nothing to try again
+		t.failure.Store(&status)
+		t.cut()
+	}
+}
+
+// cut ends the session, if it is listed already.
+func (t *tape) cut() { t.recorder.sessions.cut(t.session.name, "not-recorded", t.failure.Load()) }
+
+// room waits until more can be recorded.
+func (t *tape) room() {
+	if t != nil {
+		t.Room()
+	}
+}
+
+// end ends the recording. began says whether the session has begun.
+func (t *tape) end(began bool) {
+	switch {
+	case t == nil:
+		return
+	case !began:
+		t.Discard()
+		return
+	}
+	why := "the session has ended"
+	if status := t.session.why.Load(); status != nil {
+		why = status.Message
+	}
+	t.Close(why)
+	if lost := t.Lost(); lost > 0 {
+		audit.AddAuditAnnotation(t.ctx, annotationPrefix+"recording-lost-bytes", strconv.FormatInt(lost, 10))
+	}
+}
