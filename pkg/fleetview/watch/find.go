@@ -36,6 +36,8 @@ func (p *Positions) resolve(ctx context.Context, v version.Version, owner string
 		_, known = together.lookup(v, "")
 		return known == complete || known == open
 	})
+	// A replica that has left meanwhile did not answer, but has handed over what it knew.
+	_ = together.Import(p.Answer(v))
 	at, known = together.lookup(v, "")
 	// The pages that a list lacks may be ones that no client has asked for. That is known
 	// if all replicas have answered.

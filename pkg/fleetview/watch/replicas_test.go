@@ -355,6 +355,23 @@ func TestTransferOfMany(t *testing.T) {
 	t.Logf("%d bytes in memory, %d bytes sent in rounds", from.size, sent)
 }
 
+// TestReplicaLeavesWhileAsked has a replica hand over what it knows, and leave, between the
+// look at what is known here and the question: it is asked no more.
+func TestReplicaLeavesWhileAsked(t *testing.T) {
+	from := newReplicas(t, 1).all[0].options
+	v := from.Clock.Now()
+	from.Positions.RecordList(v, "uid", "100")
+	from.Positions.RecordPage(v, 0, true)
+	p := new(Positions)
+	p.Ask = func(context.Context, version.Version, func([]byte) bool) bool {
+		transfer(t, from.Positions, p)
+		return true
+	}
+	if got, ok := p.Find(t.Context(), v); !ok || got["uid"] != "100" {
+		t.Errorf("got %v, %t, want what was handed over", got, ok)
+	}
+}
+
 // TestBrokenAnswers has a replica that answers nonsense.
 func TestBrokenAnswers(t *testing.T) {
 	good := newReplicas(t, 1).all[0].options
