@@ -17,7 +17,7 @@
 //	[1.5, "e", "why"]           the end
 //
 // JSON is UTF-8, and output is bytes. What is no UTF-8 stands in the text as U+FFFD, and
-// exactly in the event before. A player ignores events that it does not know and shows the
+// exactly in the event before; a piece that is binary, such as the tar of kubectl cp, is one U+FFFD. A player ignores events that it does not know and shows the
 // text; Reader returns the bytes. A character that arrives in two pieces is written when it is
 // complete, up to 3 bytes late; the order of each stream's bytes stays, and every byte is in the file.
 // Of a terminal stdout and stderr are one.

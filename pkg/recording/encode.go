@@ -110,7 +110,30 @@ func appendPiece(to []byte, at time.Duration, s Stream, p []byte) []byte {
 		to = append(to, "\"]\n"...)
 	}
 	to = appendHead(to, at, codes[s])
+	if !exact && isBinary(p) {
+		p = binaryText // no screen shows what it is
+	}
 	return append(appendString(to, p), "]\n"...)
+}
+
+// binaryText stands for a piece that is no text at all.
+var binaryText = []byte("\uFFFD")
+
+// maxLooked is how much of a piece is looked at to tell whether it is text.
+const maxLooked = 1 << 10
+
+// isBinary reports whether more than a quarter of a piece is neither text nor for terminals.
+func isBinary(p []byte) bool {
+	p = p[:min(len(p), maxLooked)]
+	strange := 0
+	for rest := p; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 || r < '\a' || r > '\r' && r < '\x1b' {
+			strange++
+		}
+		rest = rest[size:]
+	}
+	return strange*4 > len(p)
 }
 
 // appendNote appends an event that is of no stream.
