@@ -306,43 +306,61 @@ func (p *peers) send(ctx context.Context, method, address, id, path string, body
 
 // ask is Ask of watch.Positions.
 func (p *peers) ask(ctx context.Context, v version.Version, take func(answer []byte) (enough bool)) (all bool) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
+	all = true
 	result := positionUnknown
 	defer func() { p.metrics.asked.WithLabelValues(result).Inc() }()
+	lost, err := p.askAll(ctx, http.MethodGet, positionsPath+"/"+v.String(), func(_ peerAddress, answer []byte, err error) (enough bool) {
+		if err != nil {
+			all = false
+			return false
+		}
+		if enough = take(answer); enough {
+			result = positionFound
+		}
+		return enough
+	})
+	return all && !lost && err == nil
+}
+
+// peerAddress is where a peer has answered.
+type peerAddress struct{ id, address string }
+
+// askAll sends a request to all peers, for askTimeout at most, and has take called with each
+// answer, until it has enough. lost says that there may be a peer that does not answer. The
+// error says why no peer was asked.
+func (p *peers) askAll(ctx context.Context, method, path string, take func(from peerAddress, answer []byte, err error) (enough bool)) (lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	select {
 	case p.asking <- struct{}{}:
 		defer func() { <-p.asking }()
 	case <-ctx.Done():
-		return false
+		return false, errors.New("too many questions to the other replicas are under way")
 	}
 	select {
 	case <-p.greeted:
 	case <-ctx.Done():
-		return false
+		return false, errors.New("the other replicas of the proxy API are not known yet")
 	}
 	addresses, all := p.live()
 	type answered struct {
+		from    peerAddress
 		message []byte
 		err     error
 	}
 	answers := make(chan answered, len(addresses))
 	for id, address := range addresses {
 		go func() {
-			message, err := p.send(ctx, http.MethodGet, address, id, positionsPath+"/"+v.String(), nil)
-			answers <- answered{message, err}
+			message, err := p.send(ctx, method, address, id, path, nil)
+			answers <- answered{peerAddress{id, address}, message, err}
 		}()
 	}
 	for range addresses {
-		a := <-answers
-		if a.err != nil {
-			all = false
-		} else if take(a.message) {
-			result = positionFound
+		if a := <-answers; take(a.from, a.message, a.err) {
 			break
 		}
 	}
-	return all
+	return !all, nil
 }
 
 // tellAll tells each peer what it has not been told.

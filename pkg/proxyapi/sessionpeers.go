@@ -53,58 +53,61 @@ func answerSessions(w http.ResponseWriter, told toldSessions) {
 	_ = json.NewEncoder(w).Encode(told) // the peer may be gone
 }
 
-// askSessions asks all peers for the sessions that they have, or to end the one with a name.
+// askSessions asks all peers for the sessions that they have, and says which of them has which.
 // missing says what the answer may lack, for people.
-func (p *peers) askSessions(ctx context.Context, method, name string) (items []v1alpha1.Session, missing []string) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	select {
-	case p.asking <- struct{}{}:
-		defer func() { <-p.asking }()
-	case <-ctx.Done():
-		return nil, []string{"too many questions to the other replicas are under way"}
+func (p *peers) askSessions(ctx context.Context) (items []v1alpha1.Session, at map[string]peerAddress, missing []string) {
+	at = map[string]peerAddress{}
+	lost, err := p.askAll(ctx, http.MethodGet, sessionsPath, func(from peerAddress, answer []byte, err error) (enough bool) {
+		var told toldSessions
+		if err == nil {
+			told, err = from.read(answer)
+		}
+		for _, one := range told.Sessions {
+			if _, known := at[one.Name]; !known {
+				at[one.Name] = from
+				items = append(items, one)
+			}
+		}
+		switch {
+		case err != nil:
+			missing = append(missing, shown(err.Error()))
+		case told.More > 0:
+			missing = append(missing, fmt.Sprintf("a replica has %d sessions more", told.More))
+		}
+		return false
+	})
+	if err != nil {
+		return nil, nil, []string{err.Error()}
 	}
-	addresses, all := p.live()
-	if !all {
+	if lost {
 		missing = append(missing, "a replica of the proxy API that was there a moment ago does not answer any more")
 	}
-	path := sessionsPath
-	if name != "" {
-		path += "/" + name
-	}
-	type answered struct {
-		told toldSessions
-		err  error
-	}
-	answers := make(chan answered, len(addresses))
-	for id, address := range addresses {
-		go func() {
-			raw, err := p.send(ctx, method, address, id, path, nil)
-			a := answered{err: err}
-			switch {
-			case err != nil:
-			case raw == nil:
-				a.err = fmt.Errorf("the replica at %s is of a version without sessions", address)
-			default:
-				if a.told, err = readSessions(raw); err != nil {
-					a.err = fmt.Errorf("the replica at %s answered what is no list of sessions: %w", address, err)
-				}
-			}
-			answers <- a
-		}()
-	}
-	for range addresses {
-		a := <-answers
-		items = append(items, a.told.Sessions...)
-		switch {
-		case a.err != nil:
-			missing = append(missing, shown(a.err.Error()))
-		case a.told.More > 0:
-			missing = append(missing, fmt.Sprintf("a replica has %d sessions more", a.told.More))
-		}
-	}
 	slices.Sort(missing)
-	return items, missing
+	return items, at, missing
+}
+
+// endSession has a peer end a session. It reports whether there was one.
+func (p *peers) endSession(ctx context.Context, at peerAddress, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := p.send(ctx, http.MethodDelete, at.address, at.id, sessionsPath+"/"+name, nil)
+	if err != nil {
+		return false, err
+	}
+	told, err := at.read(answer)
+	return slices.ContainsFunc(told.Sessions, func(one v1alpha1.Session) bool { return one.Name == name }), err
+}
+
+// read reads what the replica answers about sessions.
+func (p peerAddress) read(answer []byte) (toldSessions, error) {
+	if answer == nil {
+		return toldSessions{}, fmt.Errorf("the replica at %s is of a version without sessions", p.address)
+	}
+	told, err := readSessions(answer)
+	if err != nil {
+		return toldSessions{}, fmt.Errorf("the replica at %s answered what is no list of sessions: %w", p.address, err)
+	}
+	return told, nil
 }
 
 // readSessions reads what a peer says. What is shown of it is as safe to print as what this

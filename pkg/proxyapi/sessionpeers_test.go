@@ -66,7 +66,7 @@ func TestSessionsOfReplicas(t *testing.T) {
 	}
 	w.server.peers.mu.Unlock()
 	// It is greeted again in a moment.
-	if _, missing := w.server.peers.askSessions(t.Context(), http.MethodGet, ""); len(missing) == 0 {
+	if _, _, missing := w.server.peers.askSessions(t.Context()); len(missing) == 0 {
 		t.Error("a lost replica is not mentioned")
 	}
 }
@@ -111,7 +111,7 @@ func TestEvilSessionPeers(t *testing.T) {
 					}
 					greetings.ServeHTTP(w, r)
 				}))
-				items, missing := one.askSessions(t.Context(), http.MethodGet, "")
+				items, _, missing := one.askSessions(t.Context())
 				if len(items) != tc.want || !strings.Contains(strings.Join(missing, ";"), tc.missing) || (tc.missing == "") != (len(missing) == 0) {
 					t.Errorf("got %d sessions, missing %q; want %d, %q", len(items), missing, tc.want, tc.missing)
 				}

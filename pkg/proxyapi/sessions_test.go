@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -22,6 +26,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -52,9 +57,17 @@ func sessionWorld(t *testing.T, startIt func(*testing.T, func(*Server)) *world) 
 
 // watchAll is a watch of a view with one event.
 func watchAll(w http.ResponseWriter, r *http.Request, _ fleetview.View) {
+	event := []byte("{\"type\":\"ADDED\",\"object\":{}}\n")
 	w.Header().Set("Content-Type", "application/json")
+	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
+		event = merge.AppendProtobufEvent([]byte{0, 0, 0, 0}, "ADDED", merge.AppendProtobufDocument(nil, metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, nil))
+		event[3] = byte(len(event) - 4)
+	}
 	w.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(w, "{\"type\":\"ADDED\",\"object\":{}}\n")
+	for i := range event { // one after the other
+		_, _ = w.Write(event[i : i+1])
+	}
 	_ = http.NewResponseController(w).Flush()
 	<-r.Context().Done()
 }
@@ -110,14 +123,15 @@ var users = map[string]struct {
 	kind, target, view, wantOut, wantEnd string
 	run                                  func(w *world, out *seen) error
 }{
-	"exec, SPDY":           {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("exec", remotecommand.NewSPDYExecutor)},
-	"attach, SPDY":         {kind: "attach", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("attach", remotecommand.NewSPDYExecutor)},
-	"exec, WebSocket":      {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("exec", webSocketExecutor)},
-	"port-forward, SPDY":   {kind: "port-forward", target: "ns/pod", wantOut: errEnded.Error(), run: forwardSPDY},
-	"port-forward, tunnel": {kind: "port-forward", target: "ns/pod", wantOut: errEnded.Error(), run: forwardTunnel},
-	"connect":              {kind: "connect", target: "kube-apiserver", run: connectOnly},
-	"another upgrade":      {kind: "upgrade", target: "ns/pods/pod/proxy", wantOut: errEnded.Error(), run: bareUpgrade},
-	"watch of a view":      {kind: "view-watch", target: "pods", view: "all", wantOut: `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ended by an administrator","reason":"Forbidden","code":403}}` + "\n", run: watchView},
+	"exec, SPDY":                {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("exec", remotecommand.NewSPDYExecutor)},
+	"attach, SPDY":              {kind: "attach", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("attach", remotecommand.NewSPDYExecutor)},
+	"exec, WebSocket":           {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("exec", webSocketExecutor)},
+	"port-forward, SPDY":        {kind: "port-forward", target: "ns/pod", wantOut: errEnded.Error(), run: forwardSPDY},
+	"port-forward, tunnel":      {kind: "port-forward", target: "ns/pod", wantOut: errEnded.Error(), run: forwardTunnel},
+	"connect":                   {kind: "connect", target: "kube-apiserver", run: connectOnly},
+	"another upgrade":           {kind: "upgrade", target: "ns/pods/pod/proxy", wantOut: errEnded.Error(), run: bareUpgrade},
+	"watch of a view, protobuf": {kind: "view-watch", target: "pods", view: "all", wantOut: "ended by an administrator", run: watchProtobuf},
+	"watch of a view":           {kind: "view-watch", target: "pods", view: "all", wantOut: `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ended by an administrator","reason":"Forbidden","code":403}}` + "\n", run: watchView},
 }
 
 func webSocketExecutor(config *restclient.Config, method string, u *url.URL) (remotecommand.Executor, error) {
@@ -211,6 +225,28 @@ func bareUpgrade(w *world, out *seen) error {
 	return byHand(w, "GET /cluster1/api/v1/namespaces/ns/pods/pod/proxy/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer jane\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", out)
 }
 
+// watchProtobuf is a watch by client-go, which must understand the last event.
+func watchProtobuf(w *world, out *seen) error {
+	config := w.config("jane")
+	config.Host, config.ContentType = w.url+"/@all", "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	pods, err := client.CoreV1().Pods("").Watch(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for event := range pods.ResultChan() {
+		if event.Type != watch.Error {
+			_, _ = io.WriteString(out, "some")
+			continue
+		}
+		_, _ = io.WriteString(out, apierrors.FromObject(event.Object).Error())
+	}
+	return nil
+}
+
 func watchView(w *world, out *seen) error {
 	r, err := http.NewRequest(http.MethodGet, w.url+"/@all/api/v1/pods?watch=1", nil)
 	if err != nil {
@@ -279,7 +315,7 @@ func TestSessionsLeave(t *testing.T) {
 		return startWith(t, prepare, func(o *Options) { o.RevalidateStreams = 100 * time.Millisecond })
 	})
 	const exec = "GET /cluster1/api/v1/namespaces/ns/pods/pod/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer jane\r\n\r\n"
-	const watch = "GET /@all/api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer jane\r\n\r\n"
+	const watching = "GET /@all/api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer jane\r\n\r\n"
 	const tunnel = "CONNECT cluster1:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer jane\r\n\r\n"
 	cut := make(chan struct{}, 1)
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -299,7 +335,7 @@ func TestSessionsLeave(t *testing.T) {
 		case <-gone:
 		}
 	}), "cluster1")
-	requests := map[string]string{"exec": exec, "watch": watch, "connect": tunnel}
+	requests := map[string]string{"exec": exec, "watch": watching, "connect": tunnel}
 	left := func(n int) func() bool {
 		return func() bool {
 			items, _ := w.sessions()

@@ -2,10 +2,9 @@ package proxyapi
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // sessionStorage shows and ends the sessions of all replicas. Nothing is stored.
@@ -59,28 +60,38 @@ func unsure(name string, missing []string) error {
 
 // Get finds a session at any replica.
 func (s *sessionStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	object, _, err := s.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// find returns a session and the replica that has it, which is nil for this one.
+func (s *sessionStorage) find(ctx context.Context, name string) (*v1alpha1.Session, *peerAddress, error) {
 	if !sessionName.MatchString(name) {
-		return nil, noSession(name)
+		return nil, nil, noSession(name)
 	}
 	if one := s.here.get(name); one != nil {
 		object := one.object()
-		return &object, nil
+		return &object, nil, nil
 	}
-	items, missing := s.ask(ctx, http.MethodGet, "")
+	items, at, missing := s.ask(ctx)
 	for i := range items {
 		if items[i].Name == name {
-			return &items[i], nil
+			from := at[name]
+			return &items[i], &from, nil
 		}
 	}
-	return nil, unsure(name, missing)
+	return nil, nil, unsure(name, missing)
 }
 
 // ask asks the other replicas.
-func (s *sessionStorage) ask(ctx context.Context, method, name string) (items []v1alpha1.Session, missing []string) {
+func (s *sessionStorage) ask(ctx context.Context) (items []v1alpha1.Session, at map[string]peerAddress, missing []string) {
 	if s.peers == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return s.peers.askSessions(ctx, method, name)
+	return s.peers.askSessions(ctx)
 }
 
 // List lists the sessions of all replicas, the oldest first. A replica that does not answer
@@ -92,7 +103,7 @@ func (s *sessionStorage) List(ctx context.Context, options *internalversion.List
 	for i := range all {
 		known[all[i].Name] = true
 	}
-	others, missing := s.ask(ctx, http.MethodGet, "")
+	others, _, missing := s.ask(ctx)
 	for _, other := range others {
 		if !known[other.Name] { // a replica speaks for its own
 			known[other.Name] = true
@@ -114,13 +125,9 @@ func (s *sessionStorage) List(ctx context.Context, options *internalversion.List
 
 // Delete ends a session at the replica that has it.
 func (s *sessionStorage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	found, err := s.Get(ctx, name, nil)
+	object, at, err := s.find(ctx, name)
 	if err != nil {
 		return nil, false, err
-	}
-	object, ok := found.(*v1alpha1.Session)
-	if !ok {
-		return nil, false, noSession(name)
 	}
 	if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != object.UID || p.ResourceVersion != nil) {
 		return nil, false, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource(v1alpha1.Sessions).GroupResource(), name, fmt.Errorf("the session has UID %s and no resourceVersion", object.UID))
@@ -135,12 +142,15 @@ func (s *sessionStorage) Delete(ctx context.Context, name string, validate rest.
 		return object, true, nil
 	}
 	klog.FromContext(ctx).Info("Ending a session", "by", userOf(ctx).GetName(), "session", name, "user", object.Status.User, "kind", object.Status.Kind, "cluster", object.Status.Cluster, "target", object.Status.Target)
-	if s.here.finish(name) != nil {
-		return object, true, nil
+	ended, err := at == nil && s.here.finish(name) != nil, error(nil)
+	if at != nil {
+		ended, err = s.peers.endSession(ctx, *at, name)
 	}
-	ended, missing := s.ask(ctx, http.MethodDelete, name)
-	if !slices.ContainsFunc(ended, func(one v1alpha1.Session) bool { return one.Name == name }) {
-		return nil, false, unsure(name, missing)
+	switch {
+	case err != nil:
+		return nil, false, unsure(name, []string{shown(err.Error())})
+	case !ended:
+		return nil, false, noSession(name) // it has ended meanwhile
 	}
 	return object, true, nil
 }
@@ -202,4 +212,17 @@ func endedEvent() []byte {
 		return nil // a Status has nothing that cannot be encoded
 	}
 	return fmt.Appendf(nil, "{\"type\":\"ERROR\",\"object\":%s}\n", object)
+}
+
+// endedFrame is the same in protobuf, behind its length.
+func endedFrame() []byte {
+	status := endedStatus()
+	message, err := status.Marshal()
+	if err != nil {
+		return nil // a Status has nothing that cannot be encoded
+	}
+	const head = 4
+	frame := merge.AppendProtobufEvent(make([]byte, head), string(watch.Error), merge.AppendProtobufDocument(nil, status.TypeMeta, message))
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-head))
+	return frame
 }

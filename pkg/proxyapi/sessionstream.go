@@ -3,6 +3,7 @@ package proxyapi
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -218,9 +219,25 @@ func (c *countedHalf) CloseWrite() error { return c.closeWrite() }
 type sessionWatch struct {
 	http.ResponseWriter
 	session *session
-	code    int
-	last    byte
+	// events says how events end, and last is the byte before.
+	events eventsForm
+	last   byte
+	// head is the length of a protobuf event, of which have bytes came, and left those of the
+	// event that are to come.
+	head       [4]byte
+	have, left int
 }
+
+// eventsForm is how the events of a watch are separated.
+type eventsForm int
+
+const (
+	unknownEvents eventsForm = iota
+	// lineEvents are JSON.
+	lineEvents
+	// frameEvents are protobuf, each behind its length.
+	frameEvents
+)
 
 // watch makes a session of a watch of a view, which begins with the context that it returns.
 // leave must be called when the watch has ended, by the goroutine that writes.
@@ -243,7 +260,14 @@ func (s *sessions) watch(ctx context.Context, w http.ResponseWriter, scope *requ
 func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *sessionWatch) WriteHeader(code int) {
-	w.code = code
+	header := w.Header()
+	switch kind := header.Get("Content-Type"); {
+	case code != http.StatusOK || header.Get("Content-Encoding") != "":
+	case strings.HasPrefix(kind, "application/json"):
+		w.events = lineEvents
+	case strings.HasPrefix(kind, "application/vnd.kubernetes.protobuf"):
+		w.events = frameEvents
+	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
@@ -253,19 +277,43 @@ func (w *sessionWatch) Write(p []byte) (int, error) {
 	if n > 0 {
 		w.last = p[n-1]
 	}
+	if w.events == frameEvents {
+		w.follow(p[:n])
+	}
 	return n, err
 }
 
-// say adds an ERROR event, if the events are lines and the last one is whole.
+// follow follows frames.
+func (w *sessionWatch) follow(p []byte) {
+	for len(p) > 0 {
+		if w.have < len(w.head) {
+			n := copy(w.head[w.have:], p)
+			w.have, p = w.have+n, p[n:]
+			w.left = int(binary.BigEndian.Uint32(w.head[:]))
+		}
+		if w.have == len(w.head) {
+			n := min(w.left, len(p))
+			if w.left, p = w.left-n, p[n:]; w.left == 0 {
+				w.have = 0
+			}
+		}
+	}
+}
+
+// say adds an ERROR event, if the last one is whole.
 func (w *sessionWatch) say() {
-	header := w.Header()
-	lines := header.Get("Content-Encoding") == "" && strings.HasPrefix(header.Get("Content-Type"), "application/json")
-	if w.code != http.StatusOK || !lines || w.last != '\n' {
+	var event []byte
+	switch {
+	case w.events == lineEvents && w.last == '\n':
+		event = endedEvent()
+	case w.events == frameEvents && w.have == 0:
+		event = endedFrame()
+	default:
 		return
 	}
 	control := http.NewResponseController(w.ResponseWriter)
 	_ = control.SetWriteDeadline(time.Now().Add(farewellTimeout)) // if it cannot be set, the connection's end ends the write
-	if _, err := w.Write(endedEvent()); err == nil {
+	if _, err := w.Write(event); err == nil {
 		_ = control.Flush() // the user may be gone
 	}
 }

@@ -37,7 +37,6 @@ func TestSessions(t *testing.T) {
 		<-began
 	}
 	view := installed.ViewEndpoints("all", installed.HubToken)[0].Cfg
-	view.AcceptContentTypes = "application/json" // a watch in protobuf just ends
 	watch, err := suite.Clientset(t, view).CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
