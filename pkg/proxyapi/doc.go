@@ -152,8 +152,9 @@
 //     in the doc.go of package recording, with what it means to fail closed.
 //   - Everything that the kubelet could take for exec or attach is recorded: upgrades of
 //     pods/exec and pods/attach, and all of nodes/proxy. With --recording-fail-closed the requests
-//     are refused that can run commands and are no upgrade that this process sees: CONNECT to a
-//     kube-apiserver, and nodes/proxy with a method other than GET and HEAD (the kubelet's run).
+//     are refused that can run commands without an upgrade that this process sees: CONNECT to a
+//     kube-apiserver, and nodes/proxy with a method other than GET and HEAD, because the kubelet's
+//     run is there, which takes no notice of an Upgrade header.
 //     Not seen are sessions by a Service, by port-forward, and by the proxy server's own port.
 //   - A recording that fails ends its session as an administrator does, with another Status, or
 //     the session goes on and log, metrics and audit event say so. It never begins again.

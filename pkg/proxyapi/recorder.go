@@ -55,8 +55,8 @@ func isNodeProxy(scope *requestScope) bool {
 	return !scope.target.ForService() && scope.inner != nil && scope.inner.Resource == "nodes" && scope.inner.Subresource == "proxy"
 }
 
-// refusal is the error of a request that is no upgrade and could run a command nevertheless,
-// if nobody may have one that is not recorded.
+// refusal is the error of a request that could run a command which no recording can follow, if
+// nobody may have one. The kubelet's run is one, whatever its headers say of upgrades.
 func (r *recorder) refusal(scope *requestScope, method string) error {
 	if !r.covers(scope.target.Cluster) || !r.policy.FailClosed || scope.target.ForService() {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -328,8 +329,10 @@ func TestUnrecordable(t *testing.T) {
 			if closed && tc.refused {
 				want = http.StatusForbidden
 			}
-			if resp, body := w.ask(tc.method, "/cluster1"+tc.path, "jane"); resp.StatusCode != want {
-				t.Errorf("fail closed %t: %s %s: %d %s, want %d", closed, tc.method, tc.path, resp.StatusCode, body, want)
+			for _, headers := range [][]string{nil, {"Connection", "Upgrade", "Upgrade", "websocket"}} {
+				if resp, body := w.ask(tc.method, "/cluster1"+tc.path, "jane", headers...); resp.StatusCode != want {
+					t.Errorf("fail closed %t: %s %s %q: %d %s, want %d", closed, tc.method, tc.path, headers, resp.StatusCode, body, want)
+				}
 			}
 		}
 		want := http.StatusOK
@@ -442,6 +445,49 @@ func TestRecordingOptions(t *testing.T) {
 		change(&o.Recording)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "recording-") {
 			t.Errorf("%s: error %v, want one about recording", name, err)
+		}
+	}
+}
+
+// TestRecordingsAreNotServed has users, with the right to sessions and without, look for a
+// recording at all ports. Names of pods that are paths or control a terminal are in it as text.
+func TestRecordingsAreNotServed(t *testing.T) {
+	const secret = "what jane has seen"
+	w, dir := recorded(t, &shell{out: []byte(secret)}, func(o *Options) { o.UI = true })
+	for _, pod := range []string{"%1b%5b2Jpod", "..pod", "%c2%9bpod", "pod%22%7d%0a", strings.Repeat("long", 60)} {
+		if _, _, err := w.exec(remotecommand.NewSPDYExecutor, "/api/v1/namespaces/ns/pods/"+pod+"/exec", "", false); err != nil {
+			t.Fatalf("%s: %v", pod, err)
+		}
+	}
+	files, err := filepath.Glob(dir + "/*/*")
+	if err != nil || len(files) != 5 {
+		t.Fatalf("files are %q, %v; want 5", files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil || bytes.ContainsFunc(raw, func(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }) {
+			t.Errorf("%s has what controls a terminal: %v\n%q", file, err, raw)
+		}
+	}
+	relative, err := filepath.Rel(dir, files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _, _ := strings.Cut(filepath.Base(files[0])[len("150405-"):], ".")
+	ports := map[string]http.Handler{"health": w.server.health.Handler()}
+	for _, path := range []string{files[0], "/" + relative, "/recordings/" + relative, "/recordings", "/ui/" + relative, "/ui/../" + relative, "/ui/..%2f" + relative, "/ui/%2e%2e" + files[0],
+		groupPath + "/sessions/" + name + "/recording", groupPath + "/sessions/" + name, groupPath + "/recordings/" + name, "/logs/" + relative, "/debug/" + relative, "/cluster1/..%2f" + relative} {
+		for _, user := range []string{"ada", "jane", "eve", ""} {
+			if resp, body := w.ask(http.MethodGet, path, user); strings.Contains(body, secret) || strings.Contains(body, `"version":2`) {
+				t.Errorf("%s as %q: %d %s, want no recording", path, user, resp.StatusCode, body)
+			}
+		}
+		for port, handler := range ports {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: http.Header{}})
+			if strings.Contains(answer.Body.String(), secret) {
+				t.Errorf("the port for %s serves %s", port, path)
+			}
 		}
 	}
 }

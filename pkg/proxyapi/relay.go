@@ -56,6 +56,10 @@ func (l *relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paced := newPacedWriter(w, scope, l.answers, l.metrics)
 	defer paced.end()
 	w, r = httprelay.NoFinalFlush(paced), r.WithContext(ctx)
+	if err := l.sessions.recorder.refusal(scope, r.Method); err != nil {
+		l.refuse(w, r, err)
+		return
+	}
 	if httprelay.IsUpgrade(r.Header) {
 		upgrade, leave, err := l.sessions.upgrade(w, r, scope, cancel)
 		if err != nil {
@@ -64,9 +68,6 @@ func (l *relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer leave()
 		w, r = connect.Upgrade(upgrade, r)
-	} else if err := l.sessions.recorder.refusal(scope, r.Method); err != nil {
-		l.refuse(w, r, err)
-		return
 	}
 	l.proxy.ServeHTTP(w, r)
 }
