@@ -44,6 +44,10 @@ type Options struct {
 	// Tokens are those of the managed clusters whose OCM agent gives addons tokens of
 	// the hub, where the release can, and not certificates.
 	Tokens []string
+	// WithoutOCM leaves OCM's controllers out of the hub; whoever starts the lab plays their
+	// part. Its definitions are there, and the webhook that converts addons. Clusters must be
+	// empty, and not nil.
+	WithoutOCM bool
 	// LocalCluster is the name under which the hub is a managed cluster of itself.
 	// It is none if the name is empty.
 	LocalCluster string
@@ -77,6 +81,7 @@ type Lab struct {
 
 	dir        string
 	release    release
+	withoutOCM bool
 	local      string // the hub's name as a managed cluster, or empty
 	localGroup *group // its klusterlet, where the hub has no machine
 	assets     Assets
@@ -110,7 +115,7 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{dir: options.Dir, release: release, assets: assets, group: newGroup(), Managed: map[string]*Cluster{}, runners: map[string]*podRunner{}}
+	l := &Lab{dir: options.Dir, release: release, withoutOCM: options.WithoutOCM, assets: assets, group: newGroup(), Managed: map[string]*Cluster{}, runners: map[string]*podRunner{}}
 	defer func() {
 		if err != nil {
 			l.group.stop()
@@ -142,7 +147,7 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 
 // register has every managed cluster join the hub.
 func (l *Lab) register(ctx context.Context, options Options, say func(string)) error {
-	if l.release.grpc {
+	if l.release.grpc && !l.withoutOCM {
 		if err := l.awaitGRPC(ctx); err != nil {
 			return err
 		}
@@ -218,9 +223,14 @@ func (l *Lab) startCluster(ctx context.Context, c *Cluster) error {
 	if err := c.startControllers(l.group, l.assets); err != nil {
 		return err
 	}
-	if c.isHub() {
+	switch {
+	case c.isHub() && !l.withoutOCM:
 		if err := c.startOCMHub(ctx, l.group, l.assets, l.release); err != nil {
 			return fmt.Errorf("starting OCM on the hub: %w", err)
+		}
+	case c.isHub() && l.release.converts:
+		if err := c.convertAddons(ctx, l.group, l.assets); err != nil {
+			return err
 		}
 	}
 	return c.createWorkloads(ctx)

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if kind := os.Getenv(childEnv); kind != "" {
+		if err := runChild(kind); err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	clusters := flag.Int("clusters", 5000, "how many clusters to simulate")
+	only := flag.String("rows", "", "measure the groups of rows whose names match this regular expression, and write no file")
+	out := flag.String("out", "", "write the figures to this file with .json, as a column beside those of other numbers of clusters, and the table to it with .txt")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *clusters, *only, *out)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "\nscale:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, clusters int, only, out string) (err error) {
+	selected, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("parsing --rows: %w", err)
+	}
+	w := &world{out: os.Stdout, began: time.Now(), size: clusters, table: newColumn(clusters)}
+	if err := w.announce(ctx); err != nil {
+		return err
+	}
+	defer w.stop()
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if !g.always && !selected.MatchString(g.name) {
+			continue
+		}
+		w.say("=== " + g.name)
+		if err := g.measure(ctx, w); err != nil {
+			if g.always || ctx.Err() != nil {
+				return fmt.Errorf("%s: %w", g.name, err)
+			}
+			// What follows can still be measured.
+			w.table.fail(g.name, err)
+			w.say("FAILED: " + err.Error())
+		}
+		if out != "" && only == "" {
+			if err := w.table.write(out); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprint(w.out, "\n", w.table.text())
+	return w.table.failures()
+}
