@@ -232,9 +232,8 @@ type sessionWatch struct {
 type eventsForm int
 
 const (
-	unknownEvents eventsForm = iota
 	// lineEvents are JSON.
-	lineEvents
+	lineEvents eventsForm = iota + 1
 	// frameEvents are protobuf, each behind its length.
 	frameEvents
 )

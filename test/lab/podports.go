@@ -39,3 +39,8 @@ func (l *Lab) PodAddress(cluster string, pod types.UID, port int32) (string, err
 	}
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(local)), nil
 }
+
+// PodVolume is the folder of a volume of one of the addon's pods, in a lab without nodes.
+func (l *Lab) PodVolume(cluster string, pod types.UID, volume string) string {
+	return l.cluster(cluster).file(filepath.Join("pods", string(pod), "volumes", volume))
+}

@@ -175,10 +175,14 @@ func (s *Suite) BuildBinary(ctx context.Context, root, binary string) error {
 // KarmadaControlPlane is the managed cluster that stands for Karmada's control plane.
 const KarmadaControlPlane = "cluster1"
 
+// RecordedCluster is the one whose sessions of exec and attach the proxy API records, in the lab.
+const RecordedCluster = "cluster1"
+
 // ChartValues are those with which the scenarios need the hub's chart in the lab.
 func (s *Suite) ChartValues() []string {
 	values := append(s.Lab.ChartValues(), "featureGates.clusterProfile=true", "proxyAPI.clusterDomain="+ClusterDomain,
-		"karmadaAPI.enabled=true", "karmadaAPI.controlPlaneCluster="+KarmadaControlPlane)
+		"karmadaAPI.enabled=true", "karmadaAPI.controlPlaneCluster="+KarmadaControlPlane,
+		"proxyAPI.recording.enabled=true", "proxyAPI.recording.clusters={"+RecordedCluster+"}")
 	if s.options.Delay > 0 {
 		_, port, err := net.SplitHostPort(DelayedListener(nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Lab.AgentPort)), s.options.Delay))
 		if err != nil {
