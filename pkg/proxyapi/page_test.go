@@ -201,6 +201,33 @@ func TestPageShowsWhatJaneMaySee(t *testing.T) {
 	p.Screenshot("bob")
 }
 
+// TestPageShowsSessions has one open whose pod and container are markup: a user chooses them,
+// and who looks is an administrator.
+func TestPageShowsSessions(t *testing.T) {
+	browser.Needs(t)
+	w := pageWorld(t, 2)
+	w.api.Allow("jane * clusters/proxy prod-cluster-001", "jane create clusters/stream prod-cluster-001", "root list sessions *")
+	w.agent("prod-cluster-001", http.HandlerFunc(endless), "prod-cluster-001")
+	conn, _ := w.dialWith("GET /prod-cluster-001/api/v1/namespaces/ns/pods/" + url.PathEscape(markup) + "/exec?container=" + url.QueryEscape(markup) +
+		"&command=secret HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer janes-token\r\n\r\n")
+	defer conn.Close()
+	p := browser.Open(t, filepath.Join(w.dir, "proxy-api-ca.crt"))
+	p.Look(1440, 900, "light")
+	signIn(p, w.url+"/ui/", "roots-token")
+	p.WaitFor(`!document.getElementById('tab-sessions').hidden`)
+	p.Eval(`document.getElementById('tab-sessions').click()`)
+	p.WaitFor(`document.querySelectorAll('#sessions tbody tr').length === 1 && document.getElementById('sessions').innerText.includes('<script>')`)
+	p.Screenshot("root-2-sessions")
+	p.WaitFor(`document.querySelectorAll('#sessions img, #sessions script').length === 0`)
+	if got := p.Eval(`document.getElementById('sessions').innerText.search(/secret|\u202e|\u001b/)`); got != "-1" {
+		t.Errorf("the sessions have a command, or what turns or colors text, at %s", got)
+	}
+	checkPage(t, p, "roots-token")
+	p.Eval(`document.getElementById('leave').click()`)
+	signIn(p, w.url+"/ui/", "janes-token")
+	p.WaitFor(rowsShown + ` === 2 && document.getElementById('tab-sessions').hidden`)
+}
+
 // TestPageBehindAPrefix needs no token: something in front sends one, as kubectl proxy does.
 func TestPageBehindAPrefix(t *testing.T) {
 	browser.Needs(t)
