@@ -181,7 +181,7 @@ const RecordedCluster = "cluster1"
 // ChartValues are those with which the scenarios need the hub's chart in the lab.
 func (s *Suite) ChartValues() []string {
 	values := append(s.Lab.ChartValues(), "featureGates.clusterProfile=true", "proxyAPI.clusterDomain="+ClusterDomain,
-		"karmadaAPI.enabled=true", "karmadaAPI.controlPlaneCluster="+KarmadaControlPlane,
+		"ui.enabled=true", "karmadaAPI.enabled=true", "karmadaAPI.controlPlaneCluster="+KarmadaControlPlane,
 		"proxyAPI.recording.enabled=true", "proxyAPI.recording.clusters={"+RecordedCluster+"}")
 	if s.options.Delay > 0 {
 		_, port, err := net.SplitHostPort(DelayedListener(nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Lab.AgentPort)), s.options.Delay))
