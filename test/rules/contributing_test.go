@@ -45,29 +45,36 @@ func TestContributing(t *testing.T) {
 	}
 }
 
-// TestLongScenarios holds LONG of the Makefile to the scenarios: a name that no test has
+// TestLongScenarios holds LONG and LONG_ATTACKS of the Makefile to the tests: a name that no test has
 // would leave a renamed test to both targets, or a deleted one in the list.
 func TestLongScenarios(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile(`(?m)^LONG := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
-	files, err := filepath.Glob(filepath.Join(root(t), "test/e2e/*_test.go"))
-	if err != nil || names == nil {
-		t.Fatalf("no names in LONG of the Makefile; %v", err)
-	}
-	var tests []byte
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for variable, folders := range map[string][]string{"LONG": {"test/e2e"}, "LONG_ATTACKS": {"pkg/proxyapi", "pkg/fleetview"}} {
+		names := regexp.MustCompile(`(?m)^` + variable + ` := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
+		if names == nil {
+			t.Fatalf("no names in %s of the Makefile", variable)
 		}
-		tests = append(tests, content...)
-	}
-	for name := range strings.SplitSeq(string(names[1]), "|") {
-		if !regexp.MustCompile(`(?m)^func Test` + name + `\(t \*testing\.T`).Match(tests) {
-			t.Errorf("LONG of the Makefile names %s, which no test in test/e2e has", name)
+		var tests []byte
+		for _, folder := range folders {
+			files, err := filepath.Glob(filepath.Join(root(t), folder, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tests = append(tests, content...)
+			}
+		}
+		for name := range strings.SplitSeq(string(names[1]), "|") {
+			if !regexp.MustCompile(`(?m)^func Test` + name + `\(t \*testing\.T`).Match(tests) {
+				t.Errorf("%s of the Makefile names %s, which no test in %v has", variable, name, folders)
+			}
 		}
 	}
 }
