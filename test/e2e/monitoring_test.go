@@ -35,7 +35,7 @@ func TestMonitoring(t *testing.T) {
 	p := startPrometheus(t)
 	background(t, 50*time.Millisecond, func() { usersAtWork(t) })
 	suite.Eventually(t, "every process scraped, and no alert", func() error {
-		if err := p.scrape(""); err != nil {
+		if err := p.scrape(t.Context(), ""); err != nil {
 			return err
 		}
 		for _, kind := range installed.Kinds(t, away) {
@@ -73,7 +73,7 @@ func TestMonitoring(t *testing.T) {
 		if len(empty) == 0 && len(fired) >= len(faults)-1 {
 			withoutAPI = "proxy API"
 		}
-		if err := p.scrape(withoutAPI); err != nil {
+		if err := p.scrape(t.Context(), withoutAPI); err != nil {
 			return err
 		}
 		alerts, err := p.alerts()
@@ -99,7 +99,7 @@ func TestMonitoring(t *testing.T) {
 	endHandshakes()
 	installed.StartAgents(t, away)
 	suite.Eventually(t, "all alerts ended", func() error {
-		if err := p.scrape(""); err != nil {
+		if err := p.scrape(t.Context(), ""); err != nil {
 			return err
 		}
 		if err := p.scrapesThroughTunnel(len(installed.Clusters)); err != nil {

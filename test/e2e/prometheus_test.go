@@ -41,7 +41,7 @@ func startPrometheus(t *testing.T) *testPrometheus {
 		t.Fatal(err)
 	}
 	hurried := regexp.MustCompile(`(?m)^(    for: ).*$`).ReplaceAllString(string(rules), "${1}1s")
-	hurried = strings.ReplaceAll(hurried, "[5m]", "[10s]")
+	hurried = strings.NewReplacer("[5m]", "[10s]", "[30m]", "[12s]", "[1h]", "[15s]", "[2h]", "[15s]", "[6h]", "[20s]", "[1d]", "[25s]", "[3d]", "[30s]").Replace(hurried)
 	dir := t.TempDir()
 	p := &testPrometheus{t: t, targets: filepath.Join(dir, "targets.json")}
 	p.start(programs, dir, map[string]string{
@@ -71,15 +71,17 @@ func (p *testPrometheus) start(programs lab.Prometheus, dir string, files map[st
 	})
 }
 
+// metricsPorts are the ports that serve /metrics, by kind.
+var metricsPorts = map[string]int32{"addon manager": 58080, "proxy server": 8092, "proxy API": 8000, "proxy agent": 8093}
+
 // scrape tells Prometheus where the processes are now, but those of one kind. Pods
 // that were started again have other addresses.
-func (p *testPrometheus) scrape(but string) error {
+func (p *testPrometheus) scrape(ctx context.Context, but string) error {
 	type target struct {
 		Targets []string          `json:"targets"`
 		Labels  map[string]string `json:"labels"`
 	}
 	var all []target
-	ports := map[string]int32{"addon manager": 58080, "proxy server": 8092, "proxy API": 8000, "proxy agent": 8093}
 	for i, cluster := range installed.Clusters {
 		for _, kind := range installed.Kinds(p.t, cluster) {
 			at := "hub"
@@ -89,16 +91,16 @@ func (p *testPrometheus) scrape(but string) error {
 			if kind.Name == but || at == "hub" && i > 0 {
 				continue
 			}
-			names, err := kind.Pods(p.t.Context())
+			names, err := kind.Pods(ctx)
 			if err != nil {
 				return err
 			}
 			for _, name := range names {
-				pod, err := kind.Client.CoreV1().Pods(kind.Namespace).Get(p.t.Context(), name, metav1.GetOptions{})
+				pod, err := kind.Client.CoreV1().Pods(kind.Namespace).Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
-				address, err := installed.Lab.PodAddress(at, pod.UID, ports[kind.Name])
+				address, err := installed.Lab.PodAddress(at, pod.UID, metricsPorts[kind.Name])
 				if err != nil {
 					continue // it does not run
 				}

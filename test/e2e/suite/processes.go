@@ -38,8 +38,8 @@ func signal(uid types.UID, signal syscall.Signal) (sent int, _ error) {
 	return sent, nil
 }
 
-// signalAll sends a signal to the processes of all pods of a kind.
-func (k Kind) signalAll(ctx context.Context, with syscall.Signal) error {
+// Signal sends a signal to the processes of all pods of a kind.
+func (k Kind) Signal(ctx context.Context, with syscall.Signal) error {
 	names, err := k.Pods(ctx)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *Suite) FreezeAgents(t *testing.T, cluster string) (thaw func()) {
 	t.Helper()
 	agents := s.kind(t, cluster, "proxy agent")
 	thaw = func() {
-		if err := agents.signalAll(context.Background(), syscall.SIGCONT); err != nil {
+		if err := agents.Signal(context.Background(), syscall.SIGCONT); err != nil {
 			t.Error("letting the agents go on:", err)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Suite) FreezeAgents(t *testing.T, cluster string) (thaw func()) {
 		thaw()
 		Eventually(t, cluster+" reachable again", func() error { return s.Reachable(context.Background(), cluster) })
 	})
-	if err := agents.signalAll(t.Context(), syscall.SIGSTOP); err != nil {
+	if err := agents.Signal(t.Context(), syscall.SIGSTOP); err != nil {
 		t.Fatal("freezing the agents:", err)
 	}
 	return thaw
@@ -148,7 +148,7 @@ func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 				err = RolledOut(deployment)
 			}
 			if err == nil && s.Lab != nil {
-				err = k.signalAll(ctx, 0)
+				err = k.Signal(ctx, 0)
 			}
 			return err
 		})
