@@ -172,8 +172,11 @@ func valuesOf(t *testing.T, chart string, values []string) []string {
 	}
 	return slices.DeleteFunc(values, func(value string) bool {
 		key, _, _ := strings.Cut(value, "=")
-		section, _, _ := strings.Cut(key, ".")
-		_, ok := has[section]
+		parts := strings.Split(key, ".")
+		section, ok := has[parts[0]]
+		if below, isMap := section.(map[string]any); isMap && len(parts) > 2 {
+			_, ok = below[parts[1]]
+		}
 		return !ok
 	})
 }
