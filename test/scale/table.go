@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
 // column is the figures of one number of clusters.
@@ -37,7 +40,8 @@ func newColumn(clusters int) *column {
 	if err != nil {
 		commit = []byte("unknown")
 	}
-	return &column{Clusters: clusters, Ran: fmt.Sprintf("%s, commit %s, %s", time.Now().Format(time.DateOnly), strings.TrimSpace(string(commit)), machine())}
+	return &column{Clusters: clusters, Ran: fmt.Sprintf("%s, commit %s, OCM %s, %s", time.Now().Format(time.DateOnly), strings.TrimSpace(string(commit)),
+		cmp.Or(os.Getenv(lab.ReleaseVariable), string(lab.OCMCurrent)), machine())}
 }
 
 // machine says what it runs on.
