@@ -70,7 +70,7 @@ func measureLists(ctx context.Context, w *world) error {
 }
 
 func measureNames(ctx context.Context, w *world) error {
-	name := fmt.Sprintf("kubectl get clusters, by a user of %d names", mostNamed)
+	name := fmt.Sprintf("kubectl get clusters, by a user of up to %d names", mostNamed)
 	return w.timed(ctx, name, w.users.named500+1, "", w.users.named, "get", "clusters.clusterproxy.open-cluster-management.io")
 }
 
