@@ -404,7 +404,7 @@ func (p *peers) ready() error {
 }
 
 // drain tells peers what is new until done is closed, once more after that, and says
-// goodbye.
+// goodbye. Positions that no peer has got are lost with this process.
 func (p *peers) drain(ctx context.Context, done <-chan struct{}) {
 	for ended := false; !ended; {
 		select {
@@ -412,6 +412,7 @@ func (p *peers) drain(ctx context.Context, done <-chan struct{}) {
 			return
 		case <-done:
 			ended = true
+			p.greetAll(ctx, false) // one that missed the last greeting is told too
 		case <-time.After(tellEvery):
 		}
 		limited, cancel := context.WithTimeout(ctx, tellTimeout)

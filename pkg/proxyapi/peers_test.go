@@ -60,7 +60,7 @@ type transport struct {
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.n.mu.Lock()
-	frozen, to := t.n.frozen[r.URL.Host], t.n.at[r.URL.Host]
+	frozen, to := t.n.frozen[r.URL.Host] || t.n.frozen[net.JoinHostPort(t.from, "9093")], t.n.at[r.URL.Host]
 	t.n.mu.Unlock()
 	if frozen {
 		<-r.Context().Done()
