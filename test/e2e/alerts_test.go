@@ -389,8 +389,8 @@ func takeMemory(t *testing.T) (end func()) {
 	return end
 }
 
-// freeze stops the processes of a kind without ending them.
-func freeze(t *testing.T, kind suite.Kind) (thaw func()) {
+// freezeAll stops the processes of a kind without ending them.
+func freezeAll(t *testing.T, kind suite.Kind) (thaw func()) {
 	t.Helper()
 	thaw = func() {
 		if err := kind.Signal(context.Background(), syscall.SIGCONT); err != nil {
@@ -415,7 +415,7 @@ func slowAgents(t *testing.T) (end func()) {
 	cfg := installed.ThroughProxyAPI(cluster)
 	cfg.BearerToken = installed.HubToken
 	return background(t, 100*time.Millisecond, func() {
-		thaw := freeze(t, agents)
+		thaw := freezeAll(t, agents)
 		var group sync.WaitGroup
 		defer group.Wait()
 		defer thaw()
@@ -430,7 +430,7 @@ func slowAgents(t *testing.T) (end func()) {
 func freezeProxyServers(t *testing.T) (end func()) {
 	cfg := installed.ThroughProxyAPI(installed.Clusters[0])
 	cfg.BearerToken = installed.HubToken
-	thaw := freeze(t, kindOf(t, installed.Clusters[0], "proxy server"))
+	thaw := freezeAll(t, kindOf(t, installed.Clusters[0], "proxy server"))
 	ends := []func(){thaw}
 	for range 10 {
 		ends = append(ends, background(t, 500*time.Millisecond, func() { _ = suite.Once(t.Context(), cfg) }))
