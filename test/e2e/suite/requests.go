@@ -29,9 +29,9 @@ type Answer struct {
 var telling = []string{"Content-Type", "Content-Encoding", "Cache-Control", "Warning", "Etag", "Retry-After", "Location", "Allow", "Www-Authenticate"}
 
 // varying is what differs between two answers of one kube-apiserver to the same
-// request: what is made up for an object that is only tried out, and ages in
-// Tables.
-var varying = regexp.MustCompile(`("(?:uid|creationTimestamp|time|resourceVersion)":|"cells":\["[^"]*",\d+,)"[^"]*"`)
+// request: what is made up for an object that is only tried out, versions, of which a token to
+// go on with has one, and ages in Tables.
+var varying = regexp.MustCompile(`("(?:uid|creationTimestamp|time|resourceVersion|continue)":|"cells":\["[^"]*",\d+,)"[^"]*"`)
 
 // Request is sent as it is.
 type Request struct {
