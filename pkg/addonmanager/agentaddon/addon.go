@@ -50,13 +50,12 @@ type Addon struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 
-	exposed  exposed
-	hubRoles hubRoles
+	exposed exposed
 }
 
 // Build returns what addon-framework asks for.
 func (a *Addon) Build() (agent.AgentAddon, error) {
-	built, err := addonfactory.NewAgentAddonFactory(identity.AddonName, manifests.FS, manifests.Dir).
+	return addonfactory.NewAgentAddonFactory(identity.AddonName, manifests.FS, manifests.Dir).
 		WithConfigGVRs(configurationGVR, utils.AddOnDeploymentConfigGVR).
 		WithConfigCheckEnabledOption().
 		WithGetValuesFuncs(a.getValues).
@@ -64,10 +63,6 @@ func (a *Addon) Build() (agent.AgentAddon, error) {
 		WithAgentRegistrationOption(a.registration()).
 		WithAgentDeployTriggerClusterFilter(concernsAgent).
 		BuildHelmAgentAddon()
-	if err != nil {
-		return nil, err
-	}
-	return &once{AgentAddon: built, values: a.makeValues, namespace: a.installNamespace}, nil
 }
 
 // concernsAgent reports whether a ManagedCluster changed in what manifests are made
