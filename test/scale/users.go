@@ -139,6 +139,7 @@ func (w *world) startTraffic(ctx context.Context) *traffic {
 		t.last, t.failed = err.Error(), 1
 		return t
 	}
+	some := names(min(trafficClusters, w.size))
 	t.done.Go(func() {
 		tick := time.NewTicker(trafficEvery)
 		defer tick.Stop()
@@ -147,7 +148,7 @@ func (w *world) startTraffic(ctx context.Context) *traffic {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				cluster := names(min(trafficClusters, w.size))[rand.IntN(min(trafficClusters, w.size))]
+				cluster := some[rand.IntN(len(some))]
 				t.done.Go(func() { t.ask(ctx, client, base+"/"+cluster+"/api/v1/pods") })
 			}
 		}
