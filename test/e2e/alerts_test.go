@@ -293,7 +293,7 @@ func dialWithout(t *testing.T) (end func()) {
 // for their handshakes at a time.
 func dialAndWait(t *testing.T) (end func()) {
 	t.Helper()
-	servers := kindOf(t, installed.Clusters[0], "proxy server")
+	servers := installed.Kind(t, installed.Clusters[0], "proxy server")
 	names, err := servers.Pods(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -404,14 +404,9 @@ func freezeAll(t *testing.T, kind suite.Kind) (thaw func()) {
 	return thaw
 }
 
-func kindOf(t *testing.T, cluster, name string) suite.Kind {
-	kinds := installed.Kinds(t, cluster)
-	return kinds[slices.IndexFunc(kinds, func(k suite.Kind) bool { return k.Name == name })]
-}
-
 func slowAgents(t *testing.T) (end func()) {
 	cluster := installed.Clusters[1]
-	agents := kindOf(t, cluster, "proxy agent")
+	agents := installed.Kind(t, cluster, "proxy agent")
 	cfg := installed.ThroughProxyAPI(cluster)
 	cfg.BearerToken = installed.HubToken
 	return background(t, 100*time.Millisecond, func() {
@@ -430,7 +425,7 @@ func slowAgents(t *testing.T) (end func()) {
 func freezeProxyServers(t *testing.T) (end func()) {
 	cfg := installed.ThroughProxyAPI(installed.Clusters[0])
 	cfg.BearerToken = installed.HubToken
-	thaw := freezeAll(t, kindOf(t, installed.Clusters[0], "proxy server"))
+	thaw := freezeAll(t, installed.Kind(t, installed.Clusters[0], "proxy server"))
 	ends := []func(){thaw}
 	for range 10 {
 		ends = append(ends, background(t, 500*time.Millisecond, func() { _ = suite.Once(t.Context(), cfg) }))
@@ -460,7 +455,7 @@ func keepServerOut(t *testing.T) (end func()) {
 	}
 	t.Cleanup(func() { cordon(false) })
 	cordon(true)
-	servers := kindOf(t, installed.Clusters[0], "proxy server")
+	servers := installed.Kind(t, installed.Clusters[0], "proxy server")
 	names, err := servers.Pods(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -2,14 +2,12 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/remotecommand"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
@@ -77,13 +75,7 @@ func openShellAndWatch(t *testing.T) {
 	t.Helper()
 	cfg := installed.ThroughProxyAPI(installed.Clusters[0])
 	cfg.BearerToken = installed.HubToken
-	began := make(chan struct{})
-	silence, _ := io.Pipe()
-	executor := suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done")["websocket"]
-	go func() {
-		_ = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
-	}()
-	<-began
+	openShell(t, cfg, "websocket")
 	watch, err := suite.Clientset(t, installed.ViewEndpoints("all", installed.HubToken)[0].Cfg).CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -31,25 +31,21 @@ type proxyAPIReplica struct{ address, recordings string }
 // proxyAPIReplicas are the pods of the proxy API in a lab without nodes.
 func proxyAPIReplicas(t *testing.T) (found []proxyAPIReplica) {
 	t.Helper()
-	for _, kind := range installed.Kinds(t, suite.RecordedCluster) {
-		if kind.Name != "proxy API" {
-			continue
-		}
-		names, err := kind.Pods(t.Context())
+	kind := installed.Kind(t, suite.RecordedCluster, "proxy API")
+	names, err := kind.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		pod, err := kind.Client.CoreV1().Pods(kind.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range names {
-			pod, err := kind.Client.CoreV1().Pods(kind.Namespace).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			address, err := installed.Lab.PodAddress("hub", pod.UID, 9092)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, proxyAPIReplica{address, installed.Lab.PodVolume("hub", pod.UID, "recordings")})
+		address, err := installed.Lab.PodAddress("hub", pod.UID, 9092)
+		if err != nil {
+			t.Fatal(err)
 		}
+		found = append(found, proxyAPIReplica{address, installed.Lab.PodVolume("hub", pod.UID, "recordings")})
 	}
 	return found
 }
@@ -160,8 +156,9 @@ func endFromElsewhere(t *testing.T, here, there proxyAPIReplica, plugin string) 
 // openAll opens a session of each kind that leads to a cluster. The result has how each ends.
 func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	t.Helper()
-	ended := map[string]chan error{"exec": make(chan error, 1), "attach": make(chan error, 1), "port-forward": make(chan error, 1), "connect": make(chan error, 1)}
+	ended := map[string]chan error{"attach": make(chan error, 1), "port-forward": make(chan error, 1), "connect": make(chan error, 1)}
 	cfg := at.user()
+	ended["exec"] = openShell(t, cfg, "websocket")
 	client := suite.Clientset(t, cfg)
 	pod := suite.WebPod(t, client)
 	request := func(subresource string) *rest.Request {
@@ -171,12 +168,6 @@ func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := make(chan struct{})
-	go func() {
-		executor := suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done")["websocket"]
-		silence, _ := io.Pipe()
-		ended["exec"] <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
-	}()
 	go func() {
 		ended["attach"] <- attach.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard, Stderr: io.Discard})
 	}()
@@ -192,7 +183,6 @@ func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	}
 	go func() { ended["port-forward"] <- forwarder.ForwardPorts() }()
 	go func() { ended["connect"] <- connectTo(t.Context(), at) }()
-	<-began
 	<-ready
 	suite.Eventually(t, "four sessions", func() error {
 		if open := sessionsBy(t, nil); len(open) < len(ended) {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	watched "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -27,15 +28,7 @@ func TestSessions(t *testing.T) {
 	before := sessionsBy(t, nil)
 	cfg := installed.ThroughProxyAPI(cluster)
 	cfg.BearerToken = installed.HubToken
-	ended := map[string]chan error{"spdy": make(chan error, 1), "websocket": make(chan error, 1)}
-	for name, executor := range suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done") {
-		began := make(chan struct{})
-		silence, _ := io.Pipe()
-		go func() {
-			ended[name] <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
-		}()
-		<-began
-	}
+	ended := map[string]chan error{"spdy": openShell(t, cfg, "spdy"), "websocket": openShell(t, cfg, "websocket")}
 	view := installed.ViewEndpoints("all", installed.HubToken)[0].Cfg
 	watch, err := suite.Clientset(t, view).CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -78,6 +71,20 @@ func TestSessions(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// openShell opens a shell on a cluster by SPDY or WebSocket, which says something again and
+// again until it is ended. The result has how it ends.
+func openShell(t *testing.T, cfg *rest.Config, protocol string) chan error {
+	t.Helper()
+	executor := suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done")[protocol]
+	began, ended := make(chan struct{}), make(chan error, 1)
+	silence, _ := io.Pipe()
+	go func() {
+		ended <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
+	}()
+	<-began
+	return ended
 }
 
 // sessionsBy lists the sessions that are open now but were not before.

@@ -63,8 +63,8 @@ func (k Kind) Signal(ctx context.Context, with syscall.Signal) error {
 	return nil
 }
 
-// kind returns one of the kinds of the addon's pods.
-func (s *Suite) kind(t *testing.T, cluster, name string) Kind {
+// Kind returns one of the kinds of the addon's pods.
+func (s *Suite) Kind(t *testing.T, cluster, name string) Kind {
 	t.Helper()
 	for _, k := range s.Kinds(t, cluster) {
 		if k.Name == name {
@@ -80,7 +80,7 @@ func (s *Suite) kind(t *testing.T, cluster, name string) Kind {
 // end of the test does as well.
 func (s *Suite) FreezeAgents(t *testing.T, cluster string) (thaw func()) {
 	t.Helper()
-	agents := s.kind(t, cluster, "proxy agent")
+	agents := s.Kind(t, cluster, "proxy agent")
 	thaw = func() {
 		if err := agents.Signal(context.Background(), syscall.SIGCONT); err != nil {
 			t.Error("letting the agents go on:", err)
@@ -100,7 +100,7 @@ func (s *Suite) FreezeAgents(t *testing.T, cluster string) (thaw func()) {
 // others serve in their place.
 func (s *Suite) KillProxyAPI(t *testing.T) {
 	t.Helper()
-	k := s.kind(t, s.Clusters[0], "proxy API")
+	k := s.Kind(t, s.Clusters[0], "proxy API")
 	before, err := k.Pods(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func (s *Suite) KillProxyAPI(t *testing.T) {
 // returns when the processes of the former ones have ended.
 func (s *Suite) RestartProxyAPI(t *testing.T) {
 	t.Helper()
-	k := s.kind(t, s.Clusters[0], "proxy API")
+	k := s.Kind(t, s.Clusters[0], "proxy API")
 	before, err := k.Pods(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func (s *Suite) RestartProxyAPI(t *testing.T) {
 // ScaleProxyAPI runs so many replicas of the proxy API until the end of the test.
 func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 	t.Helper()
-	k := s.kind(t, s.Clusters[0], "proxy API")
+	k := s.Kind(t, s.Clusters[0], "proxy API")
 	deployments := k.Client.AppsV1().Deployments(k.Namespace)
 	scale := func(ctx context.Context, to int32) (was int32) {
 		t.Helper()
