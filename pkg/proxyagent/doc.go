@@ -29,8 +29,8 @@
 // handshakes a second. Half of the fleet has found a new server after 1 to 2 minutes,
 // and 99 of 100 agents after 6 (two servers) to 12 minutes (three). Until then the
 // servers reach each other's agents. If all servers of an agent drain, it looks for
-// another one within half of the time that they say they wait, and tells them when it
-// has one. If a server lost the stream unnoticed, it refuses carriers with NoAgent and
+// another one within half of the time that they say they wait, at once when one of them
+// asks for carriers because a user waits, and tells them when it has one. If a server lost the stream unnoticed, it refuses carriers with NoAgent and
 // the agent reconnects. While DNS does not answer, the address of last time is dialed
 // (package dial).
 //

@@ -111,6 +111,17 @@ func (s *search) renew(misses int, serving, connected bool) {
 	}
 }
 
+// hurry brings the next dial forward, because a user waits for a server.
+func (s *search) hurry() {
+	due := time.Now()
+	if s.misses > 0 {
+		due = due.Add(s.backoff(1))
+	}
+	if s.due.IsZero() || due.Before(s.due) {
+		s.due = due
+	}
+}
+
 // next is the time until the next dial.
 func (s *search) next(serving, connected bool) time.Duration {
 	if s.due.IsZero() {

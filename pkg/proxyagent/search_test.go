@@ -384,3 +384,33 @@ func TestKonnectivityServersAreFoundSoon(t *testing.T) {
 		})
 	}
 }
+
+// TestUsersHurryTheSearch has an agent whose only server drains and cannot be reached
+// any more: it has half a minute to find another one, unless a user waits.
+func TestUsersHurryTheSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const backoff = 500 * time.Millisecond
+		s := newServers(nil, pool.Config{}, func(int) time.Duration { return backoff })
+		s.search.random = func(most time.Duration) time.Duration { return most }
+		s.sessions["0"] = &serverSession{pool: pool.New(pool.Config{})}
+		s.drains("0", 60)
+		_, calm, changed := s.wanted(1)
+		if want := 30 * time.Second; calm != want {
+			t.Errorf("the next dial is in %s, want %s", calm, want)
+		}
+		s.more("0", 1)
+		select {
+		case <-changed:
+		default:
+			t.Error("who waits for the next dial is not told that it is earlier")
+		}
+		if _, hurried, _ := s.wanted(1); hurried > 0 {
+			t.Errorf("the next dial is in %s although a user waits, want now", hurried)
+		}
+		s.dialed()
+		s.more("0", 1)
+		if _, again, _ := s.wanted(1); again != backoff {
+			t.Errorf("after a dial in vain, the next one is in %s, want %s", again, backoff)
+		}
+	})
+}

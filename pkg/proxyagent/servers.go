@@ -138,13 +138,21 @@ func (s *servers) forgotten(serverID string) {
 	known.control = nil
 }
 
-// more dials n carriers to a server that asked for them.
+// more dials n carriers to a server that asked for them, since users wait. One that
+// drains may be out of reach, if its Service leads to other servers by now: then it is
+// time to have one of those.
 func (s *servers) more(serverID string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.sessions[serverID]; known != nil && known.pool != nil {
-		known.elsewhere = time.Time{}
-		go known.pool.Request(n)
+	known := s.sessions[serverID]
+	if known == nil || known.pool == nil {
+		return
+	}
+	known.elsewhere = time.Time{}
+	go known.pool.Request(n)
+	if known.draining && !s.serving() {
+		s.search.hurry()
+		s.wake()
 	}
 }
 
@@ -230,6 +238,11 @@ func (s *servers) speaksCarriers() bool {
 func (s *servers) news(misses int) {
 	s.search.konnectivity = !s.speaksCarriers()
 	s.search.renew(misses, s.serving(), len(s.sessions) > 0)
+	s.wake()
+}
+
+// wake says that the time of the next dial has changed; mu is held.
+func (s *servers) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

@@ -277,8 +277,11 @@ func (a *agentRegistry) candidates(address string) map[*agentSession]struct{} {
 type trust bool
 
 const (
-	answering trust = false // those that answered when they were asked last
-	suspects  trust = true  // any
+	// those that answered when they were asked last. One that drains, or whose server
+	// does, must have an idle carrier too: it may not get another one here, since its
+	// process ends, or the Service leads to other servers.
+	answering trust = false
+	suspects  trust = true // any
 )
 
 // choose returns the least used agent of an address, or nil.
@@ -288,12 +291,16 @@ func (a *agentRegistry) choose(address string, but []*agentSession, enough trust
 	var best *agentSession
 	var least int
 	for agent := range a.candidates(address) {
-		if !agent.hasCarriers() || slices.Contains(but, agent) || (enough == answering && agent.alive.isSuspect()) {
+		if !agent.hasCarriers() || slices.Contains(but, agent) {
+			continue
+		}
+		stats, leaving := agent.pool.Stats(), agent.draining()
+		if enough == answering && (agent.alive.isSuspect() || (leaving || a.draining) && stats.Idle == 0) {
 			continue
 		}
 		// An agent that drains is the last resort.
-		used := agent.used()
-		if agent.draining() {
+		used := stats.InUse + stats.Pending
+		if leaving {
 			used += math.MaxInt / 2
 		}
 		if best == nil || used < least {

@@ -101,13 +101,29 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 
 // route is the order in which agents and peers are asked for one dial: the agents
 // here that answer, the least used first, then the peers, and at last the agents
-// here that do not answer at the moment.
+// here that do not answer at the moment, or may not dial any more. Peers that had none
+// are asked again as long as the dial waits for an agent.
 type route struct {
 	server  *Server
 	request carrier.OpenRequest
 	tried   []*agentSession
-	asked   bool          // the peers were
+	peers   lastAsked
 	via     atomic.Uint64 // hops of the connection, or of the last refusal
+}
+
+// lastAsked tells whether it is time to ask somebody (again).
+type lastAsked struct {
+	at    time.Time
+	under atomic.Bool // there is no answer yet
+}
+
+// begin reports whether to ask now, and notes it. It is not for concurrent use.
+func (l *lastAsked) begin() bool {
+	if time.Since(l.at) < lookAgain/2 || l.under.Swap(true) {
+		return false
+	}
+	l.at = time.Now()
+	return true
 }
 
 // next is what hedge tries next.
@@ -115,8 +131,7 @@ func (r *route) next() attempt {
 	if agent := r.server.registry.choose(r.request.Address, r.tried, answering); agent != nil {
 		return r.through(agent)
 	}
-	if r.server.peers != nil && r.request.Hops == 0 && !r.asked {
-		r.asked = true
+	if r.server.peers != nil && r.request.Hops == 0 && r.peers.begin() {
 		return r.throughPeers
 	}
 	if agent := r.server.registry.choose(r.request.Address, r.tried, suspects); agent != nil {
@@ -136,11 +151,12 @@ func (r *route) through(agent *agentSession) attempt {
 	}
 }
 
-func (r *route) throughPeers(ctx context.Context, _ func()) (*carrier.Conn, error) {
+func (r *route) throughPeers(ctx context.Context, silent func()) (*carrier.Conn, error) {
+	defer r.peers.under.Store(false)
 	request := r.request
 	request.Hops++
 	r.via.Store(request.Hops)
-	return r.server.peers.open(ctx, request)
+	return r.server.peers.open(ctx, request, silent)
 }
 
 func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {

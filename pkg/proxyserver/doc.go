@@ -60,7 +60,10 @@
 // On SIGTERM a server becomes unready and tells the agents, which look for another
 // server. It keeps serving for --min-drain-duration, and until each agent with carriers
 // has said that it has another server, for a minute at most: otherwise the only server
-// would stop before its agents have found the next one. Then it accepts no new
+// would stop before its agents have found the next one. A dial to an agent without an
+// idle carrier goes to the peers first from then on, because a Service leads agents to
+// other servers by now; asked for carriers all the same, an agent that has no other
+// server looks for one at once. Then it accepts no new
 // connections, refuses dials on carriers (clients try another server), and ends with
 // the last connection, or at --graceful-shutdown-timeout. Konnectivity's agents cannot
 // be told; their streams end as soon as they carry nothing.
@@ -158,7 +161,9 @@
 // (hedge.go, liveness.go): a dial that has waited for 1 s makes the server ping the
 // agent, and after another second without an answer the agent is suspect. The dial then
 // goes to the next agent of the cluster, and after those to the peers, while the first
-// one may still answer; the connection that loses is closed. A suspect is pinged until
+// one may still answer; the connection that loses is closed. If none of them has a
+// connection, the dial looks every second for agents that have come since, here and at
+// peers, instead of waiting for the first one until its time is over. A suspect is pinged until
 // it answers, and until then it is asked last. A slow target makes no agent suspect,
 // since the agent answers the ping, and is dialed once only. Peers are pinged and
 // passed over in the same way.

@@ -3,18 +3,26 @@ package proxyserver
 import (
 	"context"
 	"sync"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// attempt opens a connection in one way. It calls silent, at most once, when the
-// other side takes so long that the next way should be tried as well.
+// attempt opens a connection in one way. It calls silent when the other side takes
+// so long that the next way should be tried as well.
 type attempt func(ctx context.Context, silent func()) (*carrier.Conn, error)
+
+// lookAgain is how often a dial that waits for a silent agent or peer looks whether
+// there is another way meanwhile.
+const lookAgain = time.Second
 
 // hedge tries the attempts that next returns until next returns nil: the next
 // one when one is refused in a way that others may not be, or is silent. The
 // first connection wins, and so does the first refusal that would be the same
 // elsewhere. The others are canceled, and what they open all the same is closed.
+//
+// While an attempt that was silent has no result, next is asked again every
+// lookAgain: an agent may have found another server since.
 //
 // The first attempt runs in the caller's goroutine, because a dial rarely needs
 // a second one.
@@ -34,7 +42,8 @@ type hedged struct {
 
 	mu       sync.Mutex
 	next     func() attempt
-	open     int // attempts without a result
+	looking  bool // for other ways, every lookAgain
+	open     int  // attempts without a result
 	finished bool
 	conn     *carrier.Conn
 	err      error
@@ -59,10 +68,32 @@ func (h *hedged) try() {
 		}
 		h.open++
 		h.mu.Unlock()
-		if h.decide(one(h.ctx, func() { go h.try() })) {
+		if h.decide(one(h.ctx, h.look)) {
 			return
 		}
 	}
+}
+
+// look tries other ways now, and every lookAgain until the dial is decided.
+func (h *hedged) look() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.looking {
+		return
+	}
+	h.looking = true
+	go func() {
+		again := time.NewTicker(lookAgain)
+		defer again.Stop()
+		for {
+			go h.try()
+			select {
+			case <-h.over:
+				return
+			case <-again.C:
+			}
+		}
+	}()
 }
 
 // decide records the result of an attempt and reports whether no other attempt

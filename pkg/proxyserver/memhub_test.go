@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +163,7 @@ func (b *buffered) SetWriteDeadline(time.Time) error { return nil }
 // memAgent is an agent that speaks carriers.
 type memAgent struct {
 	cut  chan struct{} // close it, and all packets vanish
+	gone atomic.Bool   // no new carrier reaches the server
 	stop func()
 
 	mu                   sync.Mutex
@@ -193,6 +196,9 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 		t.Fatal(err)
 	}
 	carriers := pool.New(pool.Config{MinIdle: n, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+		if a.gone.Load() {
+			return nil, errors.New("the address leads to other servers only")
+		}
 		config := source.ClientConfig("127.0.0.1")
 		config.NextProtos = []string{carrier.ALPN}
 		hello := carrier.Hello{Session: id, Features: []string{carrier.FeatureName}}

@@ -279,8 +279,8 @@ func (p *peers) candidates(host string) []*peerServer {
 }
 
 // open asks one peer after the other, and the next one as well if one takes long: the
-// peer or its agent may have died silently.
-func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
+// peer or its agent may have died silently. It calls silent then.
+func (p *peers) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
 	host, _, err := net.SplitHostPort(request.Address)
 	if err != nil {
 		return nil, errNoAgent
@@ -291,17 +291,8 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 		return nil, errNoAgent
 	}
 	request.Via = p.self
-	candidates := p.candidates(host)
-	conn, err := hedge(ctx, func() attempt {
-		if len(candidates) == 0 {
-			return nil
-		}
-		one := candidates[0]
-		candidates = candidates[1:]
-		return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
-			return p.ask(ctx, one, request, silent)
-		}
-	})
+	r := &peerRoute{peers: p, host: host, request: request, silent: silent, asked: map[*peerServer]*lastAsked{}}
+	conn, err := hedge(ctx, r.next)
 	if err == nil || !servedElsewhere(err) {
 		return conn, err
 	}
@@ -310,6 +301,34 @@ func (p *peers) open(ctx context.Context, request carrier.OpenRequest) (*carrier
 	default:
 	}
 	return nil, errNoAgent
+}
+
+// peerRoute is the order in which peers are asked for one dial. One that had no agent
+// is asked again as long as the dial waits for another one.
+type peerRoute struct {
+	peers   *peers
+	host    string
+	request carrier.OpenRequest
+	silent  func()
+	asked   map[*peerServer]*lastAsked
+}
+
+// next is what hedge tries next.
+func (r *peerRoute) next() attempt {
+	for _, one := range r.peers.candidates(r.host) {
+		asked := r.asked[one]
+		if asked == nil {
+			asked = &lastAsked{}
+			r.asked[one] = asked
+		}
+		if asked.begin() {
+			return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
+				defer asked.under.Store(false)
+				return r.peers.ask(ctx, one, r.request, func() { silent(); r.silent() })
+			}
+		}
+	}
+	return nil
 }
 
 // ask opens a connection through one peer. A peer without carriers is dialed now: its

@@ -87,11 +87,6 @@ func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest
 	return conn, err
 }
 
-func (agent *agentSession) used() int {
-	stats := agent.pool.Stats()
-	return stats.InUse + stats.Pending
-}
-
 func (agent *agentSession) draining() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()

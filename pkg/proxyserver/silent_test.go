@@ -115,6 +115,82 @@ func TestSilentAgentOfAPeer(t *testing.T) {
 	})
 }
 
+// TestDialMeetsAnAgentThatComes has one agent, whose carriers are all in use and which
+// cannot dial more, as when its server has left the Service: a dial waits for it, and
+// takes the next way that opens, whichever server that is at.
+func TestDialMeetsAnAgentThatComes(t *testing.T) {
+	for _, stuckAt := range []string{"here", "peer"} {
+		for _, comesTo := range []string{"here", "peer", "other"} {
+			t.Run(stuckAt+" and "+comesTo, func(t *testing.T) {
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) { dialMeetsAnAgentThatComes(t, dir, stuckAt, comesTo) })
+			})
+		}
+	}
+}
+
+func dialMeetsAnAgentThatComes(t *testing.T, dir, stuckAt, comesTo string) {
+	hub := newMemHub(t, dir)
+	peer, stopPeer := hub.start("peer")
+	defer stopPeer()
+	other, stopOther := hub.start("other")
+	defer stopOther()
+	s, stop := hub.start("here", peer, other)
+	defer stop()
+	servers := map[string]*memServer{"here": s, "peer": peer, "other": other}
+	stuck := servers[stuckAt].connect("cluster1", "stuck", 2)
+	defer stuck.stop()
+	stuck.gone.Store(true)
+	defer servers[stuckAt].occupy("stuck").Close()
+	defer servers[stuckAt].occupy("stuck").Close()
+	const pause = 10 * time.Second
+	came := make(chan *memAgent, 1)
+	time.AfterFunc(pause, func() { came <- servers[comesTo].connect("cluster1", "comes", 2) })
+	s.mustOpenQuietly("when another agent comes", pause+1500*time.Millisecond)
+	comes := <-came
+	defer comes.stop()
+	synctest.Wait()
+	if got := comes.served(); got != 1 {
+		t.Errorf("the agent that came served %d dials, want 1", got)
+	}
+}
+
+// TestDrainWithoutCarriers asks the peer at once when an agent that is about to stop, or
+// any agent of a server that is, has no idle carrier: it may not dial any more.
+func TestDrainWithoutCarriers(t *testing.T) {
+	for who, drain := range map[string]func(*memServer){
+		"agent":  func(s *memServer) { s.session("agent").streams[0].draining.Store(true) },
+		"server": func(s *memServer) { s.registry.drain(time.Minute) },
+	} {
+		t.Run(who, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) { drainWithoutCarriers(t, dir, drain) })
+		})
+	}
+}
+
+func drainWithoutCarriers(t *testing.T, dir string, drain func(*memServer)) {
+	hub := newMemHub(t, dir)
+	peer, stopPeer := hub.start("peer")
+	defer stopPeer()
+	s, stop := hub.start("server-0", peer)
+	defer stop()
+	elsewhere := peer.connect("cluster1", "agent", 2)
+	defer elsewhere.stop()
+	here := s.connect("cluster1", "agent", 2)
+	defer here.stop()
+	here.gone.Store(true)
+	drain(s)
+	s.mustOpen("while it has carriers", 0)
+	one, two := s.occupy("agent"), s.occupy("agent")
+	defer one.Close()
+	defer two.Close()
+	s.mustOpen("when it has none", 0)
+	if here.served() != 3 || elsewhere.served() != 1 {
+		t.Errorf("served %d here and %d elsewhere, want 3 and 1", here.served(), elsewhere.served())
+	}
+}
+
 // TestSlowTargetIsNoSilentAgent dials a target that never accepts. Its agent
 // answers pings, so no other agent is bothered and the agent stays trusted.
 func TestSlowTargetIsNoSilentAgent(t *testing.T) {
