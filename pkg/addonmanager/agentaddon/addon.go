@@ -50,12 +50,13 @@ type Addon struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 
-	exposed exposed
+	exposed  exposed
+	hubRoles hubRoles
 }
 
 // Build returns what addon-framework asks for.
 func (a *Addon) Build() (agent.AgentAddon, error) {
-	return addonfactory.NewAgentAddonFactory(identity.AddonName, manifests.FS, manifests.Dir).
+	built, err := addonfactory.NewAgentAddonFactory(identity.AddonName, manifests.FS, manifests.Dir).
 		WithConfigGVRs(configurationGVR, utils.AddOnDeploymentConfigGVR).
 		WithConfigCheckEnabledOption().
 		WithGetValuesFuncs(a.getValues).
@@ -63,6 +64,10 @@ func (a *Addon) Build() (agent.AgentAddon, error) {
 		WithAgentRegistrationOption(a.registration()).
 		WithAgentDeployTriggerClusterFilter(concernsAgent).
 		BuildHelmAgentAddon()
+	if err != nil {
+		return nil, err
+	}
+	return &once{AgentAddon: built, values: a.makeValues, namespace: a.installNamespace}, nil
 }
 
 // concernsAgent reports whether a ManagedCluster changed in what manifests are made

@@ -59,6 +59,7 @@
 //	approve.go       which certificate signing requests are approved
 //	references.go    whether a cluster's references to configurations are the hub's
 //	values.go        the values of the agent's chart
+//	once.go          renders once what is asked for twice in a row
 //	variables.go     customized variables, by a schema
 //	oidc.go          those for an OpenID Connect provider
 //	exposed.go       the list of exposed Services

@@ -3,9 +3,13 @@ package agentaddon
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -26,19 +30,56 @@ const impersonatorPrefix = "open-cluster-management:cluster-proxy:impersonator:"
 //
 // The agent therefore first starts as on any cluster. When OCM reports that its
 // manifests are applied, they are rendered again.
-func (a *Addon) recognizeHub(ctx context.Context, v *values, cluster *clusterv1.ManagedCluster, namespace string) error {
+func (a *Addon) recognizeHub(ctx context.Context, v *values, cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, namespace string) error {
 	v.ManagedClusterUID = string(cluster.UID)
-	var role rbacv1.ClusterRole
-	err := a.Hub.Get(ctx, client.ObjectKey{Name: impersonatorPrefix + namespace}, &role)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // one that may not ask takes no cluster for the hub
-		return nil
-	case err != nil:
+	var since time.Time
+	if applied := meta.FindStatusCondition(addon.Status.Conditions, addonv1alpha1.ManagedClusterAddOnManifestApplied); applied != nil {
+		since = applied.LastTransitionTime.Add(time.Second) // which it is rounded to
+	}
+	uid, err := a.hubRoles.find(ctx, a.Hub, impersonatorPrefix+namespace, since)
+	if err != nil {
 		return fmt.Errorf("finding out whether cluster %q is the hub: %w", cluster.Name, err)
-	case cluster.UID == "" || role.Annotations[clusterAnnotation] != string(cluster.UID):
+	}
+	if cluster.UID == "" || uid != string(cluster.UID) {
 		return nil
 	}
 	v.OnHub = true
 	v.Args = append(v.Args, "--on-hub=true")
 	return nil
+}
+
+// hubRoleFor is how long an answer about a ClusterRole of the hub is believed.
+const hubRoleFor = time.Minute
+
+// hubRoles remembers for which cluster an agent's ClusterRole on the hub was rendered. All
+// clusters ask about the same one, each time their manifests are made.
+type hubRoles struct {
+	mu    sync.Mutex
+	known map[string]hubRole
+}
+
+type hubRole struct {
+	uid   string // of the ManagedCluster; empty if there is no such role
+	asked time.Time
+}
+
+// find returns the UID of the ManagedCluster that a ClusterRole was rendered for, as it was after
+// since: an older answer is from before the manifests of the cluster that asks were applied.
+func (h *hubRoles) find(ctx context.Context, hub client.Reader, name string, since time.Time) (uid string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if role, ok := h.known[name]; ok && role.asked.After(since) && now.Sub(role.asked) < hubRoleFor {
+		return role.uid, nil
+	}
+	var role rbacv1.ClusterRole
+	err = hub.Get(ctx, client.ObjectKey{Name: name}, &role)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // one that may not ask takes no cluster for the hub
+		return "", err
+	}
+	if h.known == nil {
+		h.known = map[string]hubRole{}
+	}
+	h.known[name] = hubRole{role.Annotations[clusterAnnotation], now}
+	return h.known[name].uid, nil
 }

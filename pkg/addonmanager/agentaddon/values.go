@@ -112,7 +112,17 @@ const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
 
 // getValues is addon-framework's way to ask for them.
 func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) (addonfactory.Values, error) {
-	ctx := context.Background()
+	v, err := a.makeValues(context.Background(), cluster, addon)
+	if err != nil {
+		return nil, err
+	}
+	if a.Ignored != nil {
+		a.Ignored(context.Background(), addon, v.ignored)
+	}
+	return addonfactory.JsonStructToValues(v)
+}
+
+func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) (*values, error) {
 	configuration, err := a.configuration(ctx, addon)
 	if err != nil {
 		return nil, err
@@ -135,7 +145,7 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 	if err := placeOnHub(v, cluster); err != nil {
 		return nil, err
 	}
-	if err := a.recognizeHub(ctx, v, cluster, namespace); err != nil {
+	if err := a.recognizeHub(ctx, v, cluster, addon, namespace); err != nil {
 		return nil, err
 	}
 	if deployment != nil {
@@ -146,10 +156,7 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 	if err := checkOIDC(v.Args); err != nil {
 		return nil, err
 	}
-	if a.Ignored != nil {
-		a.Ignored(ctx, addon, v.ignored)
-	}
-	return addonfactory.JsonStructToValues(v)
+	return v, nil
 }
 
 func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration, cluster *clusterv1.ManagedCluster, namespace string) (*values, error) {

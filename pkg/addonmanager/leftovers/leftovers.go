@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,27 +70,47 @@ func (r *Remover) once(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("listing clusters: %w", err)
 	}
+	found, err := r.ofClusters(ctx, clusters)
+	if err != nil {
+		return false, err
+	}
 	var failed []error
-	for _, object := range r.objects(clusters) {
+	for _, object := range append(r.ofHub(), found...) {
 		failed = append(failed, r.remove(ctx, object))
 	}
 	err = errors.Join(failed...)
 	return err == nil, err
 }
 
-// objects names all that may be left. A binding comes before its role.
-func (r *Remover) objects(clusters []string) []client.Object {
-	objects := []client.Object{
+// ofHub names what may be left and is there once. A binding comes before its role.
+func (r *Remover) ofHub() []client.Object {
+	return []client.Object{
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: tokenReview}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: tokenReview}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: serverCert, Namespace: r.Namespace}},
 	}
-	for _, cluster := range clusters {
-		objects = append(objects,
-			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: agentRole, Namespace: cluster}},
-			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: agentRole, Namespace: cluster}})
+}
+
+// ofClusters finds what is left in the namespaces of clusters, bindings before their roles. To
+// ask for each by its namespace took two requests a cluster, each time the addon manager starts.
+func (r *Remover) ofClusters(ctx context.Context, clusters []string) (found []client.Object, err error) {
+	var (
+		bindings rbacv1.RoleBindingList
+		roles    rbacv1.RoleList
+	)
+	for _, list := range []client.ObjectList{&bindings, &roles} {
+		if err := r.Hub.List(ctx, list, client.MatchingFields{"metadata.name": agentRole}); err != nil {
+			return nil, fmt.Errorf("looking for %q in the namespaces of clusters: %w", agentRole, err)
+		}
 	}
-	return objects
+	names := sets.New(clusters...)
+	for i := range bindings.Items {
+		found = append(found, &bindings.Items[i])
+	}
+	for i := range roles.Items {
+		found = append(found, &roles.Items[i])
+	}
+	return slices.DeleteFunc(found, func(object client.Object) bool { return !names.Has(object.GetNamespace()) }), nil
 }
 
 func (r *Remover) remove(ctx context.Context, object client.Object) error {

@@ -3,6 +3,7 @@ package leftovers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -53,6 +54,10 @@ func others() []client.Object {
 
 func TestRemover(t *testing.T) {
 	failing := errors.New("no")
+	clusters := []string{"cluster1", "cluster2"}
+	for i := range 100 {
+		clusters = append(clusters, fmt.Sprint("without-", i))
+	}
 	for _, tc := range []struct {
 		name     string
 		objects  []client.Object
@@ -73,22 +78,38 @@ func TestRemover(t *testing.T) {
 			if err := clientgoscheme.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
-				Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-					if object.GetName() == tc.refuse {
-						return failing
-					}
-					return c.Delete(ctx, object)
-				},
-			}).Build()
+			byName := func(object client.Object) []string { return []string{object.GetName()} }
+			asked := 0
+			hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).
+				WithIndex(&rbacv1.Role{}, "metadata.name", byName).WithIndex(&rbacv1.RoleBinding{}, "metadata.name", byName).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+						asked++
+						return c.Get(ctx, key, object, options...)
+					},
+					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+						asked++
+						return c.List(ctx, list, options...)
+					},
+					Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+						if object.GetName() == tc.refuse {
+							return failing
+						}
+						return c.Delete(ctx, object)
+					},
+				}).Build()
 			remover := &Remover{
 				Hub: hub, Namespace: "hub",
-				Clusters: func(context.Context) ([]string, error) { return []string{"cluster1", "cluster2"}, nil },
+				Clusters: func(context.Context) ([]string, error) { return clusters, nil },
 				Moving:   func(context.Context) (bool, error) { return tc.moving, nil },
 			}
 			done, err := remover.once(t.Context())
 			if done != tc.wantDone || !errors.Is(err, tc.wantErr) {
 				t.Errorf("done is %v, error %v; want %v, %v", done, err, tc.wantDone, tc.wantErr)
+			}
+			// Two lists, the three objects of the hub, and each object of a cluster that there is.
+			if most := 5 + 4; asked > most {
+				t.Errorf("asked the hub %d times, want at most %d, however many clusters there are", asked, most)
 			}
 			left := slices.DeleteFunc(slices.Clone(tc.objects), func(object client.Object) bool {
 				return hub.Get(t.Context(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object)) != nil

@@ -1,0 +1,170 @@
+package agentaddon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"open-cluster-management.io/addon-framework/pkg/agent"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// rendering is an addon whose requests to the hub and whose renderings are counted.
+type rendering struct {
+	agent.AgentAddon
+	hub      client.Client
+	asked    atomic.Int32
+	rendered atomic.Int32
+}
+
+// Get counts requests that no cache answers.
+func (r *rendering) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	r.asked.Add(1)
+	return r.hub.Get(ctx, key, object, options...)
+}
+
+func (r *rendering) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return r.hub.List(ctx, list, options...)
+}
+
+// counted counts renderings.
+type counted struct {
+	agent.AgentAddon
+	n *atomic.Int32
+}
+
+func (c counted) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) ([]runtime.Object, error) {
+	c.n.Add(1)
+	return c.AgentAddon.Manifests(cluster, addon)
+}
+
+func newRendering(t testing.TB) *rendering {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, err := pki.NewCA("hub", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates.HubBundleSecret, Namespace: hubNamespace}, Data: map[string][]byte{"ca.crt": ca.CertPEM}}
+	r := &rendering{hub: fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration(nil), bundle).Build()}
+	addon := &Addon{Hub: r, Reader: r.hub, Certificates: certificates.Store{Client: r.hub, Namespace: hubNamespace, BundleNamespace: hubNamespace},
+		DeploymentConfigs: oneConfig{}, InstallNamespace: identity.DefaultAgentNamespace, EnableKubeAPIProxy: true}
+	built, err := addon.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := built.(*once)
+	inner.AgentAddon = counted{inner.AgentAddon, &r.rendered}
+	r.AgentAddon = inner
+	return r
+}
+
+func (r *rendering) manifests(t testing.TB, cluster string, applied time.Time) []runtime.Object {
+	t.Helper()
+	addon := &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: cluster}}
+	if !applied.IsZero() {
+		addon.Status.Conditions = []metav1.Condition{{Type: addonv1alpha1.ManagedClusterAddOnManifestApplied, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(applied)}}
+	}
+	objects, err := r.Manifests(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, UID: types.UID("uid-of-" + cluster)}}, addon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// TestManifestsAreMadeOnce asks as addon-framework does, twice for each of many clusters.
+func TestManifestsAreMadeOnce(t *testing.T) {
+	r := newRendering(t)
+	const clusters = 10
+	for i := range clusters {
+		name := fmt.Sprint("cluster", i)
+		first, second := r.manifests(t, name, time.Time{}), r.manifests(t, name, time.Time{})
+		if !equality.Semantic.DeepEqual(first, second) {
+			t.Errorf("the manifests of %s differ the second time", name)
+		}
+		first[0].(client.Object).SetName("changed by the caller")
+		if third := r.manifests(t, name, time.Time{}); !equality.Semantic.DeepEqual(third, second) {
+			t.Errorf("a caller changed the manifests of %s", name)
+		}
+	}
+	if got := r.rendered.Load(); got != clusters {
+		t.Errorf("rendered %d times, want %d", got, clusters)
+	}
+	if got := r.asked.Load(); got != 1 {
+		t.Errorf("the hub was asked %d times whether a cluster is the hub, want once", got)
+	}
+	// What manifests are made of changes.
+	var configuration v1alpha1.ManagedProxyConfiguration
+	if err := r.hub.Get(t.Context(), client.ObjectKey{Name: identity.AddonName}, &configuration); err != nil {
+		t.Fatal(err)
+	}
+	configuration.Spec.ProxyAgent.AdditionalArgs = []string{"--keepalive-time=21s"}
+	if err := r.hub.Update(t.Context(), &configuration); err != nil {
+		t.Fatal(err)
+	}
+	if args := argsOf(t, r.manifests(t, fmt.Sprint("cluster", clusters-1), time.Time{})); !slices.Contains(args, "--keepalive-time=21s") {
+		t.Errorf("arguments after a change are %q", args)
+	}
+}
+
+// TestHubIsRecognizedWhenItsManifestsAreApplied makes the ClusterRole right after another cluster
+// has asked for it.
+func TestHubIsRecognizedWhenItsManifestsAreApplied(t *testing.T) {
+	r := newRendering(t)
+	if args := argsOf(t, r.manifests(t, "local", time.Time{})); slices.Contains(args, "--on-hub=true") {
+		t.Fatalf("arguments before anything is applied are %q", args)
+	}
+	r.manifests(t, "cluster1", time.Now().Add(-time.Hour))
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: impersonatorPrefix + identity.DefaultAgentNamespace, Annotations: map[string]string{clusterAnnotation: "uid-of-local"}}}
+	if err := r.hub.Create(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	if args := argsOf(t, r.manifests(t, "local", time.Now().Truncate(time.Second))); !slices.Contains(args, "--on-hub=true") {
+		t.Errorf("arguments after they are applied are %q, want --on-hub=true", args)
+	}
+}
+
+func argsOf(t *testing.T, objects []runtime.Object) []string {
+	t.Helper()
+	for _, object := range objects {
+		if deployment, ok := object.(*appsv1.Deployment); ok {
+			return deployment.Spec.Template.Spec.Containers[0].Args
+		}
+	}
+	t.Fatal("no Deployment was rendered")
+	return nil
+}
+
+// BenchmarkManifests is what addon-framework asks for each time it looks at a cluster.
+func BenchmarkManifests(b *testing.B) {
+	r := newRendering(b)
+	for i := 0; b.Loop(); i++ {
+		name := fmt.Sprint("cluster", i)
+		r.manifests(b, name, time.Time{})
+		r.manifests(b, name, time.Time{})
+	}
+}
