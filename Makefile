@@ -8,9 +8,9 @@ LONG_TESTS := ./test/fleet ./test/alerts ./test/e2e/tokens
 # The scenarios of LAB_TESTS in which whole components come, go or are replaced, or everything is attacked. Each waits for minutes or for many
 # restarts; `make test` leaves them to `make test-long`.
 LONG := ^Test(Hostile|Upgrade|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertManager|TLSProfile|Uninstall.*|Entrypoints.*|LoadBalancerEntrypoint|HubIsItsOwnCluster|AddonManagersComeAndGo|AgentComesAndGoes|AddonDisableEnable|AddonDeletion|ManagedClusterLeavesAndReturns|PodsAreKilled|ProxyServersAreScaled|AgentsPortForwardToProxyServersOnly|OwnerCapsTheHub|FleetInformerOverRestarts|FleetClustersComeAndGo|FleetFrozenAgent|FleetRightTakenAway|Page|Readme|.*Example|Services)$$
-# The same of packages: attacks with many GiB.
-LONG_ATTACKS := ^Test(EvilAgent|EvilMembers|HugePage)$$
-ATTACKED := ./pkg/proxyapi ./pkg/fleetview
+# The same of packages: attacks with many GiB or connections, and the page in a browser.
+LONG_UNIT := ^Test(EvilAgent|EvilMembers|HugePage|FloodBesideUsers|RapidReset|PageAtTwoAndFiveHundredClusters|PageShows.*|PageBehindAPrefix)$$
+LONG_PACKAGES := ./pkg/proxyapi ./pkg/fleetview
 UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$ -e /test/alerts$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
@@ -30,7 +30,7 @@ test: test-unit test-lab ## Run the tests of every day, which need Go only: pack
 
 .PHONY: test-unit
 test-unit: ## Run the tests that take seconds
-	go test $(RACE) -skip '$(LONG_ATTACKS)' $(TESTFLAGS) $(UNIT_TESTS)
+	go test $(RACE) -skip '$(LONG_UNIT)' $(TESTFLAGS) $(UNIT_TESTS)
 
 .PHONY: test-lab
 test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
@@ -38,7 +38,7 @@ test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only
 
 .PHONY: test-long
 test-long: ## Run fleets of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
-	go test $(RACE) -count=1 -run '$(LONG_ATTACKS)' $(TESTFLAGS) $(ATTACKED)
+	go test $(RACE) -count=1 -run '$(LONG_UNIT)' $(TESTFLAGS) $(LONG_PACKAGES)
 	go test $(RACE) -count=1 -timeout=30m $(TESTFLAGS) $(LONG_TESTS)
 	go test $(RACE) -count=1 -timeout=60m -run '$(LONG)' $(TESTFLAGS) ./test/e2e
 
