@@ -6,7 +6,8 @@
 //   - package proxyconfig reconciles ManagedProxyConfigurations into what runs
 //     on the hub, with certificates by package certificates;
 //   - package agentaddon tells OCM's addon-framework how agents register and
-//     what is installed for them;
+//     what is installed for them; framework.go runs its controllers, each of which
+//     looks at ten clusters at a time;
 //   - package clusterprofile, if asked for, publishes how clusters are reached;
 //   - package fleetview writes the status of FleetViews;
 //   - package passes deletes Passes that have expired;
@@ -47,6 +48,7 @@
 //	manager.go     Manager: wires everything into one process, and waits for the APIs
 //	options.go     its flags
 //	lease.go       the Lease of the election
+//	framework.go   addon-framework's controllers, with their informers and workers
 //	rerender.go    asks for manifests again when something they depend on changes
 //	notices.go     the condition VariablesIgnored of addons
 //	available.go   the metric that says of which clusters the addon is available

@@ -13,7 +13,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"open-cluster-management.io/addon-framework/pkg/addonmanager"
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
@@ -189,22 +188,25 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Rea
 	if err != nil {
 		return fmt.Errorf("preparing the agents' manifests: %w", err)
 	}
-	framework, err := addonmanager.New(config)
+	clients, err := newHubClients(config)
+	if err != nil {
+		return fmt.Errorf("preparing addon-framework's clients of the hub: %w", err)
+	}
+	framework, err := newFramework(clients, built)
 	if err != nil {
 		return fmt.Errorf("preparing addon-framework: %w", err)
 	}
-	if err := framework.AddAgent(built); err != nil {
-		return fmt.Errorf("adding the agent to addon-framework: %w", err)
-	}
-	if err := addRerender(mgr, o.ExposedServicesConfigMap, framework.Trigger); err != nil {
+	watching := make(chan struct{})
+	if err := addRerender(mgr, o.ExposedServicesConfigMap, framework.trigger, watching); err != nil {
 		return fmt.Errorf("adding the controller that renders again: %w", err)
 	}
 	// A runnable like this one starts when the manager has become the leader.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := framework.Start(ctx); err != nil {
-			return fmt.Errorf("starting addon-framework: %w", err)
+		select {
+		case <-watching:
+			framework.run(ctx)
+		case <-ctx.Done():
 		}
-		<-ctx.Done()
 		return nil
 	}))
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
@@ -25,9 +27,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// rendersPerSecond paces what is asked for: the framework renders one cluster
-// after the other, in the order in which it was asked to, and a new cluster would
-// wait behind all others.
+// rendersPerSecond paces what is asked for: the framework renders clusters in the
+// order in which it was asked to, and a new cluster would wait behind all others.
 const rendersPerSecond = 50
 
 // source is objects that manifests are made of.
@@ -60,14 +61,16 @@ func sources(exposedServices string) []source {
 	}
 }
 
-// changes lets events through that change what manifests are made of.
+// changes lets events through that change what manifests are made of. What was there
+// before this process is none: the framework renders every cluster when it starts, of
+// the same cache, and it starts when everything is watched.
 func (s source) changes() predicate.Predicate {
 	concerns := func(object client.Object) bool {
 		_, ok := s.part(object)
 		return ok
 	}
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return concerns(e.Object) },
+		CreateFunc:  func(e event.CreateEvent) bool { return !e.IsInInitialList && concerns(e.Object) },
 		DeleteFunc:  func(e event.DeleteEvent) bool { return concerns(e.Object) },
 		GenericFunc: func(e event.GenericEvent) bool { return concerns(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -79,14 +82,24 @@ func (s source) changes() predicate.Predicate {
 }
 
 // addRerender asks for the manifests of every cluster to be rendered again when
-// what they are made of changes.
-func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster, addon string)) error {
+// what they are made of changes. It closes watching as soon as no change is missed.
+func addRerender(mgr ctrl.Manager, exposedServices string, trigger func(cluster, addon string), watching chan<- struct{}) error {
 	controller := ctrl.NewControllerManagedBy(mgr).Named("rerender")
 	for _, s := range sources(exposedServices) {
 		controller.Watches(s.kind, handler.EnqueueRequestsFromMapFunc(everyCluster(mgr.GetClient())), builder.WithPredicates(s.changes()))
 	}
+	// Requests are answered when all of the above are watched.
+	var first reconcile.Request
+	controller.WatchesRawSource(ctrlsource.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(first)
+		return nil
+	}))
 	turns := rate.NewLimiter(rendersPerSecond, 1)
 	return controller.Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		if request == first {
+			close(watching)
+			return reconcile.Result{}, nil
+		}
 		if err := turns.Wait(ctx); err != nil {
 			return reconcile.Result{}, nil // the manager ends
 		}

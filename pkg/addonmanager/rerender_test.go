@@ -87,6 +87,17 @@ func TestWhatIsRenderedAgain(t *testing.T) {
 	}
 }
 
+func TestAStartRendersOnce(t *testing.T) {
+	for _, s := range sources("exposed") {
+		if s.changes().Create(event.CreateEvent{Object: s.kind, IsInInitialList: true}) {
+			t.Errorf("a %T that was there renders every cluster again", s.kind)
+		}
+	}
+	if configuration := (&v1alpha1.ManagedProxyConfiguration{}); !sources("exposed")[0].changes().Create(event.CreateEvent{Object: configuration}) {
+		t.Error("a new configuration renders nothing")
+	}
+}
+
 func TestSlimKeepsWhatIsRead(t *testing.T) {
 	now := metav1.Now()
 	available := metav1.Condition{Type: "Available", Status: metav1.ConditionFalse}
