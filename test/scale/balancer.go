@@ -15,10 +15,13 @@ type balancer struct {
 	mu       sync.Mutex
 	backends []string
 	next     int
+	alive    context.Context // of the connections that there are
+	cut      context.CancelFunc
 }
 
 func serveBalancer(ctx context.Context, spec childSpec) (func(request) (report, error), error) {
 	b := &balancer{}
+	b.alive, b.cut = context.WithCancel(ctx)
 	for _, address := range spec.Addresses {
 		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(spec.Port)))
 		if err != nil {
@@ -31,6 +34,10 @@ func serveBalancer(ctx context.Context, spec childSpec) (func(request) (report, 
 		defer b.mu.Unlock()
 		if r.Backends != nil {
 			b.backends = r.Backends
+		}
+		if r.Cut {
+			b.cut()
+			b.alive, b.cut = context.WithCancel(ctx)
 		}
 		return report{}, nil
 	}, nil
@@ -50,7 +57,7 @@ func (b *balancer) serve(ctx context.Context, listener net.Listener) {
 func (b *balancer) forward(ctx context.Context, agent *net.TCPConn) {
 	defer agent.Close()
 	b.mu.Lock()
-	backends := b.backends
+	backends, alive := b.backends, b.alive
 	b.next++
 	first := b.next
 	b.mu.Unlock()
@@ -62,6 +69,10 @@ func (b *balancer) forward(ctx context.Context, agent *net.TCPConn) {
 		}
 		server := conn.(*net.TCPConn)
 		defer server.Close()
+		defer context.AfterFunc(alive, func() {
+			_, _ = agent.SetLinger(0), server.SetLinger(0)
+			_, _ = agent.Close(), server.Close()
+		})()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

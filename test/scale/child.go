@@ -37,6 +37,7 @@ type (
 	request struct {
 		Start    []agentSpec `json:"start,omitempty"`
 		Backends []string    `json:"backends,omitempty"`
+		Cut      bool        `json:"cut,omitempty"` // all connections
 	}
 	report struct {
 		Metrics string `json:"metrics"` // where it serves them

@@ -48,6 +48,7 @@
 //	users.go        users of the hub, and their traffic
 //	rows.go         the groups of rows; those of the addon manager and of idle processes
 //	rowsservers.go  rows of the proxy servers
+//	rowsca.go       rows of a change of the CAs
 //	rowsapi.go      rows of the proxy API
 //	table.go        the table, with columns of several runs
 package main

@@ -19,6 +19,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,13 +56,17 @@ func (s *standIn) allowRequests(ctx context.Context) error {
 func (s *standIn) folder(cluster string) string { return filepath.Join(s.dir, cluster) }
 
 // register asks for the agent's certificate as the cluster's own OCM agent, once the addon
-// manager has said what is to be asked for, and writes it to files when it is there.
+// manager has said what is to be asked for, and again when it says something else, and writes it
+// to files when it is there.
 func (s *standIn) register(ctx context.Context, cluster string, state *clusterState, addon *addonv1alpha1.ManagedClusterAddOn) error {
-	if state.registered || len(addon.Status.Registrations) == 0 {
+	if len(addon.Status.Registrations) == 0 {
 		return nil
 	}
+	if registration := addon.Status.Registrations[0]; !equality.Semantic.DeepEqual(state.asked, registration) {
+		return s.request(ctx, cluster, state, registration)
+	}
 	if state.request == "" {
-		return s.request(ctx, cluster, state, addon.Status.Registrations[0])
+		return nil // its certificate is there
 	}
 	request, err := s.requestLister.Get(state.request)
 	if err != nil || len(request.Status.Certificate) == 0 {
@@ -72,8 +77,9 @@ func (s *standIn) register(ctx context.Context, cluster string, state *clusterSt
 			return err
 		}
 	}
-	state.registered = true
-	return s.kube.CertificatesV1().CertificateSigningRequests().Delete(ctx, state.request, metav1.DeleteOptions{})
+	done := state.request
+	state.registered, state.request = true, ""
+	return s.kube.CertificatesV1().CertificateSigningRequests().Delete(ctx, done, metav1.DeleteOptions{})
 }
 
 func (s *standIn) request(ctx context.Context, cluster string, state *clusterState, registration addonv1alpha1.RegistrationConfig) error {
@@ -110,6 +116,7 @@ func (s *standIn) request(ctx context.Context, cluster string, state *clusterSta
 	if err != nil {
 		return err
 	}
+	state.asked = registration
 	state.request, state.key = made.Name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	return nil
 }

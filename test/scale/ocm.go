@@ -58,10 +58,11 @@ type standIn struct {
 // clusterState is what the klusterlet of a cluster knows. Only the one worker that has the
 // cluster's turn changes it, but for leased.
 type clusterState struct {
-	key        []byte // PEM, of the request that is open
-	request    string // its name
-	registered bool   // has a certificate
-	generation int64  // of the ManifestWork whose files are written
+	asked      addonv1alpha1.RegistrationConfig // what was asked for last
+	key        []byte                           // PEM, of the request that is open
+	request    string                           // its name
+	registered bool                             // has a certificate
+	generation int64                            // of the ManifestWork whose files are written
 	args       []string
 	started    bool
 	leased     bool

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // delete deletes pods; their Deployments make new ones.
@@ -48,6 +49,91 @@ func measureThirdServer(ctx context.Context, w *world) error {
 	})
 }
 
+// measureStorm has agents that lose all connections while the proxy servers stay, so that all
+// come back at once.
+func measureStorm(ctx context.Context, w *world) error {
+	return w.measureReturn(ctx, "every agent loses both proxy servers at once", func() error {
+		var errs []error
+		for _, b := range w.balancers {
+			_, err := b.ask(request{Cut: true})
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// missingFor is how long a proxy server is missing. Issue 19 asks for ten minutes, for which a
+// run has no time.
+const missingFor = 2 * time.Minute
+
+// measureMissing takes a proxy server away while the addon manager goes on telling agents that
+// there are two, as when no node has room for it.
+func measureMissing(ctx context.Context, w *world) error {
+	what := fmt.Sprintf("one of two proxy servers is missing for %s (not 10m)", missingFor)
+	pods, err := w.pods(ctx, proxyServers)
+	if err != nil {
+		return err
+	}
+	if err := w.setRoom(ctx, false); err != nil {
+		return err
+	}
+	err = w.measureReturn(ctx, what, func() error {
+		if err := w.delete(ctx, pods[0]); err != nil {
+			return err
+		}
+		return errors.Join(w.measureSearch(ctx, what), w.setRoom(ctx, true))
+	})
+	return errors.Join(err, w.setRoom(ctx, true))
+}
+
+// measureSearch measures what agents do while they look for a proxy server that is missing.
+func (w *world) measureSearch(ctx context.Context, what string) error {
+	if err := pause(ctx, missingFor/4); err != nil { // the first tries
+		return err
+	}
+	before, err := w.handshakes(ctx)
+	if err != nil {
+		return err
+	}
+	beforeAll, err := w.usages(ctx)
+	if err != nil {
+		return err
+	}
+	const d = missingFor - missingFor/4
+	if err := pause(ctx, d); err != nil {
+		return err
+	}
+	after, err := w.handshakes(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := w.usages(ctx)
+	if err != nil {
+		return err
+	}
+	made := 0.0
+	for pod, h := range after {
+		made += h.made + h.failed - before[pod].made - before[pod].failed
+	}
+	w.add(what+": handshakes per agent and minute meanwhile", made/float64(w.size)/d.Minutes())
+	w.add(what+": agents, % of a processor meanwhile", 100*now[theAgents].minus(beforeAll[theAgents]).cpu/d.Seconds())
+	return nil
+}
+
+// setRoom says whether new pods find a node.
+func (w *world) setRoom(ctx context.Context, room bool) error {
+	nodes, err := w.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, node := range nodes.Items {
+		_, err := w.kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, !room), metav1.PatchOptions{})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // measureReturn measures how long it takes until every agent is back after something was done
 // to proxy servers, and what a user notices meanwhile.
 func (w *world) measureReturn(ctx context.Context, what string, disturb func() error) error {
@@ -67,11 +153,11 @@ func (w *world) measureReturn(ctx context.Context, what string, disturb func() e
 		return err
 	}
 	user := w.startTraffic(ctx)
-	began := time.Now()
 	if err := disturb(); err != nil {
 		user.stop()
 		return err
 	}
+	began := time.Now()
 	// What was deleted is there for a moment.
 	err = pause(ctx, 3*time.Second)
 	for _, share := range []float64{0.5, 0.9} {
