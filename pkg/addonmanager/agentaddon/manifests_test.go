@@ -131,6 +131,30 @@ func TestManifestsAreMadeOnce(t *testing.T) {
 	}
 }
 
+// TestManifestsOfSeveralClustersAreMadeOnce asks as the controllers of addon-framework do, which
+// look at several clusters at a time.
+func TestManifestsOfSeveralClustersAreMadeOnce(t *testing.T) {
+	r := newRendering(t)
+	const clusters = 20
+	for range 2 {
+		for i := range clusters {
+			name := fmt.Sprint("cluster", i)
+			if args := argsOf(t, r.manifests(t, name, time.Time{})); !slices.Contains(args, "--cluster-name="+name) {
+				t.Errorf("the agent of %s has the arguments %q", name, args)
+			}
+		}
+	}
+	if got := r.rendered.Load(); got != clusters {
+		t.Errorf("rendered %d times for %d clusters", got, clusters)
+	}
+	for i := range answersKept {
+		r.manifests(t, fmt.Sprint("more", i), time.Time{})
+	}
+	if kept := r.AgentAddon.(*once); len(kept.answers) != answersKept || len(kept.order) != answersKept {
+		t.Errorf("%d and %d answers are kept, want %d", len(kept.answers), len(kept.order), answersKept)
+	}
+}
+
 // TestHubIsRecognizedWhenItsManifestsAreApplied makes the ClusterRole right after another cluster
 // has asked for it.
 func TestHubIsRecognizedWhenItsManifestsAreApplied(t *testing.T) {

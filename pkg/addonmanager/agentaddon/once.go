@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,17 +15,26 @@ import (
 
 // once renders a cluster's manifests once where they are asked for twice in a row.
 // addon-framework does so each time it looks at a cluster: for what it installs, and for what
-// it would run before it uninstalls. It looks at one cluster at a time, so the last answer is
-// enough. Rendering is most of what the addon manager does for a cluster.
+// it would run before it uninstalls. It looks at a few clusters at a time, so the last answers
+// are enough. Rendering is most of what the addon manager does for a cluster.
 type once struct {
 	agent.AgentAddon
 	values    func(context.Context, *clusterv1.ManagedCluster, *addonv1alpha1.ManagedClusterAddOn) (*values, error)
 	namespace func(*addonv1alpha1.ManagedClusterAddOn) (string, error)
 
 	mu      sync.Mutex
+	answers map[string]answer // by cluster
+	order   []string          // of the clusters, the oldest answer first
+}
+
+// answer is what was rendered last for a cluster, and of what.
+type answer struct {
 	key     string
 	objects []runtime.Object
 }
+
+// answersKept is more than the clusters that addon-framework looks at at a time.
+const answersKept = 32
 
 // Manifests returns objects that belong to the caller.
 func (o *once) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) ([]runtime.Object, error) {
@@ -32,20 +42,43 @@ func (o *once) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1
 	if err != nil {
 		return nil, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if key != o.key {
+	last, ok := o.last(cluster.Name)
+	if !ok || last.key != key {
 		objects, err := o.AgentAddon.Manifests(cluster, addon)
 		if err != nil {
 			return nil, err
 		}
-		o.key, o.objects = key, objects
+		last = answer{key, objects}
+		o.keep(cluster.Name, last)
 	}
-	copies := make([]runtime.Object, len(o.objects))
-	for i, object := range o.objects {
+	copies := make([]runtime.Object, len(last.objects))
+	for i, object := range last.objects {
 		copies[i] = object.DeepCopyObject()
 	}
 	return copies, nil
+}
+
+func (o *once) last(cluster string) (last answer, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	last, ok = o.answers[cluster]
+	return last, ok
+}
+
+func (o *once) keep(cluster string, a answer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.answers == nil {
+		o.answers = map[string]answer{}
+	}
+	if _, ok := o.answers[cluster]; !ok {
+		o.order = append(o.order, cluster)
+	}
+	o.answers[cluster] = a
+	if len(o.order) > answersKept {
+		delete(o.answers, o.order[0])
+		o.order = slices.Delete(o.order, 0, 1)
+	}
 }
 
 // keyOf is all that manifests are made of.
