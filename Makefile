@@ -106,8 +106,8 @@ bench-fleet: ## Measure views of many clusters beside the same requests to each 
 	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/fleet) hack/awake.sh go test -tags=benchfleet -count=1 -timeout=60m -v -run TestFleetBenchmark ./test/e2e
 
 .PHONY: scale
-scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which writes nothing)
-	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)',-out=$(CURDIR)/test/scale/results)
+scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which writes nothing; SCALE_AGENTS for agents of fewer clusters)
+	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_AGENTS),-agents=$(SCALE_AGENTS)) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)',-out=$(CURDIR)/test/scale/results)
 
 .PHONY: lint
 lint: ## Look for mistakes: go vet, staticcheck

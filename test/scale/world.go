@@ -40,7 +40,9 @@ type world struct {
 	out   io.Writer
 	began time.Time
 	size  int
-	table *column
+	// running is how many of the clusters have an agent that runs.
+	running int
+	table   *column
 
 	dir       string
 	lab       *lab.Lab
@@ -141,7 +143,7 @@ func (w *world) startChildren(ctx context.Context) (port int, err error) {
 	if port, err = ports.Next(); err != nil {
 		return 0, err
 	}
-	for i := range (w.size + agentsPerProcess - 1) / agentsPerProcess {
+	for i := range (w.running + agentsPerProcess - 1) / agentsPerProcess {
 		spec := childSpec{Dir: w.dir, Port: port}
 		for j := range addressesPerBalancer {
 			spec.Addresses = append(spec.Addresses, fmt.Sprintf("127.64.%d.%d", i, j+1))
@@ -199,6 +201,10 @@ func (w *world) startAgent(spec agentSpec) error {
 	var number int
 	if _, err := fmt.Sscanf(spec.Cluster, "cluster-%d", &number); err != nil {
 		return err
+	}
+	if number >= w.running {
+		w.standIn.setLeased([]string{spec.Cluster})
+		return nil
 	}
 	answer, err := w.agents[number/agentsPerProcess].ask(request{Start: []agentSpec{spec}})
 	w.standIn.setLeased(answer.Leased)
