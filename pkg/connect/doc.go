@@ -19,9 +19,14 @@
 //     handler. When the target ends, the client is told by the end of the stream,
 //     and the target is aborted unless the client had ended, too.
 //
+// What the backend of an upgrade has sent before it closed reaches the user, also if
+// bytes of the user's cannot be delivered any more.
+//
 // Two cases are out of reach: konnectivity's own servers and agents end a target's
 // connection cleanly whatever happened, and clients of SPDY (kubectl exec with
-// WebSockets turned off) take a reset for a clean end.
+// WebSockets turned off) take a reset for a clean end. They do so without a proxy, too:
+// when a kube-apiserver closes its connection behind a command's output, and the end of
+// the user's input reaches it after that, its kernel throws away what it has not sent.
 //
 // Ask reads at most httprelay.MaxHeaderBytes of an answer's headers.
 //

@@ -3,26 +3,37 @@ package connect
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // upgrade is a request for another protocol, and its two connections once it has
 // it. httputil.ReverseProxy copies between them and closes both when one fails;
-// upgrade makes that an abort.
+// upgrade makes that an abort. Only a backend that takes nothing more is no failure
+// yet: see upgradeBackend.
 type upgrade struct {
 	mu      sync.Mutex
 	user    net.Conn
 	backend net.Conn
 	ended   int // directions that ended cleanly
 	failed  bool
+	deaf    bool // the backend takes nothing more
 }
 
 type upgradeKey struct{}
+
+// backendBuffer is how much the kernel may keep of what a backend sends, in bytes, if
+// net.core.rmem_max allows it. A kube-apiserver that has closed its connection loses what
+// it has not sent yet, when bytes of the user's reach it after that; kubectl exec -i with a
+// short command loses output so, which is the less likely the more is taken off its hands.
+const backendBuffer = 1 << 20
 
 // Upgrade returns what httputil.ReverseProxy.ServeHTTP is to be called with for a
 // request that asks for another protocol, so that a connection that is cut off on
@@ -35,6 +46,9 @@ func Upgrade(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.backend = got.Conn
+		if tcp := dial.TCPConnOf(got.Conn); tcp != nil {
+			_ = tcp.SetReadBuffer(backendBuffer)
+		}
 	}})
 	return &upgradeWriter{w, u}, r.WithContext(ctx)
 }
@@ -46,7 +60,7 @@ func Upgraded(resp *http.Response) {
 		return
 	}
 	if body, ok := resp.Body.(io.ReadWriteCloser); ok {
-		resp.Body = &upgradeSide{ReadWriteCloser: body, upgrade: u}
+		resp.Body = &upgradeBackend{upgradeSide{ReadWriteCloser: body, upgrade: u}}
 	}
 }
 
@@ -59,6 +73,27 @@ func (u *upgrade) end(err error) {
 		return
 	}
 	u.failed = true
+}
+
+// deafen notes that the backend takes nothing more.
+func (u *upgrade) deafen() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.deaf = true
+}
+
+func (u *upgrade) isDeaf() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.deaf
+}
+
+// announcesEnds reports whether the backend's end is told by TLS.
+func (u *upgrade) announcesEnds() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.backend.(*tls.Conn)
+	return ok
 }
 
 // close aborts both connections if one of them has failed, or is closed before
@@ -142,3 +177,40 @@ func (c *upgradeUser) Read(p []byte) (int, error)  { return c.side.Read(p) }
 func (c *upgradeUser) Write(p []byte) (int, error) { return c.side.Write(p) }
 func (c *upgradeUser) CloseWrite() error           { return c.side.CloseWrite() }
 func (c *upgradeUser) Close() error                { return c.side.Close() }
+
+// upgradeBackend is the side that answers. A kube-apiserver closes the connection when a
+// command has ended, and resets it if the user's bytes come after that. What it has sent
+// until then is still to be read here and must reach the user. A write that fails
+// therefore ends nothing: what follows is thrown away, and the end of what the backend
+// has sent says how it ended.
+type upgradeBackend struct{ upgradeSide }
+
+func (b *upgradeBackend) Write(p []byte) (int, error) {
+	if b.upgrade.isDeaf() {
+		return len(p), nil
+	}
+	if _, err := b.ReadWriteCloser.Write(p); err != nil {
+		b.upgrade.deafen()
+	}
+	return len(p), nil
+}
+
+func (b *upgradeBackend) CloseWrite() error {
+	if err := b.upgradeSide.CloseWrite(); err != nil {
+		b.upgrade.deafen()
+	}
+	return nil
+}
+
+// Read reads what the backend has sent. Without TLS the kernel takes a reset for an end
+// once a write has reported it.
+func (b *upgradeBackend) Read(p []byte) (int, error) {
+	n, err := b.ReadWriteCloser.Read(p)
+	if err == io.EOF && b.upgrade.isDeaf() && !b.upgrade.announcesEnds() {
+		err = errCutOff
+	}
+	if err != nil {
+		b.upgrade.end(err)
+	}
+	return n, err
+}
