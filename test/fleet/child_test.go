@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,11 +25,16 @@ type childSpec struct {
 	Port     int    // of the proxy server
 	Dir      string // of the certificates
 	Clusters []string
+	// Kubeconfig makes agents of clusters, not plain ones.
+	Kubeconfig string
+	// Backends makes a process without agents: what is around those of Kubeconfig, which are
+	// a kube-apiserver, for which it writes Kubeconfig, and a load balancer.
+	Backends []string
 }
 
 // childReport is what the child prints for each line that it reads.
 type childReport struct {
-	Port        int // of the target
+	Port        int // of the target, or of the balancer
 	Usage       usage
 	Connections int
 }
@@ -46,9 +52,23 @@ func runChild(raw string) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	port := target.port()
+	if len(spec.Backends) > 0 {
+		around, err := serveAround(spec.Backends, spec.Kubeconfig)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer around.close()
+		port = around.port
+	}
 	var agents sync.WaitGroup
 	for _, cluster := range spec.Clusters {
-		made, err := proxyagent.New(agentOptions(pkitest.Files(filepath.Join(spec.Dir, "agent-"+cluster)), cluster, "agent", spec.Port))
+		o := agentOptions(pkitest.Files(filepath.Join(spec.Dir, "agent-"+cluster)), cluster, "agent", spec.Port)
+		if spec.Kubeconfig != "" {
+			clusterOptions(o, cluster, spec.Kubeconfig)
+		}
+		made, err := proxyagent.New(o)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -57,8 +77,11 @@ func runChild(raw string) int {
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		used, err := measure()
+		if lines.Text() != "" {
+			err = errors.Join(err, writeProfiles(lines.Text()))
+		}
 		if err == nil {
-			err = json.NewEncoder(os.Stdout).Encode(childReport{target.port(), used, target.connections()})
+			err = json.NewEncoder(os.Stdout).Encode(childReport{port, used, target.connections()})
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -72,16 +95,20 @@ func runChild(raw string) int {
 }
 
 type child struct {
-	t     *testing.T
-	ask   func() error
+	t     testing.TB
+	ask   func(profiles string) error
 	lines *bufio.Scanner
 }
 
 // startChild runs agents in a process of their own until the test ends.
 func (h *hub) startChild(clusters []string, port int) *child {
 	h.t.Helper()
-	spec := childSpec{Port: port, Dir: h.dir, Clusters: clusters}
-	for _, cluster := range clusters {
+	return h.startChildOf(childSpec{Port: port, Dir: h.dir, Clusters: clusters})
+}
+
+func (h *hub) startChildOf(spec childSpec) *child {
+	h.t.Helper()
+	for _, cluster := range spec.Clusters {
 		h.issueAgent(cluster)
 	}
 	raw, err := json.Marshal(spec)
@@ -108,12 +135,18 @@ func (h *hub) startChild(clusters []string, port int) *child {
 			h.t.Errorf("the agents' process: %v", err)
 		}
 	})
-	return &child{h.t, func() error { _, err := fmt.Fprintln(in); return err }, bufio.NewScanner(out)}
+	return &child{h.t, func(profiles string) error { _, err := fmt.Fprintln(in, profiles); return err }, bufio.NewScanner(out)}
 }
 
-func (c *child) report() (r childReport) {
+func (c *child) report() childReport {
 	c.t.Helper()
-	if err := c.ask(); err != nil {
+	return c.profile("")
+}
+
+// profile is report, and writes profiles whose names begin with prefix unless that is empty.
+func (c *child) profile(prefix string) (r childReport) {
+	c.t.Helper()
+	if err := c.ask(prefix); err != nil {
 		c.t.Fatal(err)
 	}
 	if !c.lines.Scan() {

@@ -16,7 +16,7 @@ import (
 
 // needFiles lets the test open n files. A test that did not run says nothing, so
 // a machine that allows fewer fails it.
-func needFiles(t *testing.T, n uint64) {
+func needFiles(t testing.TB, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -134,6 +134,7 @@ func TestReconnectStorm(t *testing.T) {
 // usage is what a crowd is counted by.
 type usage struct {
 	Memory, Goroutines, Files int
+	Stacks, Live              int // of Memory
 	Processor                 time.Duration
 }
 
@@ -148,7 +149,7 @@ func measure() (usage, error) {
 		err = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
 	}
 	processor := time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	return usage{int(stats.HeapInuse + stats.StackInuse), runtime.NumGoroutine(), len(entries), processor}, err
+	return usage{int(stats.HeapInuse + stats.StackInuse), runtime.NumGoroutine(), len(entries), int(stats.StackInuse), int(stats.HeapAlloc), processor}, err
 }
 
 // both measures this process and the agents'.
@@ -159,7 +160,7 @@ func both(t *testing.T, c *child) usage {
 		t.Fatal(err)
 	}
 	other := c.report().Usage
-	return usage{own.Memory + other.Memory, own.Goroutines + other.Goroutines, own.Files + other.Files, own.Processor + other.Processor}
+	return usage{own.Memory + other.Memory, own.Goroutines + other.Goroutines, own.Files + other.Files, own.Stacks + other.Stacks, own.Live + other.Live, own.Processor + other.Processor}
 }
 
 func (u usage) since(before usage, n int) string {

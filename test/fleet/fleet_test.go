@@ -48,7 +48,7 @@ const testTimeout = 3 * time.Minute
 
 // hub is the CAs and the load balancers of a hub.
 type hub struct {
-	t              *testing.T
+	t              testing.TB
 	dir            string
 	hubCA, agentCA *pki.CA
 	peers          []string // client ports that servers may have
@@ -59,7 +59,7 @@ type hub struct {
 	servers        []*server
 }
 
-func newHub(t *testing.T, servers int) *hub {
+func newHub(t testing.TB, servers int) *hub {
 	t.Helper()
 	h := &hub{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t)}
 	for range servers {
@@ -76,7 +76,7 @@ func (h *hub) issue(name string, ca, trusted *pki.CA, leaf pki.Leaf) pki.Files {
 	return pkitest.Issue(h.t, filepath.Join(h.dir, name), ca, leaf, trusted)
 }
 
-func portOf(t *testing.T, address string) int {
+func portOf(t testing.TB, address string) int {
 	t.Helper()
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -96,7 +96,7 @@ type process struct {
 	err  error
 }
 
-func run(t *testing.T, f func(context.Context) error) *process {
+func run(t testing.TB, f func(context.Context) error) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{stop: cancel, done: make(chan struct{})}
 	go func() {
@@ -233,7 +233,7 @@ func (h *hub) dialer(address string) *tunnel.Dialer {
 var eventually = wait.Poll{Every: 10 * time.Millisecond, For: testTimeout}.Until
 
 // metric is the sum of a server's metric over all labels that contain with.
-func (s *server) metric(t *testing.T, name, with string) float64 {
+func (s *server) metric(t testing.TB, name, with string) float64 {
 	t.Helper()
 	sum, err := scrape.Metric(t.Context(), s.Addrs().Health.String(), name, with)
 	if err != nil {
@@ -253,20 +253,30 @@ type balancer struct {
 	open     map[net.Conn]string // both sides of every connection, by backend
 }
 
-func newBalancer(t *testing.T) *balancer {
+func newBalancer(t testing.TB) *balancer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	b, err := listenBalancer()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(b.close)
+	return b
+}
+
+func listenBalancer() (*balancer, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
 	b := &balancer{listener: listener, open: map[net.Conn]string{}}
 	b.wg.Go(b.serve)
-	t.Cleanup(func() {
-		_ = listener.Close()
-		b.cut("")
-		b.wg.Wait()
-	})
-	return b
+	return b, nil
+}
+
+func (b *balancer) close() {
+	_ = b.listener.Close()
+	b.cut("")
+	b.wg.Wait()
 }
 
 func (b *balancer) address() string { return b.listener.Addr().String() }
