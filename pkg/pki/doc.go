@@ -21,9 +21,10 @@
 // # Using certificates
 //
 // A Reloader holds a certificate, its key and a CA bundle from files, and returns TLS
-// configurations. It reads the files again every second: a renewed Secret takes effect
-// on the next handshake without a restart. A change that does not parse (half written,
-// key of another certificate) is logged, and the last good state stays in use.
+// configurations. It looks at the files every second and reads them when one was written
+// or replaced: a renewed Secret takes effect on the next handshake without a restart. A
+// change that does not parse (half written, key of another certificate) is logged, and the
+// last good state stays in use.
 //
 // Servers get one configuration for their lifetime, which asks the Reloader for
 // each handshake. Clients ask for a configuration per dial, which is cheap.

@@ -20,7 +20,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
-// pollInterval is how often a Reloader reads its files (package filewatch).
+// pollInterval is how often a Reloader looks at its files (package filewatch).
 const pollInterval = time.Second
 
 // sessionsPerReloader bounds the client's resumable sessions, one per server name:
@@ -46,20 +46,28 @@ type Files struct {
 // contents are those of Files; of a file that may be absent nil.
 type contents struct{ cert, key, ca, moreCA, minVersion, cipherSuites []byte }
 
-func (f Files) read() (c contents, err error) {
-	profile := func(key string) string {
-		if f.TLSProfile == "" {
-			return ""
-		}
-		return filepath.Join(f.TLSProfile, key)
+// profile is the path of a key of the TLS profile.
+func (f Files) profile(key string) string {
+	if f.TLSProfile == "" {
+		return ""
 	}
+	return filepath.Join(f.TLSProfile, key)
+}
+
+// paths are those of all files.
+func (f Files) paths() []string {
+	all := []string{f.Cert, f.Key, f.CA, f.MoreCA, f.profile(profileMinVersion), f.profile(profileCipherSuites)}
+	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
+}
+
+func (f Files) read() (c contents, err error) {
 	for _, file := range []struct {
 		path     string
 		content  *[]byte
 		optional bool
 	}{
 		{f.Cert, &c.cert, false}, {f.Key, &c.key, false}, {f.CA, &c.ca, false}, {f.MoreCA, &c.moreCA, true},
-		{profile(profileMinVersion), &c.minVersion, true}, {profile(profileCipherSuites), &c.cipherSuites, true},
+		{f.profile(profileMinVersion), &c.minVersion, true}, {f.profile(profileCipherSuites), &c.cipherSuites, true},
 	} {
 		if file.path == "" {
 			continue
@@ -130,6 +138,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 	}
 	return filewatch.Loop{
 		Interval: pollInterval,
+		Paths:    r.files.paths(),
 		Load:     r.reload,
 		Changed: func() {
 			logger.Info("Certificates and TLS profile reloaded", "notAfter", r.notAfter(), "minTLSVersion", tls.VersionName(r.minVersion()))
