@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"sync/atomic"
 )
 
 // ServerConfig is for the lifetime of a listener: certificate and client CAs
@@ -15,14 +16,27 @@ func (r *Reloader) ServerConfig(clientAuth tls.ClientAuthType) *tls.Config {
 	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errNotLoaded
 	}
+	// Connections keep their configuration, and a proxy server has thousands.
+	var last atomic.Pointer[servedConfig]
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		snapshot := r.current.Load()
 		if snapshot == nil || snapshot.certificate == nil {
 			return nil, errNotLoaded
 		}
-		return snapshot.serverConfig(config), nil
+		served := last.Load()
+		if served == nil || served.of != snapshot {
+			served = &servedConfig{snapshot, snapshot.serverConfig(config)}
+			last.Store(served)
+		}
+		return served.config, nil
 	}
 	return config
+}
+
+// servedConfig is the configuration of a listener for one state of the files.
+type servedConfig struct {
+	of     *snapshot
+	config *tls.Config
 }
 
 func (s *snapshot) serverConfig(base *tls.Config) *tls.Config {
