@@ -29,9 +29,22 @@ func WantPods(t *testing.T, cfg *rest.Config) {
 // Executors are the two ways to run a command in a pod of Deployment web.
 func Executors(t *testing.T, cfg *rest.Config, command ...string) map[string]remotecommand.Executor {
 	t.Helper()
+	return executors(t, cfg, true, command)
+}
+
+// ExecutorsWithoutInput are Executors of a command that reads nothing. If it has an input, the
+// input's end may reach a kube-apiserver when that has closed the connection behind the command's
+// output, and then takes the rest of the output away.
+func ExecutorsWithoutInput(t *testing.T, cfg *rest.Config, command ...string) map[string]remotecommand.Executor {
+	t.Helper()
+	return executors(t, cfg, false, command)
+}
+
+func executors(t *testing.T, cfg *rest.Config, stdin bool, command []string) map[string]remotecommand.Executor {
+	t.Helper()
 	cs := Clientset(t, cfg)
 	request := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(WebPod(t, cs)).SubResource("exec").
-		Param("stdin", "true").Param("stdout", "true").Param("stderr", "true")
+		Param("stdin", fmt.Sprint(stdin)).Param("stdout", "true").Param("stderr", "true")
 	for _, word := range command {
 		request = request.Param("command", word)
 	}
