@@ -23,6 +23,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
+// sandbox is the Content-Security-Policy of what a cluster answers. All that one port leads to has one origin,
+// now and later, so a page of a pod could send any request as the user while it is open. A sandboxed
+// page has an origin of its own, which isForeign refuses.
+const sandbox = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
+
 // proxyOptions are the flags of the command proxy.
 type proxyOptions struct {
 	port        uint16
@@ -39,7 +44,8 @@ Every program on this machine that connects to it acts as you, without a credent
 sends as Authorization is removed, because it is not the hub's. Watches, exec, attach and port-forward work.
 
 Web pages cannot use the port: requests for another host name than those of --accept-hosts are refused (DNS rebinding), and so are
-requests that a browser marks as coming from another site.`,
+requests that a browser marks as coming from another site. Pages that the cluster itself serves run in a sandbox, since they could act as you
+otherwise, on the next cluster too that you open the port for. For a web UI, use kubectl port-forward.`,
 		Example: `  kubectl clusterproxy proxy cluster1 --port=8001
   curl http://127.0.0.1:8001/api/v1/namespaces/default/pods
   kubectl --server=http://127.0.0.1:8001 get pods`,
@@ -149,9 +155,14 @@ func reverseProxy(config *rest.Config, to *url.URL) (*httputil.ReverseProxy, err
 			r.Out.Header.Del("Authorization") // the transport has the user's
 			r.Out.Header.Del("Origin")        // it is this proxy's, which nobody knows beyond it
 		},
-		Transport:     repeatingTransport{transport},
-		ErrorLog:      log.New(io.Discard, "", 0), // the client sees what was cut off
-		FlushInterval: -1,                         // an event of a watch does not wait for the next one
+		Transport: repeatingTransport{transport},
+		ErrorLog:  log.New(io.Discard, "", 0), // the client sees what was cut off
+		ModifyResponse: func(answer *http.Response) error {
+			answer.Header.Add("Content-Security-Policy", sandbox) // beside its own: a browser obeys both
+			answer.Header.Del("Service-Worker-Allowed")
+			return nil
+		},
+		FlushInterval: -1, // an event of a watch does not wait for the next one
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the hub does not answer: "+err.Error()+"; see: kubectl clusterproxy check")
 		},

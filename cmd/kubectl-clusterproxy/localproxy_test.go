@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,11 @@ func echoHub(t *testing.T) (kubeconfig string) {
 		fmt.Fprintln(w, "event")
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
+	})
+	mux.HandleFunc(groupPath+"/c1/proxy/page", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Security-Policy", "default-src *")
+		w.Header().Set("Service-Worker-Allowed", "/")
 	})
 	mux.HandleFunc(groupPath+"/c1/proxy/exec", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer hub-token" || r.Header.Get("Upgrade") != "SPDY/3.1" {
@@ -208,6 +214,22 @@ func TestLocalProxyRefusesPages(t *testing.T) {
 				t.Errorf("%d, want %d", response.StatusCode, test.want)
 			}
 		})
+	}
+}
+
+// TestLocalProxySandboxesPages opens a page of a pod, which shares its origin with the API.
+func TestLocalProxySandboxesPages(t *testing.T) {
+	response, err := http.Get(startLocalProxy(t, echoHub(t), "c1") + "/page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	want := []string{"default-src *", sandbox}
+	if got := response.Header.Values("Content-Security-Policy"); !slices.Equal(got, want) || strings.Contains(sandbox, "allow-same-origin") {
+		t.Errorf("the page's policy is %q, want %q", got, want)
+	}
+	if scope := response.Header.Get("Service-Worker-Allowed"); scope != "" {
+		t.Errorf("a service worker of the page may control %q", scope)
 	}
 }
 
