@@ -44,7 +44,24 @@
 //
 // It also answers which clusters of many a user may reach with a verb: one question for
 // all clusters, and if that is denied, one for each set, and one for each cluster that is
-// left; once at a time for each user, verb and view.
+// left; once at a time for each user, verb and view. The hub's answers are remembered by
+// cluster (memory), so that the next list asks about few of them:
+//
+//   - That a user may is believed for 5 s, as everywhere. If asking about the rest takes longer,
+//     the list asks about it again at its end. Where the hub needs more than 5 s for all that it
+//     allows (some thousand clusters by name), the list is late, and a view asks once more
+//     before it sends a request to a cluster.
+//   - That a user may not is believed for 5 s in lists of up to 500 clusters, and for 10 ms for
+//     each cluster of more: 50 s of 5,000, a minute at most. A cluster for which a right was just
+//     given may be missing from lists and views for so long. A request to the cluster itself
+//     asks on its own. What is half as old is asked about again after a list, while nobody
+//     waits, so that somebody who lists again and again never waits for denials.
+//   - A list that takes longer than 30 s is an error (ErrUnfinished) and no part of a list.
+//     The next try goes on with what is missing.
+//   - As many questions are asked at a time, 4 to 64 for all users together, as leave the hub's
+//     answers as fast as a few questions' are (pace). Lists take turns.
+//   - Half a million answers are remembered, some 25 MiB, and an eighth of them for one
+//     user's name; the lists that were used least lately go first, and all after a minute.
 //
 // # Fleet views
 //
@@ -124,6 +141,8 @@
 //	authorizer.go     what a user may do
 //	rights.go         rights to clusters, by name and by set, and to views
 //	reachable.go      lists of what a user may do, asked once at a time
+//	remembered.go     what the hub said of each name of a list
+//	pace.go           how many questions of lists are asked at a time
 //	outage.go         past answers stand while the hub cannot be asked
 //	pastanswers.go    past answers, in a bounded number of bytes
 //	clusters.go       the watch of clusters and what it keeps of each object

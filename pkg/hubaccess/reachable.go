@@ -3,109 +3,191 @@ package hubaccess
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/lru"
 )
 
 const (
-	// listTTL is how long the answer to a user is used again: no longer than one
-	// decision, so the decisions in it come from the hub and not from a cache.
+	// listTTL is how old the hub's word may be that a user may do something, in a list as
+	// for a request.
 	listTTL = decisionTTL
+	// maxDenialTTL is how old its word that a user may not may be in a list of clusters. It
+	// is listTTL for up to 500 of them, and for more what makes denialsPerSecond questions
+	// of them.
+	maxDenialTTL     = time.Minute
+	denialsPerSecond = 100
 	// listTimeout bounds the work on one answer.
 	listTimeout = 30 * time.Second
-	// parallelDecisions is how many questions about one list the hub is asked at a
-	// time, and maxDecisions how many about all lists.
-	parallelDecisions = 16
-	maxDecisions      = 64
+	// refreshing is how many questions of a list are asked at a time whose answer nobody
+	// waits for.
+	refreshing = 4
 	// maxLists is how many answers are kept: of users, for verbs and views.
 	maxLists = 1024
 )
 
+// ErrUnfinished is the error of a list for which there was not enough time to ask the hub. What
+// it answered is remembered, and the next try goes on from there.
+var ErrUnfinished = errors.New("the hub has not answered all questions in time")
+
 // lists finds out which of many things a user may do. That is a question for each, so
-// each list is made once at a time, and kept for a while.
+// each list is made once at a time, and kept for a while, and what the hub said of each
+// thing is remembered.
 type lists struct {
 	// authorizer caches nothing.
 	authorizer authorizer.Authorizer
 	asking     singleflight.Group
-	turns      chan struct{}
+	refreshed  singleflight.Group
+	pace       *pace
+	said       *memory
 	made       *lru.Cache // madeList by the list's key
 }
 
+// madeList are names, and since when they are known: nothing that is allowed in it was asked
+// before.
 type madeList struct {
 	names []string
-	at    time.Time
+	asked time.Time
 }
 
 func newLists(uncached authorizer.Authorizer) *lists {
-	return &lists{authorizer: uncached, turns: make(chan struct{}, maxDecisions), made: lru.New(maxLists)}
+	return &lists{authorizer: uncached, pace: newPace(), said: newMemory(), made: lru.New(maxLists)}
 }
 
 // once returns a list that was made lately, or what list returns. The caller must not
 // change it.
-func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(context.Context) ([]string, error)) ([]string, error) {
+func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(context.Context) (madeList, error)) (madeList, error) {
 	if made, ok := l.made.Get(key); ok {
-		if made := made.(madeList); time.Since(made.at) < listTTL {
-			return made.names, nil
+		if made := made.(madeList); time.Since(made.asked) < listTTL {
+			return made, nil
 		}
 	}
 	done := l.asking.DoChan(string(key[:]), func() (any, error) {
 		// Others may wait for the answer too if this request goes away.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
-		made := madeList{at: time.Now()} // the first decision is from then
-		names, err := list(ctx)
-		if made.names = names; err == nil {
+		made, err := list(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ErrUnfinished, err)
+		}
+		if err == nil {
 			l.made.Add(key, made)
 		}
-		return names, err
+		return made, err
 	})
 	select {
 	case result := <-done:
-		names, _ := result.Val.([]string)
-		return names, result.Err
+		made, _ := result.Val.(madeList)
+		return made, result.Err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return madeList{}, ctx.Err()
 	}
 }
 
-// filter returns the names that the hub allows. question is what to ask about a name,
-// unless that is known to be allowed.
-func (l *lists) filter(ctx context.Context, names []string, question func(name string) (_ authorizer.Attributes, known bool)) ([]string, error) {
-	allowed := make([]bool, len(names))
+// questions are asked about names.
+type questions struct {
+	about func(name string) authorizer.Attributes
+	// key names them and the user.
+	key  [sha256.Size]byte
+	user string
+	// known reports whether a name is allowed anyway; nil is never.
+	known func(name string) bool
+	// grantTTL and denialTTL are how old an answer may be that is used again.
+	grantTTL, denialTTL time.Duration
+	// parallel is how many are asked at a time at most.
+	parallel int
+}
+
+func questionsOf(u user.Info, about func(name string) authorizer.Attributes) questions {
+	return questions{about: about, key: keyOf(about("")), user: u.GetName(), grantTTL: listTTL, denialTTL: listTTL, parallel: maxDecisions}
+}
+
+// denialTTLOf is how old a denial may be in a list of so many clusters.
+func denialTTLOf(clusters int) time.Duration {
+	return min(max(listTTL, time.Duration(clusters)*time.Second/denialsPerSecond), maxDenialTTL)
+}
+
+// filter returns the names that the hub allows. What it says is remembered, also if there is
+// no time for all of it.
+func (l *lists) filter(ctx context.Context, names []string, q questions) (madeList, error) {
+	known, now := l.said.of(q.key, names), l.said.now()
+	used, fresh := make([]decision, len(names)), make([]decision, len(names))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelDecisions)
-	for i, name := range names {
-		asked, known := question(name)
-		if known {
-			allowed[i] = true
-			continue
+	group.SetLimit(q.parallel)
+	// What was allowed is asked last: it must not be old at the end.
+	for _, grants := range []bool{false, true} {
+		for i, name := range names {
+			switch was := known[i]; {
+			case was.allowed != grants:
+			case q.known != nil && q.known(name):
+				used[i].allowed = true
+			case was.asked > 0 && now-was.asked < q.ttlOf(was):
+				used[i] = was
+			default:
+				group.Go(func() (err error) {
+					fresh[i], err = l.may(ctx, q.about(name))
+					used[i] = fresh[i]
+					return err
+				})
+			}
 		}
-		group.Go(func() (err error) {
-			allowed[i], err = l.may(ctx, asked)
-			return err
-		})
 	}
 	err := group.Wait()
-	kept := make([]string, 0, len(names))
+	l.said.keep(q.key, q.user, names, fresh)
+	if err != nil {
+		return madeList{}, err
+	}
+	made := madeList{names: make([]string, 0, len(names)), asked: time.Now()}
 	for i, name := range names {
-		if allowed[i] {
-			kept = append(kept, name)
+		if used[i].allowed {
+			made.names = append(made.names, name)
+			if at := l.said.began.Add(used[i].asked); used[i].asked > 0 && at.Before(made.asked) {
+				made.asked = at
+			}
 		}
 	}
-	return kept, err
+	return made, nil
 }
 
-func (l *lists) may(ctx context.Context, a authorizer.Attributes) (bool, error) {
-	select {
-	case l.turns <- struct{}{}:
-	case <-ctx.Done():
-		return false, ctx.Err()
+// ttlOf is how old an answer may be.
+func (q *questions) ttlOf(was decision) time.Duration {
+	if was.allowed {
+		return q.grantTTL
 	}
-	defer func() { <-l.turns }()
-	decision, _, err := l.authorizer.Authorize(ctx, a)
-	return decision == authorizer.DecisionAllow && err == nil, err
+	return q.denialTTL
+}
+
+// refresh asks again about what was denied some time ago, for the next list: nobody waits for
+// it, and a list that comes again and again never has to ask about everything.
+func (l *lists) refresh(ctx context.Context, names []string, q questions) {
+	q.grantTTL, q.denialTTL, q.parallel = maxDenialTTL, q.denialTTL/2, refreshing
+	l.refreshed.DoChan(string(q.key[:]), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+		defer cancel()
+		return l.filter(ctx, names, q)
+	})
+}
+
+func (l *lists) may(ctx context.Context, a authorizer.Attributes) (decision, error) {
+	release, err := l.pace.turn(ctx)
+	if err != nil {
+		return decision{}, err
+	}
+	defer release()
+	asked := l.said.now()
+	said, _, err := l.authorizer.Authorize(ctx, a)
+	switch {
+	case err == nil:
+		l.pace.observe(l.said.now()-asked, true)
+		return decision{allowed: said == authorizer.DecisionAllow, asked: asked}, nil
+	case ctx.Err() == nil:
+		l.pace.observe(l.said.now()-asked, false)
+	}
+	return decision{}, err
 }

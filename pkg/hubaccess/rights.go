@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -79,62 +80,100 @@ func ViewAttributes(u user.Info, verb, view string) authorizer.Attributes {
 	}
 }
 
-// Reachable returns those of the clusters for which a user has all the rights, sorted.
-// of names the clusters: answers are kept for it, and may be 5 s old. The caller must
-// not change the answer.
-func (a *Authorizer) Reachable(ctx context.Context, u user.Info, rights []Right, of string, clusters func() []string) ([]string, error) {
+// Reachable returns those of the clusters for which a user has all the rights, sorted. The hub
+// said so of each of them within 5 s, unless it is late: it needs longer to say it of all of
+// them. A cluster for which the user was given the right may be missing for longer (see
+// denialTTLOf). of names the clusters: answers are kept for it. The caller must not change the
+// answer. If the error is ErrUnfinished, the next try goes on.
+func (a *Authorizer) Reachable(ctx context.Context, u user.Info, rights []Right, of string, clusters func() []string) (names []string, late bool, err error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q", of)
 	for _, right := range rights {
 		fmt.Fprintf(sum, " %x", keyOf(right.OfCluster(u, "")))
 	}
-	return a.lists.once(ctx, [sha256.Size]byte(sum.Sum(nil)), func(ctx context.Context) ([]string, error) {
+	made, err := a.lists.once(ctx, [sha256.Size]byte(sum.Sum(nil)), func(ctx context.Context) (madeList, error) {
 		names := clusters()
 		slices.Sort(names)
-		for _, right := range rights {
-			var err error
-			if names, err = a.withRight(ctx, u, right, names); err != nil {
-				return nil, err
-			}
+		made, err := a.withRights(ctx, u, rights, names, listTTL)
+		if err != nil || time.Since(made.asked) <= listTTL {
+			return made, err
 		}
-		return names, nil
+		// What it said first is old by now. It is asked about that again, if that is so
+		// little that it helps.
+		ctx, cancel := context.WithTimeout(ctx, listTTL)
+		defer cancel()
+		if again, err := a.withRights(ctx, u, rights, names, listTTL/2); err == nil {
+			made = again
+		}
+		return made, nil
 	})
+	return made.names, err == nil && time.Since(made.asked) > listTTL, err
+}
+
+func (a *Authorizer) withRights(ctx context.Context, u user.Info, rights []Right, names []string, grantTTL time.Duration) (madeList, error) {
+	made := madeList{names: names, asked: time.Now()}
+	for _, right := range rights {
+		with, err := a.withRight(ctx, u, right, made.names, grantTTL)
+		if err != nil {
+			return madeList{}, err
+		}
+		made = madeList{names: with.names, asked: earlier(made.asked, with.asked)}
+	}
+	return made, nil
 }
 
 // withRight asks the hub about all clusters at once; if that is denied, about the sets;
 // and then about each cluster that is left.
-func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, names []string) ([]string, error) {
-	if all, err := a.lists.may(ctx, right.OfCluster(u, "")); all || err != nil {
-		return names, err
+func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, names []string, grantTTL time.Duration) (madeList, error) {
+	q := questionsOf(u, func(name string) authorizer.Attributes { return right.OfCluster(u, name) })
+	q.grantTTL = grantTTL
+	every, err := a.lists.filter(ctx, []string{""}, q)
+	if err != nil || len(every.names) > 0 {
+		return madeList{names: names, asked: every.asked}, err
 	}
-	// Asked now: an older answer in this one would live for longer than 5 s.
-	sets, err := a.askSets(ctx, u, right)
+	sets, err := a.askSets(ctx, u, right, grantTTL)
 	if err != nil {
-		return nil, err
+		return madeList{}, err
 	}
-	return a.lists.filter(ctx, names, func(name string) (authorizer.Attributes, bool) {
-		if len(sets) > 0 {
-			if _, ok := firstIn(sets, a.sets.SetsOf(name)); ok {
-				return nil, true
-			}
+	q.known = func(name string) bool {
+		if len(sets.names) == 0 {
+			return false
 		}
-		return right.OfCluster(u, name), false
-	})
+		_, ok := firstIn(sets.names, a.sets.SetsOf(name))
+		return ok
+	}
+	q.denialTTL = denialTTLOf(len(names))
+	made, err := a.lists.filter(ctx, names, q)
+	if err == nil && q.denialTTL > listTTL {
+		a.lists.refresh(ctx, names, q)
+	}
+	made.asked = earlier(made.asked, sets.asked)
+	return made, err
 }
 
 // allowedSets are the ManagedClusterSets for whose clusters a user has a right, sorted.
 // The answer may be 5 s old.
 func (a *Authorizer) allowedSets(ctx context.Context, u user.Info, right Right) ([]string, error) {
-	return a.lists.once(ctx, keyOf(right.ofSet(u, "")), func(ctx context.Context) ([]string, error) { return a.askSets(ctx, u, right) })
+	made, err := a.lists.once(ctx, keyOf(right.ofSet(u, "")), func(ctx context.Context) (madeList, error) { return a.askSets(ctx, u, right, listTTL) })
+	return made.names, err
 }
 
-func (a *Authorizer) askSets(ctx context.Context, u user.Info, right Right) ([]string, error) {
+func (a *Authorizer) askSets(ctx context.Context, u user.Info, right Right, grantTTL time.Duration) (madeList, error) {
 	sets, err := a.sets.Sets()
 	if err != nil {
-		return nil, err
+		return madeList{}, err
 	}
 	slices.Sort(sets)
-	return a.lists.filter(ctx, sets, func(set string) (authorizer.Attributes, bool) { return right.ofSet(u, set), false })
+	q := questionsOf(u, func(set string) authorizer.Attributes { return right.ofSet(u, set) })
+	q.grantTTL = grantTTL
+	return a.lists.filter(ctx, sets, q)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // firstIn returns the first name that is among the sorted ones.
@@ -154,10 +193,10 @@ func (a *Authorizer) UsableViews(ctx context.Context, u user.Info, views func() 
 	if decision != authorizer.DecisionAllow || err != nil {
 		return nil, false, err
 	}
-	usable, err = a.lists.once(ctx, keyOf(ViewAttributes(u, "get", "")), func(ctx context.Context) ([]string, error) {
+	made, err := a.lists.once(ctx, keyOf(ViewAttributes(u, "get", "")), func(ctx context.Context) (madeList, error) {
 		names := views()
 		slices.Sort(names)
-		return a.lists.filter(ctx, names, func(view string) (authorizer.Attributes, bool) { return ViewAttributes(u, "get", view), false })
+		return a.lists.filter(ctx, names, questionsOf(u, func(view string) authorizer.Attributes { return ViewAttributes(u, "get", view) }))
 	})
-	return usable, err == nil, err
+	return made.names, err == nil, err
 }

@@ -31,8 +31,8 @@
 // /<cluster>/api/v1/namespaces/<ns>/services/[<scheme>:]<service>[:<port>]/proxy-service/<path>,
 // in the first three endpoints.
 //
-// The aggregated API also has the list of clusters that the caller may reach (the hub
-// is asked about each, once in 5 s for each user, however often the user lists them),
+// The aggregated API also has the list of clusters that the caller may reach (see
+// package hubaccess for how often the hub is asked about each),
 // and clusters/<name>/identity, which says who the caller is there. clusters/<name>/metrics
 // is answered by the cluster's agent, with its own metrics: it takes the way of a request to
 // the cluster, with the right to get clusters/metrics (or clustersets/metrics) in place of

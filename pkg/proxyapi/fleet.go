@@ -79,8 +79,17 @@ func (q *viewRequest) view() (fleetview.View, error) {
 	return view, err
 }
 
-// errNotAsked is the error of a view whose clusters could not be found out.
+// errNotAsked is the error of a request to a cluster of a view of which it could not be found
+// out whether the user may make it.
 var errNotAsked = refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
+
+// notAsked is the error of a list that could not be made.
+func notAsked(err error, what string) error {
+	if errors.Is(err, hubaccess.ErrUnfinished) {
+		return unavailable("the hub's kube-apiserver has not said in time " + what + ": try again, it is asked about the rest then")
+	}
+	return unavailable("the hub's kube-apiserver could not be asked " + what + ": try again")
+}
 
 // members are the clusters of the view, as it is now, that are served and that the user
 // may reach with this request's verb. The others are not mentioned: that a cluster is
@@ -91,19 +100,19 @@ func (q *viewRequest) members(ctx context.Context) ([]fleetview.Member, []fleetv
 		return nil, nil, unavailable(err.Error())
 	}
 	// The answer is kept for a while, and belongs to these clusters.
-	allowed, err := q.authorizer.Reachable(ctx, q.scope.user, q.scope.rights(), of, func() []string { return slices.Clone(selected) })
+	allowed, late, err := q.authorizer.Reachable(ctx, q.scope.user, q.scope.rights(), of, func() []string { return slices.Clone(selected) })
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		return nil, nil, unavailable(errNotAsked.Message)
+		return nil, nil, notAsked(err, "which clusters of the view you may reach")
 	}
 	var members []fleetview.Member
 	for _, cluster := range allowed {
 		if _, ok := slices.BinarySearch(selected, cluster); !ok || q.clusters.Served(cluster) != nil {
 			continue // it was a moment ago
 		}
-		members = append(members, &member{viewRequest: q, cluster: cluster, uid: q.clusters.UID(cluster)})
+		members = append(members, &member{viewRequest: q, cluster: cluster, uid: q.clusters.UID(cluster), askAgain: late})
 	}
 	return members, nil, nil
 }

@@ -24,6 +24,8 @@ import (
 type member struct {
 	*viewRequest
 	cluster, uid string
+	// askAgain says that it is long ago that the hub allowed the cluster.
+	askAgain bool
 }
 
 func (m *member) Name() string { return m.cluster }
@@ -88,9 +90,10 @@ func (m *member) scopeOf(r *http.Request) (*requestScope, error) {
 }
 
 // mayAlso asks the hub about a request that does something else than the view's request:
-// a right to that is no right to everything that answering it may take.
+// a right to that is no right to everything that answering it may take. It also asks again if
+// the hub took so long to say what the user may reach that it may not be so any more.
 func (m *member) mayAlso(ctx context.Context, scope *requestScope) error {
-	if scope.info.Verb == m.scope.info.Verb && (m.scope.leaves || !scope.leaves) {
+	if scope.info.Verb == m.scope.info.Verb && (m.scope.leaves || !scope.leaves) && !m.askAgain {
 		return nil // members are those for which this was asked
 	}
 	for _, right := range scope.rights() {

@@ -79,9 +79,9 @@ func (a *clusterAPI) reachable(ctx context.Context, right hubaccess.Right, optio
 		return nil, err
 	}
 	byLabel, byField := selectorsOf(options)
-	names, err := a.authorizer.Reachable(ctx, userOf(ctx), []hubaccess.Right{right}, "all clusters", a.clusters.Names)
+	names, _, err := a.authorizer.Reachable(ctx, userOf(ctx), []hubaccess.Right{right}, "all clusters", a.clusters.Names)
 	if err != nil {
-		return nil, apierrors.NewServiceUnavailable("the hub's kube-apiserver could not be asked which clusters you may reach: try again")
+		return nil, notAsked(err, "which clusters you may reach")
 	}
 	items := []v1alpha1.Cluster{}
 	for _, name := range names {
