@@ -109,6 +109,10 @@ bench-fleet: ## Measure views of many clusters beside the same requests to each 
 scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which writes nothing; SCALE_AGENTS for agents of fewer clusters)
 	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_AGENTS),-agents=$(SCALE_AGENTS)) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)',-out=$(CURDIR)/test/scale/results)
 
+.PHONY: soak
+soak: ## Run traffic of every kind in a lab for HOURS (1, or fractions), with faults at random, and fail on what grows; writes test/soak/results.txt (SOAK_SEED for the same faults again)
+	SOAK_HOURS=$(or $(HOURS),1) SOAK_OUT=$(CURDIR)/test/soak/results.txt go test -v -count=1 -timeout=0 -run 'TestSoak$$' $(TESTFLAGS) ./test/soak
+
 .PHONY: lint
 lint: ## Look for mistakes: go vet, staticcheck
 	go vet ./...

@@ -30,7 +30,7 @@ func (s *Suite) testServices(t *testing.T) {
 	port := loopback.listen(t, netip.MustParseAddr("127.0.0.1"))
 	allowed := &trap{}
 	allowedPort := allowed.listen(t, own)
-	dns := serveDNS(t, deceive(own))
+	dns := ServeDNS(t, deceive(own))
 	dir := t.TempDir()
 	list := ""
 	for _, name := range []string{"web", "metadata", "linklocal", "loopback", "changing"} {
@@ -174,8 +174,8 @@ func (c *trap) listen(t *testing.T, address netip.Addr) (port string) {
 	return port
 }
 
-// serveDNS answers questions for IPv4 addresses over UDP.
-func serveDNS(t *testing.T, answer func(name string) netip.Addr) string {
+// ServeDNS answers questions for IPv4 addresses over UDP.
+func ServeDNS(t *testing.T, answer func(name string) netip.Addr) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -45,22 +45,27 @@ func (k Kind) Signal(ctx context.Context, with syscall.Signal) error {
 		return err
 	}
 	for _, name := range names {
-		pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
+		if err := k.SignalPod(ctx, name, with); err != nil {
 			return err
-		}
-		n, err := signal(pod.UID, with)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("pod %q of the %s has no process", name, k.Name)
 		}
 	}
 	if len(names) == 0 {
 		return fmt.Errorf("there are no pods of the %s", k.Name)
 	}
 	return nil
+}
+
+// SignalPod sends a signal to the process of one pod.
+func (k Kind) SignalPod(ctx context.Context, name string, with syscall.Signal) error {
+	pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	n, err := signal(pod.UID, with)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("pod %q of the %s has no process", name, k.Name)
+	}
+	return err
 }
 
 // Kind returns one of the kinds of the addon's pods.

@@ -192,11 +192,12 @@ func (s *Suite) ChartValues() []string {
 	}
 	if s.options.Nodes {
 		values = append(values, exposedServices()...)
-		return append(values, "replicas=2", "networkPolicies.enabled=true")
+		values = append(values, "replicas=2", "networkPolicies.enabled=true")
+		return append(values, s.options.Values...)
 	}
 	// The lab's pods read Secrets twice a second, and processes once; on a machine
 	// that is busy with other tests both take longer.
-	return append(values, "secretPropagationSeconds=10")
+	return append(append(values, "secretPropagationSeconds=10"), s.options.Values...)
 }
 
 // restrictNamespace makes the addon's namespace on the hub, where pods must meet

@@ -21,6 +21,8 @@ type Options struct {
 	Nodes bool
 	// WithoutRace builds what the pods run without the race detector, to measure it.
 	WithoutRace bool
+	// Values are values of the hub's chart beside ChartValues, each "key=value".
+	Values []string
 	// More are managed clusters beside the two that every lab of the suite has.
 	More []string
 	// Delay is how long a round trip between agents and the hub takes; nothing is

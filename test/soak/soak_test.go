@@ -1,0 +1,158 @@
+package soak
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/hostile"
+	"open-cluster-management.io/cluster-proxy/test/lab"
+)
+
+// TestSoak is make soak.
+func TestSoak(t *testing.T) {
+	hours, err := strconv.ParseFloat(cmp.Or(os.Getenv("SOAK_HOURS"), "0"), 64)
+	if err != nil {
+		t.Fatal("parsing SOAK_HOURS:", err)
+	}
+	if hours <= 0 {
+		t.Skip("make soak HOURS=1 runs it")
+	}
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("SOAK_SEED"), fmt.Sprint(time.Now().UnixNano()%1e6)), 10, 64)
+	if err != nil {
+		t.Fatal("parsing SOAK_SEED:", err)
+	}
+	fmt.Fprintf(os.Stderr, "soak: %g hours, SOAK_SEED=%d makes the same faults again\n", hours, seed)
+	s, service := startSuite(t)
+	everybody := &crowd{s: s, pods: map[string]string{}, dialer: s.Dialer(t), tls: s.ClientTLS(t), service: service}
+	working, stop := context.WithCancel(t.Context())
+	t.Cleanup(func() { stop(); everybody.running.Wait() })
+	everybody.startAll(working, t)
+	samples := &sampler{s: s}
+	for i, cluster := range s.Clusters {
+		for _, k := range s.Kinds(t, cluster) {
+			if k.Name == proxyAgent {
+				samples.kinds = append(samples.kinds, kindOf{k, cluster})
+			} else if i == 0 {
+				samples.kinds = append(samples.kinds, kindOf{k, "hub"})
+			}
+		}
+	}
+	sampling := make(chan struct{})
+	r := &report{began: time.Now(), seed: seed, clients: everybody.all}
+	r.ended = r.began.Add(time.Duration(hours * float64(time.Hour)))
+	looking, done := context.WithDeadline(t.Context(), r.ended)
+	defer done()
+	go func() {
+		defer close(sampling)
+		samples.run(looking)
+	}()
+	b := newBreaker(t, s, seed, samples.kinds)
+	for pause(looking, time.Duration(10+b.random.IntN(11))*time.Second) {
+		b.next()
+	}
+	<-sampling
+	stop()
+	everybody.running.Wait()
+	r.windows = b.windows
+	if r.trends, err = trendsOf(samples.samples, r.began, r.ended); err != nil {
+		t.Fatal(err)
+	}
+	text, problems := r.text()
+	if out := os.Getenv("SOAK_OUT"); out != "" {
+		if err := os.WriteFile(out, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Log("\n" + text)
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+}
+
+// startSuite starts the lab, with two replicas of everything, and a Service of the managed
+// clusters: host:port of it, as in its URL.
+func startSuite(t *testing.T) (*suite.Suite, string) {
+	own := lab.OwnAddress()
+	if !own.IsValid() {
+		t.Fatal("this machine has no address but loopback, which agents never dial")
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "a Service") })}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Close() })
+	dns := hostile.ServeDNS(t, func(name string) netip.Addr {
+		if strings.HasPrefix(name, "soak.default.svc") {
+			return own
+		}
+		return netip.Addr{}
+	})
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := suite.Start(t.Context(), suite.Options{Dir: t.TempDir(), Root: root, WithoutRace: true, Values: []string{
+		"replicas=2", "extraArgs.proxyAgent={--dns-server=" + dns + "}",
+		"exposedServices[0].namespace=default", "exposedServices[0].service=soak", "exposedServices[0].protocol=http",
+	}})
+	t.Cleanup(func() { s.Stop(t.Failed()) })
+	if err != nil {
+		t.Fatal("setting up the clusters:", err)
+	}
+	cleaning, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	go s.CleanRequests(cleaning)
+	return s, "soak:" + port
+}
+
+// startAll starts all clients, and returns when each has had a success.
+func (c *crowd) startAll(ctx context.Context, t *testing.T) {
+	for _, cluster := range c.s.Clusters {
+		c.pods[cluster] = suite.WebPod(t, suite.Clientset(t, c.s.Direct(cluster)))
+		if err := c.count(ctx, cluster, namespace); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.start(ctx, cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.count(ctx, c.s.Clusters[0], viewNamespace); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.startView(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range c.all {
+		suite.Eventually(t, one.name+" "+one.cluster, func() error {
+			one.mu.Lock()
+			defer one.mu.Unlock()
+			if one.worked == 0 {
+				return fmt.Errorf("%v %v", one.failures, one.wrong)
+			}
+			return nil
+		})
+	}
+	// What failed before everything was there is no part of the run.
+	for _, one := range c.all {
+		one.mu.Lock()
+		one.failures = nil
+		one.mu.Unlock()
+	}
+}
