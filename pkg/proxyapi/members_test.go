@@ -1,11 +1,14 @@
 package proxyapi
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -45,5 +48,25 @@ func TestLateMembersAreAskedAgain(t *testing.T) {
 	}
 	if resp, err := late.refused(httptest.NewRequest(http.MethodGet, "/", nil), err); err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("the view is told %v, %v; want 403", resp, err)
+	}
+}
+
+// TestListsThatAreNotMade has lists for which the hub could not be asked, or not in time: clients
+// are told to come again, when the list goes on.
+func TestListsThatAreNotMade(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("connection refused"), "the hub's kube-apiserver could not be asked which clusters you may reach: try again"},
+		{fmt.Errorf("%w: %w", hubaccess.ErrUnfinished, context.DeadlineExceeded), "the hub's kube-apiserver has not said in time which clusters you may reach: try again, it is asked about the rest then"},
+	} {
+		var status apierrors.APIStatus
+		if !errors.As(notAsked(tc.err, "which clusters you may reach"), &status) {
+			t.Fatal("no status")
+		}
+		if s := status.Status(); s.Code != http.StatusServiceUnavailable || s.Message != tc.want || s.Details == nil || s.Details.RetryAfterSeconds != 1 {
+			t.Errorf("%v is answered %d %q %+v, want 503 %q and to come again after a second", tc.err, s.Code, s.Message, s.Details, tc.want)
+		}
 	}
 }
