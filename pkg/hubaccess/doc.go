@@ -60,7 +60,7 @@
 //     The next try goes on with what is missing.
 //   - As many questions are asked at a time, 4 to 64 for all users together, as leave the hub's
 //     answers as fast as a few questions' are (pace). Lists take turns.
-//   - Half a million answers are remembered, some 25 MiB, and an eighth of them for one
+//   - Half a million answers are remembered, 32 MiB, and an eighth of them for one
 //     user's name; the lists that were used least lately go first, and all after a minute.
 //
 // # Fleet views

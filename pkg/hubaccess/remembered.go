@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxRemembered is how many answers are remembered, of some 50 bytes each, and
+	// maxRemembered is how many answers are remembered, of some 65 bytes each, and
 	// maxRememberedOfUser how many of those about one user: a user with a thousand tokens is a
 	// thousand users to the hub, and must not take the room of the others.
 	maxRemembered       = 1 << 19
