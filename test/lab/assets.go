@@ -32,6 +32,7 @@ func (a Assets) ofOCM(name string) string { return filepath.Join(a.ocm, name) }
 // module is a nested module from which one program is built.
 type module struct {
 	name, pkg, flags string
+	folder           string   // with its go.mod; its name if it is empty
 	args             []string // of go build, and of go list
 	links            []string // names by which the program acts as another one
 	with             []string // folders of more sources
@@ -46,13 +47,28 @@ type moduleFiles struct {
 
 const kubernetesVersion = "-X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
-// modules are what every lab runs besides OCM.
+// source is the folder with its go.mod, below that of all.
+func (m module) source(binaries string) string {
+	if m.folder == "" {
+		return filepath.Join(binaries, m.name)
+	}
+	return filepath.Join(binaries, m.folder)
+}
+
+// controlPlane is what answers requests to a cluster.
+var controlPlane = module{name: "kube", pkg: ".", flags: kubernetesVersion, links: []string{"etcd", "kube-apiserver", "kubectl"}}
+
+// modules are what every lab runs besides OCM, in the order in which they are built.
 var modules = []module{
-	{name: "kube", pkg: ".", flags: kubernetesVersion, links: []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "kube-proxy"}},
+	controlPlane,
+	{name: "controllers", folder: "kube", pkg: "./controllers", flags: kubernetesVersion, links: []string{
+		"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"}},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 	{name: "helm", pkg: "helm.sh/helm/v3/cmd/helm"},
 }
+
+// stagesFile has kwok's stages.
+const stagesFile = "kwok-stages.yaml"
 
 // stages are kwok's rules for how nodes and pods come to life.
 var stages = []string{
@@ -79,13 +95,52 @@ func buildAssets(ctx context.Context, ocm Release, folders []string, out io.Writ
 		ready := Assets{dir: dir, ocm: filepath.Join(dir, "ocm-"+r.version)}
 		return ready, ready.check()
 	}
-	found := findReady(ctx, folders, out)
-	dir, err := buildModules(ctx, "assets", modules, func(m module) bool { return isReady(m, found) }, "with cold caches all three take ten minutes", out)
+	source, err := sourceDir()
 	if err != nil {
 		return Assets{}, err
 	}
-	for _, m := range modules {
-		if isReady(m, found) {
+	dir, err := folderOf("assets", modules)
+	if err != nil {
+		return Assets{}, err
+	}
+	if err := copyStages(ctx, filepath.Join(source, "binaries", "kwok"), dir); err != nil {
+		return Assets{}, err
+	}
+	built, err := buildPrograms(ctx, modules, []string{stagesFile}, folders, out)
+	if err != nil {
+		return Assets{}, err
+	}
+	if built.ocm, err = r.build(ctx, out); err != nil {
+		return Assets{}, err
+	}
+	return built, built.check()
+}
+
+// buildControlPlane builds what a control plane alone needs.
+func buildControlPlane(ctx context.Context, out io.Writer) (Assets, error) {
+	if dir := os.Getenv(AssetsVariable); dir != "" {
+		ready := Assets{dir: dir}
+		return ready, present(ready.paths(programsOf(controlPlane)))
+	}
+	return buildPrograms(ctx, []module{controlPlane}, nil, readyFolders(), out)
+}
+
+// buildPrograms builds some of the modules into the folder of all, but for what is ready-made in
+// one of folders. The files are there already, and belong to what is built.
+func buildPrograms(ctx context.Context, some []module, files, folders []string, out io.Writer) (Assets, error) {
+	found := findReady(ctx, some, folders, out)
+	dir, err := folderOf("assets", modules)
+	if err != nil {
+		return Assets{}, err
+	}
+	ready := func(m module) bool { return isReady(m, found) }
+	if err := buildInto(ctx, dir, some, ready, "with cold caches all of them take eleven minutes", out); err != nil {
+		return Assets{}, err
+	}
+	names := slices.Clone(files)
+	for _, m := range some {
+		names = append(names, programsOf(m)...)
+		if ready(m) {
 			continue
 		}
 		for _, link := range m.links {
@@ -94,39 +149,33 @@ func buildAssets(ctx context.Context, ocm Release, folders []string, out io.Writ
 			}
 		}
 	}
-	source, err := sourceDir()
-	if err != nil {
-		return Assets{}, err
-	}
-	if err := copyStages(ctx, filepath.Join(source, "binaries", "kwok"), dir); err != nil {
-		return Assets{}, err
-	}
 	if len(found) > 0 {
-		if dir, err = linkReady(dir, found); err != nil {
+		if dir, err = linkReady(dir, names, found); err != nil {
 			return Assets{}, fmt.Errorf("linking to ready-made programs: %w", err)
 		}
 	}
-	built := Assets{dir: dir}
-	if built.ocm, err = r.build(ctx, filepath.Join(source, "binaries", "ocm"), out); err != nil {
-		return Assets{}, err
-	}
-	return built, built.check()
+	return Assets{dir: dir}, nil
 }
 
-// buildModules builds those that are not ready-made and not yet in their folder of the cache, which
-// no other version of them shares. Of several processes one builds, and the others
-// wait for it.
+// buildModules builds those that are not ready-made into a folder of the cache, which no other
+// version of them shares.
 func buildModules(ctx context.Context, kind string, modules []module, ready func(module) bool, long string, out io.Writer) (dir string, err error) {
-	source, err := sourceDir()
-	if err != nil {
-		return "", err
-	}
 	if dir, err = folderOf(kind, modules); err != nil {
 		return "", err
 	}
+	return dir, buildInto(ctx, dir, modules, ready, long, out)
+}
+
+// buildInto builds those that are neither ready-made nor in a folder yet. Of several processes
+// one builds, and the others wait for it.
+func buildInto(ctx context.Context, dir string, modules []module, ready func(module) bool, long string, out io.Writer) error {
+	source, err := sourceDir()
+	if err != nil {
+		return err
+	}
 	unlock, err := lockFolder(dir)
 	if err != nil {
-		return "", fmt.Errorf("waiting for another process that builds: %w", err)
+		return fmt.Errorf("waiting for another process that builds: %w", err)
 	}
 	defer unlock()
 	began := time.Now()
@@ -136,11 +185,11 @@ func buildModules(ctx context.Context, kind string, modules []module, ready func
 			continue
 		}
 		fmt.Fprintf(out, "lab: building %s (%d of %d); %s\n", m.name, i+1, len(modules), long)
-		if err := m.build(ctx, filepath.Join(source, "binaries", m.name), target, out, began); err != nil {
-			return "", fmt.Errorf("building %s: %w; run the same command again, what is built stays", m.name, err)
+		if err := m.build(ctx, m.source(filepath.Join(source, "binaries")), target, out, began); err != nil {
+			return fmt.Errorf("building %s: %w; run the same command again, what is built stays", m.name, err)
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // folderOf makes the folder of the cache for what is built from modules.
@@ -208,7 +257,7 @@ func copyStages(ctx context.Context, source, dir string) error {
 	for _, stage := range stages {
 		files = append(files, filepath.Join(kwok, "kustomize", "stage", stage))
 	}
-	return writeIfMissing(filepath.Join(dir, "kwok-stages.yaml"), files...)
+	return writeIfMissing(filepath.Join(dir, stagesFile), files...)
 }
 
 // writeIfMissing makes one file of several YAML documents, whole or not at all.
@@ -263,8 +312,12 @@ func assetsKey(binaries string, modules []module) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH, modules, stages)
 	for _, m := range modules {
-		for _, folder := range append([]string{m.name}, m.with...) {
-			if err := addSources(sum, filepath.Join(binaries, folder)); err != nil {
+		folders := []string{m.source(binaries)}
+		for _, folder := range m.with {
+			folders = append(folders, filepath.Join(binaries, folder))
+		}
+		for _, folder := range folders {
+			if err := addSources(sum, folder); err != nil {
 				return "", err
 			}
 		}
@@ -288,15 +341,26 @@ func addSources(sum io.Writer, folder string) error {
 	})
 }
 
+// paths are those of files by their names.
+func (a Assets) paths(names []string) (paths []string) {
+	for _, name := range names {
+		paths = append(paths, a.path(name))
+	}
+	return paths
+}
+
 // check looks for everything that a lab needs.
 func (a Assets) check() error {
-	want := []string{a.path("kwok-stages.yaml"), a.ofOCM(ocmProgram), a.ofOCM(hubCRDs), a.ofOCM(managedCRDs)}
+	want := []string{a.path(stagesFile), a.ofOCM(ocmProgram), a.ofOCM(hubCRDs), a.ofOCM(managedCRDs)}
 	for _, m := range modules {
-		for _, name := range programsOf(m) {
-			want = append(want, a.path(name))
-		}
+		want = append(want, a.paths(programsOf(m))...)
 	}
-	for _, file := range want {
+	return present(want)
+}
+
+// present has an error if a file is missing.
+func present(files []string) error {
+	for _, file := range files {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("%s is missing; unset %s to build it, or remove its folder and run again", file, AssetsVariable)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // ControlPlane is a hub of etcd and kube-apiserver only, for tests of what a
-// kube-apiserver answers.
+// kube-apiserver answers. It builds nothing else.
 type ControlPlane struct {
 	*Cluster
 	assets        Assets
@@ -24,7 +24,7 @@ type ControlPlane struct {
 // those of the kube-apiserver. Stop it with Stop; if it cannot be started,
 // nothing is left running.
 func StartControlPlane(ctx context.Context, dir string, out io.Writer, flags ...string) (*ControlPlane, error) {
-	assets, err := BuildAssets(ctx, "", out)
+	assets, err := buildControlPlane(ctx, out)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,17 @@ func StartControlPlane(ctx context.Context, dir string, out io.Writer, flags ...
 }
 
 // CRDs is the folder with the definitions of a hub.
-func (p *ControlPlane) CRDs() string { return p.assets.ofOCM(hubCRDs) }
+func (p *ControlPlane) CRDs(ctx context.Context) (string, error) {
+	r, err := Release("").find()
+	if err != nil {
+		return "", err
+	}
+	if dir := os.Getenv(AssetsVariable); dir != "" {
+		return filepath.Join(dir, "ocm-"+r.version, hubCRDs), nil
+	}
+	dir, err := r.writeFiles(ctx)
+	return filepath.Join(dir, hubCRDs), err
+}
 
 // Restart stops the kube-apiserver and starts it again. It returns when the
 // kube-apiserver is ready.

@@ -42,8 +42,9 @@
 // A lab without nodes takes etcd, Kubernetes' programs, kwok and helm from the folders in
 // LAB_BIN, and from envtest's in KUBEBUILDER_ASSETS, if each says that it has the version with which
 // the lab is written: the same minor release of Kubernetes and etcd, the same kwok. One that has
-// another version is named, and not used. Kubernetes' programs and etcd are one build, so that
-// one of them that is missing has all of them built; envtest's folder alone has three of five.
+// another version is named, and not used. Etcd, kube-apiserver and kubectl are one build, and what
+// envtest's folder has; the controller manager and the scheduler are another one. If one program of a
+// build is missing, all of it is built.
 //
 // PATH is not searched: what a test runs must not depend on what a machine happens to
 // have. Who wants that writes LAB_BIN=$PATH. A lab with nodes takes nothing ready-made: it runs its

@@ -15,37 +15,51 @@ import (
 
 // buildMinutes is how long the programs take to build on two cores with cold caches. It is no
 // part of module, of which each change builds everything anew.
-var buildMinutes = map[string]int{"kube": 8, "kwok": 1, "helm": 1, ocmProgram: 8}
+var buildMinutes = map[string]int{controlPlane.name: 6, "controllers": 3, "kwok": 1, "helm": 1, ocmProgram: 8}
 
-// Plan says in one line what BuildAssets will build for a lab without nodes, and how long that
-// takes. It is empty if everything is there.
-func Plan(ctx context.Context, ocm Release) (string, error) {
+// Building is what BuildAssets will build for a lab without nodes.
+type Building struct {
+	// Programs is empty if everything is there.
+	Programs []string
+	// Minutes is how long it takes with cold caches, and First until StartControlPlane can.
+	Minutes, First int
+}
+
+// String says it in one line. It is empty if everything is there.
+func (b Building) String() string {
+	if len(b.Programs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s will be built, once: about %d minutes on two cores with cold caches, less with warm ones", strings.Join(b.Programs, ", "), b.Minutes)
+}
+
+// Plan says what BuildAssets will build for a lab without nodes, and how long that takes.
+func Plan(ctx context.Context, ocm Release) (Building, error) {
 	r, err := ocm.find()
 	if err != nil || os.Getenv(AssetsVariable) != "" {
-		return "", err
+		return Building{}, err
 	}
-	ready := findReady(ctx, readyFolders(), io.Discard)
-	var names []string
-	minutes := 0
+	ready := findReady(ctx, modules, readyFolders(), io.Discard)
+	var b Building
 	for _, of := range []struct {
 		kind string
 		list []module
-	}{{"assets", modules}, {"ocm-" + r.version, []module{r.module}}} {
+	}{{"assets", modules}, {r.kind(), []module{r.module}}} {
 		dir, err := folderOf(of.kind, of.list)
 		if err != nil {
-			return "", err
+			return Building{}, err
 		}
 		for _, m := range of.list {
 			if _, err := os.Stat(filepath.Join(dir, m.name)); err == nil || isReady(m, ready) {
 				continue
 			}
-			names, minutes = append(names, m.name), minutes+buildMinutes[m.name]
+			b.Programs, b.Minutes = append(b.Programs, m.name), b.Minutes+buildMinutes[m.name]
+			if m.name == controlPlane.name {
+				b.First = buildMinutes[m.name]
+			}
 		}
 	}
-	if len(names) == 0 {
-		return "", nil
-	}
-	return fmt.Sprintf("%s will be built, once: about %d minutes on two cores with cold caches, less with warm ones", strings.Join(names, ", "), minutes), nil
+	return b, nil
 }
 
 // isReady reports whether nothing needs to be built of a module.

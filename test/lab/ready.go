@@ -58,10 +58,10 @@ func readyFolders() []string {
 	return slices.DeleteFunc(append(filepath.SplitList(os.Getenv(BinVariable)), os.Getenv(EnvtestVariable)), func(folder string) bool { return folder == "" })
 }
 
-// findReady returns the files of ready-made programs by their names. A module is built if one of
-// its programs is missing, and then all of them are. It says on out why what is there is
+// findReady returns the files of ready-made programs of modules by their names. A module is built if one
+// of its programs is missing, and then all of them are. It says on out why what is there is
 // not used.
-func findReady(ctx context.Context, folders []string, out io.Writer) map[string]string {
+func findReady(ctx context.Context, modules []module, folders []string, out io.Writer) map[string]string {
 	ready := map[string]string{}
 	for _, m := range modules {
 		found := map[string]string{}
@@ -122,16 +122,14 @@ func askVersion(ctx context.Context, file string, args []string) (string, error)
 	return string(said), err
 }
 
-// linkReady makes a folder with links to ready-made programs, and to what is built of the
-// others. Labs that run from it go on if other programs are found the next time.
-func linkReady(built string, ready map[string]string) (string, error) {
-	links := map[string]string{"kwok-stages.yaml": filepath.Join(built, "kwok-stages.yaml")}
-	for _, m := range modules {
-		for _, name := range programsOf(m) {
-			links[name] = filepath.Join(built, name)
-			if file, ok := ready[name]; ok {
-				links[name] = file
-			}
+// linkReady makes a folder with links of these names to ready-made programs, and to what is built
+// of the others. Labs that run from it go on if other programs are found the next time.
+func linkReady(built string, names []string, ready map[string]string) (string, error) {
+	links := map[string]string{}
+	for _, name := range names {
+		links[name] = filepath.Join(built, name)
+		if file, ok := ready[name]; ok {
+			links[name] = file
 		}
 	}
 	sum := sha256.Sum256(fmt.Append(nil, links)) // maps are printed in order

@@ -57,13 +57,15 @@ func TestFindReady(t *testing.T) {
 	}{
 		"no folder": {},
 		"all":       {folders: []map[string]string{versions}, want: all, says: "using "},
-		"another minor release": {folders: []map[string]string{with(versions, "kube-apiserver", "Kubernetes v1.34.1")}, want: []string{"helm", "kwok"},
+		"another minor release": {folders: []map[string]string{with(versions, "kube-apiserver", "Kubernetes v1.34.1")}, want: without(controlPlane.links...),
 			says: `it says "Kubernetes v1.34.1"`},
-		"another etcd":    {folders: []map[string]string{with(versions, "etcd", "etcd Version: 3.5.21")}, want: []string{"helm", "kwok"}, says: "3.5.21"},
+		"another scheduler": {folders: []map[string]string{with(versions, "kube-scheduler", "Kubernetes v1.34.1")}, want: without("kube-scheduler", "kube-controller-manager"),
+			says: "building controllers all the same: kube-scheduler not found"},
+		"another etcd":    {folders: []map[string]string{with(versions, "etcd", "etcd Version: 3.5.21")}, want: without(controlPlane.links...), says: "3.5.21"},
 		"another kwok":    {folders: []map[string]string{with(versions, "kwok", "kwok version v0.8.01")}, want: without("kwok"), says: "v0.8.01"},
 		"another helm":    {folders: []map[string]string{with(versions, "helm", "v4.0.0")}, want: without("helm"), says: "v4.0.0"},
-		"something else":  {folders: []map[string]string{with(versions, "kubectl", "usage: kubectl")}, want: []string{"helm", "kwok"}, says: "usage: kubectl"},
-		"envtest's":       {folders: []map[string]string{{"etcd": versions["etcd"], "kube-apiserver": versions["kube-apiserver"], "kubectl": versions["kubectl"]}}, says: "building kube all the same: kube-controller-manager, kube-scheduler not found"},
+		"something else":  {folders: []map[string]string{with(versions, "kubectl", "usage: kubectl")}, want: without(controlPlane.links...), says: "usage: kubectl"},
+		"envtest's":       {folders: []map[string]string{{"etcd": versions["etcd"], "kube-apiserver": versions["kube-apiserver"], "kubectl": versions["kubectl"]}}, want: controlPlane.links, says: "using "},
 		"of two folders":  {folders: []map[string]string{with(versions, "helm", "v2.1.0"), {"helm": versions["helm"]}}, want: all, says: "v2.1.0"},
 		"some in another": {folders: []map[string]string{with(versions, "etcd", "", "kubectl", ""), {"etcd": versions["etcd"], "kubectl": versions["kubectl"]}}, want: all},
 	} {
@@ -73,7 +75,7 @@ func TestFindReady(t *testing.T) {
 				folders = append(folders, fakes(t, says))
 			}
 			var said bytes.Buffer
-			got := findReady(t.Context(), folders, &said)
+			got := findReady(t.Context(), modules, folders, &said)
 			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(got))); diff != "" {
 				t.Errorf("found (-want +got):\n%s\n%s", diff, said.String())
 			}
@@ -96,7 +98,7 @@ func TestWhatIsNoProgram(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "kwok"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := findReady(t.Context(), []string{dir}, io.Discard); got["helm"] != "" || got["kwok"] != "" || got["etcd"] == "" {
+	if got := findReady(t.Context(), modules, []string{dir}, io.Discard); got["helm"] != "" || got["kwok"] != "" || got["etcd"] == "" {
 		t.Errorf("found %v, want neither helm nor kwok", got)
 	}
 }
@@ -120,8 +122,9 @@ func TestFoldersAreNamed(t *testing.T) {
 // is built. Another set has another folder, so that a lab that runs keeps its programs.
 func TestLinkReady(t *testing.T) {
 	built := filepath.Join(t.TempDir(), "assets-1")
-	ready := findReady(t.Context(), []string{fakes(t, with(versions, "helm", ""))}, io.Discard)
-	dir, err := linkReady(built, ready)
+	all := slices.Sorted(maps.Keys(versions))
+	ready := findReady(t.Context(), modules, []string{fakes(t, with(versions, "helm", ""))}, io.Discard)
+	dir, err := linkReady(built, all, ready)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +137,11 @@ func TestLinkReady(t *testing.T) {
 			t.Errorf("%s leads to %q, %v; want %q", name, got, err, want)
 		}
 	}
-	if again, err := linkReady(built, ready); err != nil || again != dir {
+	if again, err := linkReady(built, all, ready); err != nil || again != dir {
 		t.Errorf("the same programs are in %q, %v; want %q", again, err, dir)
 	}
 	delete(ready, "kwok")
-	if other, err := linkReady(built, ready); err != nil || other == dir {
+	if other, err := linkReady(built, all, ready); err != nil || other == dir {
 		t.Errorf("other programs are in %q too, %v", other, err)
 	}
 }

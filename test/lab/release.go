@@ -97,8 +97,22 @@ func (r Release) find() (release, error) {
 
 // build builds OCM's programs from their nested module and puts the release's files
 // beside them. It returns their folder.
-func (r release) build(ctx context.Context, source string, out io.Writer) (dir string, err error) {
-	dir, err = buildModules(ctx, "ocm-"+r.version, []module{r.module}, neverReady, "with cold caches it takes eight minutes", out)
+func (r release) build(ctx context.Context, out io.Writer) (dir string, err error) {
+	if _, err := buildModules(ctx, r.kind(), []module{r.module}, neverReady, "with cold caches it takes eight minutes", out); err != nil {
+		return "", err
+	}
+	return r.writeFiles(ctx)
+}
+
+// kind is that of the folder of its programs and files.
+func (r release) kind() string { return "ocm-" + r.version }
+
+// writeFiles puts the release's files into its folder, which it returns.
+func (r release) writeFiles(ctx context.Context) (dir string, err error) {
+	if dir, err = folderOf(r.kind(), []module{r.module}); err != nil {
+		return "", err
+	}
+	source, err := sourceDir()
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +126,7 @@ func (r release) build(ctx context.Context, source string, out io.Writer) (dir s
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			return "", err
 		}
-		from, err := moduleDir(ctx, source, files.module, modfile...)
+		from, err := moduleDir(ctx, r.module.source(filepath.Join(source, "binaries")), files.module, modfile...)
 		if err != nil {
 			return "", err
 		}

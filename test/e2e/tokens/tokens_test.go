@@ -99,8 +99,12 @@ func (s *scene) makeCluster() {
 			return err
 		})
 	}
+	definitions, err := s.hub.CRDs(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	for _, pattern := range []string{"*managedclusters.crd.yaml", "*managedclusteraddons.crd.yaml"} {
-		files, _ := filepath.Glob(filepath.Join(s.hub.CRDs(), pattern))
+		files, _ := filepath.Glob(filepath.Join(definitions, pattern))
 		if len(files) != 1 {
 			s.t.Fatalf("%q are %d files, want 1", pattern, len(files))
 		}
