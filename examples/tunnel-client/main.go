@@ -1,5 +1,5 @@
-// Command tunnel-client lists the nodes and pods of a managed cluster from the
-// hub, through the tunnel, with package tunnel as the dialer of client-go.
+// Command tunnel-client says the version of a managed cluster and lists its nodes and pods, from
+// the hub, through the tunnel, with package tunnel as the dialer of client-go.
 package main
 
 import (
@@ -51,10 +51,15 @@ func run(ctx context.Context, proxyServer, ca, cert, key, cluster, kubeconfig st
 	if err != nil {
 		return fmt.Errorf("making a client for cluster %q: %w", cluster, err)
 	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	version, err := client.Discovery().ServerVersion()
 	if tunnel.CodeOf(err) == tunnel.NoAgent {
 		return fmt.Errorf("cluster %q is not connected to the hub: %w", cluster, err)
 	}
+	if err != nil {
+		return fmt.Errorf("asking for the version: %w", err)
+	}
+	fmt.Println("version", version)
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}

@@ -4,6 +4,10 @@
 // with stock kubectl and with a Go program. Everything it does is shown as the
 // command a user would type.
 //
+// On a machine on which nothing is built, most of the time is OCM's and Kubernetes'. Before
+// them the demo builds etcd and a kube-apiserver, and sends a first request to that one through
+// a proxy server and an agent, which need no more than certificates.
+//
 // It exits 0 with the lab left running, or stopped with --once, and non-zero
 // with the reason as soon as anything fails.
 package main
