@@ -44,6 +44,7 @@ type specReport struct {
 // specRun is what runs specs through one endpoint.
 type specRun struct {
 	suite.Endpoint
+	focus string
 	specs lab.Specs
 	dir   string
 	hosts string // the file of host names
@@ -62,7 +63,7 @@ func (r specRun) run(ctx context.Context) (map[string]specReport, error) {
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-ec", `mount --bind "$0" /etc/hosts; exec "$@"`, r.hosts,
 		r.specs.Program(), "--kubeconfig="+kubeconfig, "--kubectl-path="+r.specs.Kubectl(), "--provider=skeleton",
 		"--ginkgo.seed=1", "--ginkgo.no-color", "--ginkgo.succinct", "--ginkgo.flake-attempts=1",
-		"--ginkgo.focus="+specsFocus, "--ginkgo.skip="+skipped(r.Name), "--ginkgo.timeout=45m", "--ginkgo.json-report="+report)
+		"--ginkgo.focus="+r.focus, "--ginkgo.skip="+skipped(r.Name), "--ginkgo.timeout=45m", "--ginkgo.json-report="+report)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "KUBE_TEST_REPO_LIST="+repositories, "HOME="+r.dir)
 	if r.Cfg.Proxy != nil {
@@ -169,6 +170,8 @@ func TestKubernetesSpecs(t *testing.T) {
 	}
 	installed.MakeView(t, specsView, map[string]any{"clusters": map[string]any{"names": []any{installed.Clusters[0]}}})
 	endpoints, names := specEndpoints(installed.Clusters[0])
+	endpoints = append(endpoints, suite.Endpoint{Name: fleetColumn, Cfg: readsFleet(t, installed.Clusters)})
+	endpoints = chosen(t, endpoints, os.Getenv("E2E_ENDPOINTS"))
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	if err := os.WriteFile(hosts, []byte(names), 0o644); err != nil {
 		t.Fatal(err)
@@ -190,7 +193,7 @@ func TestKubernetesSpecs(t *testing.T) {
 		})
 		running.Go(func() (err error) {
 			began := time.Now()
-			results[i], err = specRun{endpoint, specs, dir, hosts}.run(ctx)
+			results[i], err = specRun{endpoint, focusOf(endpoint.Name), specs, dir, hosts}.run(ctx)
 			t.Logf("%s: %s", endpoint.Name, time.Since(began).Round(time.Second))
 			return err
 		})
@@ -257,7 +260,11 @@ func writeLeftOut(t *testing.T, text io.Writer, endpoints []suite.Endpoint, resu
 		fmt.Fprintf(text, "\nLeft out, %d: %s\n  %s\n", len(names), reason.why, strings.Join(names, "\n  "))
 	}
 	for i, endpoint := range endpoints {
-		for _, reason := range leftOutThrough[endpoint.Name] {
+		reasons := leftOutThrough[endpoint.Name]
+		if endpoint.Name == fleetColumn {
+			reasons = []reason{ofWriters}
+		}
+		for _, reason := range reasons {
 			names := matching(results[i], regexp.MustCompile(reason.specs))
 			names = slices.DeleteFunc(names, func(name string) bool { return results[0][name].NumAttempts == 0 })
 			fmt.Fprintf(text, "\nLeft out through %s, %d: %s\n  %s\n", endpoint.Name, len(names), reason.why, strings.Join(names, "\n  "))

@@ -1,6 +1,19 @@
 package e2e
 
-import "strings"
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+)
 
 // specsFocus is what make e2e-kubernetes is about: all specs of two SIGs, and
 // those of pods that exec and read logs without kubectl.
@@ -12,8 +25,11 @@ const specRunsAtOnce = 6
 
 const specsHeader = `Kubernetes v1.36.3's own e2e specs of sig api-machinery and sig cli, and of exec and logs over websockets, on real nodes: straight at a
 managed kube-apiserver (direct) and through the endpoints, each once: the proxy API's by path (hub-user), the hub's aggregated API (aggregated),
-a fleet view of this one cluster (view), and CONNECT (connect). All but direct carry a token of the hub, so that the user is impersonated; by CONNECT it opens the connection, and
+a fleet view of this one cluster (view), CONNECT (connect), and a fleet view of this cluster and another one (fleet). All but direct carry a token of the hub, so that the user is impersonated; by CONNECT it opens the connection, and
 the cluster's token is inside, with DISABLE_HTTP2 set, since client-go's HTTP/2 does not work with HTTPS proxies. Written by make e2e-kubernetes.
+
+Through the view of two clusters only specs that read have a turn, which are named in test/e2e/kubernetesspecs_test.go. A view of several wants to be told the cluster
+of what is made, and specs do not tell it: what they make to have something to read, their namespace before all, is made straight at the first cluster.
 
 The endpoint by host name has no column: neither the specs nor kubectl, as they call it, take a server's name for TLS from a kubeconfig, and the
 lab has no certificate for names below the domain. It is the endpoint by path with the cluster's name in another place.
@@ -57,6 +73,95 @@ var (
 	ofKubectlProxy       = reason{`Proxy server should support|exec through kubectl proxy`, "kubectl proxy leaves out the path of the server's URL unless it is told otherwise (--append-server-path)"}
 	ofServersWithoutPath = reason{`exec through an HTTP proxy`, "the spec takes the server's URL for host and port, and there is a path in it"}
 )
+
+// fleetColumn is a view of two clusters.
+const fleetColumn = "fleet"
+
+// specsFleetView is that view.
+const specsFleetView = "e2e-specs-fleet"
+
+// reading are the specs that only read, but for what they make to have something to read. None
+// of them writes what it has read, or compares what it reads with what it wrote: through a view of
+// several an object says in an annotation where it is from, and has a version of the view's.
+var reading = []string{
+	`AggregatedDiscovery should support aggregated discovery interface \[`,
+	`AggregatedDiscovery should support raw aggregated discovery endpoint Accept headers`,
+	`Discovery should (accurately determine present and missing resources|locate the groupVersion and a resource|validate PreferredVersion)`,
+	`OpenAPIV3 should round trip OpenAPI V3 for all built-in group versions`,
+	`Server request timeout`,
+	`server version should find the server version`,
+	`Servers with support for API chunking should return chunks of results`,
+	`Servers with support for Table transformation should return (chunks of table results|generic metadata details|pod details)`,
+	`API Streaming .* reflector (doesn't support|using standard List doesn't support) receiving resources as Tables`,
+	`API Streaming .* server supports sending resources in Table format`,
+	`client-go should negotiate watch and report errors`,
+	`Kubectl client Kubectl (api-versions|version|get componentstatuses) `,
+	`Kubectl client kubectl subresource flag`,
+}
+
+var ofWriters = reason{`.`, "they do not only read, or they are about one cluster's own: its /healthz, its services of the control plane, what runs in its pods"}
+
+// focusOf is ginkgo's pattern of the specs that have a turn through an endpoint.
+func focusOf(endpoint string) string {
+	if endpoint == fleetColumn {
+		return strings.Join(reading, "|")
+	}
+	return specsFocus
+}
+
+// chosen are the endpoints of those names, or all of them; the first is always there, with which
+// the others are compared.
+func chosen(t *testing.T, endpoints []suite.Endpoint, names string) []suite.Endpoint {
+	t.Helper()
+	if names == "" {
+		return endpoints
+	}
+	wanted := strings.Split(names, ",")
+	some := slices.DeleteFunc(slices.Clone(endpoints[1:]), func(e suite.Endpoint) bool { return !slices.Contains(wanted, e.Name) })
+	if len(some) != len(wanted) {
+		t.Fatalf("E2E_ENDPOINTS has %q; want some of those after the first of %v", names, endpoints)
+	}
+	return append(endpoints[:1:1], some...)
+}
+
+// readsFleet is an endpoint where reading requests go to a view of several clusters, and all
+// others straight to the first cluster, as its administrator's.
+func readsFleet(t *testing.T, clusters []string) *rest.Config {
+	t.Helper()
+	var names []any
+	for _, cluster := range clusters {
+		names = append(names, cluster)
+	}
+	installed.MakeView(t, specsFleetView, map[string]any{"clusters": map[string]any{"names": names}})
+	reads, writes := passOn(t, installed.ViewEndpoints(specsFleetView, installed.HubToken)[0].Cfg), passOn(t, installed.Direct(clusters[0]))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			reads.ServeHTTP(w, r)
+			return
+		}
+		writes.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+}
+
+// passOn sends requests on as they are, with the credential of cfg.
+func passOn(t *testing.T, cfg *rest.Config) http.Handler {
+	t.Helper()
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(cfg.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = to.Host
+	}}
+}
 
 // skipped is ginkgo's pattern for one endpoint.
 func skipped(endpoint string) string {
