@@ -58,6 +58,10 @@ e2e-move: ## Move from OCM's own cluster-proxy and back under traffic; writes te
 e2e-karmada: ## Run the commands of Karmada's documentation in a lab; writes test/e2e/karmada.txt
 	E2E_KARMADA=$(CURDIR)/test/e2e/karmada.txt go test -v -count=1 -timeout=40m -run TestKarmada $(TESTFLAGS) ./test/e2e
 
+.PHONY: e2e-skew
+e2e-skew: ## Run the scenarios of fleet views in a lab in which one cluster's kube-apiserver is a minor release older
+	E2E_OLDER=cluster2 go test $(RACE) -v -count=1 -timeout=40m -run '^(TestFleet|TestHubIsItsOwnCluster|TestAnswersAreEqual)' $(TESTFLAGS) ./test/e2e
+
 .PHONY: e2e-faults
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt
 	E2E_NODES=1 E2E_FAULTS=$(CURDIR)/test/e2e/faults.txt go test -v -count=1 -timeout=40m -run TestFaults $(TESTFLAGS) ./test/e2e

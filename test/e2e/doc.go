@@ -42,6 +42,11 @@
 //	env $(go run ./test/lab/cmd/lab env --dir /tmp/e2e-lab) go test -count=1 -timeout=30m -v ./test/e2e
 //	go run ./test/lab/cmd/lab down --dir /tmp/e2e-lab
 //
+// # Versions of Kubernetes
+//
+// E2E_OLDER=cluster2 gives that cluster a kube-apiserver of the minor release before: make
+// e2e-skew, which builds it. All scenarios can be run so; they expect nothing else.
+//
 // # Traffic, specs and faults
 //
 // E2E_RESTARTS=10 is how many rolling restarts TestFleetInformerOverRestarts makes; without it
@@ -56,7 +61,9 @@
 //
 // kubernetes_test.go runs Kubernetes' own specs of the API, of kubectl, and of exec
 // and logs, on nodes, straight and through every endpoint, and wants each to pass, in
-// kubernetes.txt, which names what is left out as well: make e2e-kubernetes.
+// kubernetes.txt, which names what is left out as well: make e2e-kubernetes. Through a view of two
+// clusters it runs those that only read. E2E_ENDPOINTS=view,fleet runs them straight and
+// through these two only.
 //
 // faults_test.go breaks the network between a cluster and the hub in many ways
 // and writes down what clients notice, in faults.txt: make e2e-faults.
@@ -73,7 +80,8 @@
 //     localcluster_test.go: the hub as its own managed cluster.
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
 //     views. fleetwatch_test.go: watches and informers of them. fleetviews_test.go: their
-//     clusters, which come, go, freeze and refuse, and rights.
+//     clusters, which come, go, freeze and refuse, and rights. fleetolder_test.go: a member of
+//     another version.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - sessions_test.go, recordings_test.go: what users have open, and what is recorded of it.
 //   - services_test.go: Services of managed clusters.

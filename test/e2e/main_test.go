@@ -95,12 +95,15 @@ func readOptions(dir string) (suite.Options, error) {
 		return suite.Options{}, err
 	}
 	o := suite.Options{Dir: dir, Root: root, Nodes: onNodes, WithoutRace: withoutRace, More: moreClusters, Delay: benchDelay}
+	if olderCluster != "" {
+		o.Older = []string{olderCluster}
+	}
 	hub := os.Getenv("E2E_HUB_KUBECONFIG")
 	if hub == "" {
 		return o, nil
 	}
-	if onNodes || benchDelay > 0 {
-		return o, fmt.Errorf("E2E_HUB_KUBECONFIG is %q: without E2E_NODES and BENCH_DELAY only, which are for a lab of the suite's own", hub)
+	if onNodes || benchDelay > 0 || olderCluster != "" {
+		return o, fmt.Errorf("E2E_HUB_KUBECONFIG is %q: without E2E_NODES, E2E_OLDER and BENCH_DELAY only, which are for a lab of the suite's own", hub)
 	}
 	o.Clusters = &suite.Clusters{Hub: hub, Managed: map[string]string{},
 		ProxyServer: os.Getenv("E2E_PROXY_SERVER"), ProxyAPI: os.Getenv("E2E_PROXY_API"), Kubectl: os.Getenv("E2E_KUBECTL")}

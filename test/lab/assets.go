@@ -134,7 +134,7 @@ func buildPrograms(ctx context.Context, some []module, files, folders []string, 
 		return Assets{}, err
 	}
 	ready := func(m module) bool { return isReady(m, found) }
-	if err := buildInto(ctx, dir, some, ready, "with cold caches all of them take eleven minutes", out); err != nil {
+	if err := buildInto(ctx, dir, some, ready, "with cold caches all of them take ten minutes", out); err != nil {
 		return Assets{}, err
 	}
 	names := slices.Clone(files)

@@ -116,6 +116,9 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 	if _, err := buildAssets(ctx, options.OCM, folders, options.Out); err != nil {
 		return nil, err
 	}
+	if _, err := buildOlder(ctx, options); err != nil {
+		return nil, err
+	}
 	source, err := sourceDir()
 	if err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(program, "serve", "--dir="+options.Dir, "--binary="+options.Binary, "--clusters="+strings.Join(options.Clusters, ","),
-		"--grpc="+strings.Join(options.GRPC, ","), "--tokens="+strings.Join(options.Tokens, ","), "--local-cluster="+options.LocalCluster, "--ocm="+string(options.OCM.or()), fmt.Sprint("--nodes=", options.Nodes))
+		"--grpc="+strings.Join(options.GRPC, ","), "--tokens="+strings.Join(options.Tokens, ","), "--older="+strings.Join(options.Older, ","), "--local-cluster="+options.LocalCluster, "--ocm="+string(options.OCM.or()), fmt.Sprint("--nodes=", options.Nodes))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -33,6 +33,7 @@ type Cluster struct {
 	kwokPort  int
 	webPort   int            // of the program behind every pod's port 8080
 	agentPort int            // of the proxy server's agent port (hub only)
+	older     string         // its kube-apiserver, if that is of a release before the others'
 	grpc      bool           // joins by OCM's gRPC server
 	tokens    bool           // its addons' credentials of the hub are tokens
 	grpcPort  int            // of OCM's gRPC server (hub only)
@@ -186,7 +187,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, g *group, assets Assets, f
 	if err := os.WriteFile(c.file("audit-policy.json"), []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	server := g.start(c.program(assets, "kube-apiserver", append([]string{
+	p := c.program(assets, "kube-apiserver", append([]string{
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", c.etcdPort), fmt.Sprint("--secure-port=", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", "--tls-cert-file=" + c.file("apiserver.crt"), "--tls-private-key-file=" + c.file("apiserver.key"),
 		"--client-ca-file=" + c.file("ca.crt"), "--service-account-key-file=" + c.file("sa.pub"), "--service-account-signing-key-file=" + c.file("sa.key"),
@@ -199,7 +200,11 @@ func (c *Cluster) startAPIServer(ctx context.Context, g *group, assets Assets, f
 		"--kubelet-preferred-address-types=InternalIP", "--enable-priority-and-fairness=false", "--profiling=false",
 		// Only a node-lifecycle controller would take that taint off again.
 		"--disable-admission-plugins=TaintNodesByCondition",
-		"--audit-policy-file=" + c.file("audit-policy.json"), "--audit-log-path=" + c.auditLog()}, flags...)...))
+		"--audit-policy-file=" + c.file("audit-policy.json"), "--audit-log-path=" + c.auditLog()}, flags...)...)
+	if c.older != "" {
+		p.path = c.older
+	}
+	server := g.start(p)
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
 		return err

@@ -32,7 +32,10 @@
 // addresses, and NetworkPolicies as rules of nft. The addon's binary is packed
 // as an image of its own name with tag "lab". It needs root on Linux.
 //
-// Without, nothing of this needs root or a container engine. The programs are built from
+// A cluster can have a kube-apiserver of the minor release of Kubernetes before (Options.Older), which
+// is built when it is asked for.
+//
+// Without nodes, nothing of this needs root or a container engine. The programs are built from
 // Go modules once and kept in a cache; see BuildAssets. A lab is either a part
 // of the process that calls Start and ends with it, or runs in the background:
 // see Up and Down.

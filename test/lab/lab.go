@@ -44,6 +44,9 @@ type Options struct {
 	// Tokens are those of the managed clusters whose OCM agent gives addons tokens of
 	// the hub, where the release can, and not certificates.
 	Tokens []string
+	// Older are those of the managed clusters whose kube-apiserver is a minor release of Kubernetes
+	// older, OlderKubernetes. What else they run is not, and no cluster with a machine can be.
+	Older []string
 	// WithoutOCM leaves OCM's controllers out of the hub; whoever starts the lab plays their
 	// part. Its definitions are there, and the webhook that converts addons. Clusters must be
 	// empty, and not nil.
@@ -115,6 +118,10 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 	if err != nil {
 		return nil, err
 	}
+	older, err := buildOlder(ctx, options)
+	if err != nil {
+		return nil, err
+	}
 	l := &Lab{dir: options.Dir, release: release, withoutOCM: options.WithoutOCM, assets: assets, group: newGroup(), Managed: map[string]*Cluster{}, runners: map[string]*podRunner{}}
 	defer func() {
 		if err != nil {
@@ -123,6 +130,9 @@ func Start(ctx context.Context, options Options) (_ *Lab, err error) {
 	}()
 	if err := l.prepare(options); err != nil {
 		return nil, err
+	}
+	for _, name := range options.Older {
+		l.Managed[name].older = older
 	}
 	began := time.Now()
 	say := func(text string) {

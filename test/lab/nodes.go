@@ -30,6 +30,9 @@ func startNodes(ctx context.Context, options Options, release release) (_ *Lab, 
 	if missing := Missing(); missing != "" {
 		return nil, fmt.Errorf("starting a lab with nodes: %s", missing)
 	}
+	if len(options.Older) > 0 {
+		return nil, fmt.Errorf("starting a lab with nodes: its clusters have one version of Kubernetes, and %q cannot have another", options.Older)
+	}
 	assets, err := buildAssets(ctx, options.OCM, nil, options.Out)
 	if err != nil {
 		return nil, err

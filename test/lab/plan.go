@@ -15,7 +15,7 @@ import (
 
 // buildMinutes is how long the programs take to build on two cores with cold caches. It is no
 // part of module, of which each change builds everything anew.
-var buildMinutes = map[string]int{controlPlane.name: 6, "controllers": 3, "kwok": 1, "helm": 1, ocmProgram: 8}
+var buildMinutes = map[string]int{controlPlane.name: 6, "controllers": 2, "kwok": 1, "helm": 1, ocmProgram: 6}
 
 // Building is what BuildAssets will build for a lab without nodes.
 type Building struct {

@@ -77,7 +77,8 @@ func (s *Suite) startLab(ctx context.Context) error {
 	if err := s.BuildBinary(ctx, s.options.Root, binary); err != nil {
 		return err
 	}
-	options := lab.Options{Dir: filepath.Join(s.Dir, "lab"), Clusters: append([]string{"cluster1", secondCluster}, s.options.More...), Binary: binary, Nodes: s.options.Nodes, Out: os.Stderr}
+	options := lab.Options{Dir: filepath.Join(s.Dir, "lab"), Clusters: append([]string{"cluster1", secondCluster}, s.options.More...), Older: s.options.Older,
+		Binary: binary, Nodes: s.options.Nodes, Out: os.Stderr}
 	if !s.options.Nodes {
 		// On nodes OCM's work agent, joined by gRPC, once left a ManifestWork
 		// undeleted for 20 minutes; why is not known yet.

@@ -25,6 +25,8 @@ type Options struct {
 	Values []string
 	// More are managed clusters beside the two that every lab of the suite has.
 	More []string
+	// Older are the managed clusters whose kube-apiserver is a minor release of Kubernetes older.
+	Older []string
 	// Delay is how long a round trip between agents and the hub takes; nothing is
 	// added if it is 0.
 	Delay time.Duration

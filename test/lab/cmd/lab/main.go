@@ -45,6 +45,7 @@ func newCommand() *cobra.Command {
 		c.Flags().StringSliceVar(&options.Clusters, "clusters", []string{"cluster1", "cluster2"}, "names of the managed clusters")
 		c.Flags().StringSliceVar(&options.GRPC, "grpc", nil, "those of them that join by OCM's gRPC server")
 		c.Flags().StringSliceVar(&options.Tokens, "tokens", nil, "those of them whose addons' credentials of the hub are tokens")
+		c.Flags().StringSliceVar(&options.Older, "older", nil, "those of them whose kube-apiserver is "+lab.OlderKubernetes)
 		c.Flags().StringVar(&options.LocalCluster, "local-cluster", "", "name under which the hub manages itself")
 		c.Flags().StringVar((*string)(&options.OCM), "ocm", "", "release of OCM: "+string(lab.OCMCurrent)+", or "+string(lab.OCMOldest)+" (default $"+lab.ReleaseVariable+", or the first)")
 		c.Flags().BoolVar(&options.Nodes, "nodes", false, "give each cluster a machine of its own with real pods (root, Linux)")

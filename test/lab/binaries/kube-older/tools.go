@@ -1,0 +1,7 @@
+//go:build tools
+
+// Package tools pins the kube-apiserver of a cluster that is a minor release of Kubernetes older
+// than the others of a lab.
+package tools
+
+import _ "k8s.io/kubernetes/cmd/kube-apiserver"
