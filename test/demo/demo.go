@@ -181,17 +181,23 @@ func (d *demo) waitAvailable(ctx context.Context) error {
 	}
 }
 
+// typed is a command as a user would type it.
+func (d *demo) typed(name string, args []string) string {
+	text := filepath.Base(name)
+	for _, arg := range args {
+		if strings.ContainsAny(arg, " $;{}&") {
+			arg = "'" + arg + "'"
+		}
+		text += " " + arg
+	}
+	return strings.ReplaceAll(text, d.dir, "…")
+}
+
 // show prints a command as a user would type it, runs it, prints what it says
 // and returns that.
 func (d *demo) show(ctx context.Context, env []string, name string, args ...string) (string, error) {
-	shown := filepath.Base(name)
-	for _, arg := range args {
-		if strings.ContainsAny(arg, " $;{}") {
-			arg = "'" + arg + "'"
-		}
-		shown += " " + arg
-	}
-	fmt.Fprintf(d.out, "$ %s\n", strings.ReplaceAll(shown, d.dir, "…"))
+	shown := d.typed(name, args)
+	fmt.Fprintf(d.out, "$ %s\n", shown)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -91,7 +91,7 @@ func (t *tunnel) start(ctx context.Context, kubeconfig string) error {
 	}
 	t.clients = fmt.Sprintf("127.0.0.1:%d", clients)
 	if err := t.run(ctx, "proxy-server", serverHealth, "--agent-identity=certificate",
-		fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", serverHealth), "--admin-port=0",
+		fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", serverHealth), "--admin-port=0", "--graceful-shutdown-timeout=0s",
 		"--server-cert="+t.file("server.crt"), "--server-key="+t.file("server.key"), "--server-ca-cert="+t.file("server.ca"),
 		"--cluster-cert="+t.file("cluster.crt"), "--cluster-key="+t.file("cluster.key"), "--cluster-ca-cert="+t.file("cluster.ca")); err != nil {
 		return err
@@ -111,14 +111,15 @@ func (t *tunnel) ask(ctx context.Context, kubeconfig string) (string, error) {
 
 // run starts one of the binary's processes, and waits until it says that it is ready.
 func (t *tunnel) run(ctx context.Context, name string, health int, args ...string) error {
-	fmt.Fprintln(t.demo.out, strings.ReplaceAll("$ cluster-proxy "+name+" "+strings.Join(args, " ")+" &", t.demo.dir, "…"))
+	args = append([]string{name}, args...)
+	fmt.Fprintf(t.demo.out, "$ %s &\n", t.demo.typed("cluster-proxy", args))
 	logFile := t.file(name + ".log")
 	log, err := os.Create(logFile)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(t.demo.dir, "cluster-proxy"), append([]string{name}, args...)...)
+	cmd := exec.Command(filepath.Join(t.demo.dir, "cluster-proxy"), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err
