@@ -223,6 +223,12 @@ func (l *listing) wave() []Member {
 	return wave
 }
 
+// isLastMember reports whether what follows on later pages is the rest of one member's objects,
+// who says how many they are. Nobody knows that of members that have not been asked.
+func (l *listing) isLastMember() bool {
+	return l.memberToken != "" && len(l.next) == 1 && len(l.deferred) == 0
+}
+
 // enough is how many members are likely to fill the page.
 func (l *listing) enough() int {
 	switch {

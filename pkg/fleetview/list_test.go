@@ -3,6 +3,7 @@ package fleetview
 import (
 	"fmt"
 	"net/http"
+	neturl "net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -240,15 +241,42 @@ func TestListExactly(t *testing.T) {
 	}
 }
 
+// TestRemainingItems wants to know how many items follow, when one member has all of them.
 func TestRemainingItems(t *testing.T) {
-	a, b := newCluster("a", pods(3)...), newCluster("b", pods(1)...)
-	for url, want := range map[string]*int64{shop + "?limit=1&fieldSelector=metadata.cluster%3Da": new(int64), shop + "?limit=1": nil} {
-		if want != nil {
-			*want = 2
-		}
-		got := New(Options{}).getList(t, testView(a, b), url)
-		if diff := cmp.Diff(want, got.list.Metadata.RemainingItemCount); diff != "" {
-			t.Errorf("%s: remaining items (-want +got):\n%s", url, diff)
-		}
+	failing := newCluster("c", pods(1)...).failing(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	for name, test := range map[string]struct {
+		clusters []*cluster
+		query    string
+		want     []int64 // by page, -1 if it is not said
+	}{
+		"one member":              {[]*cluster{newCluster("a", pods(3)...)}, "limit=1", []int64{2, 1, -1}},
+		"one of two is chosen":    {[]*cluster{newCluster("a", pods(3)...), newCluster("b", pods(1)...)}, "limit=1&fieldSelector=metadata.cluster%3Da", []int64{2, 1, -1}},
+		"the second has the rest": {[]*cluster{newCluster("a", pods(1)...), newCluster("b", pods(4)...)}, "limit=2", []int64{-1, 2, -1}},
+		"the first has none":      {[]*cluster{newCluster("a"), newCluster("b", pods(3)...)}, "limit=1", []int64{2, 1, -1}},
+		"the second comes later":  {[]*cluster{newCluster("a", pods(3)...), newCluster("b", pods(2)...)}, "limit=2", []int64{-1, 1, -1}},
+		"another one is deferred": {[]*cluster{newCluster("a", pods(1)...), newCluster("b", pods(3)...), failing}, "limit=2", []int64{-1, -1, -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, url := New(Options{}), shop+"?"+test.query
+			var got []int64
+			for more := ""; len(got) <= len(test.want); {
+				page := h.getList(t, testView(test.clusters...), url+more)
+				count := int64(-1)
+				if said := page.list.Metadata.RemainingItemCount; said != nil {
+					count = *said
+				}
+				got = append(got, count)
+				if page.list.Metadata.Continue == "" {
+					break
+				}
+				more = "&continue=" + neturl.QueryEscape(page.list.Metadata.Continue)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("remaining items by page (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

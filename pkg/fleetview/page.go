@@ -251,7 +251,7 @@ func (p *page) start() {
 func (p *page) end(token string) error {
 	p.l.h.positions.RecordPage(p.l.at, p.l.pageNumber, token == "")
 	list := metav1.ListMeta{ResourceVersion: p.l.at.String(), Continue: token}
-	if len(p.l.members)+len(p.l.missing) == 1 {
+	if p.l.isLastMember() {
 		list.RemainingItemCount = p.meta.RemainingItemCount
 	}
 	if p.l.form.protobuf {

@@ -29,7 +29,7 @@ a fleet view of this one cluster (view), CONNECT (connect), and a fleet view of 
 the cluster's token is inside, with DISABLE_HTTP2 set, since client-go's HTTP/2 does not work with HTTPS proxies. Written by make e2e-kubernetes.
 
 Through the view of two clusters only specs that read have a turn, which are named in test/e2e/kubernetesspecs_test.go. A view of several wants to be told the cluster
-of what is made, and specs do not tell it: what they make to have something to read, their namespace before all, is made straight at the first cluster.
+of what is made, and specs do not tell it: what they make to have something to read, their namespace before all, is made straight at the other cluster.
 
 The endpoint by host name has no column: neither the specs nor kubectl, as they call it, take a server's name for TLS from a kubeconfig, and the
 lab has no certificate for names below the domain. It is the endpoint by path with the cluster's name in another place.
@@ -125,7 +125,8 @@ func chosen(t *testing.T, endpoints []suite.Endpoint, names string) []suite.Endp
 }
 
 // readsFleet is an endpoint where reading requests go to a view of several clusters, and all
-// others straight to the first cluster, as its administrator's.
+// others straight to the last cluster, as its administrator's: only of what the last one has a view
+// says how much follows a page, as a spec wants it to.
 func readsFleet(t *testing.T, clusters []string) *rest.Config {
 	t.Helper()
 	var names []any
@@ -133,7 +134,7 @@ func readsFleet(t *testing.T, clusters []string) *rest.Config {
 		names = append(names, cluster)
 	}
 	installed.MakeView(t, specsFleetView, map[string]any{"clusters": map[string]any{"names": names}})
-	reads, writes := passOn(t, installed.ViewEndpoints(specsFleetView, installed.HubToken)[0].Cfg), passOn(t, installed.Direct(clusters[0]))
+	reads, writes := passOn(t, installed.ViewEndpoints(specsFleetView, installed.HubToken)[0].Cfg), passOn(t, installed.Direct(clusters[len(clusters)-1]))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			reads.ServeHTTP(w, r)
