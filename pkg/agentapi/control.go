@@ -4,13 +4,16 @@ import (
 	"strings"
 
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
 // CarriersHeader in the metadata of a stream says that the side which sends it speaks
 // carriers.
 const CarriersHeader = "cluster-proxy-carriers"
 
-// The types of packets, all from a proxy server to an agent.
+// The types of packets, all from a proxy server to an agent. On a control carrier they
+// are the kinds of messages.
 const (
 	// MoreCarriers asks for the given number of carriers.
 	MoreCarriers = client.PacketType(64)
@@ -31,6 +34,15 @@ func ControlPacket(kind client.PacketType, number int) *client.Packet {
 
 // ControlNumber is that of a packet; 0 if it has none.
 func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
+
+// AgentLeaves is the message on a control carrier that konnectivity's DRAIN is on a stream:
+// new dials should go to other agents, or by other servers.
+const AgentLeaves = client.PacketType_DRAIN
+
+// ControlMessage makes the message of a control carrier that is a packet on a stream.
+func ControlMessage(kind client.PacketType, number int) carrier.Control {
+	return carrier.Control{Kind: carrier.ControlKind(kind), Number: uint64(max(number, 0))}
+}
 
 // HasPayload reports whether a packet has the payload that its type says.
 // Konnectivity's servers and agents dereference it, and a nil one ends the process.

@@ -3,6 +3,7 @@ package carrier
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -114,21 +115,18 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 	if hello.Version == 0 {
 		hello.Version = Version
 	}
+	if err := writeHello(ctx, nc, hello); err != nil {
+		return nil, err
+	}
+	var answer Hello
+	if slices.Contains(hello.Features, FeatureName) {
+		var err error
+		if answer, err = ReadHello(ctx, nc); err != nil {
+			return nil, err
+		}
+	}
 	c := newCarrierStopped(nc, cfg)
-	stop := interruptOn(ctx, nc)
-	_, err := nc.Write(controlFrame(FrameHello, hello.append))
-	if err == nil && slices.Contains(hello.Features, FeatureName) {
-		var answer Hello
-		answer, err = c.readHello()
-		c.peer = answer.Session
-	}
-	if !stop() {
-		err = ContextError(ctx)
-	}
-	if err != nil {
-		_ = nc.Close()
-		return nil, cutOff(err)
-	}
+	c.peer = answer.Session
 	go c.watch()
 	return c, nil
 }
@@ -137,22 +135,55 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 // HELLO, and answers it where that is asked for, as long as ctx allows. With an
 // error the transport is closed.
 func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, error) {
-	c := newCarrierStopped(nc, cfg)
-	stop := interruptOn(ctx, nc)
-	hello, err := c.readHello()
-	if err == nil && slices.Contains(hello.Features, FeatureName) {
-		answer := Hello{Version: Version, Session: cfg.Name, Features: []string{FeatureName}}
-		_, err = nc.Write(controlFrame(FrameHello, answer.append))
+	hello, err := ReadHello(ctx, nc)
+	if err != nil {
+		return nil, Hello{}, err
 	}
+	c, err := Answer(ctx, nc, hello, cfg)
+	return c, hello, err
+}
+
+// ReadHello waits for HELLO on a transport that the peer dialed, as long as ctx
+// allows. With an error the transport is closed.
+func ReadHello(ctx context.Context, nc net.Conn) (Hello, error) {
+	stop := interruptOn(ctx, nc)
+	hello, err := readHello(nc)
 	if !stop() {
 		err = ContextError(ctx)
 	}
 	if err != nil {
 		_ = nc.Close()
-		return nil, Hello{}, cutOff(err)
+		return Hello{}, cutOff(err)
 	}
+	return hello, nil
+}
+
+// Answer makes a carrier of a transport from which HELLO was read, and answers it where
+// that is asked for, as long as ctx allows. With an error the transport is closed.
+func Answer(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
+	if slices.Contains(hello.Features, FeatureName) {
+		answer := Hello{Version: Version, Session: cfg.Name, Features: []string{FeatureName}}
+		if err := writeHello(ctx, nc, answer); err != nil {
+			return nil, err
+		}
+	}
+	c := newCarrierStopped(nc, cfg)
 	go c.watch()
-	return c, hello, nil
+	return c, nil
+}
+
+// writeHello sends HELLO as long as ctx allows. With an error the transport is closed.
+func writeHello(ctx context.Context, nc net.Conn, hello Hello) error {
+	stop := interruptOn(ctx, nc)
+	_, err := nc.Write(controlFrame(FrameHello, hello.append))
+	if !stop() {
+		err = ContextError(ctx)
+	}
+	if err != nil {
+		_ = nc.Close()
+		return cutOff(err)
+	}
+	return nil
 }
 
 // interruptOn makes I/O on nc fail when ctx ends. The function it returns stops that
@@ -161,26 +192,44 @@ func interruptOn(ctx context.Context, nc net.Conn) func() bool {
 	return context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 }
 
-func (c *Carrier) readHello() (Hello, error) {
-	for {
-		t, payload, ok, err := c.nextFrame()
-		switch {
-		case err != nil:
-			return Hello{}, err
-		case !ok:
-			if err := c.fill(); err != nil {
-				return Hello{}, err
-			}
-			continue
-		case t != FrameHello:
-			return Hello{}, violation("first frame is of type %d", t)
+// readHello reads the first frame and nothing beyond it.
+func readHello(nc net.Conn) (Hello, error) {
+	t, payload, err := readFrame(nc)
+	switch {
+	case err != nil:
+		return Hello{}, err
+	case t == FrameReset:
+		e, err := decodeError(payload, true)
+		if err != nil {
+			return Hello{}, violation("%v", err)
 		}
-		hello, err := decodeHello(payload)
-		if err == nil && hello.Version < Version {
-			err = errors.New("HELLO with an older version")
-		}
-		return hello, err
+		return Hello{}, e
+	case t != FrameHello:
+		return Hello{}, violation("first frame is of type %d", t)
 	}
+	hello, err := decodeHello(payload)
+	if err == nil && hello.Version < Version {
+		err = errors.New("HELLO with an older version")
+	}
+	return hello, err
+}
+
+// readFrame reads a whole frame that is not DATA.
+func readFrame(nc net.Conn) (FrameType, []byte, error) {
+	header := make([]byte, HeaderSize)
+	if _, err := io.ReadFull(nc, header); err != nil {
+		return 0, nil, err
+	}
+	t, n, err := ParseHeader(header)
+	if err != nil {
+		return 0, nil, violation("%v", err)
+	}
+	if t == FrameData {
+		return 0, nil, violation("DATA out of place")
+	}
+	payload := make([]byte, n)
+	_, err = io.ReadFull(nc, payload)
+	return t, payload, err
 }
 
 func newCarrierStopped(nc net.Conn, cfg Config) *Carrier {

@@ -20,11 +20,19 @@ const Version = 1
 // how an agent finds out which proxy server a carrier leads to.
 const FeatureName = "name"
 
-// Hello is the payload of the first frame on a carrier.
+// FeatureControl in a dialing side's HELLO asks for a control session on this
+// connection, and is confirmed in the answer. Accepting sides that do not know it
+// take the connection for a carrier.
+const FeatureControl = "control"
+
+// Hello is the payload of the first frame on a carrier, or on a control session.
 type Hello struct {
 	Version  uint64
 	Session  string   // id of the control session that the carrier belongs to
 	Features []string // optional parts of the protocol that the sender knows
+
+	Identifiers string // what an agent says it serves, on a control session
+	Servers     uint64 // how many proxy servers there are, in the answer to that
 }
 
 // OpenRequest asks for a connection.
@@ -100,7 +108,7 @@ func (h Hello) append(b []byte) []byte {
 	for _, f := range h.Features {
 		b = protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), f)
 	}
-	return b
+	return appendNumber(appendText(b, 4, h.Identifiers), 5, h.Servers)
 }
 
 func decodeHello(b []byte) (Hello, error) {
@@ -108,7 +116,7 @@ func decodeHello(b []byte) (Hello, error) {
 	if err == nil && f.number[1] == 0 {
 		err = errors.New("HELLO without a version")
 	}
-	return Hello{Version: f.number[1], Session: f.text[2], Features: f.repeats}, err
+	return Hello{Version: f.number[1], Session: f.text[2], Features: f.repeats, Identifiers: f.text[4], Servers: f.number[5]}, err
 }
 
 func (r OpenRequest) append(b []byte) []byte {
@@ -149,4 +157,29 @@ func (e *Error) append(b []byte) []byte {
 func decodeError(b []byte, reset bool) (*Error, error) {
 	f, err := decodeFields(b)
 	return &Error{Code: Code(f.number[1]), Message: f.text[2], Reset: reset}, err
+}
+
+// Control is one message of a control session.
+type Control struct {
+	Kind   ControlKind
+	Number uint64
+}
+
+// ControlKind says what a message is about. This package knows those of liveness; the
+// others are agreed on by those who hold a session.
+type ControlKind uint64
+
+// Messages that a Session sends and answers itself.
+const (
+	controlPing ControlKind = 1
+	controlPong ControlKind = 2
+)
+
+func (m Control) append(b []byte) []byte {
+	return appendNumber(appendNumber(b, 1, uint64(m.Kind)), 2, m.Number)
+}
+
+func decodeControl(b []byte) (Control, error) {
+	f, err := decodeFields(b)
+	return Control{Kind: ControlKind(f.number[1]), Number: f.number[2]}, err
 }

@@ -16,6 +16,16 @@ var ErrNoCarriers = errors.New("the proxy server does not speak carriers")
 // name ALPN in NextProtos. The error of the handshake is that of crypto/tls. With
 // an error the connection is closed.
 func DialTLS(ctx context.Context, raw net.Conn, config *tls.Config, hello Hello, cfg Config) (*Carrier, error) {
+	conn, err := ShakeHands(ctx, raw, config)
+	if err != nil {
+		return nil, err
+	}
+	return Dialed(ctx, conn, hello, cfg)
+}
+
+// ShakeHands is the first part of DialTLS: it makes the TLS handshake and checks that
+// ALPN selected carriers. With an error the connection is closed.
+func ShakeHands(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, error) {
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
@@ -25,5 +35,5 @@ func DialTLS(ctx context.Context, raw net.Conn, config *tls.Config, hello Hello,
 		_ = conn.Close()
 		return nil, ErrNoCarriers
 	}
-	return Dialed(ctx, conn, hello, cfg)
+	return conn, nil
 }

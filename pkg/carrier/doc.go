@@ -78,13 +78,22 @@
 // FutureTimeout and ConcurrentMethods, which write on after such a timeout, run
 // over TCP and net.Pipe only; all others run over TLS as well.
 //
+// # Control sessions
+//
+// A Session is a transport of its own, not a use of a carrier: what peers say about
+// carriers must not wait for a connection, and a carrier that is busy with one is the
+// usual reason to say something. It shares HELLO, the header of frames and RESET with
+// carriers, so the same port and ALPN serve both. It costs one goroutine and no buffer,
+// because messages are few and small; a timer pings a silent peer. gRPC, which it takes
+// the place of, costs each end seven goroutines and some 60 KiB.
+//
 // Out of scope: authentication (the transport is authenticated before it
 // becomes a carrier), routing, name resolution and policy.
 //
 // Files: frame.go, control.go and error.go encode what spec.md says. carrier.go has
 // Dialed, Accepted and Open, dial.go the same over TLS, serve.go the answer to an
 // OPEN, watch.go the reader of an idle carrier, fail.go its end. conn.go and close.go
-// are a tunnelled connection, copy.go, scanner.go and splice.go move its bytes,
+// are a tunnelled connection, session.go is a control session, copy.go, scanner.go and splice.go move its bytes,
 // lazyreader_linux.go reads without holding a buffer, guard.go notices transports
 // that broke unread. ping.go is the ping. Package pool keeps carriers ready.
 package carrier

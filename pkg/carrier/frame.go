@@ -14,6 +14,7 @@ const (
 	FrameData
 	FrameFin
 	FrameReset
+	FrameControl
 )
 
 const (
@@ -44,7 +45,7 @@ func ParseHeader(b []byte) (FrameType, int, error) {
 	}
 	t, n := FrameType(b[0]), int(b[1])<<16|int(b[2])<<8|int(b[3])
 	switch {
-	case t < FrameHello || t > FrameReset:
+	case t < FrameHello || t > FrameControl:
 		return 0, 0, fmt.Errorf("frame type %d is unknown", t)
 	case t == FrameData && n <= MaxData:
 	case t == FrameFin && n == 0:

@@ -15,6 +15,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(controlFrame(FrameHello, Hello{Version: 1, Session: "s", Features: []string{"a"}}.append))
 	f.Add(controlFrame(FrameOpen, request.append))
 	f.Add(controlFrame(FrameReset, (&Error{Code: CutOff, Message: "m"}).append))
+	f.Add(controlFrame(FrameControl, Control{Kind: 64, Number: 2}.append))
 	f.Add(AppendHeader(nil, FrameFin, 0))
 	f.Add([]byte{5, 1, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -30,6 +31,11 @@ func FuzzFrame(f *testing.F) {
 			again, err := decodeOpen(r.append(nil))
 			if diff := cmp.Diff(r, again); err != nil || diff != "" {
 				t.Errorf("OPEN does not survive: %v %s", err, diff)
+			}
+		}
+		if m, err := decodeControl(payload); err == nil {
+			if again, err := decodeControl(m.append(nil)); err != nil || again != m {
+				t.Errorf("CONTROL does not survive: %+v, %v; want %+v", again, err, m)
 			}
 		}
 		_, _ = decodeHello(payload)
@@ -71,6 +77,7 @@ func TestExamplesOfTheSpecification(t *testing.T) {
 		AppendHeader(nil, FrameFin, 0),
 		AppendHeader(nil, FrameFin, 0),
 		controlFrame(FrameReset, (&Error{Code: CutOff}).append),
+		controlFrame(FrameControl, Control{Kind: 64, Number: 2}.append),
 	}
 	lines := strings.Split(strings.TrimSpace(examples), "\n")
 	if len(lines) != len(want) {

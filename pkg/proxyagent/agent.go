@@ -146,16 +146,16 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 		}
 		lease := addonLease{
 			leases:    client.CoordinationV1().Leases(o.AddonLeaseNamespace),
-			connected: func() bool { return tunnels.HealthyClientsCount() > 0 },
+			connected: func() bool { return tunnels.connected() > 0 },
 		}
 		group.Go(func() error { return lease.run(ctx) })
 	}
-	return tunnels.HealthyClientsCount, nil
+	return tunnels.connected, nil
 }
 
-// startTunnels starts konnectivity's agent. It drains when ctx ends, and stops with
-// serving.
-func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, handler *connListener) (*agent.ClientSet, error) {
+// startTunnels starts to look for proxy servers, with konnectivity's agent for those that
+// speak its protocol only. It drains when ctx ends, and stops with serving.
+func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, handler *connListener) (*servers, error) {
 	k := a.options.Konnectivity
 	counter, err := a.leaseCounter(serving)
 	if err != nil {
@@ -164,8 +164,9 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	o := a.options
 	carriers := &carrierDialer{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
-		serverName: k.ProxyServerHost, session: k.AgentID, process: rand.Text(), source: a.source, decide: decide, handler: handler,
-		tcp:              dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
+		serverName: k.ProxyServerHost, session: k.AgentID, identifiers: k.AgentIdentifiers, process: rand.Text(), source: a.source, decide: decide, handler: handler,
+		tcp:        dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
+		handshakes: &a.handshakes, protocols: k.AlpnProtos, pingAfter: k.KeepaliveTime,
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 		memory: a.memory, denied: a.metrics.dialsDenied,
 	}
@@ -185,9 +186,16 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	// looks whether it has all servers.
 	config.SyncIntervalCap = config.SyncInterval
 	tunnels := config.NewAgentClientSet(ctx.Done(), serving.Done())
-	tunnels.SetServerCounter(servers.counter(agent.NewAggregateServerCounter(counter, servers, k.ServerCountSource)))
+	recheck := time.Hour // servers say when their number changes
+	if counter != nil {
+		recheck = k.SyncInterval
+	}
+	tunnels.SetServerCounter(controlFirst{
+		ServerCounter: servers.counter(agent.NewAggregateServerCounter(counter, servers, k.ServerCountSource)),
+		servers:       servers, draining: ctx, recheck: recheck,
+	})
 	tunnels.Serve()
-	return tunnels, nil
+	return servers, nil
 }
 
 // startHandler listens for the proxy API's requests and says what may be

@@ -2,6 +2,7 @@ package proxyagent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,13 +28,17 @@ import (
 type carrierDialer struct {
 	address          string // of the proxy servers
 	serverName       string
-	session          string // the agent ID of the konnectivity streams
+	session          string // the agent ID
+	identifiers      string // the hosts that lead to the agent
 	process          string // see agentapi.ProcessHeader
 	source           *pki.Reloader
 	decide           decision
 	handler          *connListener // nil if there is none
 	tcp              dial.TCP
 	dialer           dial.StaleDialer
+	handshakes       *handshakes // with control carriers
+	protocols        []string    // for ALPN, besides those that are always named
+	pingAfter        time.Duration
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
 	serving          atomic.Int64  // connections on carriers
@@ -52,14 +57,19 @@ func (c *carrierDialer) dial(ctx context.Context) (*carrier.Carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := c.source.ClientConfig(c.serverName)
-	config.NextProtos = []string{carrier.ALPN, "h2"}
 	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
-	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
+	made, err := carrier.DialTLS(ctx, raw, c.tlsConfig(), hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
 	if err != nil {
 		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))
 	}
 	return made, nil
+}
+
+// tlsConfig is for one connection that may become a carrier.
+func (c *carrierDialer) tlsConfig() *tls.Config {
+	config := c.source.ClientConfig(c.serverName)
+	config.NextProtos = append([]string{carrier.ALPN, "h2"}, c.protocols...)
+	return config
 }
 
 // serveOpen dials what the destination policy makes of a request, and carries

@@ -3,14 +3,17 @@
 //
 // # Data flow
 //
-// The agent keeps one gRPC stream to each proxy server, with konnectivity's own agent
-// package. The destination policy (package policy) sees a dial on a stream before
-// konnectivity does: it replaces the address of an allowed dial by the one to connect
-// to, and a denied dial is answered at once. There are two destinations: the cluster's
+// The agent keeps a control session with each proxy server. It asks each for a control
+// carrier (controlcarrier.go), which has one goroutine. A server of konnectivity's selects
+// HTTP/2 instead, and an older one of ours does not confirm: the next dial is then one of
+// konnectivity's own agent package, whose gRPC stream is the session and, with a server
+// of konnectivity's, carries the connections. The destination policy (package policy) sees
+// a dial on a stream before konnectivity does: it replaces the address of an allowed dial
+// by the one to connect to, and a denied dial is answered at once. There are two destinations: the cluster's
 // kube-apiserver, for clients that speak TLS to it end to end, and the agent's own
 // handler (package apihandler), for requests of the proxy API.
 //
-// Beside each stream to a proxy server that speaks carriers, the agent keeps carriers
+// Beside each session with a proxy server that speaks carriers, the agent keeps carriers
 // ready to that very server (package carrier/pool): a server says its name on a new
 // carrier, and a carrier that led to another server behind the load balancer goes to
 // the pool of that one. Connections on carriers are dialed and relayed here and do not
@@ -30,7 +33,7 @@
 // and 99 of 100 agents after 6 (two servers) to 12 minutes (three). Until then the
 // servers reach each other's agents. If all servers of an agent drain, it looks for
 // another one within half of the time that they say they wait, at once when one of them
-// asks for carriers because a user waits, and tells them when it has one. If a server lost the stream unnoticed, it refuses carriers with NoAgent and
+// asks for carriers because a user waits, and tells them when it has one. If a server lost the session unnoticed, it refuses carriers with NoAgent and
 // the agent reconnects. While DNS does not answer, the address of last time is dialed
 // (package dial).
 //
@@ -75,7 +78,8 @@
 // # Files
 //
 //   - agent.go: the process, from New to Run. options.go: its flags. drain.go: its end.
-//   - session.go: the stream to a proxy server, where the destination policy decides.
+//   - controlcarrier.go: control sessions on carriers, and who dials which kind.
+//     session.go: the stream to a proxy server, where the destination policy decides.
 //   - servers.go, search.go: the proxy servers that the agent is connected to, and when
 //     it looks for more. servercounter.go: how many there are.
 //   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
@@ -50,7 +51,7 @@ type serverSession struct {
 	elsewhere time.Time
 }
 
-// control is what a stream to a server can be told.
+// control is what a control session with a server can be told.
 type control interface {
 	// end ends it.
 	end()
@@ -77,6 +78,7 @@ func (s *servers) join(serverID string, speaksCarriers bool, stream control) (le
 	}
 	known.streams++
 	known.control = append(known.control, stream)
+	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
 	s.leaveDraining()
 	if speaksCarriers && known.pool == nil && !s.stopped {
 		known.pool = s.newPool(serverID, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
@@ -108,6 +110,7 @@ func (s *servers) leave(serverID string, left *serverSession) {
 		return
 	}
 	delete(s.sessions, serverID)
+	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
 	klog.Background().Info("The tunnel to a proxy server has ended", "serverID", serverID, "draining", left.draining, "connected", len(s.sessions), "servers", s.count)
 	s.news(1)
 	if left.pool == nil {
@@ -302,9 +305,18 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 // dialStream dials for konnectivity's streams.
 func (s *servers) dialStream(ctx context.Context, _ string) (net.Conn, error) {
 	s.dialed()
+	if s.isStopped() {
+		return nil, net.ErrClosed
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.carriers.handshakeTimeout)
 	defer cancel()
 	return s.carriers.connect(ctx)
+}
+
+func (s *servers) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
 }
 
 func (s *servers) dialed() {
@@ -324,7 +336,7 @@ func (s *servers) open() int {
 	return n
 }
 
-// close cuts what is open on carriers.
+// close ends the control sessions, and cuts what is open on carriers.
 func (s *servers) close() {
 	s.mu.Lock()
 	s.stopped = true
@@ -332,6 +344,11 @@ func (s *servers) close() {
 	pools := make([]*pool.Pool, 0, len(s.pools))
 	for p := range s.pools {
 		pools = append(pools, p)
+	}
+	for _, known := range s.sessions {
+		for _, c := range known.control {
+			go c.end()
+		}
 	}
 	s.mu.Unlock()
 	for _, p := range pools {

@@ -3,6 +3,7 @@ package proxyagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -66,6 +67,10 @@ func (s *controlSession) Header() (metadata.MD, error) {
 	defer timer.Stop()
 	header, err := s.ClientStream.Header()
 	if id := header.Get(serverid.ServerID); err == nil && s.serverID == "" && len(id) == 1 {
+		if s.servers.needsNoStream(id[0]) {
+			s.cancel()
+			return nil, fmt.Errorf("proxy server %q has a control carrier of this agent already", id[0])
+		}
 		s.serverID = id[0]
 		if count := header.Get(serverid.ServerCount); len(count) == 1 {
 			n, _ := strconv.Atoi(count[0]) // 0 is no number

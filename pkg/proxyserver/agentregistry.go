@@ -17,8 +17,8 @@ import (
 )
 
 // agentRegistry knows the agents that are connected, those that dial carriers and
-// konnectivity's own. An agent joins with its konnectivity stream, which is its
-// control session: the stream decides which hosts lead to the agent, and carriers
+// konnectivity's own. An agent joins with its control session, which is a control carrier
+// or its konnectivity stream: it decides which hosts lead to the agent, and carriers
 // say only which session they belong to.
 type agentRegistry struct {
 	config pool.Config // of each agent's pool
@@ -54,13 +54,14 @@ func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *
 	}
 }
 
-// join adds an agent by its stream, unless its cluster has too many. The function
-// it returns takes the stream away; with the last one the agent is out of routing,
+// join adds an agent by its control session, unless its cluster has too many. The function
+// it returns takes the session away; with the last one the agent is out of routing,
 // and what is open on its carriers goes on.
-func (a *agentRegistry) join(stream *agentStream, hosts []string) (leave func(), err error) {
+func (a *agentRegistry) join(c control, hosts []string) (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := sessionKey{stream.cluster, stream.agentID}
+	link := c.link()
+	key := sessionKey{link.cluster, link.agentID}
 	agent := a.sessions[key]
 	if agent == nil {
 		if err := a.checkSessions(key.cluster); err != nil {
@@ -82,11 +83,11 @@ func (a *agentRegistry) join(stream *agentStream, hosts []string) (leave func(),
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if agent.streams = append(agent.streams, stream); key.cluster != "" && len(agent.streams) > maxStreams {
+	if agent.controls = append(agent.controls, c); key.cluster != "" && len(agent.controls) > maxStreams {
 		a.refused("streams")
-		agent.streams[len(agent.streams)-1-maxStreams].end()
+		agent.controls[len(agent.controls)-1-maxStreams].end()
 	}
-	return func() { a.leave(agent, stream) }, nil
+	return func() { a.leave(agent, c) }, nil
 }
 
 func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
@@ -106,12 +107,12 @@ func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
 	return agent
 }
 
-func (a *agentRegistry) leave(agent *agentSession, stream *agentStream) {
+func (a *agentRegistry) leave(agent *agentSession, c control) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent.mu.Lock()
-	agent.streams = slices.DeleteFunc(agent.streams, func(s *agentStream) bool { return s == stream })
-	last := len(agent.streams) == 0
+	agent.controls = slices.DeleteFunc(agent.controls, func(other control) bool { return other == c })
+	last := len(agent.controls) == 0
 	agent.mu.Unlock()
 	if !last {
 		return
@@ -161,6 +162,41 @@ func (a *agentRegistry) drain(wait time.Duration) {
 	}
 }
 
+// tellDraining tells an agent that has just come if this server drains.
+func (a *agentRegistry) tellDraining(c control) {
+	a.mu.RLock()
+	draining, notice := a.draining, a.notice
+	a.mu.RUnlock()
+	if draining {
+		go c.tell(agentapi.Draining, notice)
+	}
+}
+
+// end ends the control sessions on carriers. Streams end with their gRPC server.
+func (a *agentRegistry) end() {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		agent.mu.Lock()
+		for _, c := range agent.controls {
+			c.end()
+		}
+		agent.mu.Unlock()
+	}
+}
+
+// controls counts the control sessions.
+func (a *agentRegistry) controls() (n int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		agent.mu.Lock()
+		n += len(agent.controls)
+		agent.mu.Unlock()
+	}
+	return n
+}
+
 // tellCount tells the agents that speak carriers how many proxy servers there
 // are. Konnectivity's agents hear it with their next stream.
 func (a *agentRegistry) tellCount(n int) {
@@ -196,8 +232,8 @@ func (a *agentRegistry) endIdleStreams() {
 			continue
 		}
 		agent.mu.Lock()
-		for _, stream := range agent.streams {
-			if stream.load() == 0 {
+		for _, c := range agent.controls {
+			if stream, ok := c.(*agentStream); ok && stream.load() == 0 {
 				stream.end()
 			}
 		}
@@ -339,11 +375,11 @@ const anyHost = "*"
 
 // agentHosts are the hosts that lead to an agent. In certificate mode they
 // have been checked against its certificate.
-func (s *Server) agentHosts(stream *agentStream) []string {
+func (s *Server) agentHosts(link *agentLink) []string {
 	if s.options.AgentIdentity == IdentityDeclared && s.options.strategies() != "destHost" {
 		return []string{anyHost}
 	}
-	identifiers, err := header.GenAgentIdentifiers(stream.identifiers)
+	identifiers, err := header.GenAgentIdentifiers(link.identifiers)
 	if err != nil {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,12 +20,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
-
-// maxAgentID bounds what an agent can make us keep and log.
-const maxAgentID = 256
 
 // streamNumber makes agent IDs unique within the process.
 var streamNumber atomic.Uint64
@@ -36,22 +30,14 @@ var streamNumber atomic.Uint64
 // handle, and it counts what the agent carries.
 type agentStream struct {
 	grpc.ServerStream
+	agentLink
 	ctx context.Context
 
-	// cluster is proven in certificate mode and empty otherwise; agentID is
-	// what the agent calls itself.
-	cluster, agentID string
-	identifiers      string // as declared
-	source           netip.Prefix
-	started          time.Time
-	announced        bool // it says that it dials carriers
-	servers          *serverCount
-
-	draining atomic.Bool // it asked for new dials to go elsewhere
-	greeted  chan struct{}
-	greet    func() // closes greeted: the header was sent
-	ended    chan struct{}
-	end      func() // closes ended
+	servers *serverCount
+	greeted chan struct{}
+	greet   func() // closes greeted: the header was sent
+	ended   chan struct{}
+	endOnce func() // closes ended
 
 	sendMu sync.Mutex // gRPC allows one SendMsg at a time
 
@@ -69,25 +55,28 @@ type agentStreamKey struct{}
 func newAgentStream(stream grpc.ServerStream) *agentStream {
 	s := &agentStream{
 		ServerStream: stream,
-		started:      time.Now(),
+		agentLink:    agentLink{started: time.Now()},
 		pending:      map[int64]time.Time{},
 		open:         map[int64]struct{}{},
 		greeted:      make(chan struct{}),
 		ended:        make(chan struct{}),
 	}
 	if p, ok := peer.FromContext(stream.Context()); ok {
-		s.source = handshakes.SourceOf(p.Addr)
+		s.source, s.peer = handshakes.SourceOf(p.Addr), p.Addr.String()
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
 	s.announced = len(incoming.Get(agentapi.CarriersHeader)) > 0
 	s.greet = sync.OnceFunc(func() { close(s.greeted) })
-	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s.endOnce = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
 	return s
 }
 
 // Context holds the stream itself, by which the backend manager finds it.
 func (s *agentStream) Context() context.Context { return s.ctx }
+
+// end is part of control.
+func (s *agentStream) end() { s.endOnce() }
 
 // load is the number of connections that the agent has or was asked for.
 func (s *agentStream) load() int {
@@ -215,30 +204,26 @@ func checkPayload(packet *client.Packet) error {
 func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	wrapped := newAgentStream(stream)
 	wrapped.servers = s.servers
-	if s.options.AgentIdentity == IdentityDeclared {
-		incoming, _ := metadata.FromIncomingContext(stream.Context())
-		wrapped.agentID = strings.Join(incoming.Get(header.AgentID), "")
-		wrapped.identifiers = strings.Join(incoming.Get(header.AgentIdentifiers), "&")
-	} else if reason, err := s.admitAgent(wrapped); err != nil {
-		s.metrics.agentsRejected.WithLabelValues(reason).Inc()
-		s.logger.Info("Agent rejected", "cluster", wrapped.cluster, "reason", reason, "error", err.Error(), "peer", peerAddress(stream.Context()))
+	incoming, _ := metadata.FromIncomingContext(stream.Context())
+	says := declaration{ids: incoming.Get(header.AgentID), identifiers: incoming.Get(header.AgentIdentifiers), process: strings.Join(incoming.Get(agentapi.ProcessHeader), "")}
+	if err := s.admitAgent(&wrapped.agentLink, peerConnOf(stream.Context()), says); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	if s.options.AgentIdentity == IdentityCertificate {
+		// Konnectivity files connections under (agent ID, connection ID), and connection
+		// IDs start at 1 on each stream.
+		rewritten := incoming.Copy()
+		rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", wrapped.cluster, wrapped.agentID, streamNumber.Add(1)))
+		wrapped.ctx = metadata.NewIncomingContext(wrapped.ctx, rewritten)
 	}
 	if err := stream.SetHeader(metadata.Pairs(agentapi.CarriersHeader, "1")); err != nil {
 		return err
 	}
-	leave, err := s.registry.join(wrapped, s.agentHosts(wrapped))
+	leave, err := s.joinAgent(wrapped)
 	if err != nil {
-		s.sayLimit.Do(func() {
-			s.logger.Info("Agent refused", "cluster", wrapped.cluster, "error", err.Error(), "peer", peerAddress(stream.Context()))
-		})
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
-	s.logger.Info("Agent connected", "cluster", wrapped.cluster, "agentID", wrapped.agentID, "peer", peerAddress(stream.Context()))
-	defer func() {
-		leave()
-		s.logger.Info("Agent disconnected", "cluster", wrapped.cluster, "agentID", wrapped.agentID, "draining", wrapped.draining.Load())
-	}()
+	defer leave()
 	served := make(chan error, 1)
 	go func() { served <- handler(srv, wrapped) }()
 	select {
@@ -247,49 +232,4 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	case <-wrapped.ended:
 		return status.Error(codes.Unavailable, "the proxy server ended this stream: it is about to stop, or the agent has too many")
 	}
-}
-
-// noteSameName tells operators of two clusters whose agents go by one ID. Agents
-// make theirs by chance or from their pod's UID, so it is a mistake in how one
-// was copied, or an attempt to get at the other's connections, which fails: what
-// an agent is asked for follows from its certificate.
-func (s *Server) noteSameName(agent sessionKey, other string) {
-	s.metrics.sameName.Inc()
-	s.logger.Info("Agents of two clusters use the same ID", "cluster", agent.cluster, "other", other, "agentID", agent.agentID)
-}
-
-// admitAgent takes the cluster from the certificate, compares what the agent
-// declares with it, and sets for the stream an agent ID that no other stream has:
-// konnectivity files connections under (agent ID, connection ID), and
-// connection IDs start at 1 on each stream.
-func (s *Server) admitAgent(stream *agentStream) (reason string, err error) {
-	state, err := peerTLS(stream.Context())
-	if err != nil {
-		return "certificate", err
-	}
-	proven, err := pki.PeerAgent(state)
-	if err != nil {
-		return "certificate", fmt.Errorf("reading the agent's certificate: %w", err)
-	}
-	stream.cluster = proven.Cluster
-	if err := s.conns.admit(proven); err != nil {
-		return endedCluster, err
-	}
-	incoming, _ := metadata.FromIncomingContext(stream.Context())
-	s.conns.belongs(peerConnOf(stream.Context()), strings.Join(incoming.Get(agentapi.ProcessHeader), ""))
-	ids, identifiers := incoming.Get(header.AgentID), incoming.Get(header.AgentIdentifiers)
-	if len(ids) != 1 || len(ids[0]) == 0 || len(ids[0]) > maxAgentID {
-		return "metadata", fmt.Errorf("one agent ID of 1 to %d bytes is needed", maxAgentID)
-	}
-	if len(identifiers) != 1 {
-		return "metadata", fmt.Errorf("one set of agent identifiers is needed, not %d", len(identifiers))
-	}
-	if err := identity.CheckIdentifiers(identifiers[0], stream.cluster, s.options.AgentInstallNamespace); err != nil {
-		return "identifiers", err
-	}
-	stream.agentID, stream.identifiers = ids[0], identifiers[0]
-	rewritten := incoming.Copy()
-	rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", stream.cluster, stream.agentID, streamNumber.Add(1)))
-	stream.ctx = metadata.NewIncomingContext(stream.ctx, rewritten)
-	return "", nil
 }

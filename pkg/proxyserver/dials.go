@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,37 +16,51 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// takeAgentCarrier makes a carrier of a connection that an agent dialed.
+// takeAgentCarrier makes a carrier, or a control session, of a connection that an agent
+// dialed.
 func (s *Server) takeAgentCarrier(conn *tls.Conn) {
-	key := sessionKey{}
-	if s.options.AgentIdentity == IdentityCertificate {
-		agent, err := pki.PeerAgent(conn.ConnectionState())
-		if err != nil {
-			s.metrics.agentsRejected.WithLabelValues("certificate").Inc()
-			s.logger.Info("Carrier rejected", "reason", "certificate", "error", err.Error(), "peer", conn.RemoteAddr().String())
-			_ = conn.Close()
-			return
-		}
-		if err := s.conns.admit(agent); err != nil {
-			s.metrics.agentsRejected.WithLabelValues(endedCluster).Inc()
-			s.logger.V(1).Info("Carrier rejected", "reason", endedCluster, "error", err.Error(), "peer", conn.RemoteAddr().String())
-			_ = conn.Close()
-			return
-		}
-		key.cluster = agent.Cluster
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.HandshakeTimeout)
 	defer cancel()
-	c, hello, err := carrier.Accepted(ctx, conn, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true})
+	hello, err := carrier.ReadHello(ctx, conn)
+	if err != nil {
+		return
+	}
+	if slices.Contains(hello.Features, carrier.FeatureControl) {
+		s.takeControlCarrier(ctx, conn, hello)
+		return
+	}
+	key := sessionKey{agentID: hello.Session}
+	if s.options.AgentIdentity == IdentityCertificate {
+		if key.cluster, err = s.admitCarrier(conn); err != nil {
+			_ = conn.Close()
+			return
+		}
+	}
+	c, err := carrier.Answer(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true})
 	if err != nil {
 		return
 	}
 	s.conns.carries(conn, c)
 	s.conns.belongs(conn, agentapi.ProcessOf(hello.Features))
-	key.agentID = hello.Session
 	if err := s.registry.add(key, c); err != nil {
 		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
 	}
+}
+
+// admitCarrier takes the cluster of a carrier from its certificate.
+func (s *Server) admitCarrier(conn *tls.Conn) (cluster string, err error) {
+	agent, err := pki.PeerAgent(conn.ConnectionState())
+	if err != nil {
+		s.metrics.agentsRejected.WithLabelValues("certificate").Inc()
+		s.logger.Info("Carrier rejected", "reason", "certificate", "error", err.Error(), "peer", conn.RemoteAddr().String())
+		return "", err
+	}
+	if err := s.conns.admit(agent); err != nil {
+		s.metrics.agentsRejected.WithLabelValues(endedCluster).Inc()
+		s.logger.V(1).Info("Carrier rejected", "reason", endedCluster, "error", err.Error(), "peer", conn.RemoteAddr().String())
+		return "", err
+	}
+	return agent.Cluster, nil
 }
 
 // takeClientCarrier makes a carrier of a connection that a client dialed.

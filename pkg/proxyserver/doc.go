@@ -9,9 +9,11 @@
 //
 // An agent that dials carriers (package carrier) gets a carrier for each connection,
 // whatever the client speaks: carriers, konnectivity's gRPC or HTTP CONNECT. Its
-// konnectivity stream is its control session: identity, requests for more carriers,
-// drain in both directions, liveness. An agent without carriers is konnectivity's own
-// and is served by konnectivity's server package. This package adds stream interceptors
+// control session says whose agent it is, asks for more carriers, announces drains in
+// both directions and shows who is alive. It is a control carrier (controlcarrier.go),
+// without gRPC and with one goroutine; agents of older versions have a konnectivity stream
+// instead, with the same rules (admission.go). An agent without carriers is konnectivity's
+// own and is served by konnectivity's server package. This package adds stream interceptors
 // and a backend manager between the wire and that package.
 //
 // Each port makes the TLS handshake itself (mux.go) and hands the connection to the
@@ -34,7 +36,7 @@
 // # What one cluster may have
 //
 // A certificate names a cluster, so limits hold for all agents of a cluster
-// together (share.go): 64 agents, 8 streams of each of which the oldest makes room,
+// together (share.go): 64 agents, 8 control sessions of each of which the oldest makes room,
 // --max-carriers carriers of which 128 of one agent may be idle, and
 // --max-pending-dials dials without an answer. One connection has 16 gRPC streams on
 // the agent port and 10,000 on the client port, where konnectivity's clients have a
@@ -74,7 +76,7 @@
 //
 //   - An agent's cluster is the one in its certificate (port 8091 trusts the agent CA
 //     only). It may declare host identifiers of that cluster and nothing else;
-//     otherwise the stream ends with PermissionDenied, counted in
+//     otherwise its control session is refused (Denied, PermissionDenied), counted in
 //     cluster_proxy_server_agent_identity_rejected_total and logged. An ID is unique
 //     within a cluster only. An agent gains nothing by the ID of another cluster's
 //     agent, which is counted in cluster_proxy_server_agent_id_conflicts_total.
@@ -168,10 +170,10 @@
 // since the agent answers the ping, and is dialed once only. Peers are pinged and
 // passed over in the same way.
 //
-// A dial without an agent is answered with "No agent available". When an agent's stream
+// A dial without an agent is answered with "No agent available". When a konnectivity stream
 // ends, its connections are closed towards the clients, without an error, as
 // konnectivity has it; connections on carriers go on, since they have TCP connections
-// of their own. A dead agent's stream is found by pings after at most --keepalive-time
+// of their own. A dead agent's control session is found by pings after at most --keepalive-time
 // plus 10 s, and the agent is out of routing then; a dead carrier by keepalives and
 // missing acknowledgements, after at most a minute. A port that runs out of file
 // descriptors accepts again as soon as some are free, and open connections continue; a
@@ -191,7 +193,8 @@
 //
 //   - server.go: the process, from New to the drain. options.go, limits.go: its flags.
 //   - ports.go, mux.go: the ports and their TLS handshakes.
-//   - agents.go: an agent's stream, whose it is and what may be in it.
+//   - admission.go: whose agent has made a control session. controlcarrier.go: that session
+//     on a carrier. agents.go: on a stream, and what may be in that.
 //   - agentregistry.go, session.go: the agents that are connected, and the session of
 //     one. share.go: what the agents of a cluster may have together.
 //   - clients.go: who may be a client. streamclients.go, httpconnect.go: clients that

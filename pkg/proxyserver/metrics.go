@@ -2,6 +2,9 @@ package proxyserver
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -139,4 +142,17 @@ func (m *serverMetrics) watchCarriers(side string, stats func() pool.Stats) {
 			ConstLabels: prometheus.Labels{"side": side, "state": state},
 		}, func() float64 { return float64(count(stats())) }))
 	}
+}
+
+// withBackends brings konnectivity's count of its backends up to date before it is read:
+// agents with control carriers are none of its own.
+func (s *Server) withBackends(inner prometheus.Gatherer, strategies []proxystrategies.ProxyStrategy) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		n := s.registry.controls()
+		metrics.Metrics.SetBackendCountDeprecated(n)
+		for _, strategy := range strategies {
+			metrics.Metrics.SetTotalBackendCount(strategy, n)
+		}
+		return inner.Gather()
+	})
 }

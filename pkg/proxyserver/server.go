@@ -97,7 +97,7 @@ func New(o *Options) (*Server, error) {
 	}
 	s.health = health.New(health.Options{
 		Address:  address(o.HealthBindAddress, o.HealthPort),
-		Gatherer: prometheus.Gatherers{prometheus.DefaultGatherer, registry},
+		Gatherer: prometheus.Gatherers{s.withBackends(prometheus.DefaultGatherer, strategies), registry},
 	})
 	s.health.AddReadyCheck("certificates", s.checkCertificates)
 	if o.AgentIdentity == IdentityCertificate {
@@ -165,6 +165,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.drain(life, 0, clients, ports)
 	}
 	agents.Stop()
+	s.registry.end()
 	s.inner.stop()
 	stop()
 	return group.Wait()
@@ -274,7 +275,7 @@ func (s *Server) checkCertificates() error {
 }
 
 func (s *Server) checkAgents() error {
-	if ready, message := s.konnectivity.Readiness.Ready(); !ready {
+	if ready, message := s.konnectivity.Readiness.Ready(); !ready && s.registry.controls() == 0 {
 		return errors.New(message)
 	}
 	return nil

@@ -13,14 +13,14 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
-// stableAfter is the age from which a second stream of one agent is taken for its
+// stableAfter is the age from which a second control session of one agent is taken for its
 // reconnection. Until then it may be the probe by which an agent looks for
 // further servers, and closes at once when it finds that it knows this one.
 const stableAfter = 5 * time.Second
 
-// agentSession is the session of one agent. It lives as long as any of its
-// streams: an agent that looks for further servers, or comes back before its
-// old stream was found dead, has two for a while.
+// agentSession is one agent. It lives as long as any of its control sessions: an agent
+// that looks for further servers, or comes back before its old session was found dead,
+// has two for a while.
 type agentSession struct {
 	key   sessionKey
 	hosts []string
@@ -30,31 +30,31 @@ type agentSession struct {
 	// forget ends the goroutines of the session.
 	forget context.CancelFunc
 
-	mu      sync.Mutex
-	streams []*agentStream
-	speaks  bool // it has dialed a carrier at least once
+	mu       sync.Mutex
+	controls []control
+	speaks   bool // it has dialed a carrier at least once
 }
 
-// sources are where the agent's streams come from, and its carriers most likely.
+// sources are where the agent's control sessions come from, and its carriers most likely.
 func (agent *agentSession) sources() (all []netip.Prefix) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	for _, stream := range agent.streams {
-		if !slices.Contains(all, stream.source) {
-			all = append(all, stream.source)
+	for _, c := range agent.controls {
+		if source := c.link().source; !slices.Contains(all, source) {
+			all = append(all, source)
 		}
 	}
 	return all
 }
 
-// tell sends a packet by the agent's newest stable stream, or else its oldest.
+// tell sends a message by the agent's newest stable control session, or else its oldest.
 func (agent *agentSession) tell(what client.PacketType, n int) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	var chosen *agentStream
-	for _, stream := range agent.streams {
-		if chosen == nil || time.Since(stream.started) >= stableAfter {
-			chosen = stream
+	var chosen control
+	for _, c := range agent.controls {
+		if chosen == nil || time.Since(c.link().started) >= stableAfter {
+			chosen = c
 		}
 	}
 	if chosen != nil {
@@ -63,12 +63,13 @@ func (agent *agentSession) tell(what client.PacketType, n int) {
 }
 
 // hasCarriers is also true for a new agent that announces carriers: dials then wait for
-// the first one. If none comes, the agent is served like konnectivity's.
+// the first one. If none comes, an agent with a stream is served like konnectivity's.
 func (agent *agentSession) hasCarriers() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	return agent.speaks || slices.ContainsFunc(agent.streams, func(s *agentStream) bool {
-		return s.announced && time.Since(s.started) < stableAfter
+	return agent.speaks || slices.ContainsFunc(agent.controls, func(c control) bool {
+		link := c.link()
+		return link.noStream || link.announced && time.Since(link.started) < stableAfter
 	})
 }
 
@@ -90,5 +91,5 @@ func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest
 func (agent *agentSession) draining() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	return slices.ContainsFunc(agent.streams, func(s *agentStream) bool { return s.draining.Load() })
+	return slices.ContainsFunc(agent.controls, func(c control) bool { return c.link().draining.Load() })
 }

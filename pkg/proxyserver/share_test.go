@@ -225,7 +225,7 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 	a.connected = m.setClusterAgents
 	var leave []func()
 	for _, agent := range []sessionKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}, {"", "d"}} {
-		left, err := a.join(&agentStream{cluster: agent.cluster, agentID: agent.agentID}, nil)
+		left, err := a.join(&agentStream{agentLink: agentLink{cluster: agent.cluster, agentID: agent.agentID}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

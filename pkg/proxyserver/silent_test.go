@@ -159,7 +159,7 @@ func dialMeetsAnAgentThatComes(t *testing.T, dir, stuckAt, comesTo string) {
 // any agent of a server that is, has no idle carrier: it may not dial any more.
 func TestDrainWithoutCarriers(t *testing.T) {
 	for who, drain := range map[string]func(*memServer){
-		"agent":  func(s *memServer) { s.session("agent").streams[0].draining.Store(true) },
+		"agent":  func(s *memServer) { s.session("agent").controls[0].link().draining.Store(true) },
 		"server": func(s *memServer) { s.registry.drain(time.Minute) },
 	} {
 		t.Run(who, func(t *testing.T) {

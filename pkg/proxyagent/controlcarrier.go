@@ -1,0 +1,207 @@
+package proxyagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// controlCarrier is the control session with a proxy server of ours, on a carrier of its
+// own.
+type controlCarrier struct {
+	servers *servers
+	session *carrier.Session
+}
+
+// end is part of control.
+func (c *controlCarrier) end() { _ = c.session.Close() }
+
+// leave is part of control.
+func (c *controlCarrier) leave() {
+	_ = c.session.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0))
+}
+
+func (c *controlCarrier) serverID() string { return c.session.Peer().Session }
+
+// handle acts on a message of the server.
+func (c *controlCarrier) handle(m carrier.Control) {
+	n := int(min(m.Number, 1<<31-1))
+	switch client.PacketType(m.Kind) {
+	case agentapi.MoreCarriers:
+		c.servers.more(c.serverID(), n)
+	case agentapi.Draining:
+		c.servers.drains(c.serverID(), n)
+	case agentapi.ServerCount:
+		c.servers.counted(n)
+	}
+}
+
+// serve serves a session that has joined, until it ends.
+func (c *controlCarrier) serve(draining context.Context, left func()) {
+	stop := context.AfterFunc(draining, c.leave)
+	err := c.session.Serve(c.handle)
+	stop()
+	left()
+	klog.Background().V(1).Info("A control session has ended", "serverID", c.serverID(), "err", err)
+}
+
+// controlFirst is the counter that konnectivity's agent asks before each dial. It dials
+// control carriers itself, and answers when a stream is needed: that of a server that has
+// no control carriers.
+type controlFirst struct {
+	agent.ServerCounter
+	servers *servers
+	// draining ends when this agent should dial nothing more.
+	draining context.Context
+	// recheck is how often the number of servers is looked up while none is missing.
+	recheck time.Duration
+}
+
+// Count is part of agent.ServerCounter. It returns the inner count, which waits until
+// the agent may dial.
+func (c controlFirst) Count() int {
+	for {
+		changed := c.servers.changes() // from before what is decided next
+		count := c.ServerCounter.Count()
+		metrics.Metrics.SetServerCount(count)
+		next := c.servers.nextStep(count, c.draining.Err() != nil)
+		if next == dialControl {
+			next = c.servers.connect(c.draining)
+		}
+		switch next {
+		case leaveToStreams:
+			return count
+		case stayIdle:
+			timer := time.NewTimer(c.recheck)
+			select {
+			case <-changed:
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// step is what an agent does next about the servers that it lacks.
+type step int
+
+const (
+	dialControl    step = iota // dial a control carrier
+	leaveToStreams             // konnectivity's agent dials a stream, if one is missing
+	stayIdle                   // nothing is missing
+)
+
+// nextStep returns what to do if there are count servers. Streams alone are left to
+// konnectivity's agent: while it has nothing but konnectivity's servers, an agent does not
+// ask each time whether the next one is another.
+func (s *servers) nextStep(count int, draining bool) step {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	streamsOnly := len(s.sessions) > 0
+	for _, known := range s.sessions {
+		streamsOnly = streamsOnly && !known.hasControlCarrier()
+	}
+	complete := len(s.sessions) >= count
+	switch {
+	case s.stopped, streamsOnly && (complete || !s.speaksCarriers()):
+		return leaveToStreams
+	case complete, draining:
+		return stayIdle
+	}
+	return dialControl
+}
+
+func (k *serverSession) hasControlCarrier() bool {
+	return slices.ContainsFunc(k.control, func(c control) bool { _, ok := c.(*controlCarrier); return ok })
+}
+
+// changes returns a channel that is closed when something changes.
+func (s *servers) changes() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// connect dials a control carrier to one more server, and returns what to do then. Behind a
+// load balancer it may lead to one that the agent has, and to one that takes streams only.
+func (s *servers) connect(draining context.Context) step {
+	s.dialed()
+	session, err := s.carriers.dialControl()
+	switch {
+	case errors.Is(err, carrier.ErrNoCarriers), errors.Is(err, carrier.ErrNoControl):
+		s.mu.Lock()
+		s.search.misses = max(s.search.misses-1, 0) // the stream's dial counts
+		s.mu.Unlock()
+		return leaveToStreams
+	case err != nil:
+		klog.Background().Info("Connecting to a proxy server; will try again", "err", err.Error())
+		return dialControl
+	}
+	c := &controlCarrier{servers: s, session: session}
+	if s.has(c.serverID()) {
+		c.end()
+		return dialControl
+	}
+	s.counted(int(min(session.Peer().Servers, 1<<31-1)))
+	left := s.join(c.serverID(), true, c)
+	go c.serve(draining, left)
+	return dialControl
+}
+
+// has reports whether there is a control session with a server, or none may be made.
+func (s *servers) has(serverID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[serverID] != nil || s.stopped
+}
+
+// needsNoStream reports whether a server has a control carrier of this agent.
+func (s *servers) needsNoStream(serverID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.sessions[serverID]
+	return known != nil && known.hasControlCarrier()
+}
+
+// connected is how many proxy servers there are sessions with.
+func (s *servers) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// dialControl makes a control session with any of the proxy servers.
+func (c *carrierDialer) dialControl() (*carrier.Session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.handshakeTimeout)
+	defer cancel()
+	raw, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := carrier.ShakeHands(ctx, raw, c.tlsConfig())
+	if err != nil {
+		if !errors.Is(err, carrier.ErrNoCarriers) {
+			c.handshakes.failed(err)
+		}
+		return nil, fmt.Errorf("dialing a control carrier to %q: %w", c.address, pki.Explain(err))
+	}
+	// In TLS 1.3 a client learns with the first read that its certificate was refused.
+	watched := &watchedConn{Conn: conn, handshakes: c.handshakes}
+	hello := carrier.Hello{Session: c.session, Identifiers: c.identifiers, Features: []string{agentapi.ProcessFeature(c.process)}}
+	session, err := carrier.DialSession(ctx, watched, hello, carrier.SessionConfig{PingAfter: c.pingAfter})
+	if err != nil {
+		return nil, fmt.Errorf("asking %q for a control session: %w", c.address, pki.Explain(err))
+	}
+	return session, nil
+}

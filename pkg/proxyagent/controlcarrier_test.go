@@ -1,0 +1,216 @@
+package proxyagent
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
+)
+
+var eventually = wait.Poll{Every: time.Millisecond, For: 20 * time.Second}.Until
+
+// fakeServers is an address at which control carriers lead to one server after the other:
+// "-name" is one of ours from before control carriers, and all else one of ours of that
+// name. "" alone is konnectivity's, which knows no carriers.
+type fakeServers struct {
+	t        *testing.T
+	names    []string
+	sessions chan *carrier.Session // of servers of ours
+	got      chan carrier.Control
+	controls atomic.Int32 // that were asked for
+}
+
+// startFakeServers also makes what dials them, whose agent lacks all of count servers.
+func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *servers) {
+	t.Helper()
+	ca := pkitest.NewCA(t, "test")
+	leaf := pki.Leaf{CommonName: "x", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Client: true}
+	source := pki.NewReloader(pkitest.Issue(t, filepath.Join(t.TempDir(), "x"), ca, leaf, ca))
+	if err := source.Load(); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	f := &fakeServers{t: t, names: names, sessions: make(chan *carrier.Session, 10), got: make(chan carrier.Control, 10)}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go f.serve(conn, source, uint64(count))
+		}
+	}()
+	metrics := newAgentMetrics(prometheus.NewRegistry())
+	s := newServers(&carrierDialer{address: listener.Addr().String(), serverName: "127.0.0.1", session: "agent", identifiers: "host=cluster1", process: "secret",
+		source: source, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
+		pool.Config{MinIdle: 1, Backoff: func(int) time.Duration { return time.Hour }}, func(int) time.Duration { return time.Millisecond })
+	t.Cleanup(s.close)
+	return f, s
+}
+
+func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
+	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
+	if config.NextProtos = []string{carrier.ALPN, "h2"}; f.names[0] == "" {
+		config.NextProtos = []string{"h2"}
+	}
+	conn := tls.Server(raw, config)
+	if err := conn.Handshake(); err != nil || conn.ConnectionState().NegotiatedProtocol != carrier.ALPN {
+		_ = conn.Close()
+		return
+	}
+	hello, err := carrier.ReadHello(f.t.Context(), conn)
+	if err != nil {
+		return
+	}
+	name := "-elsewhere" // where carriers lead
+	if slices.Contains(hello.Features, carrier.FeatureControl) {
+		name = f.names[int(f.controls.Add(1)-1)%len(f.names)]
+	}
+	if name[0] == '-' {
+		if c, err := carrier.Answer(f.t.Context(), conn, hello, carrier.Config{Role: carrier.Opener, Name: name}); err == nil {
+			<-c.Done()
+		}
+		return
+	}
+	if hello.Session != "agent" || hello.Identifiers != "host=cluster1" || agentapi.ProcessOf(hello.Features) != "secret" {
+		f.t.Errorf("the agent says %+v, want its ID, hosts and secret", hello)
+	}
+	session := carrier.AcceptSession(conn, hello, carrier.SessionConfig{})
+	if err := session.Answer(f.t.Context(), carrier.Hello{Session: name, Servers: count}); err != nil {
+		return
+	}
+	f.sessions <- session
+	_ = session.Serve(func(m carrier.Control) { f.got <- m })
+}
+
+// TestControlCarriersComeFirst asks servers of all kinds for a session: what konnectivity's
+// agent has to do is what is left.
+func TestControlCarriersComeFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		servers []string
+		want    []step // of each dial
+		have    int    // sessions then
+	}{
+		"servers of ours":       {[]string{"one", "two"}, []step{dialControl, dialControl}, 2},
+		"the same one again":    {[]string{"one"}, []step{dialControl, dialControl}, 1},
+		"a server of last time": {[]string{"-older"}, []step{leaveToStreams}, 0},
+		"konnectivity's server": {[]string{""}, []step{leaveToStreams}, 0},
+		"a rollout":             {[]string{"-older", "new"}, []step{leaveToStreams, dialControl}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s := startFakeServers(t, 2, test.servers...)
+			for i, want := range test.want {
+				if got := s.connect(t.Context()); got != want {
+					t.Errorf("dial %d: step %d, want %d", i, got, want)
+				}
+			}
+			if got := s.connected(); got != test.have {
+				t.Errorf("%d sessions, want %d", got, test.have)
+			}
+		})
+	}
+}
+
+// TestControlCarrierServesTheSession has the loop that konnectivity's agent waits in find
+// two servers, and follow what they say.
+func TestControlCarrierServesTheSession(t *testing.T) {
+	f, s := startFakeServers(t, 2, "one", "two")
+	s.search.random = func(time.Duration) time.Duration { return time.Millisecond }
+	draining, drain := context.WithCancel(t.Context())
+	counted := make(chan int, 1)
+	counter := controlFirst{ServerCounter: s.counter(s), servers: s, draining: draining, recheck: time.Hour}
+	go func() { counted <- counter.Count() }()
+	one, two := <-f.sessions, <-f.sessions
+	eventually(t, "the agent has both servers", func() bool { return s.connected() == 2 })
+	if n := s.Count(); n != 2 {
+		t.Errorf("the agent looks for %d servers, want the 2 of HELLO", n)
+	}
+
+	tell := func(session *carrier.Session, kind client.PacketType, n int) {
+		t.Helper()
+		if err := session.Send(agentapi.ControlMessage(kind, n)); err != nil {
+			t.Error(err)
+		}
+	}
+	tell(one, agentapi.Draining, 60)
+	leaves := agentapi.ControlMessage(agentapi.AgentLeaves, 0)
+	if got := <-f.got; got != leaves {
+		t.Errorf("a server that drains was told %+v, want that the agent has another one", got)
+	}
+	if !s.isDraining("one") || s.isDraining("two") {
+		t.Error("the wrong server drains")
+	}
+	_ = one.Close() // it is gone, and the next dials lead to it again: it was started again
+	again := <-f.sessions
+	eventually(t, "the agent is back", func() bool { return s.connected() == 2 && !s.isDraining("one") })
+	tell(two, agentapi.ServerCount, 3)
+	eventually(t, "the agent looks for a third server", func() bool { return s.Count() == 3 && f.controls.Load() > 4 })
+	drain()
+	for range 2 {
+		if got := <-f.got; got != leaves {
+			t.Errorf("a server was told %+v, want that the agent drains", got)
+		}
+	}
+	s.close()
+	<-counted
+	for _, session := range []*carrier.Session{again, two} {
+		eventually(t, "the sessions end with the agent", func() bool { return session.Err() != nil })
+	}
+	if _, err := s.dialStream(t.Context(), ""); err == nil {
+		t.Error("an agent that has ended dials a stream")
+	}
+}
+
+// TestStreamsAreLeftToKonnectivity says who dials next.
+func TestStreamsAreLeftToKonnectivity(t *testing.T) {
+	stream := func(carriers bool) *serverSession {
+		known := &serverSession{streams: 1, control: []control{endStream(func() {})}}
+		if carriers {
+			known.pool = pool.New(pool.Config{})
+		}
+		return known
+	}
+	ours := &serverSession{streams: 1, control: []control{&controlCarrier{}}, pool: pool.New(pool.Config{})}
+	for name, test := range map[string]struct {
+		have     map[string]*serverSession
+		draining bool
+		want     step
+	}{
+		"no server yet":                             {nil, false, dialControl},
+		"one of two, of ours":                       {map[string]*serverSession{"a": ours}, false, dialControl},
+		"both, of ours":                             {map[string]*serverSession{"a": ours, "b": ours}, false, stayIdle},
+		"one of two, of ours, of last time":         {map[string]*serverSession{"a": stream(true)}, false, dialControl},
+		"both, of ours, of last time":               {map[string]*serverSession{"a": stream(true), "b": stream(true)}, false, leaveToStreams},
+		"both, one of last time":                    {map[string]*serverSession{"a": ours, "b": stream(true)}, false, stayIdle},
+		"one of two, konnectivity's":                {map[string]*serverSession{"a": stream(false)}, false, leaveToStreams},
+		"both, konnectivity's":                      {map[string]*serverSession{"a": stream(false), "b": stream(false)}, false, leaveToStreams},
+		"one of two, of ours, and the agent drains": {map[string]*serverSession{"a": ours}, true, stayIdle},
+	} {
+		s := newServers(nil, pool.Config{}, dial.FullJitter)
+		for id, session := range test.have {
+			s.sessions[id] = session
+		}
+		if got := s.nextStep(2, test.draining); got != test.want {
+			t.Errorf("%s: step %d, want %d", name, got, test.want)
+		}
+	}
+}

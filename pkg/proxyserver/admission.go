@@ -1,0 +1,119 @@
+package proxyserver
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+)
+
+// maxAgentID bounds what an agent can make us keep and log.
+const maxAgentID = 256
+
+// control is a control session of an agent: its stream or its control carrier.
+type control interface {
+	link() *agentLink
+	// tell sends the agent a message. It may block.
+	tell(what client.PacketType, n int)
+	// end ends the session. It does not block.
+	end()
+}
+
+// agentLink is what is known of an agent by its control session.
+type agentLink struct {
+	// cluster is proven in certificate mode and empty otherwise; agentID is
+	// what the agent calls itself.
+	cluster, agentID string
+	identifiers      string // as declared
+	source           netip.Prefix
+	peer             string // its address
+	started          time.Time
+	announced        bool // it says that it dials carriers
+	noStream         bool // there is no other way to it
+
+	draining atomic.Bool // it asked for new dials to go elsewhere
+}
+
+func (l *agentLink) link() *agentLink { return l }
+
+// declaration is what an agent says about itself. A stream may repeat what must be
+// there once.
+type declaration struct {
+	ids, identifiers []string
+	process          string // see agentapi.ProcessHeader
+}
+
+// admitAgent decides whose agent has made a connection. In certificate mode it takes the
+// cluster from the certificate, and compares what the agent declares with it.
+func (s *Server) admitAgent(link *agentLink, conn *tls.Conn, says declaration) error {
+	if s.options.AgentIdentity == IdentityDeclared {
+		link.agentID, link.identifiers = strings.Join(says.ids, ""), strings.Join(says.identifiers, "&")
+		return nil
+	}
+	reason, err := s.checkAgent(link, conn, says)
+	if err != nil {
+		s.metrics.agentsRejected.WithLabelValues(reason).Inc()
+		s.logger.Info("Agent rejected", "cluster", link.cluster, "reason", reason, "error", err.Error(), "peer", link.peer)
+	}
+	return err
+}
+
+func (s *Server) checkAgent(link *agentLink, conn *tls.Conn, says declaration) (reason string, err error) {
+	if conn == nil {
+		return "certificate", errNoTLS
+	}
+	proven, err := pki.PeerAgent(conn.ConnectionState())
+	if err != nil {
+		return "certificate", fmt.Errorf("reading the agent's certificate: %w", err)
+	}
+	link.cluster = proven.Cluster
+	if err := s.conns.admit(proven); err != nil {
+		return endedCluster, err
+	}
+	s.conns.belongs(conn, says.process)
+	if len(says.ids) != 1 || len(says.ids[0]) == 0 || len(says.ids[0]) > maxAgentID {
+		return "metadata", fmt.Errorf("one agent ID of 1 to %d bytes is needed", maxAgentID)
+	}
+	if len(says.identifiers) != 1 {
+		return "metadata", fmt.Errorf("one set of agent identifiers is needed, not %d", len(says.identifiers))
+	}
+	if err := identity.CheckIdentifiers(says.identifiers[0], link.cluster, s.options.AgentInstallNamespace); err != nil {
+		return "identifiers", err
+	}
+	link.agentID, link.identifiers = says.ids[0], says.identifiers[0]
+	return "", nil
+}
+
+// joinAgent makes an agent known that was admitted, unless its cluster has too many.
+// leave must be called when the control session has ended.
+func (s *Server) joinAgent(c control) (leave func(), err error) {
+	link := c.link()
+	left, err := s.registry.join(c, s.agentHosts(link))
+	if err != nil {
+		s.sayLimit.Do(func() {
+			s.logger.Info("Agent refused", "cluster", link.cluster, "error", err.Error(), "peer", link.peer)
+		})
+		return nil, err
+	}
+	s.logger.Info("Agent connected", "cluster", link.cluster, "agentID", link.agentID, "peer", link.peer)
+	return func() {
+		left()
+		s.logger.Info("Agent disconnected", "cluster", link.cluster, "agentID", link.agentID, "draining", link.draining.Load())
+	}, nil
+}
+
+// noteSameName tells operators of two clusters whose agents go by one ID. Agents
+// make theirs by chance or from their pod's UID, so it is a mistake in how one
+// was copied, or an attempt to get at the other's connections, which fails: what
+// an agent is asked for follows from its certificate.
+func (s *Server) noteSameName(agent sessionKey, other string) {
+	s.metrics.sameName.Inc()
+	s.logger.Info("Agents of two clusters use the same ID", "cluster", agent.cluster, "other", other, "agentID", agent.agentID)
+}

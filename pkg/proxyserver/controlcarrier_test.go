@@ -1,0 +1,393 @@
+package proxyserver
+
+import (
+	"crypto/tls"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+)
+
+// controlAgent is an agent whose control session is on a carrier.
+type controlAgent struct {
+	*carrier.Session
+	got  chan carrier.Control // but for pings
+	gone chan struct{}
+	err  error // set before gone is closed
+}
+
+// connectControl makes a control carrier with a certificate of the spec's cluster.
+func (h *testHub) connectControl(t *testing.T, spec agentSpec) (*controlAgent, error) {
+	t.Helper()
+	if spec.ca == nil {
+		spec.ca = h.agentCA
+	}
+	return h.connectControlTLS(t, spec, h.tlsFor(t, spec.ca, identity.AgentCommonName(spec.cluster)))
+}
+
+func (h *testHub) connectControlTLS(t *testing.T, spec agentSpec, config *tls.Config) (*controlAgent, error) {
+	t.Helper()
+	conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), carrierTLS(config))
+	if err != nil {
+		return nil, err
+	}
+	return newControlAgent(t, conn, spec)
+}
+
+func carrierTLS(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.NextProtos = []string{carrier.ALPN}
+	return config
+}
+
+func newControlAgent(t *testing.T, conn *tls.Conn, spec agentSpec) (*controlAgent, error) {
+	t.Helper()
+	if spec.id == "" {
+		spec.id = "agent"
+	}
+	if spec.identifiers == "" {
+		spec.identifiers = identity.Identifiers(identity.Hosts(spec.cluster, identity.DefaultAgentNamespace))
+	}
+	hello := carrier.Hello{Session: spec.id, Identifiers: spec.identifiers, Features: []string{agentapi.ProcessFeature(spec.process)}}
+	session, err := carrier.DialSession(t.Context(), conn, hello, carrier.SessionConfig{})
+	if err != nil {
+		return nil, err
+	}
+	a := &controlAgent{Session: session, got: make(chan carrier.Control, 64), gone: make(chan struct{})}
+	go func() {
+		defer close(a.gone)
+		a.err = session.Serve(func(m carrier.Control) { a.got <- m })
+	}()
+	t.Cleanup(func() { _ = session.Close(); <-a.gone })
+	return a, nil
+}
+
+func (h *testHub) mustConnectControl(t *testing.T, spec agentSpec) *controlAgent {
+	t.Helper()
+	a, err := h.connectControl(t, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestClientsReachAgentsWithControlCarriers has no stream of the agent: clients of all
+// kinds get carriers, and a dial that comes before the first carrier asks for it.
+func TestClientsReachAgentsWithControlCarriers(t *testing.T) {
+	h := startHub(t)
+	a := h.mustConnectControl(t, agentSpec{cluster: "cluster1"})
+	if hello := a.Peer(); hello.Session != h.options.ServerID || hello.Servers != uint64(h.servers.get()) {
+		t.Errorf("the server says %+v, want its ID and how many servers there are", hello)
+	}
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("cluster1"))
+	asked := make(chan carrier.Control, 1)
+	go func() {
+		m := <-a.got
+		asked <- m
+		h.agentCarrier(t, "agent", config, "")
+	}()
+	conn, err := h.dial(t, h.clientTLS(t), "cluster1:443") // konnectivity's client
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, conn, "from konnectivity's", "from konnectivity's")
+	if m := <-asked; m != agentapi.ControlMessage(agentapi.MoreCarriers, 1) {
+		t.Errorf("the agent was asked %+v, want one carrier", m)
+	}
+	h.agentCarrier(t, "agent", config, "")
+	ours, err := h.dialer(t).DialContext(t.Context(), "tcp", identity.HandlerHost("cluster1")+":7443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, ours, "from ours", "from ours")
+	_, body := h.scrape(t, "/metrics")
+	for _, want := range []string{`cluster_proxy_server_agents{speaks="carriers"} 1`, "konnectivity_network_proxy_server_ready_backend_connections 1"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	_ = ours.Close()
+	_ = conn.Close()
+	_ = a.Close()
+	eventually(t, "the agent is out of routing", func() bool { return !h.registry.knows("cluster1:443") })
+	if _, err := h.dial(t, h.clientTLS(t), "cluster1:443"); err == nil || !strings.Contains(err.Error(), noAgent) {
+		t.Errorf("a dial to an agent that is gone = %v, want %q", err, noAgent)
+	}
+}
+
+// TestControlCarriersDeclareTheirOwnCluster is TestAgentMayOnlyDeclareItsOwnCluster and
+// TestAgentIDs for control carriers: what they say in HELLO decides nothing.
+func TestControlCarriersDeclareTheirOwnCluster(t *testing.T) {
+	h := startHub(t)
+	refused := func(what string, spec agentSpec) {
+		t.Helper()
+		if _, err := h.connectControl(t, spec); carrier.CodeOf(err) != carrier.Denied {
+			t.Errorf("%s: %v, want %s", what, err, carrier.Denied)
+		}
+	}
+	for _, identifiers := range []string{"host=cluster2", "host=cluster1&host=cluster2", "host=" + identity.HandlerHost("cluster2"), "host=cluster1&default-route=true", "ipv4=10.0.0.1", " "} {
+		refused(identifiers, agentSpec{cluster: "cluster1", identifiers: identifiers})
+	}
+	refused("an ID that is too long", agentSpec{cluster: "cluster1", id: strings.Repeat("a", maxAgentID+1)})
+	if _, err := h.connectControl(t, agentSpec{cluster: "cluster1", ca: h.hubCA}); err == nil {
+		t.Error("an agent certificate of the hub CA made a control session")
+	}
+	if _, err := h.connectControlTLS(t, agentSpec{cluster: "cluster1"}, h.tlsFor(t, h.agentCA, string(identity.RoleProxyAPI))); carrier.CodeOf(err) != carrier.Denied {
+		t.Errorf("a certificate of no cluster: %v, want %s", err, carrier.Denied)
+	}
+	_, body := h.scrape(t, "/metrics")
+	for reason, want := range map[string]int{"identifiers": 6, "metadata": 1, "certificate": 1} {
+		if line := fmt.Sprintf(`cluster_proxy_server_agent_identity_rejected_total{reason="%s"} %d`, reason, want); !strings.Contains(body, line) {
+			t.Errorf("metrics lack %s", line)
+		}
+	}
+	for _, host := range []string{"cluster1:443", "cluster2:443"} {
+		if h.registry.knows(host) {
+			t.Errorf("%s leads to an agent that was refused", host)
+		}
+	}
+}
+
+// TestOneCertificateOpensManyControlCarriers floods the server with sessions of one
+// cluster, under many names and under one, while another cluster is served.
+func TestOneCertificateOpensManyControlCarriers(t *testing.T) {
+	h := startHub(t)
+	h.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("evil"))
+	connect := func(id string) (*controlAgent, error) {
+		return h.connectControlTLS(t, agentSpec{cluster: "evil", id: id}, config)
+	}
+	for i := range maxSessions {
+		if _, err := connect(fmt.Sprint("evil-", i)); err != nil {
+			t.Fatalf("session %d: %v", i, err)
+		}
+	}
+	for i := range 100 {
+		if _, err := connect(fmt.Sprint("more-", i)); carrier.CodeOf(err) != carrier.Overloaded {
+			t.Fatalf("session %d: %v, want %s", maxSessions+i, err, carrier.Overloaded)
+		}
+	}
+	var same []*controlAgent
+	for range maxStreams + 2 {
+		a, err := connect("evil-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		same = append(same, a)
+	}
+	// The first one of the name, made above, had to go as well.
+	for i, a := range same[:2] {
+		<-a.gone
+		if carrier.CodeOf(a.err) != carrier.Draining {
+			t.Errorf("session %d ended with %v, want that the server says why", i, a.err)
+		}
+	}
+	eventually(t, "the newest ones are left", func() bool { return h.registry.controls() == 1+maxSessions-1+maxStreams })
+	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
+	if err != nil {
+		t.Fatalf("another cluster: %v", err)
+	}
+	exchange(t, conn, "x", "cluster1:x")
+	_ = conn.Close()
+}
+
+// TestControlCarriersThatMisbehave end at once, and with them the agent's place.
+func TestControlCarriersThatMisbehave(t *testing.T) {
+	h := startHub(t)
+	a := h.mustConnectControl(t, agentSpec{cluster: "flood"})
+	for a.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)) == nil {
+	}
+	<-a.gone
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("garbage"))
+	conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), carrierTLS(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newControlAgent(t, conn, agentSpec{cluster: "garbage"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-b.gone
+	if carrier.CodeOf(b.err) != carrier.Protocol {
+		t.Errorf("garbage ended the session with %v, want %s", b.err, carrier.Protocol)
+	}
+	eventually(t, "both are out of routing", func() bool { return h.registry.controls() == 0 })
+}
+
+// TestControlCarriersOfClustersThatAreNotServed are closed, and refused with a reason.
+func TestControlCarriersOfClustersThatAreNotServed(t *testing.T) {
+	clusters := &fakeClusters{uids: map[string]string{"cluster1": "uid1", "cluster2": "uid1"}}
+	h := startPreparedHub(t, pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents"), func(s *Server) { s.conns.clusters = clusters })
+	connect := func(cluster string) (*controlAgent, error) {
+		config := h.issue(t, h.agentCA, agentCertificate(cluster, "uid1", time.Hour), time.Now())
+		return h.connectControlTLS(t, agentSpec{cluster: cluster}, config)
+	}
+	a, err := connect("cluster1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bystander, err := connect("cluster2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters.change(func(f *fakeClusters) { f.uids["cluster1"] = "uid2" })
+	h.conns.look()
+	<-a.gone
+	eventually(t, "the agent is out of routing", func() bool { return !h.registry.knows("cluster1:443") })
+	if _, err := connect("cluster1"); carrier.CodeOf(err) != carrier.Denied || !strings.Contains(err.Error(), "not served") {
+		t.Errorf("coming back: %v, want %s and why", err, carrier.Denied)
+	}
+	select {
+	case <-bystander.gone:
+		t.Errorf("the bystander's session ended: %v", bystander.err)
+	default:
+	}
+	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_connections_ended_total{reason="cluster"} 1`) ||
+		!strings.Contains(body, `cluster_proxy_server_agent_identity_rejected_total{reason="cluster"} 1`) {
+		t.Error("it is not counted")
+	}
+}
+
+// TestRenewedCertificateCountsForControlCarriers drops a CA: a session whose process has
+// shown a newer certificate on a carrier goes on, and one of a thief ends.
+func TestRenewedCertificateCountsForControlCarriers(t *testing.T) {
+	h := startHub(t)
+	config := h.issue(t, h.agentCA, agentCertificate("cluster1", "uid1", time.Hour), time.Now())
+	connect := func(id, process string) *controlAgent {
+		a, err := h.connectControlTLS(t, agentSpec{cluster: "cluster1", id: id, process: process}, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	honest, thief := connect("honest", "secret"), connect("thief", "guessed")
+	next := pkitest.NewCA(t, "next")
+	h.trust(t, h.agentCA, next)
+	renewed := h.issue(t, next, agentCertificate("cluster1", "uid1", time.Hour), time.Now().Add(2*time.Second))
+	h.agentCarrier(t, "honest", renewed, "secret")
+	eventually(t, "the carrier is there", func() bool { return h.registry.stats().Idle == 1 })
+	h.trust(t, next)
+	h.conns.sweep()
+	<-thief.gone
+	h.conns.sweep()
+	select {
+	case <-honest.gone:
+		t.Errorf("the session of a process that has renewed its certificate ended: %v", honest.err)
+	default:
+	}
+}
+
+// memControl is a control carrier over memory; cut makes its packets vanish.
+func (s *memServer) memControl(cluster string, cut chan struct{}) *controlAgent {
+	t := s.hub.t
+	t.Helper()
+	files := pkitest.Issue(t, filepath.Join(s.hub.dir, s.options.ServerID+"-"+cluster), s.hub.agentCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true}, s.hub.hubCA)
+	source := pki.NewReloader(files)
+	if err := source.Load(); err != nil {
+		t.Fatal(err)
+	}
+	a, err := newControlAgent(t, tls.Client(s.agents.dial(cut), carrierTLS(source.ClientConfig("127.0.0.1"))), agentSpec{cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestPartitionedControlCarrierLeavesRouting is TestPartitionedAgentLeavesRouting for
+// control carriers.
+func TestPartitionedControlCarrierLeavesRouting(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newMemHub(t, dir).start("server-0")
+		defer stop()
+		cut := make(chan struct{})
+		a := s.memControl("cluster1", cut)
+		time.Sleep(10 * time.Minute)
+		if !s.registry.knows("cluster1:443") {
+			t.Fatal("a healthy agent left routing")
+		}
+		close(cut)
+		began := time.Now()
+		for s.registry.knows("cluster1:443") && time.Since(began) < time.Hour {
+			time.Sleep(time.Second)
+		}
+		if gone := time.Since(began); gone > 45*time.Second {
+			t.Errorf("a partitioned agent was routed to for %s, want 45s at most", gone)
+		}
+		<-a.gone
+		if carrier.CodeOf(a.err) != carrier.TimedOut {
+			t.Errorf("the agent's session ended with %v, want that the server does not answer", a.err)
+		}
+	})
+}
+
+// TestDrainTellsControlCarriers drains a server: agents are told for how long it waits for
+// them, those that come later too, and it waits for each that has not left.
+func TestDrainTellsControlCarriers(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newMemHub(t, dir).start("server-0")
+		defer stop()
+		first := s.memControl("cluster1", make(chan struct{}))
+		const timeout = 40 * time.Second
+		began := time.Now()
+		over := make(chan time.Duration, 1)
+		go func() {
+			s.drain(t.Context(), timeout, s.frontend, s.ports)
+			over <- time.Since(began)
+		}()
+		want := agentapi.ControlMessage(agentapi.Draining, int(timeout/time.Second))
+		if got := <-first.got; got != want {
+			t.Errorf("the agent was told %+v, want %+v", got, want)
+		}
+		late := s.memControl("cluster2", make(chan struct{}))
+		if got := <-late.got; got != want {
+			t.Errorf("an agent that came later was told %+v, want %+v", got, want)
+		}
+		time.Sleep(20 * time.Second)
+		for _, a := range []*controlAgent{first, late} {
+			select {
+			case <-over:
+				t.Error("the drain is over before its agents have left")
+			case <-time.After(time.Second):
+			}
+			if err := a.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := <-over; took < 20*time.Second || took >= timeout {
+			t.Errorf("the drain took %s, want that it ends with the last agent", took)
+		}
+		s.registry.end()
+		<-first.gone
+		<-late.gone
+	})
+}
+
+// TestCountIsToldOnControlCarriers changes the number of servers.
+func TestCountIsToldOnControlCarriers(t *testing.T) {
+	h := startHub(t)
+	a := h.mustConnectControl(t, agentSpec{cluster: "cluster1"})
+	h.registry.tellCount(5)
+	select {
+	case got := <-a.got:
+		if client.PacketType(got.Kind) != agentapi.ServerCount || got.Number != 5 {
+			t.Errorf("the agent was told %+v, want 5 servers", got)
+		}
+	case <-time.After(testTimeout):
+		t.Error("the agent was not told")
+	}
+}
