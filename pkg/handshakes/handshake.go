@@ -157,5 +157,6 @@ func (t *turnTaker) readFlight() error {
 
 func (t *turnTaker) end() {
 	t.turns.giveBack(t.turn)
-	t.handshaking, t.buffer = false, nil
+	// The connection keeps t for as long as it lives.
+	t.handshaking, t.buffer, t.turn, t.late = false, nil, nil, nil
 }
