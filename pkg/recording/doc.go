@@ -1,5 +1,5 @@
-// Package recording writes what users of exec and attach see to files, in the format
-// asciicast v2, and reads such files. It knows nothing of connections: see pkg/frames and
+// Package recording writes what users of exec and attach see to files or to a Service, in the
+// format asciicast v2, and reads such files. It knows nothing of connections: see pkg/frames and
 // pkg/proxyapi for where the bytes come from.
 //
 // # The file
@@ -71,8 +71,30 @@
 // A volume may hang. No lock is held while it works; what waits for it are the
 // goroutines of recordings, and at most 16 that open files, for 5 s each as far as the user is concerned.
 //
+// # The Service
+//
+// In the place of a folder a server may take recordings: each is one PUT of the same path below
+// a URL, of the type application/x-asciicast, chunked, over a TLS connection of its own. The server is
+// asked first (Expect: 100-continue). It must say 100 within 5 s, and answers 2xx when it has read
+// and kept everything.
+//
+//   - Nothing is sent twice. A request that breaks leaves a beginning at the server, whose last
+//     chunk is missing: bytes at the server are bytes of the session, in their order, or are not there.
+//   - An answer before the end, a connection that ends, and 10 s in which the server reads nothing
+//     are failures of the recording, whatever the policy. So is an end without a good answer in
+//     30 s; the session has ended then, too, and this is said by failed nonetheless.
+//   - Nothing is overwritten, removed or read: PUT with "If-None-Match: *" is the only request, so a
+//     credential for it can be one that adds only. A session that the cluster refuses leaves
+//     a recording that says so.
+//   - MaxFile holds, MaxTotal and MaxAge do not: they are the server's business.
+//   - Besides the buffer, up to 36 KiB in net/http and what the kernels of both ends keep are on their way.
+//
+// No redirect is followed, and no HTTP proxy is used. Errors have two texts: that for users says
+// nothing of addresses.
+//
 // # Files
 //
-// store.go has the folder, files.go what is in it and what is removed, recording.go one
-// recording, encode.go its lines, reader.go reads them.
+// store.go has the recordings that are open, folder.go the folder, files.go what is in it and what is
+// removed, uploads.go the Service, recording.go one recording, encode.go its lines, reader.go
+// reads them.
 package recording

@@ -16,7 +16,7 @@ import (
 // TestFailures has volumes that are full and gone.
 func TestFailures(t *testing.T) {
 	device := func(t *testing.T, s *Store, path string) {
-		s.openFile = func(root *os.Root, name string) (*os.File, error) {
+		s.folder().openFile = func(root *os.Root, name string) (*os.File, error) {
 			file, err := newFile(root, name)
 			if err != nil {
 				return nil, err
@@ -41,8 +41,8 @@ func TestFailures(t *testing.T) {
 		if _, err := s.Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("error %v, want %v", err, syscall.ENOSPC)
 		}
-		if left, err := filepath.Glob(s.options.Dir + "/*/*"); err != nil || len(left) > 0 || s.used != 0 {
-			t.Errorf("%v is left, %d bytes are used", left, s.used)
+		if left, err := filepath.Glob(s.options.Dir + "/*/*"); err != nil || len(left) > 0 || s.folder().used != 0 {
+			t.Errorf("%v is left, %d bytes are used", left, s.folder().used)
 		}
 	})
 	t.Run("the file is full", func(t *testing.T) {
@@ -102,7 +102,7 @@ func pipe(t *testing.T, s *Store) (other *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { other.Close() })
-	s.openFile = func(*os.Root, string) (*os.File, error) { return to, nil }
+	s.folder().openFile = func(*os.Root, string) (*os.File, error) { return to, nil }
 	return other
 }
 
@@ -200,7 +200,7 @@ func TestOpeningHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s.opening = make(chan struct{}, maxOpening)
-		s.openFile = func(*os.Root, string) (*os.File, error) {
+		s.folder().openFile = func(*os.Root, string) (*os.File, error) {
 			<-release
 			return nil, os.ErrInvalid
 		}

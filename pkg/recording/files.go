@@ -53,90 +53,82 @@ func (f *stored) removable(now time.Time) bool {
 }
 
 // add adds a new file.
-func (s *Store) add(r *Recording) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files[r.path] = &stored{own: true, open: true, changed: r.began}
-	s.open[r] = struct{}{}
-	s.metrics.Open.Inc()
+func (d *folder) add(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files[path] = &stored{own: true, open: true, changed: time.Now()}
 }
 
-// done is called when a file is closed.
-func (s *Store) done(r *Recording) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.files[r.path]; f != nil {
+// closed is called when a file is closed.
+func (d *folder) closed(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.files[path]; f != nil {
 		f.open, f.changed = false, time.Now()
-	}
-	delete(s.open, r)
-	s.metrics.Open.Dec()
-	if s.idle != nil && len(s.open) == 0 {
-		close(s.idle)
-		s.idle = nil
 	}
 }
 
 // reserve counts bytes that are about to be written, and makes room for them.
-func (s *Store) reserve(r *Recording, n int64) error {
-	s.mu.Lock()
-	if f := s.files[r.path]; f != nil {
+func (d *folder) reserve(path string, n int64) error {
+	d.mu.Lock()
+	if f := d.files[path]; f != nil {
 		f.size += n
 	}
-	s.used += n
-	s.metrics.Stored.Set(float64(s.used))
-	over := s.used - s.options.MaxTotal
-	s.mu.Unlock()
+	d.used += n
+	d.metrics.Stored.Set(float64(d.used))
+	over := d.used - d.maxTotal
+	d.mu.Unlock()
 	if over <= 0 {
 		return nil
 	}
-	s.removeOldest(over)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used <= s.options.MaxTotal {
+	d.removeOldest(over)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.used <= d.maxTotal {
 		return nil
 	}
-	s.take(r, n)
+	d.take(path, n)
 	return ErrFull
 }
 
 // release counts bytes that were not written.
-func (s *Store) release(r *Recording, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.take(r, n)
+func (d *folder) release(path string, n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.take(path, n)
 }
 
 // take is release for a caller who holds mu.
-func (s *Store) take(r *Recording, n int64) {
-	if f := s.files[r.path]; f != nil {
+func (d *folder) take(path string, n int64) {
+	if f := d.files[path]; f != nil {
 		f.size -= n
 	}
-	s.used -= n
-	s.metrics.Stored.Set(float64(s.used))
+	d.used -= n
+	d.metrics.Stored.Set(float64(d.used))
 }
 
 // removeOldest removes files until at least n bytes are free, the oldest first. It reports
 // whether there was one.
-func (s *Store) removeOldest(n int64) bool {
+func (d *folder) removeOldest(n int64) bool {
 	now := time.Now()
-	s.mu.Lock()
+	d.mu.Lock()
 	var paths []string
-	for file, f := range s.files {
+	for file, f := range d.files {
 		if f.removable(now) {
 			paths = append(paths, file)
 		}
 	}
-	slices.SortFunc(paths, func(a, b string) int { return s.files[a].changed.Compare(s.files[b].changed) })
+	slices.SortFunc(paths, func(a, b string) int { return d.files[a].changed.Compare(d.files[b].changed) })
 	var victims []string
-	for n += s.options.MaxTotal / roomBeside; n > 0 && len(paths) > 0; paths = paths[1:] {
-		n -= s.files[paths[0]].size
+	for n += d.maxTotal / roomBeside; n > 0 && len(paths) > 0; paths = paths[1:] {
+		n -= d.files[paths[0]].size
 		victims = append(victims, paths[0])
 	}
-	s.mu.Unlock()
+	d.mu.Unlock()
 	removed := false
 	for _, file := range victims {
-		if s.remove(file) {
-			s.metrics.Removed.WithLabelValues(bySize).Inc()
+		if d.remove(file) {
+			d.metrics.Removed.WithLabelValues(bySize).Inc()
 			removed = true
 		}
 	}
@@ -144,29 +136,29 @@ func (s *Store) removeOldest(n int64) bool {
 }
 
 // remove removes a file. It reports whether it is gone.
-func (s *Store) remove(file string) bool {
+func (d *folder) remove(file string) bool {
 	err := errors.New("no recording")
 	if ours(file) {
-		err = s.unlink(file)
+		err = d.unlink(file)
 	}
 	gone := err == nil || errors.Is(err, fs.ErrNotExist)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.files[file]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.files[file]
 	switch {
 	case f == nil:
 	case gone:
-		delete(s.files, file)
-		s.used -= f.size
-		s.metrics.Stored.Set(float64(s.used))
+		delete(d.files, file)
+		d.used -= f.size
+		d.metrics.Stored.Set(float64(d.used))
 	default:
 		f.stuck = true
 	}
 	return gone
 }
 
-func (s *Store) unlink(file string) error {
-	root, err := os.OpenRoot(s.options.Dir)
+func (d *folder) unlink(file string) error {
+	root, err := os.OpenRoot(d.dir)
 	if err != nil {
 		return err
 	}
@@ -175,8 +167,8 @@ func (s *Store) unlink(file string) error {
 }
 
 // count looks at all files, and removes those that are too old.
-func (s *Store) count() {
-	root, err := os.OpenRoot(s.options.Dir)
+func (d *folder) count() {
+	root, err := os.OpenRoot(d.dir)
 	if err != nil {
 		return // each recording learns it
 	}
@@ -198,46 +190,46 @@ func (s *Store) count() {
 			_ = root.Remove(day.Name()) // another process may have put a file into it
 		}
 	}
-	for _, file := range s.counted(found, now) {
-		if s.remove(file) {
-			s.metrics.Removed.WithLabelValues(byAge).Inc()
+	for _, file := range d.counted(found, now) {
+		if d.remove(file) {
+			d.metrics.Removed.WithLabelValues(byAge).Inc()
 		}
 	}
-	s.mu.Lock()
-	over := s.used - s.options.MaxTotal
-	s.mu.Unlock()
+	d.mu.Lock()
+	over := d.used - d.maxTotal
+	d.mu.Unlock()
 	if over > 0 {
-		s.removeOldest(over)
+		d.removeOldest(over)
 	}
 }
 
 // counted notes what was found, and returns what is too old.
-func (s *Store) counted(found map[string]fs.FileInfo, now time.Time) (old []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for file, f := range s.files {
+func (d *folder) counted(found map[string]fs.FileInfo, now time.Time) (old []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for file, f := range d.files {
 		if found[file] == nil && !f.open {
-			delete(s.files, file)
+			delete(d.files, file)
 		}
 	}
 	for file, info := range found {
-		f := s.files[file]
+		f := d.files[file]
 		if f == nil {
 			f = &stored{}
-			s.files[file] = f
+			d.files[file] = f
 		}
 		f.stuck = false
 		if !f.open {
 			f.size, f.changed = info.Size(), info.ModTime()
 		}
-		if f.removable(now) && now.Sub(f.changed) > s.options.MaxAge {
+		if f.removable(now) && now.Sub(f.changed) > d.maxAge {
 			old = append(old, file)
 		}
 	}
-	s.used = 0
-	for _, f := range s.files {
-		s.used += f.size
+	d.used = 0
+	for _, f := range d.files {
+		d.used += f.size
 	}
-	s.metrics.Stored.Set(float64(s.used))
+	d.metrics.Stored.Set(float64(d.used))
 	return old
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"sync"
 	"time"
 )
@@ -27,11 +26,11 @@ const (
 	maxEvent, endReserve = 64 << 10, 1 << 10
 )
 
-// Why recordings fail, besides errors of the volume.
+// Why recordings fail, besides errors of the volume and of the Service.
 var (
 	ErrFull    = errors.New("the volume of recordings is full, and all recordings on it are of sessions that are open")
 	ErrTooLong = errors.New("the recording has reached the limit of its size")
-	ErrStalled = errors.New("the volume of recordings does not take what is written")
+	ErrStalled = errors.New("what is recorded is not taken in time")
 	ErrGone    = errors.New("the file of the recording is not there any more")
 )
 
@@ -48,7 +47,7 @@ type piece struct {
 // Recording is one file that is being written. Its methods may be called at the same time.
 type Recording struct {
 	store *Store
-	file  *os.File
+	to    sink
 	path  string
 	began time.Time
 	// failed is called once when no more is recorded.
@@ -65,6 +64,8 @@ type Recording struct {
 	err  error
 	// closed says that no more comes, and why the session has ended; discard that the file is to go.
 	closed, discard bool
+	// told says that failed was called.
+	told bool
 	// stopped says that the session may go on without it, and slow that it is of no use to wait for
 	// the volume.
 	stopped, slow bool
@@ -200,7 +201,7 @@ func (r *Recording) Stop(err error) {
 	r.mu.Lock()
 	open := !r.closed && r.err == nil
 	if open {
-		r.stopped = true
+		r.stopped, r.told = true, true
 		r.close(stoppedBecause + err.Error())
 	}
 	r.mu.Unlock()
@@ -224,7 +225,7 @@ func (r *Recording) fail(err error) {
 	r.mu.Lock()
 	first := r.err == nil && !r.closed
 	if first {
-		r.err, r.end = err, time.Since(r.began)
+		r.err, r.end, r.told = err, time.Since(r.began), true
 	}
 	r.free()
 	r.wake()
@@ -346,30 +347,46 @@ func (r *Recording) flush(limit int64) error {
 	if r.written+int64(len(r.lines)) > limit {
 		return ErrTooLong
 	}
-	n, err := r.store.write(r, r.lines)
-	r.written += n
+	n, err := r.to.Write(r.lines)
+	r.written += int64(n)
 	if r.lines = r.lines[:0]; cap(r.lines) > maxBuffered {
 		r.lines = nil
 	}
 	return err
 }
 
-// finish ends the file. What failed may fail again.
+// notBegun ends what cannot be removed, of a session that has not begun.
+const notBegun = "the session has not begun"
+
+// finish ends the recording. What failed may fail again.
 func (r *Recording) finish(failed error) {
 	r.mu.Lock()
-	why, end, discard, lost := r.why, r.end, r.discard, r.lost
+	why, end, discard, lost := r.why, r.end, r.discard && failed == nil, r.lost
 	r.mu.Unlock()
-	if failed != nil {
-		why, discard = stoppedBecause+failed.Error(), false
-	}
-	if !discard {
-		r.lines = r.encoder.appendTails(r.lines[:0], end)
-		r.appendLost(lost, end)
-		r.lines = appendNote(r.lines, end, codeEnd, why)
-		_ = r.flush(math.MaxInt64) // without it the file is cut, which readers say
-	}
-	_ = r.file.Close()
 	if discard {
-		r.store.remove(r.path)
+		if r.to.discard() {
+			return
+		}
+		why = notBegun
+	}
+	if failed != nil {
+		why = stoppedBecause + failed.Error()
+	}
+	r.lines = r.encoder.appendTails(r.lines[:0], end)
+	r.appendLost(lost, end)
+	r.lines = appendNote(r.lines, end, codeEnd, why)
+	err := r.flush(math.MaxInt64) // without it the recording is cut, which readers say
+	if ended := r.to.close(); err == nil {
+		err = ended
+	}
+	if failed == nil {
+		failed = err
+	}
+	r.mu.Lock()
+	tell := failed != nil && !r.told && !discard
+	r.told = true
+	r.mu.Unlock()
+	if tell {
+		r.failed(failed)
 	}
 }

@@ -39,6 +39,8 @@ func newStore(t testing.TB, change func(*Options)) *Store {
 
 func asIs(*Options) {}
 
+func (s *Store) folder() *folder { return s.place.(*folder) }
+
 func randomName() string {
 	var name [16]byte
 	_, _ = rand.Read(name[:])
@@ -325,7 +327,7 @@ func TestRemoval(t *testing.T) {
 	first := s.put(t, "2026-01-02", "000001-"+id+".cast", 30<<10, 50*time.Minute)
 	second := s.put(t, "2026-01-02", "000002-"+id+".cast", 30<<10, 40*time.Minute)
 	elsewhere := s.put(t, "2026-01-03", "000003-"+id+".cast", 30<<10, time.Minute)
-	s.count()
+	s.folder().count()
 	want := func(what string, path string, there bool) {
 		t.Helper()
 		if _, err := os.Stat(path); (err == nil) != there {
@@ -358,12 +360,12 @@ func TestRemoval(t *testing.T) {
 		t.Errorf("failed with %v, want %v", err, ErrFull)
 	}
 	s.await(two)
-	s.count()
+	s.folder().count()
 	if got := promtest.ToFloat64(s.metrics.Removed.WithLabelValues(bySize)); got < 3 {
 		t.Errorf("%v files were removed by size, want 3 or more", got)
 	}
-	if s.used > 100<<10 || promtest.ToFloat64(s.metrics.Stored) != float64(s.used) || promtest.ToFloat64(s.metrics.Open) != 0 {
-		t.Errorf("%d bytes are used, %v by the metric, %v open", s.used, promtest.ToFloat64(s.metrics.Stored), promtest.ToFloat64(s.metrics.Open))
+	if s.folder().used > 100<<10 || promtest.ToFloat64(s.metrics.Stored) != float64(s.folder().used) || promtest.ToFloat64(s.metrics.Open) != 0 {
+		t.Errorf("%d bytes are used, %v by the metric, %v open", s.folder().used, promtest.ToFloat64(s.metrics.Stored), promtest.ToFloat64(s.metrics.Open))
 	}
 }
 

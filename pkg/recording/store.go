@@ -2,13 +2,9 @@ package recording
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,11 +27,14 @@ const (
 type Options struct {
 	// Dir is a folder on a volume.
 	Dir string
-	// MaxFile and MaxTotal bound one file and all of them, in bytes, and MaxAge how long
-	// they are kept.
-	MaxFile, MaxTotal int64
-	MaxAge            time.Duration
-	// FailClosed has sessions wait for the volume, rather than lose what is recorded.
+	// Service gets the recordings if it is not nil, and there is no folder then.
+	Service *Service
+	// MaxFile bounds one recording, in bytes.
+	MaxFile int64
+	// MaxTotal bounds all files of the folder, and MaxAge how long they are kept.
+	MaxTotal int64
+	MaxAge   time.Duration
+	// FailClosed has sessions wait for the volume or the Service, rather than lose what is recorded.
 	FailClosed bool
 }
 
@@ -49,37 +48,57 @@ type Metrics struct {
 	Removed *prometheus.CounterVec
 }
 
-// Store is the folder.
+// place is where recordings go.
+type place interface {
+	// create begins a recording at a path.
+	create(path string) (sink, error)
+	// run looks after what is there, at most until ctx is done.
+	run(ctx context.Context)
+}
+
+// sink is one recording at its place. One goroutine calls the methods, but for check.
+type sink interface {
+	// Write writes all of p unless it returns an error.
+	Write(p []byte) (int, error)
+	// check returns an error if what was written is not there any more.
+	check() error
+	// discard is for a session that has not begun. It reports whether it is over with that;
+	// otherwise it is to be ended like others.
+	discard() bool
+	// close ends it. The error means that it may not be there as it was written.
+	close() error
+}
+
+// Store has the recordings that are being written.
 type Store struct {
 	options Options
 	metrics Metrics
+	place   place
 	opening chan struct{}
-	// openFile makes a file below a folder.
-	openFile func(root *os.Root, path string) (*os.File, error)
 
-	mu    sync.Mutex
-	files map[string]*stored // by path
-	used  int64
-	open  map[*Recording]struct{}
+	mu   sync.Mutex
+	open map[*Recording]struct{}
 	// idle is closed when the last recording has ended, if somebody waits for that.
 	idle chan struct{}
 }
 
 // NewStore does no I/O.
 func NewStore(o Options, m Metrics) *Store {
-	return &Store{options: o, metrics: m, opening: make(chan struct{}, maxOpening), openFile: newFile, files: map[string]*stored{}, open: map[*Recording]struct{}{}}
+	s := &Store{options: o, metrics: m, opening: make(chan struct{}, maxOpening), open: map[*Recording]struct{}{}}
+	if o.Service != nil {
+		s.place = newUploads(o.Service, m.Written)
+	} else {
+		s.place = newFolder(o, m)
+	}
+	return s
 }
 
-func newFile(root *os.Root, path string) (*os.File, error) {
-	return root.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-}
-
-// Run looks after the folder until ctx is done, and waits for recordings that end.
+// Run looks after the recordings until ctx is done, and waits for those that end.
 func (s *Store) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { every(ctx, watchEvery, s.watch) })
 	loops.Go(func() { every(ctx, checkEvery, s.check) })
-	loops.Go(func() { every(ctx, countEvery, s.count) })
+	loops.Go(func() { s.place.run(ctx) })
 	<-ctx.Done()
 	s.mu.Lock()
 	s.idle = make(chan struct{})
@@ -143,73 +162,53 @@ func (s *Store) Open(ctx context.Context, session Session, failed func(error)) (
 	}()
 	select {
 	case o := <-result:
-		return o.r, plain(o.err)
+		return o.r, o.err
 	case <-ctx.Done():
 		return nil, ErrStalled
 	}
 }
 
-// plain takes what is within errors of files, which says nothing of paths.
-func plain(err error) error {
-	var of *fs.PathError
-	if errors.As(err, &of) {
-		return fmt.Errorf("the volume of recordings: %w", of.Err)
-	}
-	return err
-}
-
-// create makes the file, with its header.
+// create begins a recording, with its header.
 func (s *Store) create(session Session, failed func(error)) (*Recording, error) {
 	began := time.Now()
 	line, err := session.header(began)
 	if err != nil {
 		return nil, err
 	}
-	day := began.UTC().Format(dayFormat)
-	r := &Recording{store: s, path: path.Join(day, began.UTC().Format(timeFormat)+"-"+session.Name+extension), began: began, failed: failed, more: make(chan struct{}, 1)}
+	at := began.UTC()
+	r := &Recording{store: s, path: path.Join(at.Format(dayFormat), at.Format(timeFormat)+"-"+session.Name+extension), began: began, failed: failed, more: make(chan struct{}, 1)}
 	if !ours(r.path) {
-		return nil, fmt.Errorf("the name of the session %q is none for a file", session.Name)
+		return nil, fmt.Errorf("the name of the session %q is none for a recording", session.Name)
 	}
-	root, err := os.OpenRoot(s.options.Dir)
+	if r.to, err = s.place.create(r.path); err != nil {
+		return nil, err
+	}
+	n, err := r.to.Write(line)
 	if err != nil {
+		if !r.to.discard() {
+			_ = r.to.close() // it has failed already
+		}
 		return nil, err
 	}
-	defer root.Close()
-	if err := root.Mkdir(day, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	if r.file, err = s.openFile(root, r.path); err != nil {
-		return nil, err
-	}
-	s.add(r)
-	if r.written, err = s.write(r, line); err != nil {
-		r.file.Close()
-		s.done(r)
-		s.remove(r.path)
-		return nil, err
-	}
+	r.written = int64(n)
+	s.mu.Lock()
+	s.open[r] = struct{}{}
+	s.mu.Unlock()
+	s.metrics.Open.Inc()
 	go r.run()
 	return r, nil
 }
 
-// write writes to the file of a recording, and makes room for it.
-func (s *Store) write(r *Recording, p []byte) (written int64, err error) {
-	for len(p) > 0 {
-		if err := s.reserve(r, int64(len(p))); err != nil {
-			return written, err
-		}
-		n, err := r.file.Write(p)
-		written += int64(n)
-		p = p[n:]
-		s.metrics.Written.Add(float64(n))
-		if err != nil {
-			s.release(r, int64(len(p)))
-			if !errors.Is(err, syscall.ENOSPC) || !s.removeOldest(int64(len(p))) {
-				return written, plain(err)
-			}
-		}
+// done is called when a recording has ended.
+func (s *Store) done(r *Recording) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, r)
+	s.metrics.Open.Dec()
+	if s.idle != nil && len(s.open) == 0 {
+		close(s.idle)
+		s.idle = nil
 	}
-	return written, nil
 }
 
 // watch has recordings fail whose volume hangs.
@@ -225,26 +224,11 @@ func (s *Store) watch() {
 	}
 }
 
-// check has recordings fail whose file is gone, and says to other processes that it is open.
+// check has recordings fail that are not there any more.
 func (s *Store) check() {
-	root, err := os.OpenRoot(s.options.Dir)
-	if err == nil {
-		defer root.Close()
-	}
-	now := time.Now()
 	for _, r := range s.recordings() {
-		if err != nil {
-			r.fail(plain(err))
-			continue
-		}
-		there, missing := root.Lstat(r.path)
-		own, err := r.file.Stat()
-		switch {
-		case errors.Is(err, os.ErrClosed):
-		case missing != nil || err != nil || !os.SameFile(there, own):
-			r.fail(ErrGone)
-		default:
-			_ = root.Chtimes(r.path, now, now) // what is written does the same
+		if err := r.to.check(); err != nil {
+			r.fail(err)
 		}
 	}
 }

@@ -1,0 +1,125 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// folder is a place on a volume.
+type folder struct {
+	dir      string
+	maxTotal int64
+	maxAge   time.Duration
+	metrics  Metrics
+	// openFile makes a file below a folder.
+	openFile func(root *os.Root, path string) (*os.File, error)
+
+	mu    sync.Mutex
+	files map[string]*stored // by path
+	used  int64
+}
+
+func newFolder(o Options, m Metrics) *folder {
+	return &folder{dir: o.Dir, maxTotal: o.MaxTotal, maxAge: o.MaxAge, metrics: m, openFile: newFile, files: map[string]*stored{}}
+}
+
+func newFile(root *os.Root, path string) (*os.File, error) {
+	return root.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+}
+
+// run counts all files, again and again.
+func (d *folder) run(ctx context.Context) { every(ctx, countEvery, d.count) }
+
+// create makes a file.
+func (d *folder) create(file string) (sink, error) {
+	root, err := os.OpenRoot(d.dir)
+	if err != nil {
+		return nil, plain(err)
+	}
+	defer root.Close()
+	if err := root.Mkdir(path.Dir(file), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, plain(err)
+	}
+	opened, err := d.openFile(root, file)
+	if err != nil {
+		return nil, plain(err)
+	}
+	d.add(file)
+	return &openFile{d, file, opened}, nil
+}
+
+// plain takes what is within errors of files, which says nothing of paths.
+func plain(err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return fmt.Errorf("the volume of recordings: %w", of.Err)
+	}
+	return err
+}
+
+// openFile is a file of the folder that is being written.
+type openFile struct {
+	folder *folder
+	path   string
+	file   *os.File
+}
+
+// Write makes room for what it writes.
+func (f *openFile) Write(p []byte) (written int, err error) {
+	d := f.folder
+	for len(p) > 0 {
+		if err := d.reserve(f.path, int64(len(p))); err != nil {
+			return written, err
+		}
+		n, err := f.file.Write(p)
+		written += n
+		p = p[n:]
+		d.metrics.Written.Add(float64(n))
+		if err != nil {
+			d.release(f.path, int64(len(p)))
+			if !errors.Is(err, syscall.ENOSPC) || !d.removeOldest(int64(len(p))) {
+				return written, plain(err)
+			}
+		}
+	}
+	return written, nil
+}
+
+// check also says to other processes that the file is open.
+func (f *openFile) check() error {
+	root, err := os.OpenRoot(f.folder.dir)
+	if err != nil {
+		return plain(err)
+	}
+	defer root.Close()
+	there, missing := root.Lstat(f.path)
+	own, err := f.file.Stat()
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return nil
+	case missing != nil || err != nil || !os.SameFile(there, own):
+		return ErrGone
+	}
+	now := time.Now()
+	_ = root.Chtimes(f.path, now, now) // what is written does the same
+	return nil
+}
+
+func (f *openFile) discard() bool {
+	_ = f.close() // nobody misses what is in it
+	f.folder.remove(f.path)
+	return true
+}
+
+func (f *openFile) close() error {
+	err := f.file.Close()
+	f.folder.closed(f.path)
+	return plain(err)
+}
