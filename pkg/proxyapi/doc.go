@@ -141,13 +141,13 @@
 //
 // # Recordings
 //
-// With --recording-dir what users of exec and attach see goes into files too (package
-// recording), for the clusters that the flags name. Package frames hands out the bytes as they pass, and
+// With --recording-dir what users of exec and attach see goes into files too, with --recording-url
+// to a Service (package recording), for the clusters that the flags name. Package frames hands out the bytes as they pass, and
 // changes none.
 //
 //   - The file is made before the request is sent: a user whom the policy lets have no session without
 //     a recording has run nothing when the answer is 503. A request that the cluster refuses
-//     leaves no file.
+//     leaves no file, and at a Service one that says so.
 //   - Bytes are in the recording's buffer before the user gets them. What the volume takes later is
 //     in the doc.go of package recording, with what it means to fail closed.
 //   - Everything that the kubelet could take for exec or attach is recorded: upgrades of
@@ -157,7 +157,8 @@
 //     run is there, which takes no notice of an Upgrade header.
 //     Not seen are sessions by a Service, by port-forward, and by the proxy server's own port.
 //   - A recording that fails ends its session as an administrator does, with another Status, or
-//     the session goes on and log, metrics and audit event say so. It never begins again.
+//     the session goes on and log, metrics and audit event say so. It never begins again. One that fails
+//     after the session's end is in log and metrics.
 //   - Nothing serves recordings: no path, no right, no metric with a name leads to them.
 //   - Replicas share the folder or have one each. They do not ask each other.
 //

@@ -198,7 +198,7 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 	m := recordingMetrics{
 		recordingsFailed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_recordings_failed_total",
-			Help: "Recordings of sessions that could not begin or could not go on, by what became of the session: refused, ended, unrecorded (it went on).",
+			Help: "Recordings of sessions that could not begin or could not go on, by what became of the session: refused, ended, unrecorded (it went on), over (it had ended when the volume or the Service failed to keep its recording).",
 		}, []string{"session"}),
 		recordingsOpen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_api_recordings_open",
@@ -206,22 +206,22 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 		}),
 		recordingsStored: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_api_recordings_stored_bytes",
-			Help: "Size of all recordings on the volume, those of the other replicas included if they share it; they are counted every 30 s.",
+			Help: "Size of all recordings on the volume, those of the other replicas included if they share it; they are counted every 30 s. 0 if a Service gets them.",
 		}),
 		recordingBytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_recording_bytes_total",
-			Help: "Bytes written to recordings of sessions.",
+			Help: "Bytes written to recordings of sessions, or sent to the Service.",
 		}),
 		recordingLost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_recording_lost_bytes_total",
-			Help: "Bytes of recorded sessions that are not in their recordings, because the volume was too slow or has failed.",
+			Help: "Bytes of recorded sessions that are not in their recordings, because the volume or the Service was too slow or has failed.",
 		}),
 		recordingsRemoved: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_recordings_removed_total",
 			Help: "Recordings that were removed, by reason: age, size (of all recordings, or of the volume).",
 		}, []string{"reason"}),
 	}
-	for _, session := range []string{sessionRefused, sessionCut, sessionUnrecorded} {
+	for _, session := range []string{sessionRefused, sessionCut, sessionUnrecorded, sessionOver} {
 		m.recordingsFailed.WithLabelValues(session)
 	}
 	registry.MustRegister(m.recordingsFailed, m.recordingsOpen, m.recordingsStored, m.recordingBytes, m.recordingLost, m.recordingsRemoved)

@@ -2,6 +2,7 @@ package proxyapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,7 @@ const (
 	sessionRefused    = "refused"
 	sessionCut        = "ended"
 	sessionUnrecorded = "unrecorded"
+	sessionOver       = "over"
 )
 
 // recorder records sessions of commands, as the policy says. A nil recorder records none.
@@ -87,7 +89,7 @@ func (r *recorder) begin(ctx context.Context, scope *requestScope, one *session)
 		return nil, ctx.Err()
 	case r.policy.FailClosed:
 		r.failed(ctx, one, sessionRefused, err)
-		return nil, refusal(http.StatusServiceUnavailable, fmt.Sprintf("sessions to cluster %q must be recorded, which is not possible now: %v; ask the administrators of the hub to look after the volume of recordings", scope.target.Cluster, err))
+		return nil, refusal(http.StatusServiceUnavailable, fmt.Sprintf("sessions to cluster %q must be recorded, which is not possible now: %v; ask the administrators of the hub to look after the %s of recordings", scope.target.Cluster, err, r.policy.place()))
 	}
 	r.failed(ctx, one, sessionUnrecorded, err)
 	return nil, nil
@@ -96,8 +98,15 @@ func (r *recorder) begin(ctx context.Context, scope *requestScope, one *session)
 // failed says that a session is not recorded.
 func (r *recorder) failed(ctx context.Context, one *session, outcome string, err error) {
 	r.sessions.metrics.recordingsFailed.WithLabelValues(outcome).Inc()
-	klog.FromContext(ctx).Info("A session cannot be recorded", "err", err.Error(), "outcome", outcome, "session", one.name, "user", one.status.User, "kind", one.status.Kind, "cluster", one.status.Cluster, "target", one.status.Target)
-	audit.AddAuditAnnotation(ctx, annotationPrefix+"recording-failed", outcome+": "+err.Error())
+	var of *recording.ServiceError
+	var cause error
+	if errors.As(err, &of) {
+		cause = of.Cause // which users do not read
+	}
+	klog.FromContext(ctx).Info("A session cannot be recorded", "err", err.Error(), "cause", cause, "outcome", outcome, "session", one.name, "user", one.status.User, "kind", one.status.Kind, "cluster", one.status.Cluster, "target", one.status.Target)
+	if outcome != sessionOver { // whose audit event is written
+		audit.AddAuditAnnotation(ctx, annotationPrefix+"recording-failed", outcome+": "+err.Error())
+	}
 }
 
 // tape is the recording of one session. A nil tape records nothing.
@@ -106,6 +115,8 @@ type tape struct {
 	recorder *recorder
 	session  *session
 	ctx      context.Context
+	// over says that the session has ended.
+	over atomic.Bool
 	// failure is why the session is not recorded any more.
 	failure atomic.Pointer[metav1.Status]
 }
@@ -140,12 +151,15 @@ func (t *tape) take(s frames.Stream, p []byte) {
 // failed is called when the session is not recorded any more.
 func (t *tape) failed(err error) {
 	outcome := sessionUnrecorded
-	if t.recorder.policy.FailClosed {
+	switch {
+	case t.over.Load():
+		outcome = sessionOver
+	case t.recorder.policy.FailClosed:
 		outcome = sessionCut
 	}
 	t.recorder.failed(t.ctx, t.session, outcome, err)
 	if outcome == sessionCut {
-		status := newStatus(http.StatusServiceUnavailable, fmt.Sprintf("ended because it cannot be recorded any more: %v; ask the administrators of the hub to look after the volume of recordings", err))
+		status := newStatus(http.StatusServiceUnavailable, fmt.Sprintf("ended because it cannot be recorded any more: %v; ask the administrators of the hub to look after the %s of recordings", err, t.recorder.policy.place()))
 		status.Details = nil // there is nothing to try again
 		t.failure.Store(&status)
 		t.cut()
@@ -171,6 +185,7 @@ func (t *tape) end(began bool) {
 		t.Discard()
 		return
 	}
+	t.over.Store(true)
 	why := "the session has ended"
 	if status := t.session.why.Load(); status != nil {
 		why = status.Message

@@ -430,25 +430,6 @@ func TestRecordingsAreAudited(t *testing.T) {
 	}
 }
 
-// TestRecordingOptions has flags that are wrong.
-func TestRecordingOptions(t *testing.T) {
-	for name, change := range map[string]func(*RecordingOptions){
-		"no folder":         func(o *RecordingOptions) { o.FailClosed = true },
-		"a relative folder": func(o *RecordingOptions) { o.Dir = "x" },
-		"no cluster":        func(o *RecordingOptions) { o.Dir, o.Clusters = "/x", []string{"../x"} },
-		"no set":            func(o *RecordingOptions) { o.Dir, o.ClusterSets = "/x", []string{""} },
-		"small files":       func(o *RecordingOptions) { o.Dir = "/x"; o.MaxFileSize.Set("1Ki") },
-		"small folder":      func(o *RecordingOptions) { o.Dir = "/x"; o.MaxTotalSize.Set("64Ki") },
-		"no time":           func(o *RecordingOptions) { o.Dir, o.MaxAge = "/x", 0 },
-	} {
-		o := NewOptions()
-		change(&o.Recording)
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "recording-") {
-			t.Errorf("%s: error %v, want one about recording", name, err)
-		}
-	}
-}
-
 // TestRecordingsAreNotServed has users, with the right to sessions and without, look for a
 // recording at all ports. Names of pods that are paths or control a terminal are in it as text.
 func TestRecordingsAreNotServed(t *testing.T) {

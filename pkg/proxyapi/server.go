@@ -60,8 +60,9 @@ type Server struct {
 	via       via // set by Run
 	positions *watch.Positions
 	sessions  *sessions
-	// recordings are nil if no session is recorded.
+	// recordings are nil if no session is recorded, and recorder if a Service gets none.
 	recordings *recording.Store
+	recorder   *pki.Reloader
 	peers      *peers // nil without any
 	// newFleetHandler makes what serves views. Watches end when draining is closed.
 	newFleetHandler func(draining <-chan struct{}) fleetHandler
@@ -88,8 +89,11 @@ func New(o *Options) (*Server, error) {
 		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
 	}
 	s.sessions = newSessions(s.metrics)
-	if o.Recording.Dir != "" {
-		s.recordings = recording.NewStore(o.Recording.store(), s.metrics.recordings())
+	if o.Recording.URL != "" {
+		s.recorder = pki.NewReloader(o.Recording.credentials())
+	}
+	if o.Recording.enabled() {
+		s.recordings = recording.NewStore(s.options.Recording.store(s.recorder), s.metrics.recordings())
 	}
 	if len(o.Peers) > 0 {
 		s.peers = newPeers(o.Peers, o.PeerPort, s.positions, peerTransport(s.proxy), s.metrics)
@@ -110,7 +114,10 @@ func New(o *Options) (*Server, error) {
 // Run serves until ctx is done, and then until the last request ended or the
 // drain timeout passed.
 func (s *Server) Run(ctx context.Context) error {
-	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner} {
+	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner, s.recorder} {
+		if source == nil {
+			continue
+		}
 		if err := source.Load(); err != nil {
 			return err
 		}
@@ -168,6 +175,9 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	if s.recordings != nil {
 		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.clusters)
 		p.background = append(p.background, s.recordings.Run)
+		if s.recorder != nil {
+			p.background = append(p.background, s.recorder.Run)
+		}
 	}
 	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, endpoints: endpoints{domain: o.Domain, karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
 	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {

@@ -30,9 +30,9 @@ type recorderHost struct {
 	// server and client are the two ends' certificates.
 	server, client *pki.Reloader
 	// ended is closed when the test ends.
-	ended chan struct{}
-	mu    sync.Mutex
-	requests       []*http.Request
+	ended    chan struct{}
+	mu       sync.Mutex
+	requests []*http.Request
 	// bodies are what came of each.
 	bodies [][]byte
 }

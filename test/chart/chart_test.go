@@ -14,7 +14,7 @@ import (
 // everything switches on all that is optional.
 const everything = `
 replicas: 2
-networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}], monitoring: [{namespaceSelector: {matchLabels: {c: d}}}]}
+networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}], monitoring: [{namespaceSelector: {matchLabels: {c: d}}}], recordings: []}
 imagePullSecrets: [pull]
 nodeSelector: {a: b}
 tolerations: [{key: a, operator: Exists}]
@@ -198,6 +198,12 @@ func TestRefusedValues(t *testing.T) {
 		{"PodMonitors that nobody may follow", "{networkPolicies: {enabled: true}, monitoring: {podMonitor: {enabled: true}}}", "needs networkPolicies.monitoring"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},
 		{"size of recordings", "proxyAPI: {recording: {maxFileSize: much}}", "maxFileSize"},
+		{"recordings by plain HTTP", "proxyAPI: {recording: {enabled: true, service: {url: 'http://a', secret: b}}}", "url"},
+		{"credential of the recordings' Service", "proxyAPI: {recording: {enabled: true, service: {url: 'https://a', secret: b, credential: none}}}", "credential"},
+		{"recordings' Service without a Secret", "proxyAPI: {recording: {enabled: true, service: {url: 'https://a'}}}", "recording.service.secret"},
+		{"recordings at two places", "proxyAPI: {recording: {enabled: true, existingClaim: c, service: {url: 'https://a', secret: b}}}", "one place"},
+		{"recordings that are not on", "proxyAPI: {recording: {service: {url: 'https://a', secret: b}}}", "recording.enabled=true"},
+		{"recordings' Service that is not named", "{networkPolicies: {enabled: true}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a', secret: b}}}}", "networkPolicies.recordings"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
 	} {
@@ -339,6 +345,7 @@ func TestUsersAreLetInByAValue(t *testing.T) {
 func TestRecording(t *testing.T) {
 	for values, want := range map[string]string{
 		"{}": "", "{recording: {enabled: true}}": "emptyDir", "{recording: {enabled: true, existingClaim: tapes, fsGroup: 7}}": "tapes",
+		"{recording: {enabled: true, service: {url: 'https://a/b', secret: c}}}": "", "{recording: {enabled: true, service: {url: 'https://a/b', secret: c, credential: certificate}}}": "",
 	} {
 		for _, deployment := range mustRender(t, "proxyAPI: "+values).deployments(t) {
 			pod, got := deployment.Spec.Template.Spec, ""
@@ -362,6 +369,39 @@ func TestRecording(t *testing.T) {
 			if group := pod.SecurityContext.FSGroup; (group != nil) != (got == "tapes") {
 				t.Errorf("%s with %q: fsGroup %v", deployment.Name, values, group)
 			}
+		}
+	}
+}
+
+// Recordings go to a Service with the credential of a Secret.
+func TestRecordingService(t *testing.T) {
+	for credential, want := range map[string][]string{
+		"token":       {"--recording-url=https://a:8443/b", "--recording-ca-cert=/recording-service/ca.crt", "--recording-token-file=/recording-service/token"},
+		"certificate": {"--recording-url=https://a:8443/b", "--recording-ca-cert=/recording-service/ca.crt", "--recording-cert=/recording-service/tls.crt", "--recording-key=/recording-service/tls.key"},
+	} {
+		o := mustRender(t, "{networkPolicies: {enabled: true, recordings: [{podSelector: {matchLabels: {app: recorder}}}]}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a:8443/b', secret: c, credential: "+credential+"}}}}")
+		for _, deployment := range o.deployments(t) {
+			if deployment.Name != "cluster-proxy-addon-user" {
+				continue
+			}
+			pod := deployment.Spec.Template.Spec
+			got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(arg string) bool {
+				return !strings.HasPrefix(arg, "--recording-") || strings.HasPrefix(arg, "--recording-max-")
+			})
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: arguments %q, want %q", credential, got, want)
+			}
+			if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+				return v.Name == "recording-service" && v.Secret != nil && v.Secret.SecretName == "c"
+			}) || !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == "recording-service" && m.MountPath == "/recording-service" && m.ReadOnly
+			}) {
+				t.Errorf("%s: volumes %v, mounts %v; want Secret c", credential, pod.Volumes, pod.Containers[0].VolumeMounts)
+			}
+		}
+		policy, err := o.byName["NetworkPolicy/cluster-proxy-addon-user-network-policy"].MarshalJSON()
+		if err != nil || !strings.Contains(string(policy), `{"ports":[{"port":8443,"protocol":"TCP"}],"to":[{"podSelector":{"matchLabels":{"app":"recorder"}}}]}`) {
+			t.Errorf("the policy is %v %s, want the Service's pods in it", err, policy)
 		}
 	}
 }
