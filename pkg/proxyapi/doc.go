@@ -53,6 +53,8 @@
 //	request.go                newScope: what the request wants. Package route takes the
 //	                          request target apart, byte for byte, or refuses it;
 //	                          RequestInfo reads it as the managed kube-apiserver will
+//	filter_crosssite.go       where there is a page: nothing that another site has had a browser
+//	                          send with its user's client certificate
 //	instrument.go             metrics of the request
 //	filter_authentication.go  who sends it (package hubaccess). The request of a caller
 //	                          whom the hub does not know goes on unchanged, without a

@@ -67,6 +67,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = checkSize(r)
 	}
+	if err == nil && h.page != nil {
+		err = checkSite(r)
+	}
 	if scope.long && h.revalidation != nil {
 		scope.asked = keepAsked(r)
 	}

@@ -257,7 +257,7 @@ func TestUploadRefused(t *testing.T) {
 			w.WriteHeader(code)
 		}
 	}
-	stranger := pkitest.NewCA(t, "a stranger")
+	otherCA := pkitest.NewCA(t, "another CA")
 	for name, tc := range map[string]struct {
 		serve  func(*recorderHost, http.ResponseWriter, *http.Request)
 		change func(*recorderHost, *Service)
@@ -271,8 +271,8 @@ func TestUploadRefused(t *testing.T) {
 		"no token":     {serve: takeAll, change: func(_ *recorderHost, s *Service) { s.Token = func() (string, error) { return "", os.ErrNotExist } }, want: "the Service of recordings needs a token, which cannot be read"},
 		"a bad token":  {serve: takeAll, change: func(_ *recorderHost, s *Service) { s.Token = func() (string, error) { return "a\r\nb", nil } }, want: unreachable},
 		"another host": {serve: takeAll, change: func(_ *recorderHost, s *Service) { s.URL.Host = "another.test" }, want: unreachable},
-		"a stranger": {serve: takeAll, change: func(h *recorderHost, _ *Service) {
-			h.client = pkitest.NewReloader(t, stranger, pki.Leaf{CommonName: "proxy-api", Client: true}, stranger)
+		"another CA": {serve: takeAll, change: func(h *recorderHost, _ *Service) {
+			h.client = pkitest.NewReloader(t, otherCA, pki.Leaf{CommonName: "proxy-api", Client: true}, otherCA)
 		}, want: unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ type message struct {
 // libnss3-tools. In CI it fails there.
 func Needs(t testing.TB) {
 	t.Helper()
-	for _, program := range []string{"chromium", "certutil"} {
+	for _, program := range []string{"chromium", "certutil", "pk12util"} {
 		if _, err := exec.LookPath(program); err != nil {
 			if os.Getenv("CI") == "true" && os.Getuid() == 0 {
 				t.Fatalf("%v; .ci/run installs it: apt-get install chromium libnss3-tools", err)
@@ -77,6 +77,12 @@ func Open(t testing.TB, caFiles ...string) *Page {
 	Needs(t)
 	home := t.TempDir()
 	trust(t, home, caFiles)
+	return start(t, home)
+}
+
+// start starts a browser whose home has the certificates.
+func start(t testing.TB, home string) *Page {
+	t.Helper()
 	command := exec.Command("chromium", "--headless=new", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(home, "profile"),
 		"--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--disable-extensions", "--no-proxy-server", "--window-size=1440,900", "about:blank")
@@ -125,14 +131,16 @@ func trust(t testing.TB, home string, caFiles []string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) {
-		if out, err := exec.Command("certutil", append([]string{"-d", "sql:" + dir}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("certutil %v: %v: %s", args, err, out)
-		}
-	}
-	run("-N", "--empty-password")
+	run(t, "certutil", "-d", "sql:"+dir, "-N", "--empty-password")
 	for i, file := range caFiles {
-		run("-A", "-t", "C,,", "-n", fmt.Sprintf("ca-%d", i), "-i", file)
+		run(t, "certutil", "-d", "sql:"+dir, "-A", "-t", "C,,", "-n", fmt.Sprintf("ca-%d", i), "-i", file)
+	}
+}
+
+func run(t testing.TB, program string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s", program, args, err, out)
 	}
 }
 
