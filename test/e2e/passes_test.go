@@ -271,6 +271,66 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// TestPassBySet makes a pass for a ManagedClusterSet: it is for the clusters that are in the set at
+// the time of a request. It disturbs nothing: the label that makes the set is its own.
+func TestPassBySet(t *testing.T) {
+	const set = "e2e-pass-set"
+	inside, outside := installed.Clusters[0], installed.Clusters[1]
+	labelCluster(t, inside, set, "in")
+	installed.MakeOnHub(t, suite.ClusterSets, "ManagedClusterSet", set, map[string]any{
+		"clusterSelector": map[string]any{"selectorType": "LabelSelector", "labelSelector": map[string]any{"matchLabels": map[string]any{set: "in"}}},
+	})
+	plugin := passPlugin{buildPlugin(t)}
+	jane := makeIssuer(t, "e2e-pass-jane", "cluster-proxy-viewer", append(suite.MayUseViews(), suite.MayReachSet(suite.ReadVerbs, set),
+		suite.Rule("work.open-cluster-management.io", "manifestworks", []string{"create"}),
+		suite.Rule("cluster.open-cluster-management.io", "managedclustersets", []string{"get"}), suite.Rule("cluster.open-cluster-management.io", "managedclusters", suite.ReadVerbs))...)
+	file := filepath.Join(t.TempDir(), "set.kubeconfig")
+	if out, err := plugin.run(t, jane, "create", "e2e-set", "--clustersets="+set, "--cluster-role=e2e-admin", "-o", file); err != nil {
+		t.Fatalf("making a pass: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		_ = installed.Hub.RESTClient().Delete().AbsPath(passesPath, "e2e-set").Do(context.Background()).Error()
+	})
+	kubectl, env := installed.KubectlProgram("hub")
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), kubectl, append([]string{"--kubeconfig=" + file, "--context=fleet", "-n", "default"}, args...)...)
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	suite.Eventually(t, "the set's pods", func() error {
+		out, err := run("get", "pods", "-l", "app=web")
+		if err == nil && (!strings.Contains(out, "web-") || !strings.Contains(out, inside)) {
+			err = fmt.Errorf("there are none: %s", out)
+		}
+		if strings.Contains(out, outside) {
+			t.Errorf("a cluster that is not in the set is in the answer:\n%s", out)
+		}
+		return err
+	})
+	const name = "configmap/kube-root-ca.crt@"
+	if out, err := run("get", name+inside); err != nil {
+		t.Errorf("an object of %s: %v: %s", inside, err, out)
+	}
+	if out, err := run("get", name+outside); err == nil {
+		t.Errorf("an object of %s, which is not in the set:\n%s", outside, out)
+	}
+	if out, err := run("delete", name+inside); err == nil || !strings.Contains(strings.ToLower(out), "forbidden") {
+		t.Errorf("a viewer deletes: %v: %s", err, out)
+	}
+	labelCluster(t, inside, set, nil)
+	suite.Eventually(t, inside+" out of reach when it has left the set", func() error {
+		if out, err := run("get", name+inside); err == nil {
+			return fmt.Errorf("it is there: %s", out)
+		}
+		return nil
+	})
+	if out, err := plugin.run(t, jane, "revoke", "e2e-set"); err != nil {
+		t.Fatalf("revoking: %v\n%s", err, out)
+	}
+	wantNothingOfPass(t, "e2e-set")
+}
+
 // TestPassesOfOthers tries to get passes without the right to them: to give away what one
 // does not have, and to use, to end or to pretend the passes of others. It disturbs nothing.
 func TestPassesOfOthers(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// proxyAPIReplica is a pod of the proxy API: where it is reached, and its recordings.
-type proxyAPIReplica struct{ address, recordings string }
+// proxyAPIReplica is a pod of the proxy API: where it is reached, also for metrics, and its recordings.
+type proxyAPIReplica struct{ name, address, health, recordings string }
 
 // proxyAPIReplicas are the pods of the proxy API in a lab without nodes.
 func proxyAPIReplicas(t *testing.T) (found []proxyAPIReplica) {
@@ -45,7 +45,11 @@ func proxyAPIReplicas(t *testing.T) (found []proxyAPIReplica) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, proxyAPIReplica{address, installed.Lab.PodVolume("hub", pod.UID, "recordings")})
+		health, err := installed.Lab.PodAddress("hub", pod.UID, 8000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, proxyAPIReplica{name, address, health, installed.Lab.PodVolume("hub", pod.UID, "recordings")})
 	}
 	return found
 }

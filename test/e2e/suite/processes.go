@@ -113,7 +113,7 @@ func (s *Suite) KillProxyAPI(t *testing.T) {
 	for _, name := range before {
 		k.Kill(t, name)
 	}
-	s.awaitOtherProxyAPI(t, k, before)
+	s.awaitOtherProxyAPI(t.Context(), t, k, before)
 }
 
 // RestartProxyAPI replaces the pods of the proxy API, as kubectl rollout restart does, and
@@ -129,7 +129,34 @@ func (s *Suite) RestartProxyAPI(t *testing.T) {
 	if _, err := k.Client.AppsV1().Deployments(k.Namespace).Patch(t.Context(), k.deployment, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitOtherProxyAPI(t, k, before)
+	s.awaitOtherProxyAPI(t.Context(), t, k, before)
+}
+
+// AddProxyAPIArguments runs the proxy API with more arguments until the end of the test.
+func (s *Suite) AddProxyAPIArguments(t *testing.T, more ...string) {
+	t.Helper()
+	k := s.Kind(t, s.Clusters[0], "proxy API")
+	change := func(ctx context.Context, change func(args []string) []string) {
+		t.Helper()
+		before, err := k.Pods(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(ctx, k.deployment, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		container := &deployment.Spec.Template.Spec.Containers[0]
+		container.Args = change(container.Args)
+		if _, err := k.Client.AppsV1().Deployments(k.Namespace).Update(ctx, deployment, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitOtherProxyAPI(ctx, t, k, before)
+	}
+	change(t.Context(), func(args []string) []string { return append(args, more...) })
+	t.Cleanup(func() {
+		change(context.Background(), func(args []string) []string { return args[:len(args)-len(more)] })
+	})
 }
 
 // ScaleProxyAPI runs so many replicas of the proxy API until the end of the test.
@@ -165,17 +192,17 @@ func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 
 // awaitOtherProxyAPI waits until the former pods of the proxy API are gone with their
 // processes, and new connections lead to every cluster by every endpoint.
-func (s *Suite) awaitOtherProxyAPI(t *testing.T, k Kind, before []string) {
+func (s *Suite) awaitOtherProxyAPI(ctx context.Context, t *testing.T, k Kind, before []string) {
 	t.Helper()
 	Eventually(t, "other pods of the proxy API", func() error {
-		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(t.Context(), k.deployment, metav1.GetOptions{})
+		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(ctx, k.deployment, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if err := RolledOut(deployment); err != nil {
 			return err
 		}
-		now, err := k.Pods(t.Context())
+		now, err := k.Pods(ctx)
 		if err != nil {
 			return err
 		}
@@ -189,11 +216,11 @@ func (s *Suite) awaitOtherProxyAPI(t *testing.T, k Kind, before []string) {
 		if s.options.Nodes || s.Lab == nil {
 			return nil // such a pod goes when its process has ended
 		}
-		return s.Lab.PodsEnded(t.Context(), "hub")
+		return s.Lab.PodsEnded(ctx, "hub")
 	})
 	for _, cluster := range s.Clusters {
 		for _, endpoint := range s.Endpoints(cluster) {
-			Eventually(t, cluster+" reachable again by "+endpoint.Name, func() error { return Once(t.Context(), endpoint.Cfg) })
+			Eventually(t, cluster+" reachable again by "+endpoint.Name, func() error { return Once(ctx, endpoint.Cfg) })
 		}
 	}
 }
