@@ -194,6 +194,19 @@ func TestPageShowsWhatJaneMaySee(t *testing.T) {
 		t.Errorf("jane sees %s, want her two clusters and no views", got)
 	}
 	checkPage(t, p, "janes-token", "wrong-token")
+	// The link to her page is worth nothing to who has taken it.
+	var link string
+	if err := json.Unmarshal([]byte(p.Eval(`location.href`)), &link); err != nil {
+		t.Fatal(err)
+	}
+	thief := browser.Open(t, filepath.Join(w.dir, "proxy-api-ca.crt"))
+	thief.Go(link)
+	thief.WaitFor(`document.activeElement?.id === 'token' && ` + rowsShown + ` === 0`)
+	for _, r := range thief.Requests("/apis/") {
+		if r.Headers["Authorization"] != "" {
+			t.Errorf("a stolen link brings a credential: %+v", r)
+		}
+	}
 	p.Eval(`document.getElementById('leave').click()`)
 	p.WaitFor(rowsShown + ` === 0 && !document.getElementById('signin').hidden`)
 	signIn(p, w.url+"/ui/", "bobs-token")
