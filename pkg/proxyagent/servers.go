@@ -23,8 +23,8 @@ const carrierTries = 8
 // errElsewhere is a failure to reach a certain proxy server.
 var errElsewhere = errors.New("the address of the proxy servers keeps leading to others than the one that needs a carrier")
 
-// servers are the proxy servers that the agent has streams to, each with a pool
-// of carriers of its own.
+// servers are the proxy servers that the agent has control sessions with, each with a
+// pool of carriers of its own.
 type servers struct {
 	carriers *carrierDialer
 	config   pool.Config // of each server's pool
@@ -41,10 +41,10 @@ type servers struct {
 }
 
 // serverSession is one proxy server. Two streams to it exist for a moment, when an agent
-// that looks for further servers reaches one that it has.
+// that looks for further servers by streams reaches one that it has.
 type serverSession struct {
-	streams  int
-	control  []control  // the streams, and some that have ended
+	streams  int        // control sessions of both kinds
+	control  []control  // those, and some that have ended
 	pool     *pool.Pool // nil if the server does not speak carriers
 	draining bool
 	// elsewhere is until when no carrier is dialed, since dials did not lead here.
@@ -65,8 +65,8 @@ func newServers(c *carrierDialer, config pool.Config, backoff func(failures int)
 		search: search{backoff: backoff}, changed: make(chan struct{})}
 }
 
-// join notes a stream to a server. leave must be called when it has ended.
-func (s *servers) join(serverID string, speaksCarriers bool, stream control) (leave func()) {
+// join notes a control session with a server. leave must be called when it has ended.
+func (s *servers) join(serverID string, speaksCarriers bool, session control) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.sessions[serverID]
@@ -77,7 +77,7 @@ func (s *servers) join(serverID string, speaksCarriers bool, stream control) (le
 		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
 	}
 	known.streams++
-	known.control = append(known.control, stream)
+	known.control = append(known.control, session)
 	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
 	s.leaveDraining()
 	if speaksCarriers && known.pool == nil && !s.stopped {
@@ -101,7 +101,7 @@ func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.
 	return made
 }
 
-// leave lets connections go on: a stream that breaks says nothing about
+// leave lets connections go on: a control session that breaks says nothing about
 // carriers, which are TCP connections of their own.
 func (s *servers) leave(serverID string, left *serverSession) {
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *servers) leave(serverID string, left *serverSession) {
 	}()
 }
 
-// forgotten ends the streams to a server that has none of this agent any more,
+// forgotten ends the control sessions with a server that has none of this agent any more,
 // as it says when it gets a carrier. Until they were found dead, the server
 // could not reach this cluster.
 func (s *servers) forgotten(serverID string) {
