@@ -185,18 +185,6 @@ func (a *agentRegistry) end() {
 	}
 }
 
-// controls counts the control sessions.
-func (a *agentRegistry) controls() (n int) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
-		agent.mu.Lock()
-		n += len(agent.controls)
-		agent.mu.Unlock()
-	}
-	return n
-}
-
 // tellCount tells the agents that speak carriers how many proxy servers there
 // are. Konnectivity's agents hear it with their next stream.
 func (a *agentRegistry) tellCount(n int) {

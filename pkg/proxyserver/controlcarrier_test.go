@@ -391,3 +391,15 @@ func TestCountIsToldOnControlCarriers(t *testing.T) {
 		t.Error("the agent was not told")
 	}
 }
+
+// controls counts the control sessions.
+func (a *agentRegistry) controls() (n int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, agent := range a.sessions {
+		agent.mu.Lock()
+		n += len(agent.controls)
+		agent.mu.Unlock()
+	}
+	return n
+}

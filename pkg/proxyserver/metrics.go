@@ -148,7 +148,8 @@ func (m *serverMetrics) watchCarriers(side string, stats func() pool.Stats) {
 // agents with control carriers are none of its own.
 func (s *Server) withBackends(inner prometheus.Gatherer, strategies []proxystrategies.ProxyStrategy) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		n := s.registry.controls()
+		// Konnectivity's too counts agents of one ID once.
+		n := s.registry.count(true) + s.registry.count(false)
 		metrics.Metrics.SetBackendCountDeprecated(n)
 		for _, strategy := range strategies {
 			metrics.Metrics.SetTotalBackendCount(strategy, n)

@@ -275,7 +275,7 @@ func (s *Server) checkCertificates() error {
 }
 
 func (s *Server) checkAgents() error {
-	if ready, message := s.konnectivity.Readiness.Ready(); !ready && s.registry.controls() == 0 {
+	if ready, message := s.konnectivity.Readiness.Ready(); !ready && s.registry.count(true) == 0 {
 		return errors.New(message)
 	}
 	return nil
