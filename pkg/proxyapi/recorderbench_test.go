@@ -15,16 +15,22 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// BenchmarkRecording has what recording costs beside none: of output in bulk, and of a key's
+// BenchmarkRecording has what recording costs beside none, to a volume and to a Service: of output in bulk, and of a key's
 // echo. CPU is that of all ends, which are in this process.
 func BenchmarkRecording(b *testing.B) {
 	text := bytes.Repeat([]byte("drwxr-xr-x  2 root root     4096 Nov 23 19:07 \x1b[01;34mpage\x1b[0m\r\n"), 16<<20/67)
 	random := make([]byte, 16<<20)
 	_, _ = rand.Read(random)
-	for _, policy := range []string{"none", "fail open", "fail closed"} {
+	for _, policy := range []string{"none", "fail open", "fail closed", "to a Service"} {
 		dir := b.TempDir()
+		_, leadTo := startRecordingService(b)
 		w := start(b, func(o *Options) {
-			if policy != "none" {
+			switch policy {
+			case "none":
+			case "to a Service":
+				leadTo(o)
+				o.Recording.FailClosed = true
+			default:
 				o.Recording.Dir, o.Recording.FailClosed = dir, policy == "fail closed"
 			}
 		})

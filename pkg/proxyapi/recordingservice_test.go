@@ -22,7 +22,7 @@ import (
 
 // recordingService keeps recordings in a folder.
 type recordingService struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 	// fails says how it fails; empty if it does not.
 	fails atomic.Value
@@ -70,10 +70,10 @@ func (s *recordingService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recordedAtService is a world whose recordings go to a Service.
-func recordedAtService(t *testing.T, sh *shell, change func(*Options)) (*world, *recordingService) {
+// startRecordingService serves until the test ends. The options lead recordings to it.
+func startRecordingService(t testing.TB) (s *recordingService, leadTo func(*Options)) {
 	t.Helper()
-	s := &recordingService{t: t, dir: t.TempDir()}
+	s = &recordingService{t: t, dir: t.TempDir()}
 	s.fails.Store("")
 	ca := pkitest.NewCA(t, "service")
 	files := pkitest.Issue(t, filepath.Join(t.TempDir(), "tls"), ca, pki.Leaf{CommonName: "recorder", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, ca)
@@ -94,10 +94,17 @@ func recordedAtService(t *testing.T, sh *shell, change func(*Options)) (*world, 
 	if err := os.WriteFile(token, []byte(serviceToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return s, func(o *Options) {
+		o.Recording.URL, o.Recording.CACert, o.Recording.TokenFile = "https://"+listener.Addr().String()+"/tapes", files.CA, token
+	}
+}
+
+// recordedAtService is a world whose recordings go to a Service.
+func recordedAtService(t *testing.T, sh *shell, change func(*Options)) (*world, *recordingService) {
+	t.Helper()
+	s, leadTo := startRecordingService(t)
 	w := sessionWorld(t, func(t *testing.T, prepare func(*Server)) *world {
-		return startWith(t, prepare, func(o *Options) {
-			o.Recording.URL, o.Recording.CACert, o.Recording.TokenFile = "https://"+listener.Addr().String()+"/tapes", files.CA, token
-		}, change)
+		return startWith(t, prepare, leadTo, change)
 	})
 	w.agent("cluster1", kubeAPIServerOf(t, sh.ServeHTTP), "cluster1")
 	return w, s

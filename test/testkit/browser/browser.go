@@ -60,12 +60,17 @@ type message struct {
 // libnss3-tools. In CI it fails there.
 func Needs(t testing.TB) {
 	t.Helper()
-	for _, program := range []string{"chromium", "certutil", "pk12util"} {
+	needs(t, "chromium", "certutil")
+}
+
+func needs(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
 			if os.Getenv("CI") == "true" && os.Getuid() == 0 {
-				t.Fatalf("%v; .ci/run installs it: apt-get install chromium libnss3-tools", err)
+				t.Fatalf("%v; .ci/run installs it: apt-get install chromium libnss3-tools openssl", err)
 			}
-			t.Skipf("NOT RUN: %v; apt-get install chromium libnss3-tools", err)
+			t.Skipf("NOT RUN: %v; apt-get install chromium libnss3-tools openssl", err)
 		}
 	}
 }

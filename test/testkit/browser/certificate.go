@@ -3,7 +3,6 @@ package browser
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -16,12 +15,9 @@ const policies = "/etc/chromium/policies/managed"
 // that, which root alone may write; without that the test is skipped.
 func OpenWithCertificate(t testing.TB, certFile, keyFile, origin string, caFiles ...string) *Page {
 	t.Helper()
-	Needs(t)
+	needs(t, "chromium", "certutil", "pk12util", "openssl")
 	if os.Getuid() != 0 {
 		t.Skipf("NOT RUN: a client certificate needs a policy in %s, which root alone may write", policies)
-	}
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skipf("NOT RUN: %v; apt-get install openssl", err)
 	}
 	selectCertificate(t, origin)
 	home := t.TempDir()
