@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/remotecommand"
 
+	"open-cluster-management.io/cluster-proxy/pkg/recording"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
@@ -42,35 +44,61 @@ func breakVolume(t *testing.T, closed bool) {
 		t.Fatalf("replicas are %v, want one", replicas)
 	}
 	b := &brokenVolume{t: t, closed: closed, replica: replicas[0]}
+	restore := b.spoil()
 	unmount := b.mount()
 	b.command("before", "")
 	b.clear()
 
 	shells := b.openShells()
 	b.fill()
-	b.wantShells(shells, "no space left on device")
+	b.wantShells(shells, "the volume of recordings: no space left on device")
 	b.clear()
 	b.fill()
 	b.command("while it is full", "no space left on device")
 
-	unmount()
-	b.command("on another volume", "")
+	if err := os.Remove(filepath.Join(b.replica.recordings, "filler")); err != nil {
+		t.Fatal(err)
+	}
+	b.command("when there is room again", "")
 	shells = b.openShells()
-	if err := os.Rename(b.replica.recordings, b.replica.recordings+".gone"); err != nil {
-		t.Fatal(err)
-	}
-	b.wantShells(shells, "no such file or directory")
-	b.command("while it is gone", "no such file or directory")
-	if err := os.Rename(b.replica.recordings+".gone", b.replica.recordings); err != nil {
-		t.Fatal(err)
-	}
-	b.command("when it is back", "")
+	unmount()
+	b.wantShells(shells, recording.ErrGone.Error())
+	b.command("while it is gone", "not a directory")
+	restore()
+	b.command("when there is one again", "")
 }
 
 type brokenVolume struct {
 	t       *testing.T
 	closed  bool
 	replica proxyAPIReplica
+}
+
+// spoil has nothing be written to the folder unless a volume is mounted there: files are where the
+// next days' recordings would go. The lab would make a folder anew that is missing.
+func (b *brokenVolume) spoil() (restore func()) {
+	b.t.Helper()
+	var files []string
+	for _, day := range []time.Time{time.Now(), time.Now().Add(24 * time.Hour)} {
+		file := filepath.Join(b.replica.recordings, day.UTC().Format(time.DateOnly))
+		if err := os.RemoveAll(file); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	restore = func() {
+		for _, file := range files {
+			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+				b.t.Error(err)
+			}
+		}
+		files = nil
+	}
+	b.t.Cleanup(restore)
+	return restore
 }
 
 // mount mounts 1 MiB over the folder of recordings.
@@ -197,7 +225,7 @@ func (b *brokenVolume) wantShells(ended map[string]chan error, reason string) {
 	b.t.Helper()
 	if b.closed {
 		for name, end := range ended {
-			if err := <-end; err == nil || !strings.Contains(err.Error(), "ended because it cannot be recorded any more: the volume of recordings: "+reason) {
+			if err := <-end; err == nil || !strings.Contains(err.Error(), "ended because it cannot be recorded any more: "+reason) {
 				b.t.Errorf("the shell by %s ended with %v, want %q", name, err, reason)
 			}
 		}
