@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/utils/lru"
 )
 
 const (
@@ -28,8 +27,6 @@ const (
 	// refreshing is how many questions of a list are asked at a time whose answer nobody
 	// waits for.
 	refreshing = 4
-	// maxLists is how many answers are kept: of users, for verbs and views.
-	maxLists = 1024
 )
 
 // ErrUnfinished is the error of a list for which there was not enough time to ask the hub. What
@@ -46,27 +43,18 @@ type lists struct {
 	refreshed  singleflight.Group
 	pace       *pace
 	said       *memory
-	made       *lru.Cache // madeList by the list's key
-}
-
-// madeList are names, and since when they are known: nothing that is allowed in it was asked
-// before.
-type madeList struct {
-	names []string
-	asked time.Time
+	made       *madeLists
 }
 
 func newLists(uncached authorizer.Authorizer) *lists {
-	return &lists{authorizer: uncached, pace: newPace(), said: newMemory(), made: lru.New(maxLists)}
+	return &lists{authorizer: uncached, pace: newPace(), said: newMemory(), made: newMadeLists()}
 }
 
 // once returns a list that was made lately, or what list returns. The caller must not
 // change it.
 func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(context.Context) (madeList, error)) (madeList, error) {
-	if made, ok := l.made.Get(key); ok {
-		if made := made.(madeList); time.Since(made.asked) < listTTL {
-			return made, nil
-		}
+	if made, ok := l.made.get(key); ok {
+		return made, nil
 	}
 	done := l.asking.DoChan(string(key[:]), func() (any, error) {
 		// Others may wait for the answer too if this request goes away.
@@ -77,7 +65,7 @@ func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(conte
 			err = fmt.Errorf("%w: %w", ErrUnfinished, err)
 		}
 		if err == nil {
-			l.made.Add(key, made)
+			l.made.add(key, made)
 		}
 		return made, err
 	})
