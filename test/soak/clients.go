@@ -312,7 +312,7 @@ func (c *client) watch(ctx context.Context, cfg *rest.Config, namespace string) 
 				return err
 			}
 			if last > 0 && n > last+1 {
-				c.lied(fmt.Sprintf("%s: events %d to %d are missing", time.Now().Format(clock), last+1, n-1))
+				c.missed(fmt.Sprintf("events %d to %d are missing", last+1, n-1))
 			}
 			version, last = event.Object.ResourceVersion, n
 			c.note(began, time.Now(), nil)

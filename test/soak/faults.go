@@ -221,7 +221,7 @@ func (b *breaker) restartAPIServer(cluster string) {
 	if len(pids) != 1 {
 		b.t.Fatalf("%d processes are the kube-apiserver of %s", len(pids), cluster)
 	}
-	w := window{fault: "restart of the kube-apiserver of " + cluster, cluster: cluster, ways: []way{straight, request, stream}, began: time.Now()}
+	w := window{fault: "restart of the kube-apiserver of " + cluster, cluster: cluster, ways: []way{straight, request, stream}, began: time.Now(), gaps: true}
 	fmt.Fprintf(os.Stderr, "soak: %s %s\n", w.began.Format(clock), w.fault)
 	if err := syscall.Kill(pids[0], syscall.SIGTERM); err != nil {
 		b.t.Fatal(err)

@@ -144,7 +144,7 @@ func (c *crowd) startAll(ctx context.Context, t *testing.T) {
 			one.mu.Lock()
 			defer one.mu.Unlock()
 			if one.worked == 0 {
-				return fmt.Errorf("%v %v", one.failures, one.wrong)
+				return fmt.Errorf("%v", one.failures)
 			}
 			return nil
 		})
@@ -152,7 +152,7 @@ func (c *crowd) startAll(ctx context.Context, t *testing.T) {
 	// What failed before everything was there is no part of the run.
 	for _, one := range c.all {
 		one.mu.Lock()
-		one.failures = nil
+		one.failures, one.gaps = nil, nil
 		one.mu.Unlock()
 	}
 }
