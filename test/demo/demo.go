@@ -101,12 +101,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 // announce says how long the demo takes, and when there is something to see.
 func (d *demo) announce(plan lab.Building) {
-	fmt.Fprintf(d.out, "The demo takes about 3 minutes, and sends its first request after one.\n")
+	fmt.Fprintf(d.out, "The demo takes about 3 minutes, and sends its first request after 2 at most.\n")
 	if len(plan.Programs) == 0 {
 		return
 	}
 	fmt.Fprintf(d.out, "But %s. Ready-made programs of the right versions are taken from folders in $%s and $%s.\n", plan, lab.BinVariable, lab.EnvtestVariable)
-	fmt.Fprintf(d.out, "That makes it about %d minutes to the first request, and %d to the end.\n", plan.First+1, plan.Minutes+3)
+	fmt.Fprintf(d.out, "That makes it about %d minutes to the first request, and %d to the end.\n", plan.First+2, plan.Minutes+3)
 }
 
 func (d *demo) farewell() {
