@@ -60,7 +60,7 @@ e2e-karmada: ## Run the commands of Karmada's documentation in a lab; writes tes
 
 .PHONY: e2e-skew
 e2e-skew: ## Run the scenarios of fleet views in a lab in which one cluster's kube-apiserver is a minor release older
-	E2E_OLDER=cluster2 go test $(RACE) -v -count=1 -timeout=40m -run '^(TestFleet|TestHubIsItsOwnCluster|TestAnswersAreEqual)' $(TESTFLAGS) ./test/e2e
+	E2E_OLDER=2nd-cluster go test $(RACE) -v -count=1 -timeout=40m -run '^(TestFleet|TestHubIsItsOwnCluster|TestAnswersAreEqual)' $(TESTFLAGS) ./test/e2e
 
 .PHONY: e2e-faults
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt

@@ -44,7 +44,7 @@
 //
 // # Versions of Kubernetes
 //
-// E2E_OLDER=cluster2 gives that cluster a kube-apiserver of the minor release before: make
+// E2E_OLDER=2nd-cluster gives that cluster a kube-apiserver of the minor release before: make
 // e2e-skew, which builds it. All scenarios can be run so; they expect nothing else.
 //
 // # Traffic, specs and faults
