@@ -132,17 +132,20 @@ func readsFleet(t *testing.T, clusters []string) *rest.Config {
 		names = append(names, cluster)
 	}
 	installed.MakeView(t, specsFleetView, map[string]any{"clusters": map[string]any{"names": names}})
-	reads, writes := passOn(t, installed.ViewEndpoints(specsFleetView, installed.HubToken)[0].Cfg), passOn(t, installed.Direct(clusters[len(clusters)-1]))
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	view := installed.ViewEndpoints(specsFleetView, installed.HubToken)[0].Cfg
+	// The view's path stays: it is part of URLs in what a view answers.
+	path := urlOf(t, view).Path
+	reads, writes := passOn(t, view), passOn(t, installed.Direct(clusters[len(clusters)-1]))
+	server := httptest.NewTLSServer(http.StripPrefix(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			reads.ServeHTTP(w, r)
 			return
 		}
 		writes.ServeHTTP(w, r)
-	}))
+	})))
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return &rest.Config{Host: server.URL, BearerToken: "any", TLSClientConfig: rest.TLSClientConfig{CAData: ca}} // kubectl asks for a password without
+	return &rest.Config{Host: server.URL + path, BearerToken: "any", TLSClientConfig: rest.TLSClientConfig{CAData: ca}} // kubectl asks for a password without
 }
 
 // passOn sends requests on as they are, with the credential of cfg.
@@ -152,15 +155,21 @@ func passOn(t *testing.T, cfg *rest.Config) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := urlOf(t, cfg)
 	return &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = to.Host
 		r.Out.Header.Del("Authorization")
 	}}
+}
+
+func urlOf(t *testing.T, cfg *rest.Config) *url.URL {
+	t.Helper()
+	parsed, err := url.Parse(cfg.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
 }
 
 // skipped is ginkgo's pattern for one endpoint.
