@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
@@ -11,6 +12,26 @@ import (
 // CarriersHeader in the metadata of a stream says that the side which sends it speaks
 // carriers.
 const CarriersHeader = "cluster-proxy-carriers"
+
+// PeersHeader in the metadata of a stream to an agent, and as a feature in the answer to a
+// control session's HELLO, says that the proxy server reaches agents that are connected to
+// its peers only: the agent need not connect to all of them.
+const PeersHeader = "cluster-proxy-peers"
+
+// MovesHeader in the metadata of an agent's stream, and the feature with that name in the
+// HELLO of its control session, says that the agent understands Move, and to how many
+// proxy servers it was told to connect; 0 means by default (WantedServers).
+const MovesHeader = "cluster-proxy-moves"
+
+// MovesFeature returns the feature that says so.
+func MovesFeature(perAgent int) string { return MovesHeader + "=" + strconv.Itoa(perAgent) }
+
+// MovesOf returns what the feature says, and whether there is one.
+func MovesOf(features []string) (perAgent int, moves bool) {
+	text, moves := featureOf(features, MovesHeader)
+	perAgent, _ = strconv.Atoi(text) // 0 is the default
+	return perAgent, moves
+}
 
 // The types of packets, all from a proxy server to an agent. On a control carrier they
 // are the kinds of messages.
@@ -25,12 +46,26 @@ const (
 	// ServerCount says how many proxy servers there are now. The same number again
 	// means that a missing one has come.
 	ServerCount = client.PacketType(66)
+	// Move asks the agent to have a stream to another server in the place of this one,
+	// which has more agents than others. An agent that finds none stays.
+	Move = client.PacketType(67)
+	// PeerDraining says, by its name, that another server is about to stop, which the
+	// agent may have connections through.
+	PeerDraining = client.PacketType(68)
 )
 
 // ControlPacket makes one of these packets.
 func ControlPacket(kind client.PacketType, number int) *client.Packet {
 	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(number)}}}
 }
+
+// NamePacket makes a packet of those that have a name.
+func NamePacket(kind client.PacketType, name string) *client.Packet {
+	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{Data: []byte(name)}}}
+}
+
+// ControlName is that of a packet; empty if it has none.
+func ControlName(packet *client.Packet) string { return string(packet.GetData().GetData()) }
 
 // ControlNumber is that of a packet; 0 if it has none.
 func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
@@ -40,8 +75,8 @@ func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetC
 const AgentLeaves = client.PacketType_DRAIN
 
 // ControlMessage makes the message of a control carrier that is a packet on a stream.
-func ControlMessage(kind client.PacketType, number int) carrier.Control {
-	return carrier.Control{Kind: carrier.ControlKind(kind), Number: uint64(max(number, 0))}
+func ControlMessage(packet *client.Packet) carrier.Control {
+	return carrier.Control{Kind: carrier.ControlKind(packet.Type), Number: uint64(max(ControlNumber(packet), 0)), Name: ControlName(packet)}
 }
 
 // HasPayload reports whether a packet has the payload that its type says.
@@ -76,10 +111,16 @@ func ProcessFeature(secret string) string { return ProcessHeader + "=" + secret 
 
 // ProcessOf returns the secret that features hold; empty if there is none.
 func ProcessOf(features []string) string {
+	secret, _ := featureOf(features, ProcessHeader)
+	return secret
+}
+
+// featureOf returns what a feature of the form name=value says, and whether there is one.
+func featureOf(features []string, name string) (value string, found bool) {
 	for _, feature := range features {
-		if secret, ok := strings.CutPrefix(feature, ProcessHeader+"="); ok {
-			return secret
+		if value, found = strings.CutPrefix(feature, name+"="); found {
+			return value, true
 		}
 	}
-	return ""
+	return "", false
 }

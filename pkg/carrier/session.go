@@ -97,7 +97,7 @@ func (s *Session) Answer(ctx context.Context, answer Hello) error {
 		return err
 	}
 	answer.Version = Version
-	answer.Features = []string{FeatureName, FeatureControl}
+	answer.Features = append([]string{FeatureName, FeatureControl}, answer.Features...)
 	return writeHello(ctx, s.nc, answer)
 }
 

@@ -171,6 +171,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		memory: a.memory, denied: a.metrics.dialsDenied,
 	}
 	servers := newServers(carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
+	servers.share.perAgent = o.ServersPerAgent
 	context.AfterFunc(serving, servers.close)
 	a.conns.servers.Store(servers)
 	a.openConnections = servers.open

@@ -29,7 +29,7 @@ func (c *controlCarrier) end() { _ = c.session.Close() }
 
 // leave is part of control.
 func (c *controlCarrier) leave() {
-	_ = c.session.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0))
+	_ = c.session.Send(agentapi.ControlMessage(agentapi.ControlPacket(agentapi.AgentLeaves, 0)))
 }
 
 func (c *controlCarrier) serverID() string { return c.session.Peer().Session }
@@ -44,6 +44,10 @@ func (c *controlCarrier) handle(m carrier.Control) {
 		c.servers.drains(c.serverID(), n)
 	case agentapi.ServerCount:
 		c.servers.counted(n)
+	case agentapi.Move:
+		c.servers.move(c.serverID())
+	case agentapi.PeerDraining:
+		c.servers.stops(m.Name)
 	}
 }
 
@@ -137,7 +141,7 @@ func (s *servers) changes() <-chan struct{} {
 // load balancer it may lead to one that the agent has, and to one that takes streams only.
 func (s *servers) connect(draining context.Context) step {
 	s.dialed()
-	session, err := s.carriers.dialControl()
+	session, err := s.carriers.dialControl(agentapi.MovesFeature(s.share.perAgent))
 	switch {
 	case errors.Is(err, carrier.ErrNoCarriers), errors.Is(err, carrier.ErrNoControl):
 		s.mu.Lock()
@@ -155,6 +159,9 @@ func (s *servers) connect(draining context.Context) step {
 	}
 	s.counted(int(min(session.Peer().Servers, 1<<31-1)))
 	left := s.join(c.serverID(), true, c)
+	if slices.Contains(session.Peer().Features, agentapi.PeersHeader) {
+		s.findsPeers(c.serverID())
+	}
 	go c.serve(draining, left)
 	return dialControl
 }
@@ -181,8 +188,9 @@ func (s *servers) connected() int {
 	return len(s.sessions)
 }
 
-// dialControl makes a control session with any of the proxy servers.
-func (c *carrierDialer) dialControl() (*carrier.Session, error) {
+// dialControl makes a control session with any of the proxy servers, and says which features
+// the agent has.
+func (c *carrierDialer) dialControl(features ...string) (*carrier.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.handshakeTimeout)
 	defer cancel()
 	raw, err := c.connect(ctx)
@@ -198,7 +206,7 @@ func (c *carrierDialer) dialControl() (*carrier.Session, error) {
 	}
 	// In TLS 1.3 a client learns with the first read that its certificate was refused.
 	watched := &watchedConn{Conn: conn, handshakes: c.handshakes}
-	hello := carrier.Hello{Session: c.session, Identifiers: c.identifiers, Features: []string{agentapi.ProcessFeature(c.process)}}
+	hello := carrier.Hello{Session: c.session, Identifiers: c.identifiers, Features: append(features, agentapi.ProcessFeature(c.process))}
 	session, err := carrier.DialSession(ctx, watched, hello, carrier.SessionConfig{PingAfter: c.pingAfter})
 	if err != nil {
 		return nil, fmt.Errorf("asking %q for a control session: %w", c.address, pki.Explain(err))

@@ -147,21 +147,21 @@ func TestControlCarrierServesTheSession(t *testing.T) {
 
 	tell := func(session *carrier.Session, kind client.PacketType, n int) {
 		t.Helper()
-		if err := session.Send(agentapi.ControlMessage(kind, n)); err != nil {
+		if err := session.Send(agentapi.ControlMessage(agentapi.ControlPacket(kind, n))); err != nil {
 			t.Error(err)
 		}
 	}
 	tell(one, agentapi.Draining, 60)
-	leaves := agentapi.ControlMessage(agentapi.AgentLeaves, 0)
+	leaves := agentapi.ControlMessage(agentapi.ControlPacket(agentapi.AgentLeaves, 0))
 	if got := <-f.got; got != leaves {
 		t.Errorf("a server that drains was told %+v, want that the agent has another one", got)
 	}
-	if !s.isDraining("one") || s.isDraining("two") {
+	if !s.goesAway([]string{"one"}) || s.goesAway([]string{"two"}) {
 		t.Error("the wrong server drains")
 	}
 	_ = one.Close() // it is gone, and the next dials lead to it again: it was started again
 	again := <-f.sessions
-	eventually(t, "the agent is back", func() bool { return s.connected() == 2 && !s.isDraining("one") })
+	eventually(t, "the agent is back", func() bool { return s.connected() == 2 && !s.goesAway([]string{"one"}) })
 	tell(two, agentapi.ServerCount, 3)
 	eventually(t, "the agent looks for a third server", func() bool { return s.Count() == 3 && f.controls.Load() > 4 })
 	drain()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,11 +72,11 @@ func (t *connDrainer) unused() (n int) {
 }
 
 // leaving reports whether this agent, or a proxy server that a request's connection
-// goes through, is about to stop.
+// goes through, is about to stop, or the agent leaves that server.
 func (t *connDrainer) leaving(ctx context.Context) bool {
 	through, _ := ctx.Value(throughKey{}).([]string)
 	servers := t.servers.Load()
-	return t.ending.Load() || servers != nil && slices.ContainsFunc(through, servers.isDraining)
+	return t.ending.Load() || servers != nil && servers.goesAway(through)
 }
 
 // handler asks clients in its answers to use another connection next time. In HTTP/2

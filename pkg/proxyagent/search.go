@@ -20,6 +20,9 @@ const (
 	// not reach each other's agents, so a server that is not found is missed by its
 	// users. It is the default of konnectivity's own --sync-interval-cap.
 	konnectivityWindow = 10 * time.Second
+	// moveWindow takes its place for an agent that a server has asked to move: servers
+	// ask few agents at a time.
+	moveWindow = 30 * time.Second
 	// calmMisses is how many attempts that window is for. It doubles with each one
 	// after these up to calmWindowMost: a server that is missing for an hour is not
 	// looked for every few seconds.
@@ -41,6 +44,8 @@ type search struct {
 
 	// konnectivity says that all servers that the agent has are konnectivity's.
 	konnectivity bool
+	// moving says that a server has asked the agent to move.
+	moving bool
 
 	quick  bool          // the agent had no server, and has not found all since
 	misses int           // dials since the last one that led to another server
@@ -69,8 +74,11 @@ func (s *search) pause(serving, connected bool) time.Duration {
 		return s.backoff(min(s.misses, quickDoublings))
 	}
 	window := calmWindow
-	if s.konnectivity {
+	switch {
+	case s.konnectivity:
 		window = konnectivityWindow
+	case s.moving:
+		window = moveWindow
 	}
 	for misses := s.misses; misses >= calmMisses && window < calmWindowMost; misses-- {
 		window *= 2

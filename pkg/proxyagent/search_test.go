@@ -22,6 +22,7 @@ type herd struct {
 	servers    map[string]bool        // those that the load balancer leads to
 	handshakes map[string]map[int]int // by server and second
 	agents     []*herdAgent
+	peers      bool // servers reach each other's agents
 	stopped    bool
 }
 
@@ -97,13 +98,16 @@ func (h *herd) connect(a *herdAgent) {
 	if reached == "" || a.leave[reached] != nil {
 		return
 	}
-	a.leave[reached] = a.join(reached, false, herdStream{})
+	a.leave[reached] = a.join(reached, false, herdStream{h, a, reached})
 	a.mu.Lock()
 	a.sessions[reached].pool = pool.New(pool.Config{}) // a server of ours, to which nothing is dialed
 	a.mu.Unlock()
+	if h.peers {
+		a.findsPeers(reached)
+	}
 	a.arrived[reached] = time.Now()
 	for range spareCarriers {
-		for range carrierTries {
+		for range max(carrierTries, carrierTriesEach*len(h.servers)) {
 			if h.dial(a) == reached {
 				break
 			}
@@ -131,11 +135,23 @@ func (h *herd) dial(a *herdAgent) string {
 	return chosen
 }
 
-// herdStream is a stream to which nothing needs to be said.
-type herdStream struct{}
+// herdStream is a stream to a server, to which nothing needs to be said.
+type herdStream struct {
+	herd   *herd
+	agent  *herdAgent
+	server string
+}
 
-func (herdStream) end()   {}
 func (herdStream) leave() {}
+
+func (s herdStream) end() {
+	s.herd.mu.Lock()
+	defer s.herd.mu.Unlock()
+	if leave := s.agent.leave[s.server]; leave != nil {
+		delete(s.agent.leave, s.server)
+		leave()
+	}
+}
 
 // all calls f for each agent.
 func (h *herd) all(f func(a *herdAgent)) {
@@ -208,12 +224,18 @@ func (h *herd) settle(servers int) {
 	h.tell(servers)
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	h.all(func(a *herdAgent) {
-		if len(a.leave) != servers {
-			h.t.Errorf("an agent has %d servers, want %d", len(a.leave), servers)
-		}
-	})
+	h.checkServers(servers)
 	h.begin()
+}
+
+// checkServers wants every agent to have so many servers.
+func (h *herd) checkServers(wanted int) {
+	h.t.Helper()
+	counts := map[int]int{}
+	h.all(func(a *herdAgent) { counts[len(a.leave)]++ })
+	if counts[wanted] != len(h.agents) {
+		h.t.Errorf("agents by how many servers they have: %v, want all to have %d", counts, wanted)
+	}
 }
 
 // TestNoHerd counts the handshakes that 1,000 agents cost the servers that stay

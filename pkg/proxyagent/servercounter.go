@@ -46,8 +46,8 @@ func (a *Agent) leaseCounter(serving context.Context) (agent.ServerCounter, erro
 	return agent.NewServerLeaseCounter(clock.RealClock{}, coordinationlisters.NewLeaseLister(informer.GetIndexer()), selector), nil
 }
 
-// counter counts the servers to have streams to: those that inner counts, and
-// in place of each that drains one more. Konnectivity's agent asks before each
+// counter counts the servers to have streams to: those that the agent wants of the ones
+// that inner counts, and in place of each that drains or that it leaves one more. Konnectivity's agent asks before each
 // dial, and its own pauses are all alike, so a thousand agents that lost a server
 // would come back as one: the answer comes when the agent may dial.
 func (s *servers) counter(inner agent.ServerCounter) agent.ServerCounter {
@@ -81,9 +81,10 @@ func (c pacedCounter) Count() int {
 func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted = max(count, 1)
+	s.share.total = max(count, 1)
+	wanted = s.wantedOf(s.share.total)
 	for _, known := range s.sessions {
-		if known.draining {
+		if known.draining || known.leaving {
 			wanted++
 		}
 	}
@@ -91,8 +92,9 @@ func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-c
 	case s.stopped:
 	case len(s.sessions) >= wanted:
 		s.search.complete()
+		s.trimLater()
 	default:
-		s.search.konnectivity = !s.speaksCarriers()
+		s.tellSearch()
 		wait = s.search.next(s.serving(), len(s.sessions) > 0)
 	}
 	return wanted, wait, s.changed

@@ -17,8 +17,12 @@ import (
 
 // A carrier that is dialed for one proxy server may lead to another one behind
 // a load balancer. It is kept for that one; after this many the attempt counts
-// as failed and the backoff has its turn.
-const carrierTries = 8
+// as failed and the backoff has its turn. Of many servers, one in a hundred attempts
+// fails then.
+const (
+	carrierTries     = 8
+	carrierTriesEach = 4 // for each server that there is
+)
 
 // errElsewhere is a failure to reach a certain proxy server.
 var errElsewhere = errors.New("the address of the proxy servers keeps leading to others than the one that needs a carrier")
@@ -35,6 +39,7 @@ type servers struct {
 	sessions map[string]*serverSession // by server ID
 	pools    map[*pool.Pool]struct{}   // those of sessions, and those whose connections go on without
 	search   search
+	share    share
 	changed  chan struct{} // closed, and replaced, when search has news
 	count    int           // of servers, as one of them said last; 0 if none did
 	stopped  bool
@@ -47,6 +52,9 @@ type serverSession struct {
 	control  []control  // those, and some that have ended
 	pool     *pool.Pool // nil if the server does not speak carriers
 	draining bool
+	// findsPeers says that the server reaches agents through other servers, leaving that
+	// another one is to take its place, and parted that it has been told (share.go).
+	findsPeers, leaving, parted bool
 	// elsewhere is until when no carrier is dialed, since dials did not lead here.
 	elsewhere time.Time
 }
@@ -73,13 +81,15 @@ func (s *servers) join(serverID string, speaksCarriers bool, session control) (l
 	if known == nil {
 		known = &serverSession{}
 		s.sessions[serverID] = known
+		delete(s.share.left, serverID)
 		s.search.found()
 		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
 	}
 	known.streams++
 	known.control = append(known.control, session)
 	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
-	s.leaveDraining()
+	s.leaveServers()
+	s.trimLater()
 	if speaksCarriers && known.pool == nil && !s.stopped {
 		known.pool = s.newPool(serverID, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
 	}
@@ -131,14 +141,17 @@ func (s *servers) leave(serverID string, left *serverSession) {
 func (s *servers) forgotten(serverID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.sessions[serverID]
-	if known == nil {
-		return
+	if known := s.sessions[serverID]; known != nil {
+		known.end()
 	}
-	for _, stream := range known.control {
+}
+
+// end ends the streams; mu is held.
+func (k *serverSession) end() {
+	for _, stream := range k.control {
 		go stream.end()
 	}
-	known.control = nil
+	k.control = nil
 }
 
 // more dials n carriers to a server that asked for them, since users wait. One that
@@ -186,23 +199,8 @@ func (s *servers) drains(serverID string, seconds int) {
 	if seconds > 0 {
 		s.search.notice = min(time.Duration(seconds)*time.Second, calmWindow)
 	}
-	s.leaveDraining()
+	s.leaveServers()
 	s.news(0)
-}
-
-// leaveDraining tells the servers that drain to go without waiting for this
-// agent, if it has another one. mu is held.
-func (s *servers) leaveDraining() {
-	if !s.serving() {
-		return
-	}
-	for _, known := range s.sessions {
-		if known.draining {
-			for _, stream := range known.control {
-				go stream.leave()
-			}
-		}
-	}
 }
 
 // counted notes how many servers there are. A server says it again when a
@@ -239,8 +237,9 @@ func (s *servers) speaksCarriers() bool {
 
 // news lets the search begin anew; mu is held.
 func (s *servers) news(misses int) {
-	s.search.konnectivity = !s.speaksCarriers()
+	s.tellSearch()
 	s.search.renew(misses, s.serving(), len(s.sessions) > 0)
+	s.trimLater()
 	s.wake()
 }
 
@@ -257,14 +256,6 @@ func (s *servers) Count() int {
 	return max(s.count, 1)
 }
 
-// isDraining reports whether a server is about to stop.
-func (s *servers) isDraining(serverID string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.sessions[serverID]
-	return known != nil && known.draining
-}
-
 // dial makes a carrier to one server. After many dials that led to others the
 // server may be gone without a word: then the others are spared for a while,
 // unless the server itself asks for carriers.
@@ -272,11 +263,12 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 	s.mu.Lock()
 	known := s.sessions[serverID]
 	wait := known != nil && time.Now().Before(known.elsewhere)
+	tries := max(carrierTries, carrierTriesEach*s.share.total)
 	s.mu.Unlock()
 	if wait {
 		return nil, errElsewhere
 	}
-	for range carrierTries {
+	for range tries {
 		made, err := s.carriers.dial(ctx)
 		if err != nil {
 			return nil, err
@@ -323,6 +315,7 @@ func (s *servers) dialed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.search.dialed(s.serving())
+	s.stay()
 }
 
 // open is how many connections are open, on carriers and on konnectivity's streams.

@@ -21,7 +21,7 @@ const maxAgentID = 256
 type control interface {
 	link() *agentLink
 	// tell sends the agent a message. It may block.
-	tell(what client.PacketType, n int)
+	tell(packet *client.Packet)
 	// end ends the session. It does not block.
 	end()
 }
@@ -36,6 +36,8 @@ type agentLink struct {
 	peer             string // its address
 	started          time.Time
 	announced        bool // it says that it dials carriers
+	moves            bool // it says that it can be asked to move
+	perAgent         int  // to how many servers it was told to connect, as it says
 	noStream         bool // there is no other way to it
 
 	draining atomic.Bool // it asked for new dials to go elsewhere

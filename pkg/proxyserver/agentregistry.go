@@ -28,6 +28,8 @@ type agentRegistry struct {
 	expect func(source netip.Prefix, n int)
 	// refused is called with the limit that a cluster has reached.
 	refused func(limit string)
+	// stopping returns the names of the peers that are about to stop.
+	stopping func() []string
 	// connected is called with the agents that a proven cluster has, under mu.
 	connected func(cluster string, agents int)
 
@@ -37,8 +39,11 @@ type agentRegistry struct {
 	names    map[string]string
 	hosts    map[string]map[*agentSession]struct{}
 	clusters map[string]*clusterShare // not of agents whose cluster is not proven
-	draining bool                     // this server is
-	notice   int                      // for how many seconds it waits for its agents then
+	movable  int                      // sessions of agents that can move
+	// followers are the peers that are told of hosts.
+	followers map[*follower]struct{}
+	draining  bool // this server is
+	notice    int  // for how many seconds it waits for its agents then
 }
 
 // sessionKey is an agent: its cluster, if that is proven, and what it calls
@@ -47,10 +52,11 @@ type sessionKey struct{ cluster, agentID string }
 
 func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
 	return &agentRegistry{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, connected: func(string, int) {}, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, connected: func(string, int) {}, stopping: func() []string { return nil }, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
+		followers: map[*follower]struct{}{},
 	}
 }
 
@@ -68,6 +74,9 @@ func (a *agentRegistry) join(c control, hosts []string) (leave func(), err error
 			return nil, err
 		}
 		agent = a.newAgent(key, hosts)
+		if agent.moves, agent.perAgent = link.moves, link.perAgent; agent.moves {
+			a.movable++
+		}
 		a.sessions[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
 			a.names[key.agentID] = key.cluster
@@ -80,6 +89,7 @@ func (a *agentRegistry) join(c control, hosts []string) (leave func(), err error
 			}
 			a.hosts[host][agent] = struct{}{}
 		}
+		a.tellFollowers(hosts, true)
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
@@ -118,15 +128,21 @@ func (a *agentRegistry) leave(agent *agentSession, c control) {
 		return
 	}
 	delete(a.sessions, agent.key)
+	if agent.moves {
+		a.movable--
+	}
 	if a.names[agent.key.agentID] == agent.key.cluster {
 		delete(a.names, agent.key.agentID)
 	}
+	var gone []string
 	for _, host := range agent.hosts {
 		delete(a.hosts[host], agent)
 		if len(a.hosts[host]) == 0 {
 			delete(a.hosts, host)
+			gone = append(gone, host)
 		}
 	}
+	a.tellFollowers(gone, false)
 	delete(agent.share.agents, agent)
 	a.tellConnected(agent.key.cluster, agent.share)
 	if len(agent.share.agents) == 0 {
@@ -152,6 +168,7 @@ func (a *agentRegistry) drain(wait time.Duration) {
 	notice := int(wait / time.Second)
 	a.mu.Lock()
 	a.draining, a.notice = true, notice
+	a.tellFollowers(nil, false)
 	a.mu.Unlock()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -168,7 +185,7 @@ func (a *agentRegistry) tellDraining(c control) {
 	draining, notice := a.draining, a.notice
 	a.mu.RUnlock()
 	if draining {
-		go c.tell(agentapi.Draining, notice)
+		go c.tell(agentapi.ControlPacket(agentapi.Draining, notice))
 	}
 }
 
@@ -258,6 +275,9 @@ func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 		agent.pool.Start()
 		if draining {
 			agent.tell(agentapi.Draining, notice)
+		}
+		for _, name := range a.stopping() {
+			agent.tellPeerStops(name)
 		}
 	}
 	return err

@@ -66,6 +66,10 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
 	s.announced = len(incoming.Get(agentapi.CarriersHeader)) > 0
+	if moves := incoming.Get(agentapi.MovesHeader); len(moves) > 0 {
+		s.moves = true
+		s.perAgent, _ = strconv.Atoi(moves[0]) // 0 is the default
+	}
 	s.greet = sync.OnceFunc(func() { close(s.greeted) })
 	s.endOnce = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
@@ -116,13 +120,13 @@ func (s *agentStream) SendHeader(md metadata.MD) error {
 // tell sends one of our own packets; whether it arrives shows elsewhere. Before
 // konnectivity's server has said who we are, a packet would take the place of
 // that.
-func (s *agentStream) tell(what client.PacketType, n int) {
+func (s *agentStream) tell(packet *client.Packet) {
 	select {
 	case <-s.greeted:
 	case <-s.ctx.Done():
 		return
 	}
-	_ = s.SendMsg(agentapi.ControlPacket(what, n))
+	_ = s.SendMsg(packet)
 }
 
 func (s *agentStream) RecvMsg(m any) error {
@@ -216,7 +220,11 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 		rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", wrapped.cluster, wrapped.agentID, streamNumber.Add(1)))
 		wrapped.ctx = metadata.NewIncomingContext(wrapped.ctx, rewritten)
 	}
-	if err := stream.SetHeader(metadata.Pairs(agentapi.CarriersHeader, "1")); err != nil {
+	greeting := metadata.Pairs(agentapi.CarriersHeader, "1")
+	if s.peers != nil {
+		greeting.Set(agentapi.PeersHeader, "1")
+	}
+	if err := stream.SetHeader(greeting); err != nil {
 		return err
 	}
 	leave, err := s.joinAgent(wrapped)

@@ -23,8 +23,8 @@ type controlCarrier struct {
 }
 
 // tell is part of control; whether the message arrives shows elsewhere.
-func (c *controlCarrier) tell(what client.PacketType, n int) {
-	_ = c.session.Send(agentapi.ControlMessage(what, n))
+func (c *controlCarrier) tell(packet *client.Packet) {
+	_ = c.session.Send(agentapi.ControlMessage(packet))
 }
 
 // end is part of control.
@@ -38,6 +38,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		source: handshakes.SourceOf(conn.RemoteAddr()), peer: conn.RemoteAddr().String(),
 		started: time.Now(), announced: true, noStream: true,
 	}}
+	c.perAgent, c.moves = agentapi.MovesOf(hello.Features)
 	says := declaration{ids: []string{hello.Session}, identifiers: []string{hello.Identifiers}, process: agentapi.ProcessOf(hello.Features)}
 	if err := s.admitAgent(&c.agentLink, conn, says); err != nil {
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Denied, Message: err.Error()})
@@ -50,7 +51,11 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
 		return
 	}
-	if err := c.session.Answer(ctx, carrier.Hello{Session: s.options.ServerID, Servers: uint64(s.servers.get())}); err != nil {
+	answer := carrier.Hello{Session: s.options.ServerID, Servers: uint64(s.servers.get())}
+	if s.peers != nil {
+		answer.Features = []string{agentapi.PeersHeader}
+	}
+	if err := c.session.Answer(ctx, answer); err != nil {
 		leave()
 		return
 	}

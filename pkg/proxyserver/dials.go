@@ -213,6 +213,10 @@ func (s *Server) overCarriers(address string) bool {
 // carrier to the other as they come; an agent without carriers is reached
 // through konnectivity's server.
 func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
+	if request.Network == networkDirectory {
+		s.serveDirectory(request)
+		return
+	}
 	if request.Timeout == 0 || request.Timeout > s.options.DialTimeout {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.options.DialTimeout)

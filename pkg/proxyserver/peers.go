@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,17 +39,20 @@ const (
 // peers are the other proxy servers. A dial for a cluster whose agents are not
 // here is sent to the one that has them, once: a peer never sends it on.
 //
-// A server finds the peer that has an agent by asking: a refusal takes a round trip
-// within the hub, and the peer that accepted last is asked first.
+// Each peer says which hosts it has agents of (follow.go), so the first one that is asked
+// has an agent. What it says may be out of date, and a peer of an older release says
+// nothing: then a refusal takes a round trip within the hub.
 type peers struct {
 	addresses []string
 	self      string // this server's ID
 	limits    Limits
 	dial      func(ctx context.Context, address, serverName string) (*carrier.Carrier, error)
 	lookup    func(ctx context.Context, host string) ([]string, error)
-	arrived   func()        // a peer was reached that was not before; nil needs no call
-	now       chan struct{} // asks for a lookup
-	resolved  chan struct{} // closed after the first one
+	arrived   func()            // a peer was reached that was not before; nil needs no call
+	stops     func(name string) // a peer is about to stop; nil needs no call
+	refused   func()            // a peer that was asked has no agent; nil needs no call
+	now       chan struct{}     // asks for a lookup
+	resolved  chan struct{}     // closed after the first one
 
 	mu    sync.Mutex
 	known map[string]*peerServer // by resolved address
@@ -62,6 +66,7 @@ type peerServer struct {
 	stopPings     context.CancelFunc
 	met           atomic.Bool  // it was reached at least once
 	selves        atomic.Int32 // how often in a row it was this very server
+	told          told         // guarded by mu of peers
 }
 
 // self reports whether the address is this server's own.
@@ -76,8 +81,8 @@ func (s *Server) newPeers() *peers {
 	}
 	return &peers{
 		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
-		arrived: func() { s.registry.tellCount(s.servers.get()) },
-		dial:    s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
+		arrived: func() { s.registry.tellCount(s.servers.get()) }, stops: s.registry.peerStops, refused: s.metrics.peerRefusals.Inc,
+		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
 	}
 }
@@ -189,6 +194,7 @@ func (p *peers) newPeer(address, host string) *peerServer {
 	made.alive = &liveness{ping: made.pool.Ping}
 	made.alive.ctx, made.stopPings = context.WithCancel(context.Background())
 	made.pool.Start()
+	go p.follow(made)
 	return made
 }
 
@@ -253,29 +259,36 @@ func (one *peerServer) reached() bool {
 	return stats.Idle+stats.InUse > 0
 }
 
-// candidates returns the peers in the order in which to ask them: first the one that
-// served the host last, then the others in any order, and last those that cannot be
-// reached or do not answer at the moment.
+// candidates returns the peers in the order in which to ask them: those that have an agent
+// of the host, those that do not say, those that said that they have none, since it may
+// have come in this moment, and last those that cannot be reached or do not answer. Of the
+// first and of the second, the one that served the host last comes first.
 func (p *peers) candidates(host string) []*peerServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all, unreached []*peerServer
+	var have, unknown, lack, unreached []*peerServer
 	for _, one := range p.known {
-		switch {
+		switch has := one.told.has(host); {
 		case one.self():
-		case one.reached() && !one.alive.isSuspect():
-			all = append(all, one)
-		default:
+		case !one.reached() || one.alive.isSuspect():
 			unreached = append(unreached, one)
+		case has && !one.told.draining:
+			have = append(have, one)
+		case has || !one.told.complete:
+			unknown = append(unknown, one)
+		default:
+			lack = append(lack, one)
 		}
 	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for i, one := range all {
-		if one == p.last[host] {
-			all[0], all[i] = all[i], all[0]
+	for _, likely := range [][]*peerServer{have, unknown} {
+		rand.Shuffle(len(likely), func(i, j int) { likely[i], likely[j] = likely[j], likely[i] })
+		for i, one := range likely {
+			if one == p.last[host] {
+				likely[0], likely[i] = likely[i], likely[0]
+			}
 		}
 	}
-	return append(all, unreached...)
+	return slices.Concat(have, unknown, lack, unreached)
 }
 
 // open asks one peer after the other, and the next one as well if one takes long: the
@@ -353,13 +366,16 @@ func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRe
 	if carrier.Answered(err) {
 		one.alive.heard()
 	}
+	if carrier.CodeOf(err) == carrier.NoAgent && p.refused != nil {
+		p.refused()
+	}
 	if err == nil {
 		p.served(request.Address, one)
 	}
 	return conn, err
 }
 
-// served remembers which peer served a host last.
+// served remembers which peer served a host last: the agent of another one may be silent.
 func (p *peers) served(address string, one *peerServer) {
 	host, _, _ := net.SplitHostPort(address)
 	p.mu.Lock()

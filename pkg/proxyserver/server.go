@@ -36,7 +36,8 @@ type Server struct {
 	clientCarriers *pool.Pool
 	conns          *peerConns
 	memory         *memlimit.Gate
-	peers          *peers // nil without any
+	peers          *peers        // nil without any
+	untold         chan struct{} // closed when peers are not told of agents here any more
 	inner          *innerClient
 	clientSource   *pki.Reloader // nil on a Unix socket
 	agentSource    *pki.Reloader
@@ -67,7 +68,7 @@ func New(o *Options) (*Server, error) {
 		options: *o,
 		metrics: newServerMetrics(registry),
 		memory:  memlimit.New(registry),
-		started: make(chan struct{}),
+		started: make(chan struct{}), untold: make(chan struct{}),
 		servers: &serverCount{file: o.ServerCountFile},
 		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
 			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
@@ -82,7 +83,9 @@ func New(o *Options) (*Server, error) {
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
 	s.clientCarriers = pool.New(pool.Config{Max: math.MaxInt})
-	s.peers = s.newPeers()
+	if s.peers = s.newPeers(); s.peers != nil {
+		s.registry.stopping = s.peers.stopping
+	}
 	s.metrics.watchAgents(s.registry)
 	s.metrics.watchCarriers("agents", s.registry.stats)
 	s.metrics.watchCarriers("clients", s.clientCarriers.Stats)
@@ -185,6 +188,7 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 	})
 	if s.peers != nil {
 		group.Go(func() error { return s.peers.run(life) })
+		group.Go(func() error { return s.runMoves(life) })
 	}
 	if s.options.ServerCountFile != "" {
 		group.Go(func() error { return s.servers.run(life, s.registry.tellCount) })
@@ -227,6 +231,7 @@ func (s *Server) drain(life context.Context, timeout time.Duration, clients fron
 		s.logger.Info("Agents have not found another proxy server", "agents", stayed)
 	}
 	_ = ports.agent.Close()
+	close(s.untold)
 	go s.endIdleStreams(ctx)
 	carriers := make(chan bool, 1)
 	go func() { carriers <- s.clientCarriers.Drain(ctx) == nil }()

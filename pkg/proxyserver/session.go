@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
@@ -27,12 +28,17 @@ type agentSession struct {
 	pool  *pool.Pool
 	alive *liveness
 	share *clusterShare
+	// moves says that the agent can be asked to move to another server, and perAgent to
+	// how many it was told to connect.
+	moves    bool
+	perAgent int
 	// forget ends the goroutines of the session.
 	forget context.CancelFunc
 
 	mu       sync.Mutex
 	controls []control
-	speaks   bool // it has dialed a carrier at least once
+	speaks   bool      // it has dialed a carrier at least once
+	askedAt  time.Time // to move
 }
 
 // sources are where the agent's control sessions come from, and its carriers most likely.
@@ -47,8 +53,13 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 	return all
 }
 
-// tell sends a message by the agent's newest stable control session, or else its oldest.
+// tell sends a message with a number.
 func (agent *agentSession) tell(what client.PacketType, n int) {
+	agent.send(agentapi.ControlPacket(what, n))
+}
+
+// send sends a message by the agent's newest stable control session, or else its oldest.
+func (agent *agentSession) send(packet *client.Packet) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	var chosen control
@@ -58,7 +69,7 @@ func (agent *agentSession) tell(what client.PacketType, n int) {
 		}
 	}
 	if chosen != nil {
-		go chosen.tell(what, n)
+		go chosen.tell(packet)
 	}
 }
 

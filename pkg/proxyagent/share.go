@@ -1,0 +1,197 @@
+package proxyagent
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+)
+
+const (
+	// leaveAfter is how long an agent goes on serving a proxy server that it leaves: dials
+	// for it may be on their way there.
+	leaveAfter = 5 * time.Second
+	// remembered is how long the name of a proxy server is, which the agent is not
+	// connected to any more while connections through it may go on.
+	remembered = time.Hour
+)
+
+// share is to how many of the proxy servers the agent connects, and what is left of
+// those that it had more of.
+type share struct {
+	perAgent int                  // --servers-per-agent; 0 means the default
+	total    int                  // proxy servers that there are, when it was asked last
+	trimming bool                 // a timer calls trim
+	left     map[string]time.Time // servers that the agent moved away from, and when
+	stopping map[string]time.Time // servers that drain, as others say, and since when
+}
+
+// wantedOf is how many of n proxy servers to connect to. Fewer than all will do only
+// where each of them reaches the agent through the others; mu is held.
+func (s *servers) wantedOf(n int) int {
+	for _, known := range s.sessions {
+		if !known.findsPeers {
+			return n
+		}
+	}
+	return agentapi.WantedServers(n, s.share.perAgent)
+}
+
+// findsPeers notes that a server reaches the agents of its peers.
+func (s *servers) findsPeers(serverID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.sessions[serverID]; known != nil {
+		known.findsPeers = true
+		s.leaveServers()
+		s.trimLater()
+	}
+}
+
+// tellSearch tells the search what kind of servers the agent has; mu is held.
+func (s *servers) tellSearch() {
+	s.search.konnectivity, s.search.moving = !s.speaksCarriers(), false
+	for _, known := range s.sessions {
+		s.search.moving = s.search.moving || known.leaving && !known.parted
+	}
+}
+
+// staying is how many servers the agent has that it does not leave; mu is held.
+func (s *servers) staying() (n int) {
+	for _, known := range s.sessions {
+		if !known.draining && !known.leaving {
+			n++
+		}
+	}
+	return n
+}
+
+// move looks for another server in the place of one that asks for that, because it has
+// more agents than others. An agent that wants all servers stays.
+func (s *servers) move(serverID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.sessions[serverID]
+	if known == nil || known.draining || known.leaving || s.wantedOf(s.share.total) >= s.share.total {
+		return
+	}
+	known.leaving = true
+	s.leaveServers()
+	s.news(0)
+}
+
+// stay gives up moving, after as many dials in vain as an agent makes at its usual pace:
+// the address of the proxy servers may lead this agent to those that it has and to no
+// others; mu is held.
+func (s *servers) stay() {
+	if s.search.misses <= calmMisses {
+		return
+	}
+	for _, known := range s.sessions {
+		known.leaving = known.leaving && known.parted
+	}
+	s.trimLater()
+}
+
+// leaveServers tells the servers that drain to go without waiting for this agent, if it
+// has another one, and leaves those that asked it to move, if it has as many as it
+// wants besides. mu is held.
+func (s *servers) leaveServers() {
+	serving, enough := s.serving(), s.staying() >= s.wantedOf(s.share.total)
+	for serverID, known := range s.sessions {
+		if known.draining && serving {
+			for _, stream := range known.control {
+				go stream.leave()
+			}
+		} else if known.leaving && !known.parted && enough {
+			s.part(serverID, known)
+		}
+	}
+}
+
+// part leaves a server that goes on: new dials go elsewhere at once, and open connections
+// continue; mu is held.
+func (s *servers) part(serverID string, known *serverSession) {
+	klog.Background().Info("Leaving a proxy server, since others serve this cluster", "serverID", serverID, "connected", len(s.sessions), "servers", s.share.total)
+	known.parted = true
+	s.share.left = remember(s.share.left, serverID)
+	for _, stream := range known.control {
+		go stream.leave()
+	}
+	time.AfterFunc(leaveAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		known.end()
+	})
+}
+
+// remember adds a name, and forgets old ones.
+func remember(names map[string]time.Time, name string) map[string]time.Time {
+	if names == nil {
+		names = map[string]time.Time{}
+	}
+	for old, at := range names {
+		if time.Since(at) > remembered {
+			delete(names, old)
+		}
+	}
+	names[name] = time.Now()
+	return names
+}
+
+// trimLater leaves servers that the agent has more of than it wants, for example because
+// there are more by now, at a random time: the fleet notices in the same moment. mu is held.
+func (s *servers) trimLater() {
+	if s.stopped || s.share.trimming || s.staying() <= s.wantedOf(s.share.total) {
+		return
+	}
+	s.share.trimming = true
+	time.AfterFunc(s.search.within(calmWindow), s.trim)
+}
+
+func (s *servers) trim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.share.trimming = false
+	if s.stopped {
+		return
+	}
+	var staying []*serverSession
+	for _, known := range s.sessions {
+		if !known.draining && !known.leaving {
+			staying = append(staying, known)
+		}
+	}
+	rand.Shuffle(len(staying), func(i, j int) { staying[i], staying[j] = staying[j], staying[i] })
+	for _, known := range staying[min(s.wantedOf(s.share.total), len(staying)):] {
+		known.leaving = true
+	}
+	s.leaveServers()
+}
+
+// stops notes that a proxy server drains, which the agent may not be connected to:
+// connections come through it all the same.
+func (s *servers) stops(serverID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.share.stopping = remember(s.share.stopping, serverID)
+}
+
+// goesAway reports whether a connection should be replaced by one on another way: a proxy
+// server that it comes through is about to stop, or the agent is leaving, or has left, the
+// one that it is connected to, which is the first of them.
+func (s *servers) goesAway(through []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, serverID := range through {
+		known := s.sessions[serverID]
+		_, stops := s.share.stopping[serverID]
+		_, left := s.share.left[serverID]
+		if known != nil && known.draining || stops || i == 0 && left {
+			return true
+		}
+	}
+	return false
+}

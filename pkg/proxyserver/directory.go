@@ -1,0 +1,151 @@
+package proxyserver
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+)
+
+// networkDirectory is the network of an OPEN by which a peer asks which hosts have agents
+// here. A server of an older release looks for a cluster of directoryAddress, which no
+// cluster can be called, and refuses.
+const (
+	networkDirectory = "directory"
+	directoryAddress = "_directory:0"
+)
+
+// directoryChunk is how many hosts are in one directoryNews at most.
+const directoryChunk = 500
+
+// directoryNews is what has changed since the last one, as a line of JSON. The first
+// ones have everything.
+type directoryNews struct {
+	Server string   `json:"server"`
+	Has    []string `json:"has,omitempty"`   // hosts of agents that have come
+	Lacks  []string `json:"lacks,omitempty"` // and of the last agents that have gone
+	// Complete says that nothing is missing, though it may be out of date.
+	Complete bool `json:"complete,omitempty"`
+	// Agents is how many agents there are that can move, and Draining that the server is
+	// about to stop.
+	Agents   int  `json:"agents"`
+	Draining bool `json:"draining,omitempty"`
+}
+
+// follower is a peer that is told of the agents here.
+type follower struct {
+	mu      sync.Mutex
+	hosts   map[string]bool // that it was not told of; whether there is an agent
+	changed chan struct{}   // has a token if there is something to tell
+}
+
+// note adds hosts, or none if something else has changed.
+func (f *follower) note(hosts []string, present bool) {
+	f.mu.Lock()
+	for _, host := range hosts {
+		f.hosts[host] = present
+	}
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// take moves hosts to news, as many as fit.
+func (f *follower) take(news *directoryNews) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for host, present := range f.hosts {
+		if len(news.Has)+len(news.Lacks) == directoryChunk {
+			return
+		}
+		if delete(f.hosts, host); present {
+			news.Has = append(news.Has, host)
+		} else {
+			news.Lacks = append(news.Lacks, host)
+		}
+	}
+	news.Complete = true
+}
+
+// follow adds a follower, which is told of everything at first.
+func (a *agentRegistry) follow() *follower {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := &follower{hosts: make(map[string]bool, len(a.hosts)), changed: make(chan struct{}, 1)}
+	for host := range a.hosts {
+		f.hosts[host] = true
+	}
+	a.followers[f] = struct{}{}
+	return f
+}
+
+func (a *agentRegistry) unfollow(f *follower) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.followers, f)
+}
+
+// tellFollowers notes what has changed; mu is held.
+func (a *agentRegistry) tellFollowers(hosts []string, present bool) {
+	for f := range a.followers {
+		f.note(hosts, present)
+	}
+}
+
+// news is what a follower is told next.
+func (a *agentRegistry) news(f *follower) (news directoryNews) {
+	a.mu.RLock()
+	news.Agents, news.Draining = a.movable, a.draining
+	a.mu.RUnlock()
+	f.take(&news)
+	return news
+}
+
+// serveDirectory tells a peer which hosts have agents here until either side ends it.
+// Which clusters there are is for peers alone.
+func (s *Server) serveDirectory(request *carrier.Pending) {
+	if s.checksRoles() && callerOn(request.Carrier().Transport()).role != identity.RolePeer {
+		_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: "only proxy servers may ask which clusters have agents here"})
+		return
+	}
+	select {
+	case <-s.untold:
+		_ = request.Refuse(&carrier.Error{Code: carrier.Draining, Message: "the proxy server stops"})
+		return
+	default:
+	}
+	conn, err := request.Accept(carrier.Endpoints{})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	f := s.registry.follow()
+	defer s.registry.unfollow(f)
+	out := json.NewEncoder(conn)
+	for {
+		news := s.registry.news(f)
+		news.Server = s.options.ServerID
+		if err := out.Encode(news); err != nil {
+			return
+		}
+		if !news.Complete {
+			continue
+		}
+		select {
+		case <-f.changed:
+		case <-gone:
+			return
+		case <-s.untold:
+			return
+		}
+	}
+}

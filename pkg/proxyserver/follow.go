@@ -1,0 +1,127 @@
+package proxyserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+const (
+	// followAgain is the pause before a peer is asked again which hosts it has agents of,
+	// and followOlder if it does not know the question.
+	followAgain = time.Second
+	followOlder = time.Minute
+)
+
+// told is what a peer says of itself. When it cannot be heard any more, its agents are
+// not known any more.
+type told struct {
+	name     string
+	complete bool                // nothing is missing
+	hosts    map[string]struct{} // of the agents that it has
+	agents   int                 // that can move
+	draining bool
+}
+
+// has reports whether the peer has an agent of a host.
+func (t *told) has(host string) bool {
+	_, one := t.hosts[host]
+	_, all := t.hosts[anyHost]
+	return one || all
+}
+
+// follow hears which hosts a peer has agents of, until the peer is forgotten. It asks
+// only a peer that is reached: an address may be this server's own.
+func (p *peers) follow(one *peerServer) {
+	for one.alive.ctx.Err() == nil {
+		pause := followAgain
+		if one.reached() {
+			if carrier.CodeOf(p.hear(one.alive.ctx, one)) == carrier.NoAgent {
+				pause = followOlder
+			}
+			p.mu.Lock()
+			one.told = told{name: one.told.name, draining: one.told.draining}
+			p.mu.Unlock()
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-one.alive.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// hear reads the news of a peer until it says no more.
+func (p *peers) hear(ctx context.Context, one *peerServer) error {
+	conn, err := one.pool.Open(ctx, carrier.OpenRequest{Network: networkDirectory, Address: directoryAddress, Hops: 1})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	for in := json.NewDecoder(conn); ; {
+		var news directoryNews
+		if err := in.Decode(&news); err != nil {
+			return fmt.Errorf("reading which clusters a peer has: %w", err)
+		}
+		p.note(one, news)
+	}
+}
+
+// note adds news of a peer to what it has said.
+func (p *peers) note(one *peerServer, news directoryNews) {
+	p.mu.Lock()
+	t := &one.told
+	if t.hosts == nil {
+		t.hosts = map[string]struct{}{}
+	}
+	for _, host := range news.Has {
+		t.hosts[host] = struct{}{}
+	}
+	for _, host := range news.Lacks {
+		delete(t.hosts, host)
+		if p.last[host] == one {
+			delete(p.last, host)
+		}
+	}
+	begins := news.Draining && !t.draining
+	t.name, t.complete, t.agents, t.draining = news.Server, t.complete || news.Complete, news.Agents, news.Draining
+	p.mu.Unlock()
+	if begins && p.stops != nil {
+		p.stops(news.Server)
+	}
+}
+
+// stopping returns the names of the peers that are about to stop.
+func (p *peers) stopping() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.known {
+		if one.told.draining {
+			names = append(names, one.told.name)
+		}
+	}
+	return names
+}
+
+// share is how many of the agents that can move each server would have if all had the
+// same number, and how many servers those are: this one with own agents, and the peers
+// that have said how many they have and do not stop.
+func (p *peers) share(own int) (mean float64, servers int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum := own
+	servers = 1
+	for _, one := range p.known {
+		if one.told.complete && !one.told.draining && !one.alive.isSuspect() {
+			sum += one.told.agents
+			servers++
+		}
+	}
+	return float64(sum) / float64(servers), servers
+}
