@@ -141,7 +141,7 @@ var eventually = wait.Poll{Every: 5 * time.Millisecond, For: testTimeout}.Until
 type fakeAgent struct {
 	name   string
 	stream agent.AgentService_ConnectClient
-	seen   chan *client.Packet // DIAL_REQs, and new numbers of servers
+	seen   chan *client.Packet // DIAL_REQs, and what is said about servers
 	gone   chan struct{}
 }
 
@@ -153,6 +153,7 @@ type agentSpec struct {
 	name        string // the cluster if empty
 	manual      bool   // the test answers dials
 	process     string // the secret of its process
+	moves       bool   // it can be asked to move
 }
 
 func (h *testHub) connectAgent(t *testing.T, spec agentSpec) (*fakeAgent, error) {
@@ -184,6 +185,9 @@ func (h *testHub) connectAgentTLS(t *testing.T, spec agentSpec, config *tls.Conf
 	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, spec.id, header.AgentIdentifiers, spec.identifiers)
 	if spec.process != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, agentapi.ProcessHeader, spec.process)
+	}
+	if spec.moves {
+		ctx = metadata.AppendToOutgoingContext(ctx, agentapi.MovesHeader, "0")
 	}
 	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
 	if err != nil {
@@ -237,7 +241,7 @@ func (a *fakeAgent) serve(manual bool) {
 				a.accept(packet.GetDialRequest().Random, next)
 				next++
 			}
-		case agentapi.ServerCount:
+		case agentapi.ServerCount, agentapi.Move, agentapi.PeerDraining:
 			a.seen <- packet
 		case client.PacketType_DATA:
 			data := packet.GetData()

@@ -34,10 +34,11 @@ type memHub struct {
 	t              *testing.T
 	dir            string
 	hubCA, agentCA *pki.CA
+	cuts           map[string]chan struct{} // of the ways between servers, by who is dialed
 }
 
 func newMemHub(t *testing.T, dir string) *memHub {
-	return &memHub{t: t, dir: dir, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
+	return &memHub{t: t, dir: dir, cuts: map[string]chan struct{}{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 }
 
 type memServer struct {
@@ -102,7 +103,7 @@ func (h *memHub) introduce(ctx context.Context, s *memServer, others []*memServe
 	s.peers.dial = func(ctx context.Context, address, _ string) (*carrier.Carrier, error) {
 		config := s.clientSource.ClientConfig("127.0.0.1")
 		config.NextProtos = []string{carrier.ALPN}
-		conn := tls.Client(byAddress[address].clients.dial(nil), config)
+		conn := tls.Client(byAddress[address].clients.dial(h.cuts[byAddress[address].options.ServerID]), config)
 		hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
 		return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Relays: true})
 	}

@@ -2,6 +2,7 @@ package proxyserver
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -44,7 +45,7 @@ func surplus(own, going int, mean float64, servers int) int {
 	if servers < 2 || float64(own-going) <= mean*moveOver+1 {
 		return 0
 	}
-	return min(own-going-int(mean), max(moveRate/servers, 1))
+	return min(own-going-int(math.Ceil(mean)), max(moveRate/servers, 1))
 }
 
 // askToMove asks agents to move, but those that connect to all of so many servers, and

@@ -115,6 +115,38 @@ func TestSilentAgentOfAPeer(t *testing.T) {
 	})
 }
 
+// TestSilentPeerHasAnother has a cluster at two of three servers, and black-holes the way from
+// the third one to the one that it asks first.
+func TestSilentPeerHasAnother(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newMemHub(t, dir)
+		peers := map[string]*memServer{}
+		for _, name := range []string{"one", "two"} {
+			hub.cuts[name] = make(chan struct{})
+			peer, stop := hub.start(name)
+			defer stop()
+			defer peer.connect("cluster1", "agent", 2).stop()
+			peers[name] = peer
+		}
+		s, stop := hub.start("server-0", peers["one"], peers["two"])
+		defer stop()
+		time.Sleep(3 * followAgain)
+		s.mustOpen("before", 0)
+		s.peers.mu.Lock()
+		first := s.peers.last["cluster1"].told.name
+		for _, one := range s.peers.known {
+			if !one.told.complete || !one.told.has("cluster1") {
+				t.Errorf("peer %s has not said that it has the cluster", one.address)
+			}
+		}
+		s.peers.mu.Unlock()
+		close(hub.cuts[first])
+		s.mustOpen("at first", 3*time.Second)
+		s.mustOpen("again", 0)
+	})
+}
+
 // TestDialMeetsAnAgentThatComes has one agent, whose carriers are all in use and which
 // cannot dial more, as when its server has left the Service: a dial waits for it, and
 // takes the next way that opens, whichever server that is at.
