@@ -126,3 +126,17 @@ func TestWithoutLookup(t *testing.T) {
 		t.Errorf("not rendered (-want +got):\n%s", diff)
 	}
 }
+
+// TestProxyServers has more proxy servers than other pods, and agents that connect to some.
+func TestProxyServers(t *testing.T) {
+	for values, want := range map[string]struct{ servers, agents, perAgent int32 }{
+		"": {1, 1, 0},
+		"{replicas: 2, proxyServer: {replicas: 5, serversPerAgent: 3}}": {5, 2, 3},
+	} {
+		spec := as[v1alpha1.ManagedProxyConfiguration](t, mustRender(t, values).byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
+		if spec.ProxyServer.Replicas != want.servers || spec.ProxyAgent.Replicas != want.agents || spec.ProxyAgent.ServersPerAgent != want.perAgent {
+			t.Errorf("with values %q there are %d proxy servers and %d agents, each of which connects to %d; want %v", values,
+				spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas, spec.ProxyAgent.ServersPerAgent, want)
+		}
+	}
+}
