@@ -1,0 +1,131 @@
+package fleet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+)
+
+// agentsOn are the agents with carriers of each server.
+func agentsOn(t testing.TB, servers []*server) (counts []int, sum int) {
+	t.Helper()
+	for _, s := range servers {
+		n := int(s.metric(t, "cluster_proxy_server_agents", `speaks="carriers"`))
+		counts, sum = append(counts, n), sum+n
+	}
+	return counts, sum
+}
+
+// reachFromEach reaches every cluster through every server.
+func (h *hub) reachFromEach(target *target, servers []*server, clusters []string) {
+	h.t.Helper()
+	for _, s := range servers {
+		d := h.dialer(s.Addrs().Client.String())
+		d.DialTimeout = testTimeout
+		for _, cluster := range clusters {
+			if err := target.exchange(h.t.Context(), d.DialContext, cluster, 1); err != nil {
+				h.t.Errorf("cluster %s through %s: %v", cluster, s.options.ServerID, err)
+			}
+		}
+	}
+}
+
+// TestFourServers has agents that connect to two of four servers, which are replaced one after
+// the other under load. No dial fails, and each server reaches each cluster at any time.
+func TestFourServers(t *testing.T) {
+	four := func(o *proxyserver.Options) { inService(o); o.ServerCount = 4 }
+	h := newHub(t, 8)
+	target := newTarget(t)
+	var servers []*server
+	for range 4 {
+		servers = append(servers, h.startServer(four))
+	}
+	clusters := crowd(12)
+	var agents []*agent
+	for _, cluster := range clusters {
+		agents = append(agents, h.startAgent(cluster, "agent-"+cluster, h.agents.address(), patientAgent))
+	}
+	settled := func() bool { _, sum := agentsOn(t, servers); return sum == 2*len(clusters) }
+	eventually(t, "each agent has two servers", seldom(settled))
+	h.reachFromEach(target, servers, clusters)
+
+	d := h.patientDialer()
+	before, err := measure()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := startNoise(t, before.Processor)
+	l := startLoad(target, 6, time.Millisecond, []dialFunc{d.DialContext, h.patientDialer().DialContext, h.stockDial}, clusters)
+	for i := range servers {
+		long := target.openLong(t, d.DialContext, clusters[i])
+		old, before := servers[i], l.done.Load()
+		servers[i] = h.startServer(four)
+		h.retire(old)
+		eventually(t, "work went on", func() bool { return l.done.Load() > before+20 })
+		if err := long.ping(); err != nil {
+			t.Errorf("a connection that was open before: %v", err)
+		}
+		_ = long.Close() // somebody waits for it
+		<-old.done
+	}
+	count := l.done.Load()
+	eventually(t, "work goes on", func() bool { return l.done.Load() > count+20 })
+	l.stopInTime(t, others)
+	h.reachFromEach(target, servers, clusters)
+	eventually(t, "each agent has two servers again", seldom(settled))
+	for _, last := range agents {
+		last.stop() // or the servers would wait for it to find others
+	}
+}
+
+// TestServersAreAdded makes four servers of two, to which agents move by and by. Nothing that
+// is open is cut.
+func TestServersAreAdded(t *testing.T) {
+	h := newHub(t, 4)
+	count := filepath.Join(t.TempDir(), "count")
+	write := func(n int) {
+		if err := os.WriteFile(count, fmt.Append(nil, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(2)
+	counted := func(o *proxyserver.Options) { inService(o); o.ServerCountFile = count }
+	target := newTarget(t)
+	h.startServer(counted)
+	h.startServer(counted)
+	clusters := crowd(12)
+	for _, cluster := range clusters {
+		h.startAgent(cluster, "agent-"+cluster, h.agents.address(), patientAgent)
+	}
+	h.waitForAgents(len(clusters))
+	d := h.patientDialer()
+	var long []*longConn
+	for _, cluster := range clusters {
+		long = append(long, target.openLong(t, d.DialContext, cluster))
+	}
+	l := startLoad(target, 2, time.Millisecond, []dialFunc{d.DialContext}, clusters)
+	h.startServer(counted)
+	h.startServer(counted)
+	write(4)
+	eventually(t, "agents have moved", seldom(func() bool {
+		counts, sum := agentsOn(t, h.servers)
+		for _, n := range counts {
+			if n < 3 || n > 8 { // 6 is the share
+				return false
+			}
+		}
+		return sum == 2*len(clusters)
+	}))
+	l.stop(t)
+	h.reachFromEach(target, h.servers, clusters)
+	for i, conn := range long {
+		if err := conn.ping(); err != nil {
+			t.Errorf("the connection to %s that was open before: %v", clusters[i], err)
+		}
+		_ = conn.Close()
+	}
+}
