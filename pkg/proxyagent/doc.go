@@ -37,6 +37,39 @@
 // the agent reconnects. While DNS does not answer, the address of last time is dialed
 // (package dial).
 //
+// # Some of many proxy servers
+//
+// Proxy servers that reach each other's agents, as they say, need not have each agent. An
+// agent connects to all of up to three of them, and to two of more, or to as many as
+// --servers-per-agent says (share.go). More servers then carry more agents. Konnectivity's
+// servers, servers without peers, and those of a release that does not say it are all
+// connected to, and so is every server by konnectivity's own agents, which know its count.
+//
+// The agents have one address for all servers and cannot choose: an agent takes the first
+// servers that it reaches. Those behind a load balancer are a random choice, the same for
+// all, and each server has its share of the agents but for chance. Where it has not, because
+// it is new or came back last, servers with more agents than their share ask some of them to
+// move (proxyserver's moves.go). An agent that is asked looks for a further server within
+// 30 s, and again, keeps the old one until it has found it, then tells the old one that new
+// dials should go elsewhere, and ends the stream 5 s later. Open connections continue on
+// their carriers, but the proxy API is asked to use others. After ten dials in vain the
+// agent stays. Nobody moves for another reason, so that a fleet at rest costs nothing. An
+// agent that has more servers than it wants, because there are more than three by now,
+// leaves some of them at a random time within 90 s.
+//
+// TestAgentsSpreadOverServers simulates it with 1,000 agents: 15 minutes after two servers
+// became four, three four, or five ten, or four were restarted one after the other, no
+// server has more than 1.1 times its share, and none had more than 50 handshakes a second
+// meanwhile. What it does not help: an address that leads one agent to the same server
+// always (session affinity), which finds no other server either way.
+//
+// Of n servers a new carrier leads to a certain one at every nth dial, and to one of the
+// two that the agent has at every n/2th; the others are closed. A carrier costs n/2 handshakes
+// therefore, which is 2 of four servers and 5 of ten.
+//
+// A connection may come through a server that the agent is not connected to. Its servers
+// tell it when that one drains, as the other one cannot.
+//
 // # Who authenticates whom
 //
 // Towards the proxy server both sides show certificates: the server's is checked
@@ -81,7 +114,8 @@
 //   - controlcarrier.go: control sessions on carriers, and who dials which kind.
 //     session.go: the stream to a proxy server, where the destination policy decides.
 //   - servers.go, search.go: the proxy servers that the agent is connected to, and when
-//     it looks for more. servercounter.go: how many there are.
+//     it looks for more. share.go: how many it wants, and how it moves from one to another.
+//     servercounter.go: how many there are.
 //   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the
 //     proxy on the way to the hub.
 //   - connlistener.go: connections of carriers for the handler. goaway.go: asks the proxy

@@ -126,7 +126,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty means none")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open connections may go on after --min-drain-duration")
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new dials are still served after SIGTERM, while proxy servers learn that they should go elsewhere")
-	fs.Lookup("sync-interval").Usage = "how often the agent looks whether it has a tunnel to every proxy server, and the most that it waits after a first failure"
+	fs.Lookup("sync-interval").Usage = "how often the agent looks whether it has a tunnel to each proxy server that it wants, and the most that it waits after a first failure"
 	fs.Lookup("sync-interval-cap").Usage = "the most that the agent waits after many failures; each pause is between nothing and a limit that doubles up to this"
 	fs.IntVar(&o.IdleCarriers, "idle-carriers", o.IdleCarriers, "carriers kept ready to each proxy server; more are dialed as they are used")
 	fs.IntVar(&o.MaxCarriers, "max-carriers", o.MaxCarriers, "most carriers to one proxy server, and so most connections")

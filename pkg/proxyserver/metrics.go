@@ -50,14 +50,6 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 			Name: "cluster_proxy_server_dials_total",
 			Help: "Dials served with carriers, by what they were sent to (agent, or peer that has one) and how they ended.",
 		}, []string{"via", "result"}),
-		peerRefusals: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "cluster_proxy_server_peer_refusals_total",
-			Help: "Dials that a peer was asked for and had no agent for: of clusters that have none at all, or have one that came or went in that moment.",
-		}),
-		moves: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "cluster_proxy_server_agents_asked_to_move_total",
-			Help: "Agents that were asked to move to another proxy server because this one had more than its share.",
-		}),
 		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_tls_handshakes_total",
 			Help: "TLS handshakes on both ports, by how they ended: full, resumed or failed.",
@@ -88,9 +80,23 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
 	}, []string{"cluster"})
 	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced, m.clusterAgents)
-	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.peerRefusals, m.moves, m.handshakes)
+	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
+	m.countPeers()
 	m.startAtZero()
 	return m
+}
+
+// countPeers makes what is counted about other proxy servers.
+func (m *serverMetrics) countPeers() {
+	m.peerRefusals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "cluster_proxy_server_peer_refusals_total",
+		Help: "Dials that a peer was asked for and had no agent for: of clusters that have none at all, or have one that came or went in that moment.",
+	})
+	m.moves = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "cluster_proxy_server_agents_asked_to_move_total",
+		Help: "Agents that were asked to move to another proxy server because this one had more than its share.",
+	})
+	m.registry.MustRegister(m.peerRefusals, m.moves)
 }
 
 // startAtZero makes the series of all labels: alerts need the zero.

@@ -79,12 +79,14 @@ func (s *Server) newPeers() *peers {
 	if len(s.options.Peers) == 0 {
 		return nil
 	}
-	return &peers{
+	made := &peers{
 		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
 		arrived: func() { s.registry.tellCount(s.servers.get()) }, stops: s.registry.peerStops, refused: s.metrics.peerRefusals.Inc,
 		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
 	}
+	s.registry.stopping = made.stopping
+	return made
 }
 
 // dialPeer makes a carrier to the client port of another proxy server.

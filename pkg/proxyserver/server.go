@@ -83,9 +83,7 @@ func New(o *Options) (*Server, error) {
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)
 	s.clientCarriers = pool.New(pool.Config{Max: math.MaxInt})
-	if s.peers = s.newPeers(); s.peers != nil {
-		s.registry.stopping = s.peers.stopping
-	}
+	s.peers = s.newPeers()
 	s.metrics.watchAgents(s.registry)
 	s.metrics.watchCarriers("agents", s.registry.stats)
 	s.metrics.watchCarriers("clients", s.clientCarriers.Stats)
