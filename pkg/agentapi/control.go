@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -49,8 +50,8 @@ const (
 	// Move asks the agent to have a stream to another server in the place of this one,
 	// which has more agents than others. An agent that finds none stays.
 	Move = client.PacketType(67)
-	// PeerDraining says, by its name, that another server is about to stop, which the
-	// agent may have connections through.
+	// PeerDraining says that another server is about to stop, which the agent may have
+	// connections through. The number is NumberOf its name.
 	PeerDraining = client.PacketType(68)
 )
 
@@ -59,13 +60,13 @@ func ControlPacket(kind client.PacketType, number int) *client.Packet {
 	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(number)}}}
 }
 
-// NamePacket makes a packet of those that have a name.
-func NamePacket(kind client.PacketType, name string) *client.Packet {
-	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{Data: []byte(name)}}}
+// NumberOf stands for the name of a proxy server in a packet. Two names with one number
+// are unlikely, and cost some connections that are replaced without need.
+func NumberOf(serverID string) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(serverID))
+	return int(hash.Sum32() >> 1) // an int on every platform
 }
-
-// ControlName is that of a packet; empty if it has none.
-func ControlName(packet *client.Packet) string { return string(packet.GetData().GetData()) }
 
 // ControlNumber is that of a packet; 0 if it has none.
 func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
@@ -75,8 +76,8 @@ func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetC
 const AgentLeaves = client.PacketType_DRAIN
 
 // ControlMessage makes the message of a control carrier that is a packet on a stream.
-func ControlMessage(packet *client.Packet) carrier.Control {
-	return carrier.Control{Kind: carrier.ControlKind(packet.Type), Number: uint64(max(ControlNumber(packet), 0)), Name: ControlName(packet)}
+func ControlMessage(kind client.PacketType, number int) carrier.Control {
+	return carrier.Control{Kind: carrier.ControlKind(kind), Number: uint64(max(number, 0))}
 }
 
 // HasPayload reports whether a packet has the payload that its type says.

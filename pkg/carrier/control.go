@@ -163,7 +163,6 @@ func decodeError(b []byte, reset bool) (*Error, error) {
 type Control struct {
 	Kind   ControlKind
 	Number uint64
-	Name   string
 }
 
 // ControlKind says what a message is about. This package knows those of liveness; the
@@ -177,10 +176,10 @@ const (
 )
 
 func (m Control) append(b []byte) []byte {
-	return appendText(appendNumber(appendNumber(b, 1, uint64(m.Kind)), 2, m.Number), 3, m.Name)
+	return appendNumber(appendNumber(b, 1, uint64(m.Kind)), 2, m.Number)
 }
 
 func decodeControl(b []byte) (Control, error) {
 	f, err := decodeFields(b)
-	return Control{Kind: ControlKind(f.number[1]), Number: f.number[2], Name: f.text[3]}, err
+	return Control{Kind: ControlKind(f.number[1]), Number: f.number[2]}, err
 }

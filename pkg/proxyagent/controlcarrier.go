@@ -29,7 +29,7 @@ func (c *controlCarrier) end() { _ = c.session.Close() }
 
 // leave is part of control.
 func (c *controlCarrier) leave() {
-	_ = c.session.Send(agentapi.ControlMessage(agentapi.ControlPacket(agentapi.AgentLeaves, 0)))
+	_ = c.session.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0))
 }
 
 func (c *controlCarrier) serverID() string { return c.session.Peer().Session }
@@ -47,7 +47,7 @@ func (c *controlCarrier) handle(m carrier.Control) {
 	case agentapi.Move:
 		c.servers.move(c.serverID())
 	case agentapi.PeerDraining:
-		c.servers.stops(m.Name)
+		c.servers.stops(n)
 	}
 }
 

@@ -147,12 +147,12 @@ func TestControlCarrierServesTheSession(t *testing.T) {
 
 	tell := func(session *carrier.Session, kind client.PacketType, n int) {
 		t.Helper()
-		if err := session.Send(agentapi.ControlMessage(agentapi.ControlPacket(kind, n))); err != nil {
+		if err := session.Send(agentapi.ControlMessage(kind, n)); err != nil {
 			t.Error(err)
 		}
 	}
 	tell(one, agentapi.Draining, 60)
-	leaves := agentapi.ControlMessage(agentapi.ControlPacket(agentapi.AgentLeaves, 0))
+	leaves := agentapi.ControlMessage(agentapi.AgentLeaves, 0)
 	if got := <-f.got; got != leaves {
 		t.Errorf("a server that drains was told %+v, want that the agent has another one", got)
 	}

@@ -162,7 +162,7 @@ func (s *controlSession) RecvMsg(m any) error {
 			s.servers.move(s.serverID)
 			continue
 		case agentapi.PeerDraining:
-			s.servers.stops(agentapi.ControlName(packet))
+			s.servers.stops(agentapi.ControlNumber(packet))
 			continue
 		default:
 			return nil

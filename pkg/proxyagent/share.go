@@ -25,7 +25,7 @@ type share struct {
 	total    int                  // proxy servers that there are, when it was asked last
 	trimming bool                 // a timer calls trim
 	left     map[string]time.Time // servers that the agent moved away from, and when
-	stopping map[string]time.Time // servers that drain, as others say, and since when
+	stopping map[int]time.Time    // agentapi.NumberOf servers that drain, as others say, and since when
 }
 
 // wantedOf is how many of n proxy servers to connect to. Fewer than all will do only
@@ -128,9 +128,9 @@ func (s *servers) part(serverID string, known *serverSession) {
 }
 
 // remember adds a name, and forgets old ones.
-func remember(names map[string]time.Time, name string) map[string]time.Time {
+func remember[K comparable](names map[K]time.Time, name K) map[K]time.Time {
 	if names == nil {
-		names = map[string]time.Time{}
+		names = map[K]time.Time{}
 	}
 	for old, at := range names {
 		if time.Since(at) > remembered {
@@ -173,10 +173,10 @@ func (s *servers) trim() {
 
 // stops notes that a proxy server drains, which the agent may not be connected to:
 // connections come through it all the same.
-func (s *servers) stops(serverID string) {
+func (s *servers) stops(number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.share.stopping = remember(s.share.stopping, serverID)
+	s.share.stopping = remember(s.share.stopping, number)
 }
 
 // goesAway reports whether a connection should be replaced by one on another way: a proxy
@@ -187,7 +187,7 @@ func (s *servers) goesAway(through []string) bool {
 	defer s.mu.Unlock()
 	for i, serverID := range through {
 		known := s.sessions[serverID]
-		_, stops := s.share.stopping[serverID]
+		_, stops := s.share.stopping[agentapi.NumberOf(serverID)]
 		_, left := s.share.left[serverID]
 		if known != nil && known.draining || stops || i == 0 && left {
 			return true

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
@@ -21,7 +23,7 @@ type askers struct {
 	*herd
 	draining map[string]bool
 	asked    map[string]map[*herdAgent]time.Time // by server
-	moves    int
+	moves    atomic.Int64
 	stop     chan struct{}
 }
 
@@ -84,10 +86,10 @@ func (a *askers) ask() {
 		for range min(len(stay)-int(mean), int(askEvery/time.Second)*max(10/len(load), 1)) {
 			// A hash of the time is as good as chance, and the same in each run.
 			i := int(time.Now().UnixNano()>>3) % len(stay)
-			i = (i*7919 + a.moves*104729) % len(stay)
+			i = (i*7919 + int(a.moves.Load())*104729) % len(stay)
 			agent := stay[max(i, -i)]
 			a.asked[server][agent] = time.Now()
-			a.moves++
+			a.moves.Add(1)
 			agent.move(server)
 		}
 	}
@@ -121,7 +123,7 @@ func (a *askers) checkSpread(most, least float64) {
 	}
 	slices.Sort(counts)
 	mean := float64(sum) / float64(len(counts))
-	a.t.Logf("agents by server: %v after %d moves", counts, a.moves)
+	a.t.Logf("agents by server: %v after %d moves", counts, a.moves.Load())
 	if over, under := float64(counts[len(counts)-1])/mean, float64(counts[0])/mean; over > most || under < least {
 		a.t.Errorf("servers have %v agents, from %.2f to %.2f times the mean; want %.2f to %.2f", counts, under, over, least, most)
 	}
@@ -181,25 +183,27 @@ func TestAgentsSpreadOverServers(t *testing.T) {
 					h.servers[name] = true
 				}
 				for _, a := range h.agents {
+					a.servers.mu.Lock()
 					a.share.perAgent = tc.perAgent
+					a.servers.mu.Unlock()
 				}
 				h.mu.Unlock()
 				a := h.startAskers()
 				defer close(a.stop)
 				h.tell(tc.before)
-				time.Sleep(30 * time.Minute)
+				time.Sleep(time.Hour)
 				h.checkServers(tc.had)
 				a.checkSpread(1.2, 0.8)
 				h.begin()
-				a.moves = 0
+				a.moves.Store(0)
 				tc.event(a)
 				time.Sleep(tc.within)
 				a.checkSpread(1.2, 0.75)
 				time.Sleep(15 * time.Minute)
 				h.checkServers(tc.has)
 				a.checkSpread(1.1, 0.75)
-				if a.moves > tc.mostMoves {
-					t.Errorf("servers have asked agents to move %d times, want %d at most", a.moves, tc.mostMoves)
+				if moves := a.moves.Load(); moves > int64(tc.mostMoves) {
+					t.Errorf("servers have asked agents to move %d times, want %d at most", moves, tc.mostMoves)
 				}
 				for _, name := range names[:tc.oldest] {
 					most := h.most(name)
@@ -321,12 +325,12 @@ func TestAgentsOfAllServersStay(t *testing.T) {
 func TestServersThatStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fourServers(map[string]partStream{})
-		s.stops("d")
+		s.stops(agentapi.NumberOf("d"))
 		if !s.goesAway([]string{"a", "d"}) || s.goesAway([]string{"a", "c"}) {
 			t.Error("connections through a server that stops should be replaced, and no others")
 		}
 		time.Sleep(remembered + time.Second)
-		s.stops("e")
+		s.stops(agentapi.NumberOf("e"))
 		if s.goesAway([]string{"a", "d"}) || !s.goesAway([]string{"a", "e"}) {
 			t.Error("a name is remembered for too long, or not at all")
 		}

@@ -21,7 +21,7 @@ const maxAgentID = 256
 type control interface {
 	link() *agentLink
 	// tell sends the agent a message. It may block.
-	tell(packet *client.Packet)
+	tell(what client.PacketType, n int)
 	// end ends the session. It does not block.
 	end()
 }

@@ -185,7 +185,7 @@ func (a *agentRegistry) tellDraining(c control) {
 	draining, notice := a.draining, a.notice
 	a.mu.RUnlock()
 	if draining {
-		go c.tell(agentapi.ControlPacket(agentapi.Draining, notice))
+		go c.tell(agentapi.Draining, notice)
 	}
 }
 

@@ -120,13 +120,13 @@ func (s *agentStream) SendHeader(md metadata.MD) error {
 // tell sends one of our own packets; whether it arrives shows elsewhere. Before
 // konnectivity's server has said who we are, a packet would take the place of
 // that.
-func (s *agentStream) tell(packet *client.Packet) {
+func (s *agentStream) tell(what client.PacketType, n int) {
 	select {
 	case <-s.greeted:
 	case <-s.ctx.Done():
 		return
 	}
-	_ = s.SendMsg(packet)
+	_ = s.SendMsg(agentapi.ControlPacket(what, n))
 }
 
 func (s *agentStream) RecvMsg(m any) error {

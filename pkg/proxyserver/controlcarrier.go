@@ -23,8 +23,8 @@ type controlCarrier struct {
 }
 
 // tell is part of control; whether the message arrives shows elsewhere.
-func (c *controlCarrier) tell(packet *client.Packet) {
-	_ = c.session.Send(agentapi.ControlMessage(packet))
+func (c *controlCarrier) tell(what client.PacketType, n int) {
+	_ = c.session.Send(agentapi.ControlMessage(what, n))
 }
 
 // end is part of control.

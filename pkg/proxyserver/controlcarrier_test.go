@@ -101,7 +101,7 @@ func TestClientsReachAgentsWithControlCarriers(t *testing.T) {
 		t.Fatal(err)
 	}
 	exchange(t, conn, "from konnectivity's", "from konnectivity's")
-	if m := <-asked; m != agentapi.ControlMessage(agentapi.ControlPacket(agentapi.MoreCarriers, 1)) {
+	if m := <-asked; m != agentapi.ControlMessage(agentapi.MoreCarriers, 1) {
 		t.Errorf("the agent was asked %+v, want one carrier", m)
 	}
 	h.agentCarrier(t, "agent", config, "")
@@ -205,7 +205,7 @@ func TestOneCertificateOpensManyControlCarriers(t *testing.T) {
 func TestControlCarriersThatMisbehave(t *testing.T) {
 	h := startHub(t)
 	a := h.mustConnectControl(t, agentSpec{cluster: "flood"})
-	for a.Send(agentapi.ControlMessage(agentapi.ControlPacket(agentapi.AgentLeaves, 0))) == nil {
+	for a.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)) == nil {
 	}
 	<-a.gone
 	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("garbage"))
@@ -328,7 +328,8 @@ func TestPartitionedControlCarrierLeavesRouting(t *testing.T) {
 			t.Errorf("a partitioned agent was routed to for %s, want 45s at most", gone)
 		}
 		<-a.gone
-		if carrier.CodeOf(a.err) != carrier.TimedOut {
+		// The server gives up in the same moment, and may be first.
+		if code := carrier.CodeOf(a.err); code != carrier.TimedOut && code != carrier.CutOff {
 			t.Errorf("the agent's session ended with %v, want that the server does not answer", a.err)
 		}
 	})
@@ -349,7 +350,7 @@ func TestDrainTellsControlCarriers(t *testing.T) {
 			s.drain(t.Context(), timeout, s.frontend, s.ports)
 			over <- time.Since(began)
 		}()
-		want := agentapi.ControlMessage(agentapi.ControlPacket(agentapi.Draining, int(timeout/time.Second)))
+		want := agentapi.ControlMessage(agentapi.Draining, int(timeout/time.Second))
 		if got := <-first.got; got != want {
 			t.Errorf("the agent was told %+v, want %+v", got, want)
 		}
@@ -364,7 +365,7 @@ func TestDrainTellsControlCarriers(t *testing.T) {
 				t.Error("the drain is over before its agents have left")
 			case <-time.After(time.Second):
 			}
-			if err := a.Send(agentapi.ControlMessage(agentapi.ControlPacket(agentapi.AgentLeaves, 0))); err != nil {
+			if err := a.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)); err != nil {
 				t.Error(err)
 			}
 		}

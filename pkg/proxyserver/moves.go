@@ -102,6 +102,6 @@ func (a *agentRegistry) peerStops(name string) {
 
 func (agent *agentSession) tellPeerStops(name string) {
 	if agent.moves {
-		agent.send(agentapi.NamePacket(agentapi.PeerDraining, name))
+		agent.tell(agentapi.PeerDraining, agentapi.NumberOf(name))
 	}
 }

@@ -113,11 +113,11 @@ func TestAgentsHearThatAPeerStops(t *testing.T) {
 			}
 		}
 	}
-	if packet := heard(old); packet.Type != agentapi.PeerDraining || agentapi.ControlName(packet) != "server-1" {
+	if packet := heard(old); packet.Type != agentapi.PeerDraining || agentapi.ControlNumber(packet) != agentapi.NumberOf("server-1") {
 		t.Errorf("an agent hears %v, want that server-1 drains", packet)
 	}
 	comes := hubs[0].carrierAgent(t, agentSpec{cluster: "cluster3", moves: true, manual: true}, 1)
-	if packet := heard(comes); packet.Type != agentapi.PeerDraining || agentapi.ControlName(packet) != "server-1" {
+	if packet := heard(comes); packet.Type != agentapi.PeerDraining || agentapi.ControlNumber(packet) != agentapi.NumberOf("server-1") {
 		t.Errorf("an agent that comes hears %v, want that server-1 drains", packet)
 	}
 	_ = hold.stream.CloseSend()

@@ -9,7 +9,6 @@ import (
 
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
@@ -53,13 +52,8 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 	return all
 }
 
-// tell sends a message with a number.
+// tell sends a message by the agent's newest stable control session, or else its oldest.
 func (agent *agentSession) tell(what client.PacketType, n int) {
-	agent.send(agentapi.ControlPacket(what, n))
-}
-
-// send sends a message by the agent's newest stable control session, or else its oldest.
-func (agent *agentSession) send(packet *client.Packet) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	var chosen control
@@ -69,7 +63,7 @@ func (agent *agentSession) send(packet *client.Packet) {
 		}
 	}
 	if chosen != nil {
-		go chosen.tell(packet)
+		go chosen.tell(what, n)
 	}
 }
 
