@@ -135,15 +135,24 @@ func endFromElsewhere(t *testing.T, here, there proxyAPIReplica, plugin string) 
 		if session.Status.Cluster != suite.RecordedCluster || !strings.HasSuffix(session.Status.User, ":"+suite.HubUser) {
 			t.Errorf("session is %+v, want %s's", session.Status, suite.HubUser)
 		}
-		if err := elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error(); err != nil {
-			t.Errorf("ending %s: %v", session.Status.Kind, err)
-		}
+		suite.Eventually(t, "ending "+session.Status.Kind, func() error {
+			return elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()
+		})
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, want) {
 		t.Fatalf("sessions are %q, want %q", kinds, want)
 	}
 	for kind, end := range ended {
-		if err := <-end; kind != "connect" && kind != "port-forward" && (err == nil || !strings.Contains(err.Error(), "ended by an administrator")) {
+		var err error
+		suite.Eventually(t, "the end of "+kind, func() error {
+			select {
+			case err = <-end:
+				return nil
+			default:
+				return errors.New("it goes on")
+			}
+		})
+		if kind != "connect" && kind != "port-forward" && (err == nil || !strings.Contains(err.Error(), "ended by an administrator")) {
 			t.Errorf("%s ended with %v, want that an administrator ended it", kind, err)
 		}
 	}
