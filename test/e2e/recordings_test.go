@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
@@ -136,7 +137,7 @@ func endFromElsewhere(t *testing.T, here, there proxyAPIReplica, plugin string) 
 			t.Errorf("session is %+v, want %s's", session.Status, suite.HubUser)
 		}
 		suite.Eventually(t, "ending "+session.Status.Kind, func() error {
-			return elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()
+			return client.IgnoreNotFound(elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error())
 		})
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, want) {
