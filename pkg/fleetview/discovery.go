@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,14 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 		w.Header().Set("Allow", "GET, HEAD")
 		fault.Write(w, apierrors.NewMethodNotSupported(schema.GroupResource{}, strings.ToLower(r.Method)))
 		return
+	}
+	// Members are not asked with the client's timeout, as answers are known for a while; one
+	// that is none is refused as a kube-apiserver does.
+	if timeout := r.URL.Query().Get("timeout"); timeout != "" {
+		if _, err := time.ParseDuration(timeout); err != nil {
+			fault.Write(w, apierrors.NewBadRequest("invalid timeout specified in the request URL: "+err.Error()))
+			return
+		}
 	}
 	known := d.catalog(r.Context(), view, members)
 	if r.Context().Err() != nil {

@@ -159,6 +159,21 @@ func TestDiscoveryETag(t *testing.T) {
 	}
 }
 
+// TestDiscoveryTimeout has timeouts that are none, which a kube-apiserver refuses.
+func TestDiscoveryTimeout(t *testing.T) {
+	server := serveView(t, "", twoMembers(aggregatedFormat))
+	for timeout, want := range map[string]int{"invalid": http.StatusBadRequest, "5": http.StatusBadRequest, "5s": http.StatusOK, "": http.StatusOK} {
+		response, err := http.Get(server.Host + "/version?timeout=" + timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("timeout %q is answered %d, want %d", timeout, response.StatusCode, want)
+		}
+	}
+}
+
 func TestDiscoveryNegotiation(t *testing.T) {
 	d, members := newDiscovery(), twoMembers(legacyFormat)
 	for accept, want := range map[string]string{
