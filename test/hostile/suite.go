@@ -61,8 +61,6 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("AgentMetrics", s.testAgentMetrics)
 	t.Run("Ways", s.testWays)
 	t.Run("ViewerExec", s.testViewerExec)
-	t.Run("Sessions", s.testSessions)
-	t.Run("Page", s.testPage)
 	t.Run("ViewSecrecy", s.testViewSecrecy)
 	t.Run("ViewExec", s.testViewExec)
 	t.Run("ViewTokens", s.testViewTokens)
