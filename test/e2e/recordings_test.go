@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
@@ -137,7 +136,8 @@ func endFromElsewhere(t *testing.T, here, there proxyAPIReplica, plugin string) 
 			t.Errorf("session is %+v, want %s's", session.Status, suite.HubUser)
 		}
 		suite.Eventually(t, "ending "+session.Status.Kind, func() error {
-			return client.IgnoreNotFound(elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error())
+			// A replica that is new is found by the others within seconds: until then they do not know its sessions.
+			return elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()
 		})
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, want) {
