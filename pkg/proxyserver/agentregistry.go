@@ -307,12 +307,9 @@ func (a *agentRegistry) knows(address string) bool {
 
 // candidates are the agents of an address; mu is held.
 func (a *agentRegistry) candidates(address string) map[*agentSession]struct{} {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil
-	}
-	if agents := a.hosts[host]; len(agents) > 0 {
-		return agents
+	// An agent of any host decides about an address without a port itself.
+	if host, _, err := net.SplitHostPort(address); err == nil && len(a.hosts[host]) > 0 {
+		return a.hosts[host]
 	}
 	return a.hosts[anyHost]
 }
