@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -80,7 +79,7 @@ func (w *world) startSystem(name string, at *place, server, agent []string) (*sy
 			s.stop()
 			return nil, err
 		}
-		p.collect = func() error { return get("http://"+program.admin+"/debug/pprof/heap?gc=1", io.Discard) }
+		p.collect = func() error { return get("http://" + program.admin + "/debug/pprof/heap?gc=1") }
 		s.relays = append(s.relays, p)
 	}
 	if err := waitReady("http://"+on(at.edge, 4)+"/readyz", s.relays); err != nil {
@@ -121,23 +120,11 @@ func (w *world) build(name, pkg string) (string, error) {
 	return out, err
 }
 
-// get writes what a URL has to out.
-func get(url string, out io.Writer) error {
+// get asks url and does without the answer.
+func get(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", url, resp.StatusCode)
-	}
-	_, err = io.Copy(out, resp.Body)
+	_, err := plainhttp.Get(ctx, url)
 	return err
 }
 
@@ -150,7 +137,7 @@ func waitReady(url string, processes []*process) error {
 				return nil
 			}
 		}
-		return get(url, io.Discard)
+		return get(url)
 	})
 	if err = errors.Join(err, ended); err != nil {
 		return fmt.Errorf("waiting for a tunnel: %w", err)

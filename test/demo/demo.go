@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 )
 
 const hubNamespace = "open-cluster-management-addon"
@@ -321,15 +321,5 @@ func getThrough(ctx context.Context, lines *lineWaiter) (string, error) {
 		return "", ctx.Err()
 	}
 	address, _, _ := strings.Cut(strings.TrimPrefix(lines.Line(), "Forwarding from "), " ")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return string(body), err
+	return plainhttp.Get(ctx, "http://"+address+"/")
 }

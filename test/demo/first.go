@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
@@ -126,26 +125,12 @@ func (t *tunnel) run(ctx context.Context, name string, health int, args ...strin
 	}
 	t.processes = append(t.processes, cmd)
 	ready := fmt.Sprintf("http://127.0.0.1:%d/readyz", health)
-	err = wait.Poll{Every: 100 * time.Millisecond, For: time.Minute}.Try(ctx, func() error { return getOK(ctx, ready) })
+	err = wait.Poll{Every: 100 * time.Millisecond, For: time.Minute}.Try(ctx, func() error {
+		_, err := plainhttp.Get(ctx, ready)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("waiting for the %s: %w; its log ends with:\n%s", name, err, program.Tail(logFile))
-	}
-	return nil
-}
-
-func getOK(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(resp.Body)
-		return fmt.Errorf("%s: %s", resp.Status, body)
 	}
 	return nil
 }

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
@@ -134,17 +133,8 @@ func TestDatabaseExample(t *testing.T) {
 	running := program.Start(t, "database", exec.Command(filepath.Join(dir, "database"), "--proxy="+installed.ProxyAPI, "--ca="+filepath.Join(dir, "ca.crt"),
 		"--token-file="+filepath.Join(dir, "token"), "--target=web.default.svc."+cluster+":80", "--listen="+address))
 	running.Await(t, "an answer of the Service", func() error {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), cluster) {
-			return fmt.Errorf("answered %q, %w; want %s in it", body, err, cluster)
+		if body, err := plainhttp.Get(t.Context(), "http://"+address); err != nil || !strings.Contains(body, cluster) {
+			return fmt.Errorf("answered %q, %v; want %s in it", body, err, cluster)
 		}
 		return nil
 	})

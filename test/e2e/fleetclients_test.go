@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,6 +28,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 )
 
 // union are the ConfigMaps of a scenario on all clusters, as a view has them, but for
@@ -314,16 +314,7 @@ func (f *fleet) forward(t *testing.T, k kubectl, pod, cluster string) {
 	if err != nil || address == "" {
 		t.Fatalf("port-forward to %s prints %q, %v; want an address", pod, line, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), cluster) {
+	if body, err := plainhttp.Get(ctx, "http://"+address+"/"); err != nil || !strings.Contains(body, cluster) {
 		t.Errorf("the port of %s answers %q, %v; want the cluster's name", pod, body, err)
 	}
 }

@@ -2,9 +2,7 @@ package hostile
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"net/http"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -12,6 +10,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
@@ -32,15 +31,8 @@ func (s *Suite) start(t *testing.T, name, health string, args ...string) *proces
 }
 
 func (p *process) probe(path string) error {
-	response, err := http.Get("http://" + p.health + path)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", path, response.Status)
-	}
-	return nil
+	_, err := plainhttp.Get(context.Background(), "http://"+p.health+path)
+	return err
 }
 
 // watch is Suite.watch for this process.

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 )
 
 // The test's own binary is what the lab runs in pods: see TestMain.
@@ -168,18 +170,8 @@ func answers(ctx context.Context, l *Lab, cluster, want string) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var got bytes.Buffer
-	if _, err := got.ReadFrom(resp.Body); err != nil || got.String() != want {
-		return fmt.Errorf("the pod answers %q, %v; want %q", got.String(), err, want)
+	if got, err := plainhttp.Get(ctx, "http://"+address); err != nil || got != want {
+		return fmt.Errorf("the pod answers %q, %v; want %q", got, err, want)
 	}
 	return nil
 }

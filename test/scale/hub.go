@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +13,7 @@ import (
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
@@ -84,25 +83,7 @@ func (w *world) metrics(ctx context.Context, pod corev1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return get(ctx, "http://"+address+"/metrics")
-}
-
-func get(ctx context.Context, url string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	r.Close = true
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("asking for %s: %s", url, response.Status)
-	}
-	return string(body), err
+	return plainhttp.Get(ctx, "http://"+address+"/metrics")
 }
 
 // usage is what a process takes, or some together.
@@ -167,7 +148,7 @@ func (w *world) usages(ctx context.Context) (map[string]usage, error) {
 	}
 	for name, children := range map[string][]*child{theAgents: w.agents, theBalancer: w.balancers} {
 		for _, c := range children {
-			text, err := get(ctx, "http://"+c.metrics+"/metrics")
+			text, err := plainhttp.Get(ctx, "http://"+c.metrics+"/metrics")
 			if err != nil {
 				return nil, err
 			}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
@@ -96,21 +95,11 @@ func (p *sampler) metricsAddress(ctx context.Context, cluster string, pod *corev
 }
 
 func metricsOf(ctx context.Context, address string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-	if err != nil {
-		return "", err
+	text, err := plainhttp.Get(ctx, "http://"+address+"/metrics")
+	if err == nil && !strings.Contains(text, "go_goroutines") {
+		err = fmt.Errorf("%s shows no metrics of Go", address)
 	}
-	r.Close = true
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(string(text), "go_goroutines")) {
-		err = fmt.Errorf("%s shows no metrics of Go: %s", address, response.Status)
-	}
-	return string(text), err
+	return text, err
 }
 
 // usageOf is what a process takes, by the kernel and by itself.

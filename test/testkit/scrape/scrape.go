@@ -5,29 +5,20 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 )
 
-// Metric is Sum of what address, host:port, serves. It leaves no connection
-// open: who asks may count those.
+// Metric is Sum of what address, host:port, serves.
 func Metric(ctx context.Context, address, name string, labels ...string) (float64, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	text, err := plainhttp.Get(ctx, "http://"+address+"/metrics")
 	if err != nil {
 		return 0, err
 	}
-	r.Close = true
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("asking for %s: %s", r.URL, response.Status)
-	}
-	return Sum(response.Body, name, labels...)
+	return Sum(strings.NewReader(text), name, labels...)
 }
 
 // Sum adds up the samples that start with name and have these labels.
