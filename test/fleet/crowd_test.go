@@ -181,7 +181,7 @@ func TestIdleCrowd(t *testing.T) {
 	clusters := crowd(agents)
 	c := h.startChild(clusters, portOf(t, server.Addrs().Agent.String()))
 	eventually(t, "all agents are ready", func() bool {
-		return server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="idle"`) >= float64(2*agents)
+		return server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="idle"`) >= float64(agents)
 	})
 	base := both(t, c)
 	t.Logf("%d idle agents, both ends together: %s", agents, base.since(bare, agents))
@@ -201,7 +201,7 @@ func TestIdleCrowd(t *testing.T) {
 	// Carriers of agents are kept for a minute after their last use. An idle one
 	// is a goroutine, a file and 2 KiB at each end.
 	eventually(t, "nothing is left but idle carriers", func() bool {
-		surplus := int(server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="idle"`)) - 2*agents
+		surplus := int(server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="idle"`)) - agents
 		now := both(t, c)
 		return now.Goroutines <= base.Goroutines+2*surplus+50 && now.Files <= base.Files+2*surplus+50
 	})
