@@ -228,12 +228,27 @@ func (h *herd) settle(servers int) {
 	h.begin()
 }
 
-// checkServers wants every agent to have so many servers.
+// checkServers wants every agent to have so many servers. One that moves to another has
+// both for leaveAfter.
 func (h *herd) checkServers(wanted int) {
 	h.t.Helper()
+	var others []*herdAgent
+	h.all(func(a *herdAgent) {
+		if len(a.leave) != wanted {
+			others = append(others, a)
+		}
+	})
+	if len(others) == 0 {
+		return
+	}
+	time.Sleep(leaveAfter + time.Second)
 	counts := map[int]int{}
-	h.all(func(a *herdAgent) { counts[len(a.leave)]++ })
-	if counts[wanted] != len(h.agents) {
+	h.mu.Lock()
+	for _, a := range others {
+		counts[len(a.leave)]++
+	}
+	h.mu.Unlock()
+	if counts[wanted] != len(others) {
 		h.t.Errorf("agents by how many servers they have: %v, want all to have %d", counts, wanted)
 	}
 }
