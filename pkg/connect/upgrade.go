@@ -105,11 +105,11 @@ func (u *upgrade) close(side io.Closer) error {
 	if !cut {
 		return side.Close()
 	}
-	if user != nil {
-		Abort(user)
-	}
 	if backend != nil {
 		Abort(backend)
+	}
+	if user != nil {
+		Abort(user)
 	}
 	return side.Close() // releases what is above the connection
 }

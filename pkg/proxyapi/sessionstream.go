@@ -72,7 +72,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	kind := u.session.status.Kind
 	c := &sessionConn{Conn: conn, session: u.session, cancel: u.cancel, tape: u.tape,
-		follower: frames.New(u.scope.upgraded, kind == kindExec || kind == kindAttach || u.tape != nil)}
+		follower: frames.New(u.scope.upgraded, kind == kindExec || kind == kindAttach || u.tape != nil), over: make(chan struct{})}
 	u.session.started = time.Now()
 	u.session.end = func() { go c.end() }
 	u.remove = u.sessions.join(u.session)
@@ -93,6 +93,24 @@ type sessionConn struct {
 	ending, said atomic.Bool
 	// writing holds up what tells the user.
 	writing sync.Mutex
+	// over is closed when a user who is told has read it, or has had the time to.
+	over chan struct{}
+	once sync.Once
+}
+
+// finish ends the request of a session that is ended.
+func (c *sessionConn) finish() {
+	c.once.Do(func() { close(c.over) })
+	c.cancel()
+}
+
+// Abort cuts the user off. A reset would overtake what is on its way: one who is told why the
+// session ends has the time to read it, also if the cluster ends the connection meanwhile.
+func (c *sessionConn) Abort(error) {
+	if c.ending.Load() {
+		<-c.over
+	}
+	connect.Abort(c.Conn)
 }
 
 // NetConn is what crypto/tls calls the connection below.
@@ -117,7 +135,7 @@ func (c *sessionConn) Read(p []byte) (int, error) {
 			return n, err
 		}
 		if err != nil {
-			c.cancel() // the user has read it
+			c.finish() // the user has read it
 			return 0, err
 		}
 	}
@@ -149,8 +167,8 @@ func (c *sessionConn) Write(p []byte) (int, error) {
 
 // end tells the user, as soon as a frame is whole, and ends the connection.
 func (c *sessionConn) end() {
-	time.AfterFunc(farewellTimeout, c.cancel)
 	c.ending.Store(true)
+	time.AfterFunc(farewellTimeout, c.finish)
 	c.writing.Lock() // until the deadline ends a write that waits
 	defer c.writing.Unlock()
 	if _, ok := c.follower.Until(nil); ok && !c.said.Load() {
@@ -163,7 +181,7 @@ func (c *sessionConn) say() {
 	c.said.Store(true)
 	farewell := c.follower.Farewell(c.session.why.Load())
 	if len(farewell) == 0 {
-		c.cancel()
+		c.finish()
 		return
 	}
 	if _, err := c.Conn.Write(farewell); err == nil {
@@ -172,7 +190,7 @@ func (c *sessionConn) say() {
 			return // the user ends the connection, or the time does
 		}
 	}
-	c.cancel()
+	c.finish()
 }
 
 // connect makes a session of a CONNECT request. leave must be called when it has ended.
