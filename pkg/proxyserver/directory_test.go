@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -301,5 +304,35 @@ func TestPeerThatDiesIsPassedOver(t *testing.T) {
 			t.Fatalf("dial %d: %v after %s", i, err, time.Since(began))
 		}
 		_ = conn.Close()
+	}
+}
+
+// endless is a message of a peer that does not end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
+
+// TestPeerSaysTooMuch has a hostile peer send a message without an end, after one that is in order.
+func TestPeerSaysTooMuch(t *testing.T) {
+	rest := &endless{}
+	from := &newsReader{from: io.MultiReader(strings.NewReader(`{"server":"a"}{"server":"`), rest)}
+	in := json.NewDecoder(from)
+	var news directoryNews
+	from.left = maxNews
+	if err := in.Decode(&news); err != nil || news.Server != "a" {
+		t.Fatalf("the first message is %+v, %v; want that of server a", news, err)
+	}
+	from.left = maxNews
+	if err := in.Decode(&news); !errors.Is(err, errLongNews) {
+		t.Errorf("a message without an end: %v, want %v", err, errLongNews)
+	}
+	if rest.read > 2*maxNews {
+		t.Errorf("%d bytes of it were read, want %d at most", rest.read, 2*maxNews)
 	}
 }

@@ -3,7 +3,9 @@ package proxyserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -14,7 +16,27 @@ const (
 	// and followOlder if it does not know the question.
 	followAgain = time.Second
 	followOlder = time.Minute
+	// maxNews is how long one message of a peer may be: directoryChunk hosts of the longest
+	// names take an eighth of it.
+	maxNews = 1 << 20
 )
+
+var errLongNews = errors.New("the message is too long")
+
+// newsReader ends when a message is too long: a decoder would hold all of it in memory.
+type newsReader struct {
+	from io.Reader
+	left int // for the message that is being read
+}
+
+func (r *newsReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, errLongNews
+	}
+	n, err := r.from.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
 
 // told is what a peer says of itself. When it cannot be heard any more, its agents are
 // not known any more.
@@ -64,7 +86,9 @@ func (p *peers) hear(ctx context.Context, one *peerServer) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	for in := json.NewDecoder(conn); ; {
+	from := &newsReader{from: conn}
+	for in := json.NewDecoder(from); ; {
+		from.left = maxNews
 		var news directoryNews
 		if err := in.Decode(&news); err != nil {
 			return fmt.Errorf("reading which clusters a peer has: %w", err)
