@@ -306,35 +306,6 @@ func (s *memServer) memControl(cluster string, cut chan struct{}) *controlAgent 
 	return a
 }
 
-// TestPartitionedControlCarrierLeavesRouting is TestPartitionedAgentLeavesRouting for
-// control carriers.
-func TestPartitionedControlCarrierLeavesRouting(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, stop := newMemHub(t, dir).start("server-0")
-		defer stop()
-		cut := make(chan struct{})
-		a := s.memControl("cluster1", cut)
-		time.Sleep(10 * time.Minute)
-		if !s.registry.knows("cluster1:443") {
-			t.Fatal("a healthy agent left routing")
-		}
-		close(cut)
-		began := time.Now()
-		for s.registry.knows("cluster1:443") && time.Since(began) < time.Hour {
-			time.Sleep(time.Second)
-		}
-		if gone := time.Since(began); gone > 45*time.Second {
-			t.Errorf("a partitioned agent was routed to for %s, want 45s at most", gone)
-		}
-		<-a.gone
-		// The server gives up in the same moment, and may be first.
-		if code := carrier.CodeOf(a.err); code != carrier.TimedOut && code != carrier.CutOff {
-			t.Errorf("the agent's session ended with %v, want that the server does not answer", a.err)
-		}
-	})
-}
-
 // TestDrainTellsControlCarriers drains a server: agents are told for how long it waits for
 // them, those that come later too, and it waits for each that has not left.
 func TestDrainTellsControlCarriers(t *testing.T) {

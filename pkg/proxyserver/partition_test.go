@@ -2,7 +2,6 @@ package proxyserver
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"path/filepath"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -61,80 +61,74 @@ func (p *partitioned) Write(b []byte) (int, error) {
 	}
 }
 
-// TestPartitionedAgentLeavesRouting cuts an agent off without a RST: its stream
+// TestPartitionedAgentLeavesRouting cuts an agent off without a RST: its control session
 // is silent and TCP has nothing to say. It must be out of routing within 45 s,
 // and not while it only has nothing to do.
 func TestPartitionedAgentLeavesRouting(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		hubCA, agentCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
-		files := pkitest.Issue(t, filepath.Join(dir, "server"), hubCA, servingLeaf, agentCA)
-		o := NewOptions()
-		o.ClusterCert, o.ClusterKey, o.ClusterCACert = files.Cert, files.Key, files.CA
-		o.ServerCert, o.ServerKey, o.ServerCACert = files.Cert, files.Key, files.CA
-		o.AgentIdentity = IdentityCertificate
-		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.agentSource.Load(); err != nil {
-			t.Fatal(err)
-		}
-		listener := newMemListener()
-		ports := &ports{agent: listener}
-		agents := s.newAgentServer(ports)
-		go ports.muxes[0].serve()
-		go func() { _ = agents.Serve(ports.agent) }()
-		defer agents.Stop()
-
-		client := pkitest.Issue(t, filepath.Join(dir, "agent"), agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, hubCA)
-		source := pki.NewReloader(client)
-		if err := source.Load(); err != nil {
-			t.Fatal(err)
-		}
-		config := source.ClientConfig("127.0.0.1")
-		stream, cut, closeAgent := partitionableAgent(t, listener, config)
-		defer closeAgent()
-		if received, err := stream.Header(); err != nil || len(received.Get(agentapi.CarriersHeader)) == 0 {
-			t.Fatalf("header %v, %v; want one that announces carriers", received, err)
-		}
-		synctest.Wait()
-		time.Sleep(10 * time.Minute)
-		if !s.registry.knows("cluster1:443") {
-			t.Fatal("a healthy agent left routing")
-		}
-		close(cut)
-		began := time.Now()
-		for s.registry.knows("cluster1:443") && time.Since(began) < time.Hour {
-			time.Sleep(time.Second)
-		}
-		if gone := time.Since(began); gone > 45*time.Second {
-			t.Errorf("a partitioned agent was routed to for %s, want 45s at most", gone)
-		} else {
-			t.Logf("out of routing after %s", gone)
-		}
-	})
+	for name, connect := range map[string]func(*memServer, chan struct{}) (ended func()){
+		"stream": func(s *memServer, cut chan struct{}) func() {
+			return s.memStream("cluster1", cut)
+		},
+		"control carrier": func(s *memServer, cut chan struct{}) func() {
+			a := s.memControl("cluster1", cut)
+			return func() {
+				<-a.gone
+				// The server gives up in the same moment, and may be first.
+				if code := carrier.CodeOf(a.err); code != carrier.TimedOut && code != carrier.CutOff {
+					s.hub.t.Errorf("the agent's session ended with %v, want that the server does not answer", a.err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s, stop := newMemHub(t, dir).start("server-0")
+				defer stop()
+				cut := make(chan struct{})
+				ended := connect(s, cut)
+				time.Sleep(10 * time.Minute)
+				if !s.registry.knows("cluster1:443") {
+					t.Fatal("a healthy agent left routing")
+				}
+				close(cut)
+				began := time.Now()
+				for s.registry.knows("cluster1:443") && time.Since(began) < time.Hour {
+					time.Sleep(time.Second)
+				}
+				if gone := time.Since(began); gone > 45*time.Second {
+					t.Errorf("a partitioned agent was routed to for %s, want 45s at most", gone)
+				}
+				ended()
+			})
+		})
+	}
 }
 
-// partitionableAgent connects over memory; the channel cuts both directions.
-func partitionableAgent(t *testing.T, listener *memListener, config *tls.Config) (agent.AgentService_ConnectClient, chan struct{}, func()) {
+// memStream is a konnectivity stream over memory, whose packets vanish once cut is closed.
+// The function it returns ends it.
+func (s *memServer) memStream(cluster string, cut chan struct{}) (end func()) {
+	t := s.hub.t
 	t.Helper()
-	cut := make(chan struct{})
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(credentials.NewTLS(config)),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			listener.conns <- &partitioned{far, cut}
-			return &partitioned{near, cut}, nil
-		}))
+	files := pkitest.Issue(t, filepath.Join(s.hub.dir, s.options.ServerID+"-"+cluster), s.hub.agentCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true}, s.hub.hubCA)
+	source := pki.NewReloader(files)
+	if err := source.Load(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(credentials.NewTLS(source.ClientConfig("127.0.0.1"))),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return s.agents.dial(cut), nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, "agent",
-		header.AgentIdentifiers, identity.Identifiers(identity.Hosts("cluster1", identity.DefaultAgentNamespace)))
+		header.AgentIdentifiers, identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace)))
 	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stream, cut, func() { cancel(); _ = conn.Close(); _ = listener.Close() }
+	if received, err := stream.Header(); err != nil || len(received.Get(agentapi.CarriersHeader)) == 0 {
+		t.Fatalf("header %v, %v; want one that announces carriers", received, err)
+	}
+	return func() { cancel(); _ = conn.Close(); _ = s.agents.Close() }
 }
