@@ -11,10 +11,8 @@ import (
 
 type earlyBodyKey struct{}
 
-// earlyBody is a request body whose Close ends a Read that is blocked.
+// earlyBody closes a request body: a Read that is blocked ends.
 type earlyBody struct {
-	io.Reader
-
 	mu   sync.Mutex
 	stop func() // nil when the handler has returned
 }
@@ -53,16 +51,20 @@ func HandleEarlyResponses(next http.Handler) http.Handler {
 			return
 		}
 		control := http.NewResponseController(w)
-		b := &earlyBody{Reader: r.Body, stop: func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }}
+		b := &earlyBody{stop: func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }}
 		defer b.release()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), earlyBodyKey{}, b)))
 	})
 }
 
-// RewriteEarlyResponses sets the outgoing request's body to the one that
-// HandleEarlyResponses made.
+// RewriteEarlyResponses makes the end of the outgoing request's body that of
+// HandleEarlyResponses. What is read is the proxy's own request, which may have another body
+// by then.
 func RewriteEarlyResponses(r *httputil.ProxyRequest) {
 	if b, ok := r.In.Context().Value(earlyBodyKey{}).(*earlyBody); ok && r.Out.Body != nil {
-		r.Out.Body = b
+		r.Out.Body = struct {
+			io.Reader
+			io.Closer
+		}{r.In.Body, b}
 	}
 }
