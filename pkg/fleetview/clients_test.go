@@ -169,7 +169,7 @@ func TestWatchRefusals(t *testing.T) {
 	h := New(Options{})
 	for url, want := range map[string]int{
 		shop + "?watch=true&fieldSelector=metadata.cluster%3Dx": 404,
-		shop + "?watch=1&resourceVersion=7":                     400,
+		shop + "?watch=1&resourceVersion=7":                     410,
 		shop + "?watch&timeoutSeconds=x":                        400,
 		shop + "?watch=false&limit=1":                           200,
 		shop + "?watch=0&limit=1":                               200,

@@ -175,7 +175,7 @@ func TestWatchParameters(t *testing.T) {
 	for query, want := range map[string]int{
 		"sendInitialEvents=true": 422, "sendInitialEvents=false": 422, "resourceVersionMatch=NotOlderThan": 422,
 		"sendInitialEvents=true&resourceVersionMatch=Exact": 422, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x": 422,
-		"timeoutSeconds=x": 400, "resourceVersion=7": 400, "fieldSelector=a%3D%3D%3Db": 400,
+		"timeoutSeconds=x": 400, "resourceVersion=7": 410, "fieldSelector=a%3D%3D%3Db": 400,
 	} {
 		answer := h.getList(t, view, shop+"?watch=true&"+query)
 		if answer.code != want {

@@ -153,7 +153,10 @@ func (l *listing) readVersion(ctx context.Context) error {
 		return nil
 	}
 	wanted, err := version.Parse(text)
-	if err != nil {
+	switch {
+	case version.OfMember(text) != 0: // the view may have been Single
+		return fault.Refuse(http.StatusGone, "too old resource version: "+err.Error())
+	case err != nil:
 		return fault.Refuse(http.StatusBadRequest, err.Error())
 	}
 	// A version of a replica whose clock is ahead: the list's is not less.

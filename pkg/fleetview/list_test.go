@@ -79,7 +79,7 @@ func TestListOfNothing(t *testing.T) {
 		"selector of others": {testView(a), shop + "?fieldSelector=spec.nonsense%3Db", 400, "not supported"},
 		"bad limit":          {testView(a), shop + "?limit=many", 400, `limit "many"`},
 		"bad token":          {testView(a), shop + "?limit=1&continue=from-1-of-2", 400, "not one of a fleet view"},
-		"bad version":        {testView(a), shop + "?resourceVersion=17", 400, "not one of a fleet view"},
+		"bad version":        {testView(a), shop + "?resourceVersion=x", 400, "not one of a fleet view"},
 		"unknown version":    {testView(a), shop + "?resourceVersionMatch=Exact&resourceVersion=" + version.Version{Time: 1_700_000_000_000_000}.String(), 410, "list again"},
 		"dots":               {testView(a), "/api/v1/namespaces/shop/pods/../secrets", 400, "dots"},
 		"encoded slash":      {testView(a), "/api/v1/namespaces/shop%2Fpods/x", 400, "slash"},

@@ -68,10 +68,13 @@ func (o Options) from(ctx context.Context) (position, version.Version, error) {
 		return position{}, version.Version{}, nil
 	}
 	v, err := version.Parse(o.ResourceVersion)
-	if err != nil {
+	tooOld := &apierrors.StatusError{ErrStatus: *expired()}
+	switch {
+	case version.OfMember(o.ResourceVersion) != 0: // from when the view had one cluster and could have no other
+		return position{}, version.Version{}, tooOld
+	case err != nil:
 		return position{}, version.Version{}, apierrors.NewBadRequest(err.Error())
 	}
-	tooOld := &apierrors.StatusError{ErrStatus: *expired()}
 	near := o.Clock.Follow(v.Time)
 	if o.wantsInitialEvents() {
 		if !near {

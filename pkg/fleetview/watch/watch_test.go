@@ -137,7 +137,7 @@ func TestVersionsRefused(t *testing.T) {
 		known := now + (9 * time.Second).Microseconds()
 		f.options.Positions.RecordList(version.Version{Time: known}, f.clusters[0].uid, "100")
 		for at, want := range map[string]int{
-			"5": http.StatusBadRequest, "x": http.StatusBadRequest, version.Version{Time: now - 1e6 + 2e6}.String(): http.StatusGone,
+			"5": http.StatusGone, "x": http.StatusBadRequest, version.Version{Time: now - 1e6 + 2e6}.String(): http.StatusGone,
 			version.Version{Time: known}.String(): http.StatusOK, version.Version{Time: now + 60e6}.String(): http.StatusGone,
 		} {
 			c := f.watch(func(o *Options) { o.ResourceVersion = at })
