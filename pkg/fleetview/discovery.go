@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,7 +49,14 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 			return
 		}
 	}
-	known := d.catalog(r.Context(), view, members)
+	fresh := freshFor
+	if view.Single {
+		fresh = 0 // see the package comment
+	}
+	known := d.catalog(r.Context(), view, members, fresh)
+	if fresh > missingFor && !d.has(r.Context(), view, known, r.URL.Path) {
+		known = d.catalog(r.Context(), view, members, missingFor)
+	}
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
@@ -67,13 +75,30 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 		d.serveSwagger(w, r, view, known)
 	case path == "/openapi/v3":
 		d.serveIndex(w, r, view, known, absent)
-	case strings.HasPrefix(path, "/openapi/v3/"):
+	case strings.HasPrefix(path, documentPath):
 		d.serveDocument(w, r, view, known)
 	default:
 		fault.Warn(w.Header(), absent, "its resources are not shown")
 		warnOfConflicts(w.Header(), known.Conflicts)
 		serveGroups(w, r, view, known, absent)
 	}
+}
+
+// has reports whether a member is known to have what a path names, if it names a group, a
+// version or a document.
+func (d *discovery) has(ctx context.Context, view View, known *resources, path string) bool {
+	if document, ok := strings.CutPrefix(path, documentPath); ok {
+		documents, _ := d.documents(ctx, view, known)
+		return documents[strings.Trim(document, "/")] != nil
+	}
+	gv, ofGroup := merge.GroupVersionOf(path)
+	switch {
+	case !ofGroup || gv.Empty():
+		return true
+	case gv.Version == "":
+		return known.Group(gv.Group) != nil
+	}
+	return known.Version(gv) != nil
 }
 
 // serveVersion answers with the version of the oldest member: clients choose by it what

@@ -198,7 +198,7 @@ func TestDiscoveryRules(t *testing.T) {
 	gvr := func(group, resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
 	}
-	known := newDiscovery().catalog(t.Context(), view, twoMembers(aggregatedFormat))
+	known := newDiscovery().catalog(t.Context(), view, twoMembers(aggregatedFormat), freshFor)
 	for gvr, want := range map[schema.GroupVersionResource][]string{
 		gvr("", "pods"):               {"old", "young"},
 		gvr("", "nodes"):              {"young"},

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// freshFor is how long a member's answer is used without asking again.
-	freshFor = time.Minute
+	// freshFor is how long a member's answer is used without asking again, and missingFor how
+	// long if the client wants something that is in no answer.
+	freshFor   = time.Minute
+	missingFor = time.Second
 	// staleFor is how old an answer may be that stands in for a member that does not
 	// answer.
 	staleFor = 10 * time.Minute
@@ -87,13 +89,13 @@ func (d *discovery) lookup(key string) answer {
 	return a
 }
 
-// start asks a member unless an answer is known that is not older than freshFor. The answer
+// start asks a member unless an answer is known that is not older than fresh. The answer
 // is what is known, and the channel gets the new one if the member is asked.
-func (d *discovery) start(ctx context.Context, view View, member Member, q question) (answer, <-chan singleflight.Result) {
+func (d *discovery) start(ctx context.Context, view View, member Member, q question, fresh time.Duration) (answer, <-chan singleflight.Result) {
 	key := strings.Join([]string{member.UID(), member.Name(), view.User, q.name}, "\x00")
 	known := d.lookup(key)
 	now := d.now()
-	if known.known() && now.Sub(known.at) <= freshFor || known.err != nil && now.Sub(known.tried) < failureFor {
+	if known.known() && now.Sub(known.at) <= fresh || known.err != nil && now.Sub(known.tried) < failureFor {
 		return known, nil
 	}
 	// The answer is for all who wait for it: none of them may cancel it.
@@ -138,9 +140,10 @@ func (d *discovery) load(ctx context.Context, member Member, q question, former 
 	return former
 }
 
-// ask asks members, and returns their answers in their order. What has neither content
-// nor error has not come before the client went away.
-func (d *discovery) ask(ctx context.Context, view View, members []Member, q question) []answer {
+// ask asks members of which no answer is known that is not older than fresh, and returns the
+// answers of all in their order. What has neither content nor error has not come before the
+// client went away.
+func (d *discovery) ask(ctx context.Context, view View, members []Member, q question, fresh time.Duration) []answer {
 	answers := make([]answer, len(members))
 	type arrival struct {
 		i      int
@@ -149,7 +152,7 @@ func (d *discovery) ask(ctx context.Context, view View, members []Member, q ques
 	arrivals := make(chan arrival, len(members))
 	pending := 0
 	for i, member := range members {
-		known, flight := d.start(ctx, view, member, q)
+		known, flight := d.start(ctx, view, member, q, fresh)
 		answers[i] = known
 		if flight == nil {
 			continue

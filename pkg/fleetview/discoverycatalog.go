@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
@@ -20,15 +21,18 @@ type resources struct {
 	// serve a resource that is not in the Catalog.
 	Unknown map[string]error
 
+	// fresh is how old answers may be.
+	fresh   time.Duration
 	members []Member // the known ones, the newest first, then by name
 	served  map[string]served
 	stale   map[string]answer // of members that do not answer now
 }
 
-// catalog asks the members and merges their answers.
-func (d *discovery) catalog(ctx context.Context, view View, members []Member) *resources {
-	answers := d.ask(ctx, view, members, askServed)
+// catalog asks the members, unless their answers are fresh, and merges what they say.
+func (d *discovery) catalog(ctx context.Context, view View, members []Member, fresh time.Duration) *resources {
+	answers := d.ask(ctx, view, members, askServed, fresh)
 	known := &resources{
+		fresh:    fresh,
 		Versions: map[string]string{}, Unknown: map[string]error{},
 		served: map[string]served{}, stale: map[string]answer{},
 	}

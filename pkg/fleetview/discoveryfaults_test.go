@@ -110,7 +110,7 @@ func TestFrozenMember(t *testing.T) {
 		view.Timeout = 3 * time.Second
 		old.setIntercept(frozen)
 		var known *resources
-		if took := elapsed(func() { known = d.catalog(t.Context(), view, members) }); took != view.Timeout {
+		if took := elapsed(func() { known = d.catalog(t.Context(), view, members, freshFor) }); took != view.Timeout {
 			t.Errorf("the catalog took %v, want the view's timeout of %v", took, view.Timeout)
 		}
 		if _, ok := known.Unknown["old"]; !ok || known.Versions["young"] == "" {
@@ -122,12 +122,12 @@ func TestFrozenMember(t *testing.T) {
 		}
 		old.setIntercept(nil)
 		time.Sleep(failureFor)
-		if found, ok := d.catalog(t.Context(), view, members).Find(widgets); !ok {
+		if found, ok := d.catalog(t.Context(), view, members, freshFor).Find(widgets); !ok {
 			t.Errorf("found %v, want widgets: the member answers again", found)
 		}
 		old.setIntercept(frozen)
 		time.Sleep(freshFor + 1)
-		if _, ok := d.catalog(t.Context(), view, members).Find(widgets); !ok {
+		if _, ok := d.catalog(t.Context(), view, members, freshFor).Find(widgets); !ok {
 			t.Error("widgets are gone with a former answer known")
 		}
 		response := ask(t, d, view, members, "/apis/example.com")
@@ -171,7 +171,7 @@ func TestDiscoveryOfManyMembers(t *testing.T) {
 			t.Errorf("got warnings %q, want %d and a count", warnings, fault.MaxNamed)
 		}
 	}
-	found, _ := d.catalog(t.Context(), view, members).Find(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
+	found, _ := d.catalog(t.Context(), view, members, freshFor).Find(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
 	if want := len(members) - lost; len(found.Clusters) != want {
 		t.Errorf("%d clusters serve pods, want %d", len(found.Clusters), want)
 	}
@@ -184,7 +184,7 @@ func TestDiscoveryOfManyMembers(t *testing.T) {
 	}
 	other := view
 	other.User = "bob"
-	d.catalog(t.Context(), other, members)
+	d.catalog(t.Context(), other, members, freshFor)
 	if got := members[lost].(*discoveryMember).asked("/apis"); got != 2 {
 		t.Errorf("a member was asked %d times for two users, want 2", got)
 	}

@@ -31,6 +31,27 @@
 // Logs, exec, attach, port-forward, proxy and all upgrades are not about objects. They go to
 // View.Relay as they are, to the member that is found as for a write.
 //
+// # Views of a single cluster
+//
+// A view that names one cluster, and selects by nothing else, can have no other unless somebody
+// changes it (View.Single). It is not to be told from the cluster: requests go to View.Relay, and
+// so do those for discovery, OpenAPI and paths that are no resource's. Objects have no
+// annotation, Tables no column CLUSTER, resourceVersions are the cluster's. Whoever points a
+// program at such a view wants that cluster by another name, and programs compare what they
+// read with what they wrote, look into a cell by its place, or wait for a new CRD for less than
+// a minute. A view that happens to have one cluster (by a set, a label, or the user's rights)
+// is as every other: it would change its form under its clients when a second one joins.
+//
+// What the rules of such a view leave out is refused before anything is sent, and its discovery
+// is made here then, of answers that nothing is known of before. NAME@CLUSTER, metadata.cluster,
+// and the annotation of an object that is made mean in it what they mean in other views, and are
+// taken off; other requests go on byte for byte. An annotation that is on an object is the
+// cluster's own word.
+//
+// When somebody gives such a view a second cluster, or takes it away, clients have versions
+// that mean nothing any more. Those are 410, so that clients list again, and watches that were
+// relayed are ended by whoever relays them.
+//
 // # Lists
 //
 // Items pass through as bytes: package merge changes their metadata and decodes nothing. An
@@ -77,12 +98,16 @@
 // scope of a resource, its OpenAPI document. /version is the oldest member's, because
 // clients choose by it what they may send.
 //
+// A group, a version or a document that is in no answer may be new: members whose answers are
+// older than a second are asked again before a client gets 404.
+//
 // A member that does not answer is left out with a Warning, or a former answer of the last
 // ten minutes is used. Requests for objects ask no member for discovery.
 //
 // # Files
 //
 //	handler.go            one request, by its verb
+//	single.go             requests of a view of a single cluster
 //	request.go            what a request wants, and of which members
 //	path.go               the path of a resource, and names in it
 //	selector.go           field selectors that choose clusters

@@ -49,13 +49,14 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
 		fault.Write(w, err)
 		return
 	}
-	if isDiscovery(r.URL.Path) {
+	if isDiscovery(r.URL.Path) && (!view.Single || len(view.Resources) > 0) {
 		h.discovery.serve(w, r, view, members, missing)
 		return
 	}
-	q, err := newRequest(r, &view, members, missing)
-	if err == nil {
-		err = h.serve(w, r, q)
+	if view.Single {
+		err = single(w, r, &view, members, missing)
+	} else {
+		err = h.serve(w, r, &view, members, missing)
 	}
 	if err != nil {
 		fault.Write(w, err)
@@ -63,17 +64,20 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
 }
 
 // serve answers a request for objects.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, q *request) error {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, view *View, members []Member, missing []Missing) error {
+	q, err := newRequest(r, view, members, missing)
 	switch {
+	case err != nil:
+		return err
 	case q.unlisted != nil:
-		relay(w, r, q, q.unlisted)
+		relay(w, r, q, q.unlisted, r.URL.RawQuery)
 		return nil
 	case len(q.members)+len(q.missing) == 0:
 		return q.noCluster()
 	case q.streams:
 		to, err := owner(r.Context(), q)
 		if err == nil {
-			relay(w, r, q, to)
+			relay(w, r, q, to, r.URL.RawQuery)
 		}
 		return err
 	}
@@ -92,8 +96,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, q *request) erro
 }
 
 // relay lets one member answer, by the URL that it knows.
-func relay(w http.ResponseWriter, r *http.Request, q *request, to Member) {
-	query := r.URL.RawQuery
+func relay(w http.ResponseWriter, r *http.Request, q *request, to Member, query string) {
 	r = r.Clone(r.Context())
 	r.URL = q.path.url(query)
 	q.view.Relay(w, r, to)

@@ -45,7 +45,7 @@ type document struct {
 // documents returns the OpenAPI v3 documents of the members by path, each of the newest
 // one that has it.
 func (d *discovery) documents(ctx context.Context, view View, known *resources) (map[string]*document, []answer) {
-	answers := d.ask(ctx, view, known.members, askIndex)
+	answers := d.ask(ctx, view, known.members, askIndex, known.fresh)
 	listed := map[schema.GroupVersion]bool{}
 	for _, group := range known.Groups {
 		listed[schema.GroupVersion{Group: group.Metadata.Name}] = true
@@ -162,7 +162,7 @@ func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([
 		if len(parts) == maxSwaggers || len(has) == 0 && len(parts) > 0 {
 			continue
 		}
-		a := d.ask(ctx, view, []Member{member}, askSwagger)[0]
+		a := d.ask(ctx, view, []Member{member}, askSwagger, known.fresh)[0]
 		if !a.known() {
 			if a.err != nil {
 				absent = append(absent, fault.Of(member.Name(), a.err))

@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// documentPath precedes a document's own.
+	documentPath = "/openapi/v3/"
 	// documentTime is how long an OpenAPI document may take once it has begun.
 	documentTime = time.Minute
 	// maxDocumentTries is how many members are asked for an OpenAPI document.
@@ -23,7 +25,7 @@ const (
 // it, as it is. If that member does not answer, the next one is asked.
 func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view View, known *resources) {
 	documents, _ := d.documents(r.Context(), view, known)
-	path := strings.Trim(strings.TrimPrefix(r.URL.Path, "/openapi/v3/"), "/")
+	path := strings.Trim(strings.TrimPrefix(r.URL.Path, documentPath), "/")
 	doc := documents[path]
 	if doc == nil {
 		fault.Write(w, noDocument(view, path))
@@ -48,7 +50,7 @@ func relayDocument(w http.ResponseWriter, r *http.Request, view View, member Mem
 	defer cancel(nil)
 	timer := time.AfterFunc(view.Timeout, func() { cancel(fault.ErrTimeout) })
 	defer timer.Stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/openapi/v3/"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, documentPath+path, nil)
 	if err != nil {
 		return fmt.Errorf("making a request for %q: %w", path, err)
 	}

@@ -75,7 +75,7 @@ func TestDiscoveryRulesOfClusters(t *testing.T) {
 	view.Resources = []ResourceRule{ofClusters(ResourceRule{Resource: "pods"}, "old"), ofClusters(ResourceRule{Resource: "nodes"}, "young")}
 	d, members := newDiscovery(), twoMembers(aggregatedFormat)
 	find := func(resource string) []string {
-		found, _ := d.catalog(t.Context(), view, members).Find(schema.GroupVersionResource{Version: "v1", Resource: resource})
+		found, _ := d.catalog(t.Context(), view, members, freshFor).Find(schema.GroupVersionResource{Version: "v1", Resource: resource})
 		return found.Clusters
 	}
 	if pods, nodes := find("pods"), find("nodes"); !slices.Equal(pods, []string{"old"}) || !slices.Equal(nodes, []string{"young"}) {

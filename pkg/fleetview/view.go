@@ -41,8 +41,9 @@ type View struct {
 	// asked again while a watch goes on.
 	Members func(ctx context.Context) (members []Member, missing []Missing, err error)
 	// Relay sends a request that is not about objects (logs, exec, attach, port-forward,
-	// proxy), or one for UnlistedCluster, to one member, and the answer back, as it is. The
-	// request's URL is the member's; its header is the client's, with all credentials.
+	// proxy), one for UnlistedCluster, or one of a view that is Single, to one member, and the
+	// answer back, as it is. The request's URL is the member's; its header is the client's, with
+	// all credentials. In a view that is Single it keeps Timeout for what reads.
 	Relay func(w http.ResponseWriter, r *http.Request, to Member)
 	// Resources are what the view has; empty means whatever the members serve.
 	Resources []ResourceRule
@@ -50,6 +51,9 @@ type View struct {
 	UnlistedCluster string
 	// Qualified puts NAME@CLUSTER into metadata.name.
 	Qualified bool
+	// Single says that the view is of one cluster and can have no other, and that Qualified is
+	// not set. It is not to be told from the cluster then.
+	Single bool
 	// FailWhenUnreachable answers 503 instead of leaving out clusters that do not answer.
 	FailWhenUnreachable bool
 	// Timeout is how long a member may take to begin its answer.

@@ -130,6 +130,8 @@ func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
 		Version: func(text string) (string, error) {
 			v, err := version.Parse(text)
 			switch {
+			case err != nil && q.view.Single:
+				return text, nil // it has the member's own
 			case err != nil:
 				return "", fault.Refuse(http.StatusBadRequest, err.Error())
 			case v.Cluster != number || v.Member == 0:

@@ -18,6 +18,8 @@ type definition interface {
 	clusters() (names []string, of string, err error)
 	// describe says what the view has of them.
 	describe(view *fleetview.View) error
+	// changed reports whether the view is defined otherwise now.
+	changed() bool
 }
 
 // define returns the definition of the view that a request is for.
@@ -68,6 +70,7 @@ func (d *fleetViewDefinition) describe(view *fleetview.View) error {
 	if spec.ClusterTimeoutSeconds > 0 {
 		view.Timeout = time.Duration(spec.ClusterTimeoutSeconds) * time.Second
 	}
+	view.Single = isSingle(spec)
 	var of func(cluster string) bool
 	if spec.UnlistedResources != nil {
 		unlisted := spec.UnlistedResources.Cluster
@@ -84,6 +87,19 @@ func (d *fleetViewDefinition) describe(view *fleetview.View) error {
 		view.Resources = append(view.Resources, fleetview.ResourceRule{Group: r.Group, Resource: r.Resource, Namespaces: slices.Clone(r.Namespaces), Clusters: of})
 	}
 	return nil
+}
+
+// isSingle reports whether a FleetView is of one cluster and can have no other as long as
+// nobody changes it. A user who wants NAME@CLUSTER gets that from one cluster too.
+func isSingle(spec proxyv1alpha1.FleetViewSpec) bool {
+	of := spec.Clusters
+	return len(of.Names) == 1 && len(of.ClusterSets) == 0 && of.Selector == nil && spec.Names != proxyv1alpha1.NamesQualified &&
+		(spec.UnlistedResources == nil || spec.UnlistedResources.Cluster == of.Names[0])
+}
+
+func (d *fleetViewDefinition) changed() bool {
+	view, err := d.views.Get(d.view.Name)
+	return err == nil && (view == nil || view.UID != d.view.UID || view.Generation != d.view.Generation)
 }
 
 // registriesDefinition is the union of all ResourceRegistries.
@@ -131,6 +147,9 @@ func (d *registriesDefinition) describe(view *fleetview.View) error {
 	return err
 }
 
+// changed is for views that are Single, which this is not.
+func (d *registriesDefinition) changed() bool { return false }
+
 // everyDefinition is all clusters with everything that they serve.
 type everyDefinition struct{ served clusters }
 
@@ -142,3 +161,6 @@ func (d *everyDefinition) describe(view *fleetview.View) error {
 	view.Name, view.Annotations = everyView, []string{karmadav1alpha1.CachedFrom}
 	return nil
 }
+
+// changed is for views that are Single, which this is not.
+func (d *everyDefinition) changed() bool { return false }

@@ -95,6 +95,9 @@
 //     (member.mayAlso): a right to list cannot be made to delete.
 //   - Constrained impersonation through a view needs the right for all clusters.
 //
+// A FleetView of one name goes to that cluster as it is (View.Single): through the relay, with the
+// same rights, the rules of the view and its timeout. A watch ends when the FleetView changes.
+//
 // A request counts once for its user, whatever the number of clusters, in limits of its
 // own (--max-view-requests), so that views do not take the place of other requests; a
 // watch is a stream as any other. logs, exec and the like go through the relay with

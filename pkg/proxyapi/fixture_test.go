@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,8 +64,22 @@ func (f fakeClusters) Describe(c string) v1alpha1.Cluster {
 // fakeViews has views, and the clusters of each ManagedClusterSet. A view has the
 // clusters that it names.
 type fakeViews struct {
-	sets  map[string][]string
+	sets map[string][]string
+
+	mu    sync.Mutex
 	views []*proxyv1alpha1.FleetView
+}
+
+// set replaces a view by a changed one: those that were handed out stay as they are.
+func (f *fakeViews) set(name string, change func(*proxyv1alpha1.FleetView)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, v := range f.views {
+		if v.Name == name {
+			f.views[i] = v.DeepCopy()
+			change(f.views[i])
+		}
+	}
 }
 
 func (f *fakeViews) Sets() ([]string, error) { return slices.Collect(maps.Keys(f.sets)), nil }
@@ -73,6 +88,8 @@ func (f *fakeViews) SetsOf(cluster string) []string {
 }
 
 func (f *fakeViews) Get(name string) (*proxyv1alpha1.FleetView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, v := range f.views {
 		if v.Name == name {
 			return v, nil

@@ -70,12 +70,17 @@ type viewRequest struct {
 	origin *http.Request
 	// sentTo are the clusters that were asked.
 	sentTo names
+	// single says that the view is of one cluster and can have no other, and timeout how long
+	// a cluster may take to begin its answer.
+	single  bool
+	timeout time.Duration
 }
 
 // view is what package fleetview gets to know.
 func (q *viewRequest) view() (fleetview.View, error) {
 	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout}
 	err := q.scope.view.describe(&view)
+	q.single, q.timeout = view.Single, view.Timeout
 	return view, err
 }
 
@@ -163,7 +168,49 @@ func (q *viewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleetvi
 	if paced, ok := w.(*pacedWriter); ok {
 		w = paced.ResponseWriter // the relay has its own
 	}
+	if q.single {
+		var leave func()
+		r, leave = q.asSingle(r, scope)
+		defer leave()
+	}
 	q.revalidation.withRevalidation(q.relay).ServeHTTP(w, r)
+}
+
+// changedEvery is how often a watch of a view of a single cluster looks whether the view is
+// still that.
+const changedEvery = 2 * time.Second
+
+// errViewChanged ends a watch of a view that is defined otherwise since.
+var errViewChanged = errors.New("the FleetView has changed")
+
+// asSingle prepares a request to the only cluster of a view: what reads has the view's
+// timeout, and a watch ends when the view has changed. leave must be called at its end.
+func (q *viewRequest) asSingle(r *http.Request, scope *requestScope) (_ *http.Request, leave func()) {
+	isWatch := scope.inner.Verb == "watch"
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && (isWatch || !scope.long) {
+		scope.beginWithin = q.timeout
+	}
+	if !isWatch {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var following sync.WaitGroup
+	following.Go(func() {
+		ticker := time.NewTicker(changedEvery)
+		defer ticker.Stop()
+		for !q.scope.view.changed() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		cancel(errViewChanged)
+	})
+	return r.WithContext(ctx), func() {
+		cancel(nil)
+		following.Wait()
+	}
 }
 
 // maxNames is how many names of clusters are in an audit event.

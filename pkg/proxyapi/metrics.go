@@ -95,7 +95,7 @@ func newViewMetrics(registry prometheus.Registerer) viewMetrics {
 		}, []string{"verb", "code"}),
 		viewClusters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_view_clusters_total",
-			Help: "Requests that fleet views sent to clusters, by result: answered, slow (the answer did not begin within the view's timeout), failed (such as no agent is connected), relayed (passed on as it is: logs, exec, attach, port-forward, proxy).",
+			Help: "Requests that fleet views sent to clusters, by result: answered, slow (the answer did not begin within the view's timeout), failed (such as no agent is connected), relayed (passed on as it is: logs, exec, attach, port-forward, proxy, all of a view of a single cluster).",
 		}, []string{"result"}),
 		viewFirstByte: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "cluster_proxy_api_view_first_byte_seconds",

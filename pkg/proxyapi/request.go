@@ -93,6 +93,9 @@ type requestScope struct {
 	// sent is when the request was sent to the cluster, and cancel ends it there.
 	sent   time.Time
 	cancel context.CancelFunc
+	// beginWithin is how long the cluster may take to begin its answer; zero means that only
+	// the cluster says so.
+	beginWithin time.Duration
 	// upgraded is the header of the answer that changed the protocol.
 	upgraded http.Header
 	// login is what the Service gets to see as Authorization; empty for nothing.

@@ -1,7 +1,10 @@
 package proxyapi
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"k8s.io/apiserver/pkg/apis/audit"
@@ -18,8 +21,28 @@ func (t clusterTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := scope.target.Apply(r.URL); err != nil {
 		return nil, err
 	}
-	return t.agents.RoundTrip(r, scope.to(), scope.identity())
+	if scope.beginWithin == 0 {
+		return t.agents.RoundTrip(r, scope.to(), scope.identity())
+	}
+	// Without a cancel of its own the context would end with the time, and the answer with it.
+	ctx, cancel := context.WithCancelCause(r.Context())
+	timer := time.AfterFunc(scope.beginWithin, func() { cancel(errBeganLate) })
+	resp, err := t.agents.RoundTrip(r.WithContext(ctx), scope.to(), scope.identity())
+	if !timer.Stop() && err == nil {
+		resp.Body.Close() // it may have been cut off
+		err = errBeganLate
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		cancel(nil)
+	}
+	return resp, err
 }
+
+// errBeganLate is the error of a request whose answer did not begin within beginWithin.
+var errBeganLate = fmt.Errorf("the answer did not begin in time: %w", context.DeadlineExceeded)
 
 // correlate adds to header the IDs of a request's audit event and trace.
 func correlate(r *http.Request, header http.Header) {

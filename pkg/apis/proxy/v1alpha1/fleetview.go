@@ -88,7 +88,9 @@ type FleetViewClusters struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 100) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 100)",message="a selector has at most 100 matchLabels and 100 matchExpressions"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Names are names of ManagedClusters.
+	// Names are names of ManagedClusters. A view of one name, without other terms and
+	// with Plain names, adds nothing to the cluster's objects and Tables: it is not to
+	// be told from the cluster.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
