@@ -260,13 +260,11 @@ func writeLeftOut(t *testing.T, text io.Writer, endpoints []suite.Endpoint, resu
 		fmt.Fprintf(text, "\nLeft out, %d: %s\n  %s\n", len(names), reason.why, strings.Join(names, "\n  "))
 	}
 	for i, endpoint := range endpoints {
-		reasons := leftOutThrough[endpoint.Name]
-		if endpoint.Name == fleetColumn {
-			reasons = []reason{ofWriters}
-		}
-		for _, reason := range reasons {
+		var named []string
+		for _, reason := range leftOutThrough[endpoint.Name] {
 			names := matching(results[i], regexp.MustCompile(reason.specs))
-			names = slices.DeleteFunc(names, func(name string) bool { return results[0][name].NumAttempts == 0 })
+			names = slices.DeleteFunc(names, func(name string) bool { return results[0][name].NumAttempts == 0 || slices.Contains(named, name) })
+			named = append(named, names...)
 			fmt.Fprintf(text, "\nLeft out through %s, %d: %s\n  %s\n", endpoint.Name, len(names), reason.why, strings.Join(names, "\n  "))
 		}
 	}
