@@ -59,8 +59,8 @@ func (p *memberList) close() {
 	}
 }
 
-// open begins to read an answer.
-func (l *listing) open(a memberResponse) *memberList {
+// open begins to read an answer of a wave of so many. It may go on when the next wave has begun.
+func (l *listing) open(a memberResponse, wide int) *memberList {
 	p := &memberList{memberResponse: a}
 	if p.failure != nil {
 		return p
@@ -77,7 +77,7 @@ func (l *listing) open(a memberResponse) *memberList {
 	body := &ahead{ReadCloser: p.response.Body}
 	p.reader = merge.NewReader(body)
 	if p.first, p.firstErr = p.reader.Next(); p.firstErr == nil {
-		body.begin(min(aheadOfMember, aheadBytes/l.wide))
+		body.begin(min(aheadOfMember, aheadBytes/wide))
 	}
 	return p
 }

@@ -61,8 +61,6 @@ type listing struct {
 	usual share
 	// late are those that had not begun to answer when the header was sent, or have not yet.
 	late []Member
-	// wide is how many members are asked at the same time.
-	wide int
 	// answered counts members that have a part in this page.
 	answered int
 }
@@ -254,13 +252,12 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 	if l.limit == 0 && l.exact == nil && !l.view.FailWhenUnreachable {
 		wait.hold, wait.late = l.view.Timeout/2, true
 	}
-	l.wide = len(wave)
 	requests := make([]memberRequest, len(wave))
 	for i, m := range wave {
 		requests[i] = l.requestTo(m)
 	}
 	answers := gather(ctx, wave, wait, func(ctx context.Context, i int) *memberList {
-		return l.open(requests[i].ask(ctx, wave[i]))
+		return l.open(requests[i].ask(ctx, wave[i]), len(wave))
 	})
 	defer func() {
 		for _, p := range answers {
