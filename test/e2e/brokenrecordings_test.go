@@ -1,23 +1,15 @@
 package e2e
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/tools/remotecommand"
-
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
-	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
-	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
 // TestRecordingsFail has the volume of recordings be full, and then gone, with both policies, while
@@ -43,7 +35,7 @@ func breakVolume(t *testing.T, closed bool) {
 	if len(replicas) != 1 {
 		t.Fatalf("replicas are %v, want one", replicas)
 	}
-	b := &brokenVolume{t: t, closed: closed, replica: replicas[0]}
+	b := &brokenVolume{failing{t: t, closed: closed, replica: replicas[0]}}
 	restore := b.spoil()
 	unmount := b.mount()
 	b.command("before", "")
@@ -54,7 +46,7 @@ func breakVolume(t *testing.T, closed bool) {
 	b.wantShells(shells, "the volume of recordings: no space left on device")
 	b.clear()
 	b.fill()
-	b.command("while it is full", "no space left on device")
+	b.command("while it is full", "the volume of recordings: no space left on device")
 
 	if err := os.Remove(filepath.Join(b.replica.recordings, "filler")); err != nil {
 		t.Fatal(err)
@@ -63,16 +55,13 @@ func breakVolume(t *testing.T, closed bool) {
 	shells = b.openShells()
 	unmount()
 	b.wantShells(shells, recording.ErrGone.Error())
-	b.command("while it is gone", "not a directory")
+	b.command("while it is gone", "the volume of recordings: not a directory")
 	restore()
 	b.command("when there is one again", "")
 }
 
-type brokenVolume struct {
-	t       *testing.T
-	closed  bool
-	replica proxyAPIReplica
-}
+// brokenVolume is the volume of a replica.
+type brokenVolume struct{ failing }
 
 // spoil has nothing be written to the folder unless a volume is mounted there: files are where the
 // next days' recordings would go. The lab would make a folder anew that is missing.
@@ -147,112 +136,5 @@ func (b *brokenVolume) fill() {
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		b.t.Fatalf("filling the volume: %v, want %v", err, syscall.ENOSPC)
-	}
-}
-
-// failures is the metric, by what became of the session.
-func (b *brokenVolume) failures(session string) float64 {
-	b.t.Helper()
-	n, err := scrape.Metric(b.t.Context(), b.replica.health, "cluster_proxy_api_recordings_failed_total{", fmt.Sprintf("session=%q", session))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return n
-}
-
-// log is what the proxy API has said so far.
-func (b *brokenVolume) log() string {
-	b.t.Helper()
-	files, err := filepath.Glob(filepath.Join(installed.Lab.LogDir(), "*_"+b.replica.name+"_*.log"))
-	if err != nil || len(files) != 1 {
-		b.t.Fatalf("logs are %v %v, want one", files, err)
-	}
-	raw, err := os.ReadFile(files[0])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return string(raw)
-}
-
-// command runs one by each protocol. reason is why it cannot be recorded, empty if it can: the
-// user reads it if there is no session without a recording, and administrators always.
-func (b *brokenVolume) command(when, reason string) {
-	b.t.Helper()
-	outcome := "unrecorded"
-	if b.closed {
-		outcome = "refused"
-	}
-	for name, executor := range suite.ExecutorsWithoutInput(b.t, b.replica.user(), "echo", "hello") {
-		failures, logged := b.failures(outcome), len(b.log())
-		var out bytes.Buffer
-		err := executor.StreamWithContext(b.t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: io.Discard})
-		switch refused := reason != "" && b.closed; {
-		case !refused && (err != nil || out.String() != "hello\n"):
-			b.t.Errorf("%s, by %s: %q %v, want hello", when, name, out.String(), err)
-		case refused && (err == nil || out.Len() > 0 || !strings.Contains(err.Error(), "must be recorded, which is not possible now: the volume of recordings: "+reason)):
-			b.t.Errorf("%s, by %s: %q %v, want it refused with %q", when, name, out.String(), err, reason)
-		}
-		if reason == "" {
-			continue
-		}
-		if got := b.failures(outcome) - failures; got < 1 {
-			b.t.Errorf("%s, by %s: %v failures are counted", when, name, got)
-		}
-		if said := b.log()[logged:]; !strings.Contains(said, "A session cannot be recorded") || !strings.Contains(said, reason) || !strings.Contains(said, outcome) {
-			b.t.Errorf("%s, by %s: the log says %q, want %s because of %q", when, name, said, outcome, reason)
-		}
-	}
-}
-
-// openShells opens one by each protocol, which has much to say.
-func (b *brokenVolume) openShells() map[string]chan error {
-	b.t.Helper()
-	ended := map[string]chan error{}
-	for name, executor := range suite.ExecutorsWithoutInput(b.t, b.replica.user(), "sh", "-c", "while true; do head -c 6000 /dev/zero | tr '\\0' x; echo; sleep 0.1; done") {
-		began, end := make(chan struct{}), make(chan error, 1)
-		go func() {
-			end <- executor.StreamWithContext(b.t.Context(), remotecommand.StreamOptions{Stdout: &firstWrite{began: began}, Stderr: io.Discard})
-		}()
-		<-began
-		ended[name] = end
-	}
-	return ended
-}
-
-// wantShells waits until the shells that are open are not recorded any more. They end with the
-// reason, or go on until an administrator ends them.
-func (b *brokenVolume) wantShells(ended map[string]chan error, reason string) {
-	b.t.Helper()
-	if b.closed {
-		for name, end := range ended {
-			if err := <-end; err == nil || !strings.Contains(err.Error(), "ended because it cannot be recorded any more: "+reason) {
-				b.t.Errorf("the shell by %s ended with %v, want %q", name, err, reason)
-			}
-		}
-		return
-	}
-	logged := 0
-	suite.Eventually(b.t, "shells that are not recorded", func() error {
-		if logged = strings.Count(b.log(), reason); logged < len(ended) {
-			return fmt.Errorf("the log names %q %d times", reason, logged)
-		}
-		return nil
-	})
-	for name, end := range ended {
-		select {
-		case err := <-end:
-			b.t.Errorf("the shell by %s ended with %v, want it to go on", name, err)
-		default:
-		}
-	}
-	for _, session := range sessionsBy(b.t, nil) {
-		if err := installed.Hub.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(b.t.Context()).Error(); err != nil {
-			b.t.Errorf("ending %s: %v", session.Name, err)
-		}
-	}
-	for name, end := range ended {
-		if err := <-end; err == nil || !strings.Contains(err.Error(), "ended by an administrator") {
-			b.t.Errorf("the shell by %s ended with %v, want that an administrator ended it", name, err)
-		}
 	}
 }

@@ -85,6 +85,8 @@
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - sessions_test.go, recordings_test.go: what users have open, and what is recorded of it.
 //     brokenrecordings_test.go: volumes of recordings that are full and gone.
+//     recordingservice_test.go: a Service in their place, which goes. failingrecordings_test.go: what
+//     there is to see of both.
 //   - services_test.go: Services of managed clusters.
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. passes_test.go: passes. goneclients_test.go: clients that leave without a word.

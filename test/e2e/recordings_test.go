@@ -99,23 +99,30 @@ func TestRecordings(t *testing.T) {
 		t.Fatalf("replicas are %v, want 2", replicas)
 	}
 	for _, replica := range replicas {
-		for name, executor := range suite.ExecutorsWithoutInput(t, replica.user(), "sh", "-c", "head -c 200000 /dev/urandom; echo no >&2; printf 'Gr\\303\\274\\303\\237e \\033[1m\\377'") {
-			before := replica.files(t)
-			var out, errs bytes.Buffer
-			if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			fresh := slices.DeleteFunc(replica.files(t), func(file string) bool { return slices.Contains(before, file) })
-			if len(fresh) != 1 {
-				t.Fatalf("%s: new recordings are %q, want one", name, fresh)
-			}
-			gotOut, gotErrs := replay(t, plugin, fresh[0], "--raw")
-			if out.Len() < 200000 || gotOut != out.String() || gotErrs != errs.String() {
-				t.Errorf("%s: the recording has %d bytes and %q, want the %d and %q that the user saw", name, len(gotOut), gotErrs, out.Len(), errs.String())
-			}
-		}
+		wantRecorded(t, plugin, replica, func() []string { return replica.files(t) })
 	}
 	endFromElsewhere(t, replicas[0], replicas[1], plugin)
+}
+
+// wantRecorded has a user run a command by each protocol, and compares what they saw with the replayed
+// recording, which is the one that is new among these.
+func wantRecorded(t *testing.T, plugin string, replica proxyAPIReplica, files func() []string) {
+	t.Helper()
+	for name, executor := range suite.ExecutorsWithoutInput(t, replica.user(), "sh", "-c", "head -c 200000 /dev/urandom; echo no >&2; printf 'Gr\\303\\274\\303\\237e \\033[1m\\377'") {
+		before := files()
+		var out, errs bytes.Buffer
+		if err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &errs}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		fresh := slices.DeleteFunc(files(), func(file string) bool { return slices.Contains(before, file) })
+		if len(fresh) != 1 {
+			t.Fatalf("%s: new recordings are %q, want one", name, fresh)
+		}
+		gotOut, gotErrs := replay(t, plugin, fresh[0], "--raw")
+		if out.Len() < 200000 || gotOut != out.String() || gotErrs != errs.String() {
+			t.Errorf("%s: the recording has %d bytes and %q, want the %d and %q that the user saw", name, len(gotOut), gotErrs, out.Len(), errs.String())
+		}
+	}
 }
 
 // endFromElsewhere has sessions of each kind at one replica, and ends them by the other one.

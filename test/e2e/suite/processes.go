@@ -159,6 +159,21 @@ func (s *Suite) AddProxyAPIArguments(t *testing.T, more ...string) {
 	})
 }
 
+// UpgradeProxyAPI upgrades the chart with more values, or none, which must change the Deployment of the
+// proxy API, and returns when its pods are others.
+func (s *Suite) UpgradeProxyAPI(ctx context.Context, t *testing.T, more ...string) {
+	t.Helper()
+	k := s.Kind(t, s.Clusters[0], "proxy API")
+	before, err := k.Pods(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Lab.InstallChart(ctx, "cluster-proxy", s.Namespace, "../../charts/cluster-proxy", append(s.ChartValues(), more...)...); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitOtherProxyAPI(ctx, t, k, before)
+}
+
 // ScaleProxyAPI runs so many replicas of the proxy API until the end of the test.
 func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 	t.Helper()
