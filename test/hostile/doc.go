@@ -7,11 +7,12 @@
 // or to get something from the hub; a hub, or somebody who has its proxy server,
 // that wants to dial what the agent's owner did not allow; a requester of
 // certificates; users of the hub who want to be somebody else, or to get where
-// they may not, by how they write a request or through a fleet view; users and
-// agents that go on after what they live on was taken away; a kube-apiserver that
-// answers what none does; a flood of requests or handshakes; and the addon's own
-// service accounts. They have real credentials: those of the lab, and what the
-// lab's CAs sign for them.
+// they may not, by how they write a request, through a fleet view or by a pass,
+// or to what others have open and what is recorded of it; sites that use a
+// person's browser; users and agents that go on after what they live on was taken
+// away; a kube-apiserver that answers what none does; a flood of requests or
+// handshakes; and the addon's own service accounts. They have real credentials:
+// those of the lab, and what the lab's CAs sign for them.
 //
 // The tests are functions of a normal package, and test/e2e calls Run from its
 // own test binary: so one lab serves both, and no process has to hand it to

@@ -111,9 +111,11 @@ func follow(of, kind, endpoint string, answer io.Reader) *openStream {
 }
 
 // webPod is a pod of the attacker's cluster with an endless log.
-func (s *Suite) webPod(t *testing.T) string {
+func (s *Suite) webPod(t *testing.T) string { return s.webPodOf(t, s.attacker()) }
+
+func (s *Suite) webPodOf(t *testing.T, cluster string) string {
 	t.Helper()
-	pods, err := s.managed[s.attacker()].CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web", FieldSelector: "status.phase=Running"})
+	pods, err := s.managed[cluster].CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web", FieldSelector: "status.phase=Running"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("%d pods of Deployment web run, %v", len(pods.Items), err)
 	}
@@ -124,7 +126,12 @@ func (s *Suite) webPod(t *testing.T) string {
 // cluster.
 func (s *Suite) mayDoAllThere(t *testing.T, accounts ...string) {
 	t.Helper()
-	bindings := s.managed[s.attacker()].RbacV1().ClusterRoleBindings()
+	s.mayDoAllOn(t, s.attacker(), accounts...)
+}
+
+func (s *Suite) mayDoAllOn(t *testing.T, cluster string, accounts ...string) {
+	t.Helper()
+	bindings := s.managed[cluster].RbacV1().ClusterRoleBindings()
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: accounts[0]}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}}
 	for _, account := range accounts {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: identity.OnManagedCluster("system:serviceaccount:default:" + account)})
@@ -134,7 +141,7 @@ func (s *Suite) mayDoAllThere(t *testing.T, accounts ...string) {
 	}
 	t.Cleanup(func() { _ = bindings.Delete(context.Background(), binding.Name, metav1.DeleteOptions{}) })
 	eventually(t, "the cluster to know the rights of "+accounts[0], func() error {
-		answer, err := s.managed[s.attacker()].AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		answer, err := s.managed[cluster].AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: binding.Subjects[0].Name, ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create"},
 		}}, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {

@@ -28,6 +28,8 @@ type Suite struct {
 	// Clusters are two managed clusters whose agents are connected: the
 	// attacker's and the victim's.
 	Clusters [2]string
+	// Recorded is the one of them whose sessions are recorded.
+	Recorded string
 	// Namespace is the addon's on the hub.
 	Namespace string
 	// ProxyServer and ProxyAPI are host:port of their ports for clients.
@@ -61,6 +63,9 @@ func Run(t *testing.T, s *Suite) {
 	t.Run("AgentMetrics", s.testAgentMetrics)
 	t.Run("Ways", s.testWays)
 	t.Run("ViewerExec", s.testViewerExec)
+	t.Run("Sessions", s.testSessions)
+	t.Run("Passes", s.testPasses)
+	t.Run("Page", s.testPage)
 	t.Run("ViewSecrecy", s.testViewSecrecy)
 	t.Run("ViewExec", s.testViewExec)
 	t.Run("ViewTokens", s.testViewTokens)
