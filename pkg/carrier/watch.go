@@ -220,6 +220,7 @@ func (c *Carrier) accepted(payload []byte) error {
 	}
 	reply := c.reply
 	c.cur, c.reply, c.state = newConn(c, Addr(ends.Local), Addr(ends.Remote)), nil, open
+	c.cur.servers = ends.Servers
 	if !c.cfg.Relays {
 		c.stopWatching()
 	}

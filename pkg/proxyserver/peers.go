@@ -293,6 +293,23 @@ func (p *peers) candidates(host string) []*peerServer {
 	return slices.Concat(have, unknown, lack, unreached)
 }
 
+// having names the peers that said that they have an agent of the host, and reports whether
+// another one said that it has none.
+func (p *peers) having(host string) (names []string, lacking bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.known {
+		switch has := one.told.has(host); {
+		case one.told.name == p.self, one.told.name == "":
+		case has && !one.told.draining && !one.alive.isSuspect():
+			names = append(names, one.told.name)
+		case one.told.complete:
+			lacking = true
+		}
+	}
+	return names, lacking
+}
+
 // open asks one peer after the other, and the next one as well if one takes long: the
 // peer or its agent may have died silently. It calls silent then.
 func (p *peers) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {

@@ -74,7 +74,7 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one, via " + p.Via})
 					return
 				}
-				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"})
+				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2", Servers: []string{"evil"}})
 				if err != nil {
 					return
 				}

@@ -32,7 +32,8 @@ type Config struct {
 	// and no other Dial; else they wait for the next Dial.
 	FailAlone bool
 	// Hedge makes Open ask through another carrier as well if a peer does not
-	// answer. Peers are told apart by PeerName.
+	// answer, and prefer a carrier to one of the peers that were named as having the
+	// host's agents. Peers are told apart by PeerName.
 	Hedge bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
@@ -50,9 +51,11 @@ type Pool struct {
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	idle     []idleCarrier // the one used last is at the end and is used next
+	idle     []idleCarrier // the one used last is at the end and is used first
 	all      map[*carrier.Carrier]bool
 	peers    map[string]*peerState // of all, by name
+	routes   routes
+	replaced time.Time // when an idle carrier was last given up for another server's
 	waiters  []chan supply
 	pending  int
 	dialing  int
@@ -242,7 +245,7 @@ func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, 
 // function that mind returns after the answer.
 func (p *Pool) openOn(ctx context.Context, r carrier.OpenRequest, mind func(*carrier.Carrier) (stop func())) (*carrier.Conn, error) {
 	for attempt := 1; ; attempt++ {
-		c, err := p.take(ctx)
+		c, err := p.take(ctx, r.Address)
 		if err != nil {
 			return nil, err
 		}
@@ -250,6 +253,7 @@ func (p *Pool) openOn(ctx context.Context, r carrier.OpenRequest, mind func(*car
 		cn, err := c.Open(ctx, r)
 		stop()
 		p.noteAnswer(c, err)
+		p.learn(r.Address, cn, err)
 		if carrier.CodeOf(err) == carrier.Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.
@@ -268,7 +272,7 @@ const (
 	maxDraining = 32
 )
 
-func (p *Pool) take(ctx context.Context) (*carrier.Carrier, error) {
+func (p *Pool) take(ctx context.Context, address string) (*carrier.Carrier, error) {
 	p.mu.Lock()
 	switch n := len(p.idle); {
 	case p.draining:
@@ -278,8 +282,12 @@ func (p *Pool) take(ctx context.Context) (*carrier.Carrier, error) {
 		p.mu.Unlock()
 		return nil, carrier.ContextError(ctx)
 	case n > 0:
-		c := p.idle[n-1].c
-		p.idle = p.idle[:n-1]
+		at, misses := p.choose(address)
+		c := p.idle[at].c
+		p.idle = slices.Delete(p.idle, at, at+1)
+		if misses {
+			p.missed()
+		}
 		p.mu.Unlock()
 		p.refill()
 		return c, nil
