@@ -41,7 +41,7 @@ func measureServers(b *testing.B, n int) {
 		for _, s := range h.servers {
 			idle += s.metric(b, "cluster_proxy_server_carriers", `side="agents",state="idle"`)
 		}
-		return float64(sum) > 0.98*float64(wanted) && idle > 1.9*float64(sum) && idle < 2.1*float64(sum)
+		return float64(sum) > 0.98*float64(wanted) && idle > 0.98*float64(sum) && idle < 2.02*float64(sum)
 	}))
 	rest := mustMeasure(b)
 	counts, sum := agentsOn(b, h.servers)
