@@ -63,7 +63,7 @@ var leftOutThrough = map[string][]reason{
 	"hub-user":   {ofServersWithoutPath, ofKubectlProxy},
 	"aggregated": {ofServersWithoutPath, ofKubectlProxy},
 	"view":       {ofServersWithoutPath, ofKubectlProxy},
-	fleetColumn:  {ofTables, ofWriters},
+	fleetColumn:  {ofTables, ofNames, ofWriters},
 	"connect": {
 		{`exec through (an HTTP proxy|kubectl proxy)`, "the kubeconfig has a proxy already, the proxy API, and kubectl asks for everything through it"},
 		{`over websockets`, "the specs' own client for websockets knows no proxies"},
@@ -94,13 +94,14 @@ var reading = []string{
 	`Servers with support for API chunking should return chunks of results`,
 	`API Streaming .* reflector (doesn't support|using standard List doesn't support) receiving resources as Tables`,
 	`client-go should negotiate watch and report errors`,
-	`Kubectl client Kubectl (api-versions|version|get componentstatuses) `,
+	`Kubectl client Kubectl (api-versions|version) `,
 	`Kubectl client kubectl subresource flag`,
 }
 
 var (
 	ofTables = reason{`Table transformation should return (pod details|chunks of table results|generic metadata details)`,
 		"they want NAME for the first column of a Table, and in a view of several clusters that is CLUSTER: their objects may be called the same"}
+	ofNames   = reason{`get componentstatuses`, "it gets what each of the clusters has by its bare name, which is answered 409 with the names to choose from"}
 	ofWriters = reason{`.`, "they do not only read; or they compare what they read with what they wrote, or read otherwise, with its resourceVersion; or they are about one cluster's own: its /healthz, its services of the control plane, what runs in its pods"}
 )
 
