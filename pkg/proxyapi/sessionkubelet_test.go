@@ -72,11 +72,35 @@ func kubeAPIServerOf(t testing.TB, kubelet http.HandlerFunc) http.Handler {
 			location := *to
 			location.Path, location.RawQuery = r.URL.Path, r.URL.RawQuery
 			tty := r.URL.Query().Get("tty") == "true"
-			proxy.NewStreamTranslatorHandler(&location, http.DefaultTransport, 0, proxy.Options{Stdout: true, Stderr: !tty, Stdin: true, Tty: tty}).ServeHTTP(w, r)
+			proxy.NewStreamTranslatorHandler(&location, http.DefaultTransport, 0, proxy.Options{Stdout: true, Stderr: !tty, Stdin: true, Tty: tty}).ServeHTTP(lingering{w}, r)
 		default:
 			straight.ServeHTTP(w, r)
 		}
 	})
+}
+
+// lingering has a connection that was taken over closed as soon as the other side has. Kubernetes'
+// translator closes it when it has written all; with a ping of the user unread, which there is in
+// a session of five seconds, the kernel would reset it, and what is on its way would be lost.
+type lingering struct{ http.ResponseWriter }
+
+func (w lingering) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	return lingeringConn{conn}, buffer, err
+}
+
+type lingeringConn struct{ net.Conn }
+
+func (c lingeringConn) Close() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return c.Conn.Close()
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, c.Conn)
+		_ = c.Conn.Close()
+	}()
+	return half.CloseWrite()
 }
 
 // noUpgrade answers what cannot be upgraded.
