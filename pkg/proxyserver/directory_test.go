@@ -3,7 +3,6 @@ package proxyserver
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,16 +115,7 @@ func TestDirectoryIsForPeers(t *testing.T) {
 	}{
 		{identity.RoleClient, carrier.Denied}, {identity.RoleProxyAPI, carrier.Denied}, {identity.RolePeer, 0},
 	} {
-		config := h.tlsFor(t, h.hubCA, string(tc.role))
-		config.NextProtos = []string{carrier.ALPN}
-		raw, err := tls.Dial("tcp", h.clientAddr, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := carrier.Dialed(t.Context(), raw, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := h.carrier(t, h.tlsFor(t, h.hubCA, string(tc.role)))
 		defer c.Close()
 		conn, err := c.Open(t.Context(), carrier.OpenRequest{Network: networkDirectory, Address: directoryAddress, Hops: 1})
 		if carrier.CodeOf(err) != tc.want {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -99,6 +100,21 @@ func (h *testHub) tlsFor(t *testing.T, ca *pki.CA, commonName string) *tls.Confi
 
 func (h *testHub) clientTLS(t *testing.T) *tls.Config {
 	return h.tlsFor(t, h.hubCA, string(identity.RoleClient))
+}
+
+// carrier dials one to the port for clients, as who config says.
+func (h *testHub) carrier(t *testing.T, config *tls.Config) *carrier.Carrier {
+	t.Helper()
+	config.NextProtos = []string{carrier.ALPN}
+	conn, err := tls.Dial("tcp", h.clientAddr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // dial opens a connection to address through h, as a client with config.

@@ -173,16 +173,7 @@ func TestPeersOverHTTPConnect(t *testing.T) {
 // sent the dial on, it would go round.
 func TestADialIsSentOnOnce(t *testing.T) {
 	hubs := startPeers(t, 2)
-	config := hubs[0].tlsFor(t, hubs[0].hubCA, string(identity.RolePeer))
-	config.NextProtos = []string{carrier.ALPN}
-	conn, err := tls.Dial("tcp", hubs[0].clientAddr, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := hubs[0].carrier(t, hubs[0].tlsFor(t, hubs[0].hubCA, string(identity.RolePeer)))
 	defer c.Close()
 	hubs[1].carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
 	if _, err := c.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443", Hops: 1}); carrier.CodeOf(err) != carrier.NoAgent {

@@ -173,16 +173,7 @@ func TestConnectionsEndWithTheirCertificate(t *testing.T) {
 	})
 	old := h.oldAgent(t, "agent", "cluster1", "uid1", life, "secret")
 	conn := h.open(t, "cluster1")
-	config := h.issue(t, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true, Validity: life}, time.Now())
-	config.NextProtos = []string{carrier.ALPN}
-	raw, err := tls.Dial("tcp", h.clientAddr, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := carrier.Dialed(t.Context(), raw, carrier.Hello{}, carrier.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := h.carrier(t, h.issue(t, h.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true, Validity: life}, time.Now()))
 	late.Store(int64(life - time.Minute))
 	h.conns.sweep()
 	if err := client.Err(); err != nil || old.carrier.Err() != nil {

@@ -186,16 +186,7 @@ func TestAgentsDoNotRouteClients(t *testing.T) {
 	hubs[2].hear(t, 2, "cluster1", "cluster1", "everywhere", "everywhere")
 	for _, h := range []*testHub{hubs[0], hubs[2]} {
 		for cluster, want := range map[string][]string{"cluster1": {"server-0", "server-1"}, "everywhere": nil} {
-			config := h.clientTLS(t)
-			config.NextProtos = []string{carrier.ALPN}
-			raw, err := tls.Dial("tcp", h.clientAddr, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := carrier.Dialed(t.Context(), raw, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := h.carrier(t, h.clientTLS(t))
 			ctx, cancel := context.WithTimeout(t.Context(), tunnel.DefaultDialTimeout)
 			conn, err := c.Open(ctx, carrier.OpenRequest{Network: "tcp", Address: net.JoinHostPort(cluster, "443")})
 			cancel()
