@@ -35,7 +35,8 @@
 //
 // A frame can only follow a whole one. Until says where the next one ends, and Farewell
 // is what may be written there: on each stream for errors a Status (exec and attach since
-// version 4) or text, then the end of all streams. Nothing may follow it.
+// version 4) or text, then the end of all streams. It is empty if the cluster has ended all of
+// them: then the user was sent everything. Nothing may follow it.
 //
 // # Files
 //

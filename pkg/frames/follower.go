@@ -111,9 +111,10 @@ func (f *Follower) between() bool {
 	return (f.web == nil || f.web.message()) && (f.spdy == nil || f.spdy.toUser.between())
 }
 
-// Farewell returns the last frames to the user, with a message. It is empty if the
-// connection has none, or the Follower is lost.
-func (f *Follower) Farewell(status *metav1.Status) []byte {
+// Farewell returns the last frames to the user, with a message. It has none if all streams have
+// ended already. ok is false if the user cannot be told: the protocol has no such frames, or the
+// Follower is lost.
+func (f *Follower) Farewell(status *metav1.Status) (last []byte, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	message := []byte(status.Message)
@@ -124,22 +125,22 @@ func (f *Follower) Farewell(status *metav1.Status) []byte {
 	}
 	switch {
 	case f.spdy != nil && f.spdy.isLost():
-		return nil
+		return nil, false
 	case f.spdy != nil && f.web == nil:
-		return f.spdy.farewell(message)
+		return f.spdy.farewell(message), true
 	case f.spdy != nil:
 		var all []byte
 		if inner := f.spdy.farewell(message); len(inner) > 0 {
 			all = appendFrame(all, opBinary, inner)
 		}
-		return appendClose(all, closeNormal, "")
+		return appendClose(all, closeNormal, ""), true
 	case f.web == nil:
-		return nil
+		return nil, false
 	case !f.channels:
-		return appendClose(nil, closePolicy, status.Message)
+		return appendClose(nil, closePolicy, status.Message), true
 	case f.text:
 		encoded := base64.StdEncoding.EncodeToString(message)
-		return appendClose(appendFrame(nil, opText, []byte{'0' + errorChannel}, []byte(encoded)), closeNormal, "")
+		return appendClose(appendFrame(nil, opText, []byte{'0' + errorChannel}, []byte(encoded)), closeNormal, ""), true
 	}
-	return appendClose(appendFrame(nil, opBinary, []byte{errorChannel}, message), closeNormal, "")
+	return appendClose(appendFrame(nil, opBinary, []byte{errorChannel}, message), closeNormal, ""), true
 }

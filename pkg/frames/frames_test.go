@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,8 @@ func TestFarewell(t *testing.T) {
 			string(data(1, 1, "ended")) + string(data(3, 1, ""))},
 		"SPDY, errors have ended": {answer("Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", "v4.channel.k8s.io"), true, streams, data(1, flagFin, status),
 			string(data(3, 1, "")) + string(data(5, 1, ""))},
+		"SPDY, all have ended": {answer("Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", "v4.channel.k8s.io"), true, streams,
+			slices.Concat(data(1, flagFin, status), data(3, flagFin, ""), data(5, flagFin, "")), ""},
 		"WebSocket": {answer("Upgrade", "websocket", "Sec-Websocket-Protocol", "v5.channel.k8s.io"), true, masked([]byte("\x00ls")), appendFrame(nil, opBinary, []byte("\x01"), make([]byte, 70000)),
 			string(appendFrame(nil, opBinary, []byte("\x03"+status))) + "\x88\x02\x03\xe8"},
 		"WebSocket, text": {answer("Upgrade", "websocket", "Sec-Websocket-Protocol", "base64.channel.k8s.io"), true, nil, appendFrame(nil, opText, []byte("1aGk=")),
@@ -103,8 +106,8 @@ func TestFarewell(t *testing.T) {
 			if _, ok := f.Until(nil); !ok || f.web != nil && between != 1 {
 				t.Errorf("%s by %d: whole at the end %t, and %d times before", name, size, ok, between)
 			}
-			if got := string(f.Farewell(ended)); got != tc.want {
-				t.Errorf("%s by %d: got\n%q, want\n%q", name, size, got, tc.want)
+			if got, ok := f.Farewell(ended); string(got) != tc.want || ok != (name != "another protocol") {
+				t.Errorf("%s by %d: got\n%q %t, want\n%q", name, size, got, ok, tc.want)
 			}
 		}
 	}
@@ -132,7 +135,7 @@ func TestEvilFrames(t *testing.T) {
 	} {
 		f := New(spdy31, true)
 		f.FromUser(frames)
-		if got := f.Farewell(ended); got != nil {
+		if got, ok := f.Farewell(ended); ok {
 			t.Errorf("%s: got the farewell %q, want none", name, got)
 		}
 		if kept := cap(f.spdy.fromUser.kept) + f.spdy.unread.Cap(); kept > 8*maxControl {
@@ -164,7 +167,8 @@ func FuzzFollower(f *testing.F) {
 		if kind%3 != 0 {
 			return
 		}
-		framer, err := spdy.NewFramer(io.Discard, bytes.NewReader(follower.Farewell(ended)))
+		last, _ := follower.Farewell(ended)
+		framer, err := spdy.NewFramer(io.Discard, bytes.NewReader(last))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -212,10 +212,8 @@ func (w *world) run(t testing.TB, o *Options, prepare func(*Server)) {
 		t.Fatal(err)
 	}
 	prepare(w.server)
-	for _, source := range []*pki.Reloader{w.server.serving, w.server.proxy, w.server.inner} {
-		if err := source.Load(); err != nil {
-			t.Fatal(err)
-		}
+	if err := w.server.load(); err != nil {
+		t.Fatal(err)
 	}
 	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), w.known, w.views)
 	if err != nil {

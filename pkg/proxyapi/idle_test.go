@@ -33,10 +33,8 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner} {
-		if err := source.Load(); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.load(); err != nil {
+		t.Fatal(err)
 	}
 	network = idlestreams.Network{}
 	s.dial = network.Dial

@@ -114,13 +114,8 @@ func New(o *Options) (*Server, error) {
 // Run serves until ctx is done, and then until the last request ended or the
 // drain timeout passed.
 func (s *Server) Run(ctx context.Context) error {
-	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner, s.recorder} {
-		if source == nil {
-			continue
-		}
-		if err := source.Load(); err != nil {
-			return err
-		}
+	if err := s.load(); err != nil {
+		return err
 	}
 	hub, err := s.options.hubConfig()
 	if err != nil {
@@ -158,6 +153,19 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	klog.FromContext(ctx).Info("Serving", "address", listener.Addr().String(), "proxyServer", s.options.ProxyServer)
 	return s.run(ctx, listener, parts)
+}
+
+// load reads all certificates, which the first request may need.
+func (s *Server) load() error {
+	for _, source := range []*pki.Reloader{s.serving, s.proxy, s.inner, s.recorder} {
+		if source == nil {
+			continue
+		}
+		if err := source.Load(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newHandler puts the endpoints together. Watches end when draining is done.

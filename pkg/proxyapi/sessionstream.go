@@ -89,7 +89,8 @@ type sessionConn struct {
 	follower *frames.Follower
 	tape     *tape
 	cancel   func()
-	// ending says that the session is ended, and said that the user was told.
+	// ending says that the session is ended, and said that nothing more is sent to the user: he was
+	// told why, or the cluster has ended its direction before that.
 	ending, said atomic.Bool
 	// writing holds up what tells the user.
 	writing sync.Mutex
@@ -116,8 +117,16 @@ func (c *sessionConn) Abort(error) {
 // NetConn is what crypto/tls calls the connection below.
 func (c *sessionConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends the direction to the user.
+// CloseWrite ends the direction to the user, as the cluster has. He has the time to read what is on
+// its way also if the session is ended after that.
 func (c *sessionConn) CloseWrite() error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.said.Store(true)
+	return c.closeWrite()
+}
+
+func (c *sessionConn) closeWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -179,13 +188,13 @@ func (c *sessionConn) end() {
 // say tells the user why the connection ends. The caller holds writing.
 func (c *sessionConn) say() {
 	c.said.Store(true)
-	farewell := c.follower.Farewell(c.session.why.Load())
-	if len(farewell) == 0 {
+	farewell, ok := c.follower.Farewell(c.session.why.Load())
+	if !ok {
 		c.finish()
 		return
 	}
 	if _, err := c.Conn.Write(farewell); err == nil {
-		err = c.CloseWrite()
+		err = c.closeWrite()
 		if err == nil {
 			return // the user ends the connection, or the time does
 		}

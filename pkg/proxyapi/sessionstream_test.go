@@ -12,19 +12,26 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/frames"
 )
 
-// TestFarewellIsNotOvertaken has the cluster's side of a session fail while its user is told why it
-// ends. The user reads slowly: all that he was sent is on its way still.
-func TestFarewellIsNotOvertaken(t *testing.T) {
+var (
+	webSocketAnswer = http.Header{"Upgrade": {"websocket"}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io"}}
+	spdyAnswer      = http.Header{"Upgrade": {"SPDY/3.1"}}
+)
+
+// slowUser is a session whose user reads slowly: the 256 KiB that he was shown are on their way
+// still. They are the payload of one frame, which has a header before it. cancel is called when the
+// session's request is canceled.
+func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*sessionConn)) (c *sessionConn, user net.Conn, shown []byte) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	user, err := net.Dial("tcp", listener.Addr().String())
+	user, err = net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer user.Close()
+	t.Cleanup(func() { user.Close() })
 	if err := user.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
@@ -35,16 +42,25 @@ func TestFarewellIsNotOvertaken(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetWriteBuffer(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	answer := http.Header{"Upgrade": {"websocket"}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io"}}
-	canceled := make(chan struct{}, 9)
-	c := &sessionConn{Conn: conn, session: &session{}, follower: frames.New(answer, true), over: make(chan struct{}), cancel: func() { canceled <- struct{}{} }}
+	c = &sessionConn{Conn: conn, session: &session{}, follower: frames.New(answer, true), over: make(chan struct{})}
+	c.cancel = func() { cancel(c) }
 	c.session.why.Store(endedStatus())
-	// A message of 256 KiB on channel 1.
-	shown := append([]byte{0x82, 127, 0, 0, 0, 0, 0, 4, 0, 0, 1}, make([]byte, 256<<10-1)...)
+	shown = append(header, make([]byte, 256<<10)...)
 	if _, err := c.Write(shown); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, c) }() // as the relay reads
+	return c, user, shown
+}
+
+// message begins a message of 256 KiB.
+func message() []byte { return []byte{0x82, 127, 0, 0, 0, 0, 0, 4, 0, 0} }
+
+// TestFarewellIsNotOvertaken has the cluster's side of a session fail while its user is told why it
+// ends.
+func TestFarewellIsNotOvertaken(t *testing.T) {
+	canceled := make(chan struct{}, 9)
+	c, user, shown := slowUser(t, webSocketAnswer, message(), func(*sessionConn) { canceled <- struct{}{} })
 	c.end()
 	aborted := make(chan struct{})
 	go func() { connect.Abort(c); close(aborted) }()
@@ -55,4 +71,31 @@ func TestFarewellIsNotOvertaken(t *testing.T) {
 	user.Close()
 	<-aborted
 	<-canceled
+}
+
+// TestEndDoesNotOvertake ends sessions of which the cluster has sent all.
+func TestEndDoesNotOvertake(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer http.Header
+		header []byte
+		ended  bool // the cluster has ended its direction
+	}{
+		"WebSocket": {webSocketAnswer, message(), true},
+		// The last frame of the only stream; it is the user who ends connections of SPDY.
+		"SPDY": {spdyAnswer, []byte{0, 0, 0, 1, 1, 4, 0, 0}, false},
+	} {
+		canceled := make(chan struct{}, 9)
+		c, user, shown := slowUser(t, tc.answer, tc.header, func(c *sessionConn) { connect.Abort(c); canceled <- struct{}{} })
+		if tc.ended {
+			if err := c.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.end()
+		if got, err := io.ReadAll(user); err != nil || !bytes.Equal(got, shown) {
+			t.Errorf("%s: the user has read %d bytes of %d, %v; want all, and the end", name, len(got), len(shown), err)
+		}
+		user.Close()
+		<-canceled
+	}
 }
