@@ -71,20 +71,23 @@ func TestFilesAreReadWhenTheyMayHaveChanged(t *testing.T) {
 		if got := pass(30 * time.Second); got != 0 {
 			t.Errorf("files that stay are read %d times in 30 s after the first time", got)
 		}
-		for name, change := range map[string]func(){
-			"written in place":                   func() { place(t, file, "two", old-time.Minute, false) },
-			"replaced by one as old and as long": func() { place(t, file, "six", old-time.Minute, true) },
-			"longer and as old":                  func() { place(t, file, "seven", old-time.Minute, false) },
-			"there now":                          func() { place(t, absent, "now", old, false) },
-			"gone":                               func() { _ = os.Remove(absent) },
-			"projected anew":                     func() { link(t, dir, "b") },
+		for _, tc := range []struct {
+			is     string
+			change func()
+		}{
+			{"written in place", func() { place(t, file, "two", old-time.Minute, false) }},
+			{"replaced by one as old and as long", func() { place(t, file, "six", old-time.Minute, true) }},
+			{"longer and as old", func() { place(t, file, "seven", old-time.Minute, false) }},
+			{"there now", func() { place(t, absent, "now", old, false) }},
+			{"gone", func() { _ = os.Remove(absent) }},
+			{"projected anew", func() { link(t, dir, "b") }},
 		} {
-			change()
+			tc.change()
 			if got := pass(time.Second); got != 1 {
-				t.Errorf("a file that is %s is read %d times within an interval, want once", name, got)
+				t.Errorf("a file that is %s is read %d times within an interval, want once", tc.is, got)
 			}
 			if got := pass(10 * time.Second); got != 0 {
-				t.Errorf("a file that is %s is read %d times afterwards, want none", name, got)
+				t.Errorf("a file that is %s is read %d times afterwards, want none", tc.is, got)
 			}
 		}
 		// Whether it is written again within the same tick of the clock cannot be seen.
