@@ -30,7 +30,7 @@ var eventually = wait.Poll{Every: time.Millisecond, For: 20 * time.Second}.Until
 type fakeServers struct {
 	t        *testing.T
 	names    []string
-	sessions chan *carrier.Session // of servers of ours
+	sessions chan *carrier.Session // of servers of ours, in the order of the dials
 	got      chan carrier.Control
 	controls atomic.Int32 // that were asked for
 }
@@ -95,10 +95,10 @@ func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 		f.t.Errorf("the agent says %+v, want its ID, hosts and secret", hello)
 	}
 	session := carrier.AcceptSession(conn, hello, carrier.SessionConfig{})
+	f.sessions <- session // before the agent dials the next one, which it does when it has the answer
 	if err := session.Answer(f.t.Context(), carrier.Hello{Session: name, Servers: count}); err != nil {
 		return
 	}
-	f.sessions <- session
 	_ = session.Serve(func(m carrier.Control) { f.got <- m })
 }
 
