@@ -14,7 +14,10 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
+
+var eventually = wait.Poll{Every: time.Millisecond, For: 20 * time.Second}.Until
 
 // What comes after an answer that says so goes over a new connection, and the
 // old one lives until its last request has ended.
@@ -68,19 +71,12 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 	if second == first {
 		t.Error("the connection that the agent wants to be rid of is used on")
 	}
-	if n := client.Connections("cluster1"); n != 2 {
-		t.Errorf("%d connections are open, want the new one and that of the long request", n)
-	}
+	eventually(t, "the new one and that of the long request alone are open", func() bool { return client.Connections("cluster1") == 2 })
 	close(release)
 	if body, err := io.ReadAll(long.Body); err != nil || string(body) != "the end" {
 		t.Errorf("the request under way ends with %q, %v", body, err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); client.Connections("cluster1") != 1; {
-		if time.Now().After(deadline) {
-			t.Fatal("the old connection stays open without a request")
-		}
-		ask()
-	}
+	eventually(t, "the old connection is closed without a request", func() bool { return client.Connections("cluster1") == 1 })
 
 	// The new one may lead to the same agent: it is not left again at once.
 	before := handshakes.Load()

@@ -92,6 +92,30 @@ func TestSmallRequestsPassLargeOnes(t *testing.T) {
 	})
 }
 
+// TestRetireEndsDials retires connections while one more is dialed, for which nothing waits.
+func TestRetireEndsDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const dial = time.Second
+		s, p := farPeer(t, dial, 3)
+		first := download(t, s)
+		s.Retire()
+		open := func() int {
+			time.Sleep(dial)
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.conns)
+		}
+		if got := open(); got != 1 || p.dials() != 2 {
+			t.Errorf("%d of %d connections stay, want that of the download alone, of two", got, p.dials())
+		}
+		_ = first.Body.Close()
+		if got := open(); got != 0 {
+			t.Errorf("%d connections stay without a request", got)
+		}
+	})
+}
+
 // TestManyRequestsDialAtATime has many requests begin at the same moment. They do not
 // wait for one dial after the other.
 func TestManyRequestsDialAtATime(t *testing.T) {

@@ -254,6 +254,9 @@ func (s *Shared) add(d *sharedDial) {
 	}
 	c.unused = time.AfterFunc(spareIdle, func() { s.expire(c) })
 	s.conns = append(s.conns, c)
+	if s.retired && d.waiting == 0 {
+		s.closeLocked(c)
+	}
 }
 
 // release returns a place on a connection.
@@ -274,12 +277,12 @@ func (s *Shared) release(c *sharedConn, bulky bool) {
 	c.unused.Reset(spareIdle)
 }
 
-// expire closes a connection if it is unused and there is another. The last one
-// ends after IdleTimeout, by the transport.
+// expire closes a connection if it is unused and there is another, or it was to end with
+// requests that took another. The last one ends after IdleTimeout, by the transport.
 func (s *Shared) expire(c *sharedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.active == 0 && len(s.conns) > 1 {
+	if c.active == 0 && (s.retired || len(s.conns) > 1) {
 		s.closeLocked(c)
 	}
 }

@@ -70,7 +70,12 @@ func (p *h2Peer) dial(context.Context) (net.Conn, error) {
 	p.mu.Lock()
 	p.conns = append(p.conns, conn)
 	p.mu.Unlock()
-	go (&http2.Server{}).ServeConn(far, &http2.ServeConnOpts{Handler: p.handler})
+	server := &http2.Server{}
+	// Otherwise all servers of the process share channels, which belong to one test's bubble.
+	if err := http2.ConfigureServer(&http.Server{}, server); err != nil {
+		return nil, err
+	}
+	go server.ServeConn(far, &http2.ServeConnOpts{Handler: p.handler})
 	return conn, nil
 }
 
