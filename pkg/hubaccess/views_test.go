@@ -59,8 +59,9 @@ func view(name string, change func(*v1alpha1.FleetView)) *v1alpha1.FleetView {
 	return v
 }
 
-// startViews has clusters a (label region: eu), b in set prod, and c without the addon.
-func startViews(t *testing.T) (*Views, *Clusters, *listingHub) {
+// startViews has clusters a (label region: eu), b in set prod, and c without the addon. The hub has
+// what prepare sets from the beginning.
+func startViews(t *testing.T, prepare func(*listingHub)) (*Views, *Clusters, *listingHub) {
 	t.Helper()
 	hub := &listingHub{lists: map[string]any{}}
 	var managed, addons []any
@@ -72,6 +73,7 @@ func startViews(t *testing.T) (*Views, *Clusters, *listingHub) {
 	}
 	hub.set("managedclusters", "cluster.open-cluster-management.io/v1", "ManagedCluster", managed...)
 	hub.set("managedclusteraddons", "addon.open-cluster-management.io/v1alpha1", "ManagedClusterAddOn", addons...)
+	prepare(hub)
 	api := httptest.NewServer(hub)
 	t.Cleanup(api.Close)
 	config := &rest.Config{Host: api.URL}
@@ -104,21 +106,22 @@ func known(t *testing.T, views *Views, clusters *Clusters) {
 
 // TestViews has views of every kind, and sets of both.
 func TestViews(t *testing.T) {
-	views, clusters, hub := startViews(t)
-	hub.set("managedclustersets", "cluster.open-cluster-management.io/v1beta2", "ManagedClusterSet",
-		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
-		&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "eu"}, Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{
-			SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}}}}})
 	broken := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "nonsense"}}}
 	invalid := func(v *v1alpha1.FleetView) { // as the addon manager found it once
 		v.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionTypeFleetViewValid, Status: metav1.ConditionFalse}}
 	}
-	hub.set("fleetviews", v1alpha1.GroupVersion.String(), "FleetView",
-		view("all", func(*v1alpha1.FleetView) {}),
-		view("sets", func(v *v1alpha1.FleetView) { v.Spec.Clusters.ClusterSets = []string{"eu", "none"} }),
-		view("names", func(v *v1alpha1.FleetView) { v.Spec.Clusters.Names = []string{"b", "c", "nowhere"} }),
-		view("broken", func(v *v1alpha1.FleetView) { v.Spec.Clusters.Selector = broken }),
-		view("invalid", invalid))
+	views, clusters, _ := startViews(t, func(hub *listingHub) {
+		hub.set("managedclustersets", "cluster.open-cluster-management.io/v1beta2", "ManagedClusterSet",
+			&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
+			&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "eu"}, Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{
+				SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}}}}})
+		hub.set("fleetviews", v1alpha1.GroupVersion.String(), "FleetView",
+			view("all", func(*v1alpha1.FleetView) {}),
+			view("sets", func(v *v1alpha1.FleetView) { v.Spec.Clusters.ClusterSets = []string{"eu", "none"} }),
+			view("names", func(v *v1alpha1.FleetView) { v.Spec.Clusters.Names = []string{"b", "c", "nowhere"} }),
+			view("broken", func(v *v1alpha1.FleetView) { v.Spec.Clusters.Selector = broken }),
+			view("invalid", invalid))
+	})
 	known(t, views, clusters)
 	names := views.Names()
 	slices.Sort(names)
@@ -157,7 +160,7 @@ func TestViews(t *testing.T) {
 // TestHubWithoutViews has a hub without FleetViews and ManagedClusterSets, which hurts
 // nothing else, and get FleetViews later.
 func TestHubWithoutViews(t *testing.T) {
-	views, clusters, hub := startViews(t)
+	views, clusters, hub := startViews(t, func(*listingHub) {})
 	known(t, views, clusters)
 	if found, err := views.Get("all"); found != nil || err != nil || len(views.Names()) > 0 || clusters.Served("a") != nil || len(views.SetsOf("a")) > 0 {
 		t.Errorf("view %v, %v, names %v; want none, and cluster a served", found, err, views.Names())
