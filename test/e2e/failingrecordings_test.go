@@ -76,11 +76,12 @@ func (f *failing) command(when, reason string) {
 	}
 }
 
-// openShells opens one by each protocol, which has much to say.
+// openShells opens one by each protocol. They say 6 kB a second each, which fills the 1 MiB of
+// brokenVolume in a minute: files that are gone are noticed before, each 10 s.
 func (f *failing) openShells() map[string]chan error {
 	f.t.Helper()
 	ended := map[string]chan error{}
-	for name, executor := range suite.ExecutorsWithoutInput(f.t, f.replica.user(), "sh", "-c", "while true; do head -c 6000 /dev/zero | tr '\\0' x; echo; sleep 0.1; done") {
+	for name, executor := range suite.ExecutorsWithoutInput(f.t, f.replica.user(), "sh", "-c", "while true; do head -c 600 /dev/zero | tr '\\0' x; echo; sleep 0.1; done") {
 		began, end := make(chan struct{}), make(chan error, 1)
 		go func() {
 			end <- executor.StreamWithContext(f.t.Context(), remotecommand.StreamOptions{Stdout: &firstWrite{began: began}, Stderr: io.Discard})
