@@ -66,6 +66,7 @@ func (cn *Conn) Close() error {
 		return net.ErrClosed
 	}
 	cn.userClosed = true
+	close(cn.closing)
 	if c.cur != cn {
 		c.mu.Unlock()
 		return nil

@@ -26,6 +26,7 @@ type Conn struct {
 	local, remote Addr
 	servers       []string
 	over          chan struct{} // closed when nothing more can be read
+	closing       chan struct{} // closed by Close
 
 	// Guarded by c.mu.
 	finSent, finReceived bool
@@ -40,7 +41,7 @@ type Conn struct {
 var _ net.Conn = &Conn{}
 
 func newConn(c *Carrier, local, remote Addr) *Conn {
-	return &Conn{c: c, local: local, remote: remote, over: make(chan struct{})}
+	return &Conn{c: c, local: local, remote: remote, over: make(chan struct{}), closing: make(chan struct{})}
 }
 
 // LocalAddr is the near end of the target's connection seen from the opener,
@@ -127,6 +128,8 @@ func (cn *Conn) lockRead() error {
 	case cn.c.rsem <- struct{}{}:
 	case <-cn.over:
 		return cn.readEnd()
+	case <-cn.closing: // what lingers may have the right for long
+		return net.ErrClosed
 	}
 	if err := cn.readEnd(); err != nil {
 		<-cn.c.rsem
@@ -142,6 +145,8 @@ func (cn *Conn) lockWrite() error {
 	case cn.c.wsem <- struct{}{}:
 	case <-cn.c.done:
 		return cn.writeEnd()
+	case <-cn.closing:
+		return net.ErrClosed
 	}
 	err := cn.writeEnd()
 	if err == nil && passed(&cn.writeBy) {

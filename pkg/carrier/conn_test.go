@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/nettest"
@@ -179,6 +180,39 @@ func TestCloseWhileThePeerSendsResets(t *testing.T) {
 	var e *Error
 	if !errors.As(err, &e) {
 		t.Errorf("error %v, want an *Error", err)
+	}
+}
+
+// TestCloseEndsWhatWaitsItsTurn closes a connection while a Read and a Write wait for others. What
+// Close leaves to be read and written comes before them, and may take long.
+func TestCloseEndsWhatWaitsItsTurn(t *testing.T) {
+	for name, turn := range map[string]func(*Carrier) chan struct{}{"Read": func(c *Carrier) chan struct{} { return c.rsem }, "Write": func(c *Carrier) chan struct{} { return c.wsem }} {
+		synctest.Test(t, func(t *testing.T) {
+			a, _ := opened(t, transport.Pipe)
+			held := turn(a.c)
+			held <- struct{}{}
+			ended := make(chan error, 1)
+			go func() {
+				do := a.Read
+				if name == "Write" {
+					do = a.Write
+				}
+				_, err := do(make([]byte, 1))
+				ended <- err
+			}()
+			synctest.Wait()
+			_ = a.Close()
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Errorf("%s does something after Close", name)
+				}
+			default:
+				t.Errorf("%s waits on after Close", name)
+			}
+			<-held
+		})
 	}
 }
 
