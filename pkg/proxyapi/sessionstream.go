@@ -74,7 +74,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c := &sessionConn{Conn: conn, session: u.session, cancel: u.cancel, tape: u.tape,
 		follower: frames.New(u.scope.upgraded, kind == kindExec || kind == kindAttach || u.tape != nil), over: make(chan struct{})}
 	u.session.started = time.Now()
-	u.session.end = func() { go c.end() }
+	u.session.end = c.end
 	u.remove = u.sessions.join(u.session)
 	u.tape.follow(c.follower)
 	return c, buffer, nil
@@ -174,10 +174,15 @@ func (c *sessionConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end tells the user, as soon as a frame is whole, and ends the connection.
+// end has the user be told, as soon as a frame is whole, and ends the connection. It does not wait
+// for that; what comes from either side is not passed on any more when it returns.
 func (c *sessionConn) end() {
 	c.ending.Store(true)
 	time.AfterFunc(farewellTimeout, c.finish)
+	go c.tell()
+}
+
+func (c *sessionConn) tell() {
 	c.writing.Lock() // until the deadline ends a write that waits
 	defer c.writing.Unlock()
 	if _, ok := c.follower.Until(nil); ok && !c.said.Load() {

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // TestFailures has volumes that are full and gone.
@@ -92,6 +95,64 @@ func TestFailures(t *testing.T) {
 		}
 		s.await(r)
 	})
+}
+
+// TestWhatWaitsIsLost has a volume fail at a write while more waits. All of it is counted.
+func TestWhatWaitsIsLost(t *testing.T) {
+	s := newStore(t, asIs)
+	other := pipe(t, s)
+	r, failed := begin(t, s)
+	r.Add(Output, make([]byte, 100<<10)) // more than a pipe takes
+	wait.Poll{Every: time.Millisecond, For: time.Minute}.Until(t, "it is being written", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.bytes) == 0
+	})
+	r.Add(Output, make([]byte, 1000))
+	r.Add(Input, make([]byte, 100))
+	other.Close()
+	<-failed
+	s.await(r)
+	r.Add(Output, make([]byte, 10))
+	if want := int64(100<<10 + 1110); r.Lost() != want {
+		t.Errorf("%d bytes are counted, want %d", r.Lost(), want)
+	}
+}
+
+// TestFailureIsToldFirst has a session wait for room when its recording fails: it is ended before it
+// goes on.
+func TestFailureIsToldFirst(t *testing.T) {
+	s := newStore(t, func(o *Options) { o.FailClosed = true })
+	other := pipe(t, s)
+	var r atomic.Pointer[Recording]
+	waits := func() bool {
+		r := r.Load()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.room != nil
+	}
+	waited, failed := false, make(chan struct{})
+	opened, err := s.Open(t.Context(), Session{Name: randomName()}, func(error) { waited = waits(); close(failed) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Store(opened)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for opened.Lost() == 0 { // which it has when it has failed
+			opened.Add(Output, make([]byte, 10<<10))
+			opened.Room()
+		}
+	}()
+	wait.Poll{Every: time.Millisecond, For: time.Minute}.Until(t, "the session waits", waits)
+	other.Close()
+	<-failed
+	if !waited {
+		t.Error("the session went on before it could be ended")
+	}
+	<-over
+	s.await(opened)
 }
 
 // pipe has files be pipes, of which nobody reads.

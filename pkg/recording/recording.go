@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -220,19 +221,23 @@ func (r *Recording) close(why string) {
 	r.wake()
 }
 
-// fail ends the recording because of the volume. What is in the buffer is lost.
+// fail ends the recording because of the volume. What is in the buffer is lost. Who waits for room
+// goes on when the failure was told, so that a session that must be recorded shows nothing more.
 func (r *Recording) fail(err error) {
 	r.mu.Lock()
-	first := r.err == nil && !r.closed
-	if first {
-		r.err, r.end, r.told = err, time.Since(r.began), true
-	}
-	r.free()
-	r.wake()
+	first := !r.told && !r.closed
+	r.told = r.told || first
 	r.mu.Unlock()
 	if first {
 		r.failed(err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if first {
+		r.err, r.end = err, time.Since(r.began)
+	}
+	r.free()
+	r.wake()
 }
 
 // lose counts bytes that are not in the file. The caller holds mu.
@@ -302,10 +307,14 @@ func (r *Recording) wrote(b *batch, err error) (last bool) {
 		for s, n := range b.lost {
 			r.lost[s] += n
 		}
-		for _, p := range b.pieces {
+		for _, p := range slices.Concat(b.pieces, r.pieces) {
 			if p.stream != resize {
 				r.lose(p.stream, p.size)
 			}
+		}
+		r.pieces, r.bytes = nil, nil
+		if r.err == nil {
+			r.err = err // what is added now is lost at once
 		}
 		return true
 	}
