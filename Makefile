@@ -32,6 +32,13 @@ test: test-unit test-lab ## Run the tests of every day, which need Go only: pack
 test-unit: ## Run the tests that take seconds
 	go test $(RACE) -skip '$(LONG_UNIT)' $(TESTFLAGS) $(UNIT_TESTS)
 
+# How often test-stress runs each test.
+STRESS ?= 10
+
+.PHONY: test-stress
+test-stress: ## Run the tests that take seconds STRESS times, in an order at random and several packages at once: what needs luck fails here first
+	go test -p=6 -count=$(STRESS) -shuffle=on -timeout=60m -skip '$(LONG_UNIT)' $(TESTFLAGS) $(UNIT_TESTS)
+
 .PHONY: test-lab
 test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
 	go test $(RACE) -count=1 -timeout=60m -skip '$(LONG)' $(TESTFLAGS) $(LAB_TESTS)

@@ -394,7 +394,7 @@ func TestPassesOfOthers(t *testing.T) {
 	}
 	// An expired pass is removed with what belongs to it, and the administrator may end any.
 	pass.ObjectMeta, pass.Spec.MadeBy = metav1.ObjectMeta{Name: "e2e-pass-late"}, "system:serviceaccount:default:e2e-pass-jane"
-	pass.Spec.Expires = metav1.NewTime(time.Now().Add(2 * time.Second))
+	pass.Spec.Expires = metav1.NewTime(time.Now().Add(5 * time.Second))
 	if body, err = json.Marshal(pass); err != nil {
 		t.Fatal(err)
 	}
