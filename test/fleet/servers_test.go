@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // agentsOn are the agents with carriers of each server.
@@ -111,7 +112,9 @@ func TestServersAreAdded(t *testing.T) {
 	h.startServer(counted)
 	h.startServer(counted)
 	write(4)
-	eventually(t, "agents have moved", seldom(func() bool {
+	// Half of the dials of an agent that moves lead to a server that it has, and it dials within 30 s,
+	// so one of a hundred needs some minutes.
+	wait.Poll{Every: 10 * time.Millisecond, For: 5 * testTimeout}.Until(t, "agents have moved", seldom(func() bool {
 		counts, sum := agentsOn(t, h.servers)
 		for _, n := range counts {
 			if n < 3 || n > 8 { // 6 is the share
