@@ -56,10 +56,10 @@ func (s *dialStream) SendMsg(m any) error {
 
 func (s *dialStream) RecvMsg(m any) error {
 	if s.connected {
-		select {
-		case <-s.state.ready:
-		case <-s.Context().Done():
-		}
+		// Also if the stream has ended: the client would end all connections that it knows, and
+		// then add this one, whose reader would wait for ever. It asks for more only if the dial
+		// has taken the answer, so ready comes.
+		<-s.state.ready
 	}
 	err := s.ClientStream.RecvMsg(m)
 	select {
