@@ -61,11 +61,10 @@ func (cn *Conn) Abort(reason error) {
 func (cn *Conn) Close() error {
 	c := cn.c
 	c.mu.Lock()
-	if cn.userClosed {
+	if cn.userClosed() {
 		c.mu.Unlock()
 		return net.ErrClosed
 	}
-	cn.userClosed = true
 	close(cn.closing)
 	if c.cur != cn {
 		c.mu.Unlock()

@@ -26,11 +26,10 @@ type Conn struct {
 	local, remote Addr
 	servers       []string
 	over          chan struct{} // closed when nothing more can be read
-	closing       chan struct{} // closed by Close
+	closing       chan struct{} // closed by Close, with c.mu held
 
 	// Guarded by c.mu.
 	finSent, finReceived bool
-	userClosed           bool
 	err                  *Error
 	onFail               func(*Error)
 	reader               func(error) (fin bool) // see readWith
@@ -75,12 +74,22 @@ func (cn *Conn) fail(err *Error) {
 	}
 }
 
+// userClosed reports whether Close was called.
+func (cn *Conn) userClosed() bool {
+	select {
+	case <-cn.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // readEnd says why nothing can be read any more, or nil.
 func (cn *Conn) readEnd() error {
 	cn.c.mu.Lock()
 	defer cn.c.mu.Unlock()
 	switch {
-	case cn.userClosed:
+	case cn.userClosed():
 		return net.ErrClosed
 	case cn.finReceived:
 		return io.EOF
@@ -96,7 +105,7 @@ func (cn *Conn) writeEnd() error {
 	cn.c.mu.Lock()
 	defer cn.c.mu.Unlock()
 	switch {
-	case cn.userClosed:
+	case cn.userClosed():
 		return net.ErrClosed
 	case cn.err != nil:
 		return cn.err
@@ -312,7 +321,7 @@ func (cn *Conn) SetWriteDeadline(t time.Time) error {
 func (cn *Conn) setDeadline(t time.Time, own *atomic.Pointer[time.Time], set func(time.Time) error, applies func() bool) error {
 	cn.c.mu.Lock()
 	defer cn.c.mu.Unlock()
-	if cn.userClosed {
+	if cn.userClosed() {
 		return net.ErrClosed
 	}
 	own.Store(&t)

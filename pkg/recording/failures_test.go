@@ -16,6 +16,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
+var eventually = wait.Poll{Every: time.Millisecond, For: time.Minute}.Until
+
 // TestFailures has volumes that are full and gone.
 func TestFailures(t *testing.T) {
 	device := func(t *testing.T, s *Store, path string) {
@@ -103,7 +105,7 @@ func TestWhatWaitsIsLost(t *testing.T) {
 	other := pipe(t, s)
 	r, failed := begin(t, s)
 	r.Add(Output, make([]byte, 100<<10)) // more than a pipe takes
-	wait.Poll{Every: time.Millisecond, For: time.Minute}.Until(t, "it is being written", func() bool {
+	eventually(t, "it is being written", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.bytes) == 0
@@ -145,7 +147,7 @@ func TestFailureIsToldFirst(t *testing.T) {
 			opened.Room()
 		}
 	}()
-	wait.Poll{Every: time.Millisecond, For: time.Minute}.Until(t, "the session waits", waits)
+	eventually(t, "the session waits", waits)
 	other.Close()
 	<-failed
 	if !waited {

@@ -226,7 +226,9 @@ func (r *Recording) close(why string) {
 func (r *Recording) fail(err error) {
 	r.mu.Lock()
 	first := !r.told && !r.closed
-	r.told = r.told || first
+	if first {
+		r.told, r.end = true, time.Since(r.began)
+	}
 	r.mu.Unlock()
 	if first {
 		r.failed(err)
@@ -234,7 +236,7 @@ func (r *Recording) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if first {
-		r.err, r.end = err, time.Since(r.began)
+		r.err = err
 	}
 	r.free()
 	r.wake()
