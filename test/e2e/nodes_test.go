@@ -32,11 +32,11 @@ import (
 func TestExecExitCode(t *testing.T) {
 	needNodes(t)
 	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		for name, executor := range suite.Executors(t, cfg, "sh", "-c", "exit 42") {
+		for name, executor := range suite.ExecutorsWithoutInput(t, cfg, "sh", "-c", "exit 42") {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 				defer cancel()
-				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
+				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard, Stderr: io.Discard})
 				var exit exec.CodeExitError
 				if !errors.As(err, &exit) || exit.Code != 42 {
 					t.Errorf("got %v, want exit code 42", err)

@@ -181,8 +181,10 @@ func TestLogsFollow(t *testing.T) {
 	})
 }
 
-// TestExec runs a command by each protocol that clients speak. It disturbs
-// nothing.
+// TestExec runs a command by each protocol that clients speak. Its input stays open, as a terminal's
+// does; TestExecStdinEnds ends one. See suite.ExecutorsWithoutInput for what an end does to a command
+// that does not wait for it: over SPDY, 9 of 3,200 lost output without the addon, and 13 with it.
+// It disturbs nothing.
 func TestExec(t *testing.T) {
 	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
 		cs := suite.Clientset(t, cfg)
@@ -205,8 +207,10 @@ func TestExec(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
 				defer cancel()
+				open, end := io.Pipe()
+				defer end.Close()
 				var stdout, stderr bytes.Buffer
-				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("12345"), Stdout: &stdout, Stderr: &stderr})
+				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: io.MultiReader(strings.NewReader("12345"), open), Stdout: &stdout, Stderr: &stderr})
 				if err != nil {
 					t.Fatal(err)
 				}
