@@ -101,6 +101,9 @@ func TestUnknownVariableIsACondition(t *testing.T) {
 		}
 		return err
 	})
+	if installed.Lab != nil && !onNodes {
+		installed.AwaitPods(t, cluster) // those of others' configurations are still replaced
+	}
 	useDeploymentConfig(t, cluster, addonv1alpha1.AddOnDeploymentConfigSpec{
 		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "agentIdentifiers", Value: "host=cluster2"}},
 	})

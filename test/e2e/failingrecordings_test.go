@@ -102,6 +102,14 @@ func (f *failing) wantShells(ended map[string]chan error, reason string) {
 				f.t.Errorf("the shell by %s ended with %v, want %q", name, err, reason)
 			}
 		}
+		// Users are told first.
+		suite.Eventually(f.t, "the shells' recordings to be closed", func() error {
+			n, err := scrape.Metric(f.t.Context(), f.replica.health, "cluster_proxy_api_recordings_open")
+			if err == nil && n > 0 {
+				err = fmt.Errorf("%v are open", n)
+			}
+			return err
+		})
 		return
 	}
 	logged := 0
