@@ -261,7 +261,9 @@ func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 		c.Abort(err)
 		return err
 	}
+	agent.share.taking.Lock()
 	if err := a.checkCarriers(agent); err != nil {
+		agent.share.taking.Unlock()
 		c.Abort(err)
 		return err
 	}
@@ -271,6 +273,7 @@ func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 	agent.mu.Unlock()
 	agent.alive.heard()
 	err := agent.pool.Add(c)
+	agent.share.taking.Unlock()
 	if first {
 		agent.pool.Start()
 		if draining {

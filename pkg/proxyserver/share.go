@@ -2,6 +2,7 @@ package proxyserver
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -28,6 +29,8 @@ const (
 // names a cluster and not an agent, so that limits of one agent bound nothing.
 // Agents whose cluster is not proven have a share each.
 type clusterShare struct {
+	// taking is held from the look at the limits of carriers until one more counts.
+	taking   sync.Mutex
 	maxDials int64
 	dials    atomic.Int64               // that no agent has answered
 	agents   map[*agentSession]struct{} // under agentRegistry.mu
@@ -67,7 +70,8 @@ func (a *agentRegistry) checkSessions(cluster string) error {
 	return nil
 }
 
-// checkCarriers reports whether an agent may have one more carrier.
+// checkCarriers reports whether an agent may have one more carrier; the share's taking
+// is held.
 func (a *agentRegistry) checkCarriers(agent *agentSession) error {
 	if stats := agent.pool.Stats(); stats.Pending == 0 && stats.Idle >= maxIdle {
 		a.refused("idle carriers")

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -115,6 +118,51 @@ func TestOneCertificateOpensManySessions(t *testing.T) {
 	}
 	exchange(t, conn, "x", "cluster1:x")
 	_ = conn.Close()
+}
+
+// TestCarriersComeAtTheSameTime has carriers of one cluster wait together between the look at the
+// limit and their count, as those of a busy server may: no more get in than the limit says.
+func TestCarriersComeAtTheSameTime(t *testing.T) {
+	const most, all = 3, 12
+	limits := newLimits()
+	limits.MaxCarriers = most
+	a := newAgentRegistry(limits, func(sessionKey, string) {})
+	leave, err := a.join(&agentStream{agentLink: agentLink{cluster: "one", agentID: "a"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	key := sessionKey{"one", "a"}
+	var refused atomic.Int64
+	a.refused = func(string) { refused.Add(1) }
+	var near []*carrier.Carrier
+	for range all {
+		here, there := net.Pipe()
+		go func() {
+			_, _ = carrier.Dialed(t.Context(), there, carrier.Hello{}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
+		}()
+		c, _, err := carrier.Accepted(t.Context(), here, carrier.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near = append(near, c)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	agent := a.sessions[key]
+	agent.mu.Lock()
+	var added sync.WaitGroup
+	var begun atomic.Int64
+	for _, c := range near {
+		added.Go(func() { begun.Add(1); _ = a.add(key, c) })
+	}
+	for begun.Load() < all {
+		runtime.Gosched()
+	}
+	agent.mu.Unlock()
+	added.Wait()
+	if stats := agent.pool.Stats(); stats.Idle != most || refused.Load() != all-most {
+		t.Errorf("%d carriers are there and %d were refused by the limit, want %d and %d", stats.Idle, refused.Load(), most, all-most)
+	}
 }
 
 // TestPendingDialsOfACluster fills what one cluster's agents may leave
