@@ -134,7 +134,7 @@ func newFramework(hub hubClients, addon agent.AgentAddon) (*framework, error) {
 	}
 	works, clusters := i.works.Work().V1().ManifestWorks(), i.clusters.Cluster().V1().ManagedClusters()
 	addons, whole := i.addons.Addon().V1alpha1().ManagedClusterAddOns(), i.addons.Addon().V1alpha1().ClusterManagementAddOns()
-	requests := i.kube.Certificates().V1().CertificateSigningRequests()
+	requests := copiedRequests{i.kube.Certificates().V1().CertificateSigningRequests()}
 	every, ours := utils.AllowAllAddOns, utils.FilterByAddonName(agents)
 	deploy := agentdeploy.NewAddonDeployController(hub.works, hub.addons, clusters, addons, works, agents, every)
 	register := registration.NewAddonRegistrationController(hub.addons, clusters, addons, agents, every)
