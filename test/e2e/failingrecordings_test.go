@@ -86,7 +86,11 @@ func (f *failing) openShells() map[string]chan error {
 		go func() {
 			end <- executor.StreamWithContext(f.t.Context(), remotecommand.StreamOptions{Stdout: &firstWrite{began: began}, Stderr: io.Discard})
 		}()
-		<-began
+		select {
+		case <-began:
+		case err := <-end:
+			f.t.Fatalf("the shell by %s ended before it said anything: %v", name, err)
+		}
 		ended[name] = end
 	}
 	return ended

@@ -78,6 +78,9 @@ func TestProxyServerRestart(t *testing.T) {
 		}
 		return nil
 	})
+	if installed.Lab != nil && !onNodes { // where a pod is gone before its process
+		suite.Eventually(t, "the end of the former proxy servers", func() error { return installed.Lab.PodsEnded(t.Context(), "hub") })
+	}
 	for _, cluster := range installed.Clusters {
 		suite.Eventually(t, cluster+" reachable again", func() error { return installed.Reachable(t.Context(), cluster) })
 	}

@@ -84,6 +84,10 @@ func run(ctx context.Context, m *testing.M) int {
 	code := m.Run()
 	stop()
 	interrupted()
+	if err := s.Races(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: a process of the addon:", err)
+		code = max(code, 1)
+	}
 	s.Stop(code != 0)
 	return code
 }

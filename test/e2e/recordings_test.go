@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -131,20 +133,26 @@ func endFromElsewhere(t *testing.T, here, there proxyAPIReplica, plugin string) 
 	ended := openAll(t, here)
 	want := []string{"attach", "connect", "exec", "port-forward"}
 	var kinds []string
-	admin := rest.CopyConfig(installed.HubConfig())
-	admin.Host, admin.CAFile, admin.CAData = "https://"+there.address, "", installed.HubCA
-	elsewhere, err := kubernetes.NewForConfig(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, session := range sessionsBy(t, before) {
+	own, elsewhere := asAdministrator(t, here), asAdministrator(t, there)
+	var open map[string]v1alpha1.Session
+	suite.Eventually(t, "four sessions", func() error {
+		if open = sessionsBy(t, before); len(open) < len(ended) {
+			return fmt.Errorf("sessions are %+v", open)
+		}
+		return nil
+	})
+	for _, session := range open {
 		kinds = append(kinds, session.Status.Kind)
 		if session.Status.Cluster != suite.RecordedCluster || !strings.HasSuffix(session.Status.User, ":"+suite.HubUser) {
 			t.Errorf("session is %+v, want %s's", session.Status, suite.HubUser)
 		}
 		suite.Eventually(t, "ending "+session.Status.Kind, func() error {
 			// A replica that is new is found by the others within seconds: until then they do not know its sessions.
-			return elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()
+			err := elsewhere.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()
+			if apierrors.IsNotFound(err) && apierrors.IsNotFound(own.RESTClient().Get().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()) {
+				return nil // the answer to a try before came too late
+			}
+			return err
 		})
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, want) {
@@ -174,6 +182,14 @@ func endFromElsewhere(t *testing.T, here, there proxyAPIReplica, plugin string) 
 	}
 }
 
+// asAdministrator is the hub's administrator at a replica.
+func asAdministrator(t *testing.T, at proxyAPIReplica) *kubernetes.Clientset {
+	t.Helper()
+	admin := rest.CopyConfig(installed.HubConfig())
+	admin.Host, admin.CAFile, admin.CAData = "https://"+at.address, "", installed.HubCA
+	return suite.Clientset(t, admin)
+}
+
 // openAll opens a session of each kind that leads to a cluster. The result has how each ends.
 func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	t.Helper()
@@ -189,8 +205,9 @@ func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	attached := make(chan struct{})
 	go func() {
-		ended["attach"] <- attach.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard, Stderr: io.Discard})
+		ended["attach"] <- attach.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &firstWrite{began: attached}, Stderr: io.Discard})
 	}()
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
 	if err != nil {
@@ -204,13 +221,14 @@ func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	}
 	go func() { ended["port-forward"] <- forwarder.ForwardPorts() }()
 	go func() { ended["connect"] <- connectTo(t.Context(), at) }()
-	<-ready
-	suite.Eventually(t, "four sessions", func() error {
-		if open := sessionsBy(t, nil); len(open) < len(ended) {
-			return fmt.Errorf("sessions are %+v", open)
+	// A user whose streams are not open yet cannot be told why a session ends.
+	for kind, began := range map[string]chan struct{}{"attach": attached, "port-forward": ready} {
+		select {
+		case <-began:
+		case err := <-ended[kind]:
+			t.Fatalf("%s ended before it began: %v", kind, err)
 		}
-		return nil
-	})
+	}
 	return ended
 }
 

@@ -83,7 +83,11 @@ func openShell(t *testing.T, cfg *rest.Config, protocol string) chan error {
 	go func() {
 		ended <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
 	}()
-	<-began
+	select {
+	case <-began:
+	case err := <-ended:
+		t.Fatalf("the shell by %s ended before it said anything: %v", protocol, err)
+	}
 	return ended
 }
 
