@@ -49,6 +49,7 @@
 //	options.go     its flags
 //	lease.go       the Lease of the election
 //	framework.go   addon-framework's controllers, with their informers and workers
+//	requests.go    copies of requests for certificates for them
 //	rerender.go    asks for manifests again when something they depend on changes
 //	notices.go     the condition VariablesIgnored of addons
 //	available.go   the metric that says of which clusters the addon is available
