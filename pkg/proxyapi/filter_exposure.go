@@ -82,8 +82,8 @@ func (e *exposure) check(ctx context.Context) {
 			continue
 		}
 		delete(e.open, o)
-		o.end(errUnexposed)
 		e.filters.metrics.withdrawn.WithLabelValues("not-exposed").Inc()
+		o.end(errUnexposed)
 		s := o.scope.target.Service
 		klog.FromContext(ctx).Info("A request ended, its Service is not exposed any more", "cluster", o.scope.target.Cluster, "service", s.Namespace+"/"+s.Service, "port", s.Port)
 	}

@@ -206,10 +206,10 @@ func (v *revalidation) end(ctx context.Context, g *streamGroup, reason string) {
 	if len(ends) == 0 {
 		return
 	}
+	v.metrics.withdrawn.WithLabelValues(reason).Add(float64(len(ends)))
 	for end := range ends {
 		(*end)(errWithdrawn)
 	}
-	v.metrics.withdrawn.WithLabelValues(reason).Add(float64(len(ends)))
 	klog.FromContext(ctx).Info("Streams ended, their caller would be refused now", "user", g.user, "cluster", g.scope.target.Cluster, "view", g.scope.target.View, "reason", reason, "streams", len(ends))
 }
 
