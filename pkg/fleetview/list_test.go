@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -260,23 +261,25 @@ func TestRemainingItems(t *testing.T) {
 		"another one is deferred": {[]*cluster{newCluster("a", pods(1)...), newCluster("b", pods(3)...), failing}, "limit=2", []int64{-1, -1, -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, url := New(Options{}), shop+"?"+test.query
-			var got []int64
-			for more := ""; len(got) <= len(test.want); {
-				page := h.getList(t, testView(test.clusters...), url+more)
-				count := int64(-1)
-				if said := page.list.Metadata.RemainingItemCount; said != nil {
-					count = *said
+			synctest.Test(t, func(t *testing.T) {
+				h, url := New(Options{}), shop+"?"+test.query
+				var got []int64
+				for more := ""; len(got) <= len(test.want); {
+					page := h.getList(t, testView(test.clusters...), url+more)
+					count := int64(-1)
+					if said := page.list.Metadata.RemainingItemCount; said != nil {
+						count = *said
+					}
+					got = append(got, count)
+					if page.list.Metadata.Continue == "" {
+						break
+					}
+					more = "&continue=" + neturl.QueryEscape(page.list.Metadata.Continue)
 				}
-				got = append(got, count)
-				if page.list.Metadata.Continue == "" {
-					break
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("remaining items by page (-want +got):\n%s", diff)
 				}
-				more = "&continue=" + neturl.QueryEscape(page.list.Metadata.Continue)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("remaining items by page (-want +got):\n%s", diff)
-			}
+			})
 		})
 	}
 }

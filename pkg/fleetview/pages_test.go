@@ -51,50 +51,52 @@ func podNames(cluster string, n int) []string {
 }
 
 func TestPages(t *testing.T) {
-	tests := map[string]struct {
-		sizes []int
-		limit int
-		// pages is how many objects each page has, requests how often members are asked.
-		pages    []int
-		requests int
-	}{
-		"one page":            {[]int{2, 3}, 10, []int{5}, 2},
-		"exactly":             {[]int{2, 3}, 5, []int{5}, 2},
-		"whole members":       {[]int{3, 3, 3}, 4, []int{3, 3, 3}, 6},
-		"more than the limit": {[]int{5, 1}, 2, []int{2, 2, 2}, 5},
-		"large in the middle": {[]int{1, 5, 1, 1}, 3, []int{1, 3, 3, 1}, 10},
-		"empty members":       {[]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, 3, []int{2}, 20},
-		"nothing":             {[]int{0, 0}, 3, []int{0}, 2},
-		"many of one":         {slices.Repeat([]int{1}, 20), 10, []int{10, 10}, 20},
-	}
-	for name, test := range tests {
-		for _, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"} {
-			var clusters []*cluster
-			want := []string{}
-			for i, n := range test.sizes {
-				clusters = append(clusters, newCluster(fmt.Sprintf("c%02d", i), pods(n)...))
-				want = append(want, podNames(clusters[i].name, n)...)
-			}
-			got := New(Options{}).pages(t, testView(clusters...), test.limit, "Accept", accept)
-			if diff := cmp.Diff(want, namesOf(got)); diff != "" {
-				t.Errorf("%s: names (-want +got):\n%s", name, diff)
-			}
-			var pages []int
-			for _, page := range got {
-				pages = append(pages, len(page.names()))
-				if page.list.Metadata.ResourceVersion != got[0].list.Metadata.ResourceVersion || page.list.Kind != got[0].list.Kind {
-					t.Errorf("%s: got a page with %+v, want the first one's version", name, page.list.Metadata)
+	synctest.Test(t, func(t *testing.T) {
+		tests := map[string]struct {
+			sizes []int
+			limit int
+			// pages is how many objects each page has, requests how often members are asked.
+			pages    []int
+			requests int
+		}{
+			"one page":            {[]int{2, 3}, 10, []int{5}, 2},
+			"exactly":             {[]int{2, 3}, 5, []int{5}, 2},
+			"whole members":       {[]int{3, 3, 3}, 4, []int{3, 3, 3}, 6},
+			"more than the limit": {[]int{5, 1}, 2, []int{2, 2, 2}, 5},
+			"large in the middle": {[]int{1, 5, 1, 1}, 3, []int{1, 3, 3, 1}, 10},
+			"empty members":       {[]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, 3, []int{2}, 20},
+			"nothing":             {[]int{0, 0}, 3, []int{0}, 2},
+			"many of one":         {slices.Repeat([]int{1}, 20), 10, []int{10, 10}, 20},
+		}
+		for name, test := range tests {
+			for _, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"} {
+				var clusters []*cluster
+				want := []string{}
+				for i, n := range test.sizes {
+					clusters = append(clusters, newCluster(fmt.Sprintf("c%02d", i), pods(n)...))
+					want = append(want, podNames(clusters[i].name, n)...)
+				}
+				got := New(Options{}).pages(t, testView(clusters...), test.limit, "Accept", accept)
+				if diff := cmp.Diff(want, namesOf(got)); diff != "" {
+					t.Errorf("%s: names (-want +got):\n%s", name, diff)
+				}
+				var pages []int
+				for _, page := range got {
+					pages = append(pages, len(page.names()))
+					if page.list.Metadata.ResourceVersion != got[0].list.Metadata.ResourceVersion || page.list.Kind != got[0].list.Kind {
+						t.Errorf("%s: got a page with %+v, want the first one's version", name, page.list.Metadata)
+					}
+				}
+				requests := 0
+				for _, c := range clusters {
+					requests += len(c.asked())
+				}
+				if diff := cmp.Diff(test.pages, pages); diff != "" || requests != test.requests {
+					t.Errorf("%s: got %d requests, want %d; pages (-want +got):\n%s", name, requests, test.requests, diff)
 				}
 			}
-			requests := 0
-			for _, c := range clusters {
-				requests += len(c.asked())
-			}
-			if diff := cmp.Diff(test.pages, pages); diff != "" || requests != test.requests {
-				t.Errorf("%s: got %d requests, want %d; pages (-want +got):\n%s", name, requests, test.requests, diff)
-			}
 		}
-	}
+	})
 }
 
 // TestAnyPages lists fleets of any sizes, of which some members do not answer at times.
@@ -141,19 +143,21 @@ func TestAnyPages(t *testing.T) {
 }
 
 func TestNoMemberIsAskedTwice(t *testing.T) {
-	var clusters []*cluster
-	for i := range 500 {
-		clusters = append(clusters, newCluster(fmt.Sprintf("c%03d", i), pods(10)...))
-	}
-	pages := New(Options{}).pages(t, testView(clusters...), 500)
-	if len(pages) != 10 || len(namesOf(pages)) != 5000 {
-		t.Errorf("got %d pages with %d objects, want 10 with 5000", len(pages), len(namesOf(pages)))
-	}
-	for _, c := range clusters {
-		if asked := c.asked(); len(asked) != 1 {
-			t.Errorf("cluster %s was asked %d times, want once", c.name, len(asked))
+	synctest.Test(t, func(t *testing.T) {
+		var clusters []*cluster
+		for i := range 500 {
+			clusters = append(clusters, newCluster(fmt.Sprintf("c%03d", i), pods(10)...))
 		}
-	}
+		pages := New(Options{}).pages(t, testView(clusters...), 500)
+		if len(pages) != 10 || len(namesOf(pages)) != 5000 {
+			t.Errorf("got %d pages with %d objects, want 10 with 5000", len(pages), len(namesOf(pages)))
+		}
+		for _, c := range clusters {
+			if asked := c.asked(); len(asked) != 1 {
+				t.Errorf("cluster %s was asked %d times, want once", c.name, len(asked))
+			}
+		}
+	})
 }
 
 func TestExpiredPages(t *testing.T) {
@@ -272,25 +276,27 @@ func TestSilentMemberIsLast(t *testing.T) {
 
 // TestUsualPages asks no more members for a first page than have filled it before.
 func TestUsualPages(t *testing.T) {
-	a, b := newCluster("a", pods(20)...), newCluster("b", pods(20)...)
-	h, view := New(Options{}), testView(a, b, newCluster("c", pods(1)...))
-	check := func(what, path string, want int) {
-		t.Helper()
-		got := h.getList(t, view, path)
-		if n, m := len(a.asked()), len(b.asked()); len(got.names()) != 10 || n != 1 || m != want {
-			t.Errorf("%s: got %q and %d and %d requests, want a page by 1 and %d", what, got.names(), n, m, want)
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newCluster("a", pods(20)...), newCluster("b", pods(20)...)
+		h, view := New(Options{}), testView(a, b, newCluster("c", pods(1)...))
+		check := func(what, path string, want int) {
+			t.Helper()
+			got := h.getList(t, view, path)
+			if n, m := len(a.asked()), len(b.asked()); len(got.names()) != 10 || n != 1 || m != want {
+				t.Errorf("%s: got %q and %d and %d requests, want a page by 1 and %d", what, got.names(), n, m, want)
+			}
 		}
-	}
-	check("at first", "/api/v1/pods?limit=10", 1)
-	check("again", "/api/v1/pods?limit=10", 0)
-	check("once more", "/api/v1/pods?limit=10", 0)
-	check("another namespace", "/api/v1/namespaces/shop/pods?limit=10", 1)
-	check("another selector", "/api/v1/pods?limit=10&labelSelector=%21a", 1)
-	view.User = "bob"
-	check("another user", "/api/v1/pods?limit=10", 1)
-	view.User = "ann"
-	a.with(func(c *cluster) { clear(c.objects) })
-	check("when a has nothing", "/api/v1/pods?limit=10", 1)
+		check("at first", "/api/v1/pods?limit=10", 1)
+		check("again", "/api/v1/pods?limit=10", 0)
+		check("once more", "/api/v1/pods?limit=10", 0)
+		check("another namespace", "/api/v1/namespaces/shop/pods?limit=10", 1)
+		check("another selector", "/api/v1/pods?limit=10&labelSelector=%21a", 1)
+		view.User = "bob"
+		check("another user", "/api/v1/pods?limit=10", 1)
+		view.User = "ann"
+		a.with(func(c *cluster) { clear(c.objects) })
+		check("when a has nothing", "/api/v1/pods?limit=10", 1)
+	})
 }
 
 func TestTokenOfOtherReplica(t *testing.T) {

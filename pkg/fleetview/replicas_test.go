@@ -116,13 +116,14 @@ func TestInformerOverRestarts(t *testing.T) {
 	view.Qualified = true
 	type process struct {
 		*Handler
-		drain chan struct{}
+		drain   chan struct{}
+		serving *sync.WaitGroup
 	}
 	var mu sync.Mutex
 	var running []process
 	lists := 0
 	start := func() {
-		p := process{drain: make(chan struct{})}
+		p := process{drain: make(chan struct{}), serving: new(sync.WaitGroup)}
 		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, take func([]byte) bool) bool {
 			mu.Lock()
 			others := slices.Clone(running)
@@ -146,7 +147,9 @@ func TestInformerOverRestarts(t *testing.T) {
 		if query := r.URL.Query(); !query.Has("watch") || query.Has("sendInitialEvents") {
 			lists++
 		}
+		newest.serving.Add(1)
 		mu.Unlock()
+		defer newest.serving.Done()
 		newest.Serve(w, r, view)
 	}))
 	t.Cleanup(server.Close)
@@ -172,9 +175,9 @@ func TestInformerOverRestarts(t *testing.T) {
 		close(old.drain)
 		write(a, "after")
 		awaitStored(t, informer, fmt.Sprintf("round %d, while the former one answers", round), want...)
+		old.serving.Wait() // until then it may give versions that it has not told
 		mu.Lock()
 		next := running[1]
-		running = running[1:]
 		mu.Unlock()
 		messages, _ := old.positions.Export(0)
 		for message := range messages {
@@ -182,6 +185,9 @@ func TestInformerOverRestarts(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		mu.Lock()
+		running = running[1:]
+		mu.Unlock()
 		write(b, "at the end")
 		awaitStored(t, informer, fmt.Sprintf("round %d, at its end", round), want...)
 	}

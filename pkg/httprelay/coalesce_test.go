@@ -35,26 +35,28 @@ func TestCoalesce(t *testing.T) {
 		{name: "logs", kind: "text/plain", body: iotest.OneByteReader(strings.NewReader("abc")), want: "abc", length: -1, first: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {tc.kind}}, ContentLength: -1, Body: io.NopCloser(tc.body)}
-			Coalesce(resp)
-			defer resp.Body.Close()
-			p := make([]byte, Chunk)
-			n, err := resp.Body.Read(p)
-			if n != tc.first {
-				t.Errorf("the first Read gives %d bytes, want %d", n, tc.first)
-			}
-			got := string(p[:n])
-			if err == nil {
-				var rest []byte
-				rest, err = io.ReadAll(resp.Body)
-				got += string(rest)
-			}
-			if err == io.EOF {
-				err = nil
-			}
-			if got != tc.want || err != tc.err || resp.ContentLength != tc.length {
-				t.Errorf("%d bytes, %v, length %d; want %d, %v, %d", len(got), err, resp.ContentLength, len(tc.want), tc.err, tc.length)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {tc.kind}}, ContentLength: -1, Body: io.NopCloser(tc.body)}
+				Coalesce(resp)
+				defer resp.Body.Close()
+				p := make([]byte, Chunk)
+				n, err := resp.Body.Read(p)
+				if n != tc.first {
+					t.Errorf("the first Read gives %d bytes, want %d", n, tc.first)
+				}
+				got := string(p[:n])
+				if err == nil {
+					var rest []byte
+					rest, err = io.ReadAll(resp.Body)
+					got += string(rest)
+				}
+				if err == io.EOF {
+					err = nil
+				}
+				if got != tc.want || err != tc.err || resp.ContentLength != tc.length {
+					t.Errorf("%d bytes, %v, length %d; want %d, %v, %d", len(got), err, resp.ContentLength, len(tc.want), tc.err, tc.length)
+				}
+			})
 		})
 	}
 }

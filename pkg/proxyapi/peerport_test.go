@@ -169,13 +169,20 @@ func TestOnlyReplicasAreBelieved(t *testing.T) {
 			ended <- server.Serve(tls.NewListener(listener, pkitest.Load(t, test.files).ServerConfig(tls.RequireAndVerifyClientCert)))
 		}()
 		p := newPeers(nil, 1, new(watch.Positions), peerTransport(source), newMetrics(prometheus.NewRegistry()))
-		for range 2 { // the second time with a session to resume
+		greet := func() bool {
 			p.add(listener.Addr().String())
 			p.greetAll(t.Context(), false)
 			p.client.CloseIdleConnections()
+			addresses, _ := p.live()
+			return len(addresses) > 0
 		}
-		if addresses, _ := p.live(); (len(addresses) > 0) != test.want {
-			t.Errorf("%s: got peers %v, want some: %v", name, addresses, test.want)
+		greet()
+		got := greet()                                 // the second time with a session to resume
+		for i := 0; test.want && !got && i < 10; i++ { // a busy machine may take longer than a greeting has
+			got = greet()
+		}
+		if got != test.want {
+			t.Errorf("%s: got a peer: %v, want one: %v", name, got, test.want)
 		}
 		server.Close()
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {

@@ -139,6 +139,12 @@ func TestFailureIsToldFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Store(opened)
+	opened.Add(Output, make([]byte, 100<<10)) // more than the pipe takes: it is written until that fails
+	eventually(t, "it is being written", func() bool {
+		opened.mu.Lock()
+		defer opened.mu.Unlock()
+		return len(opened.bytes) == 0
+	})
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
