@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -129,17 +130,27 @@ type route struct {
 
 // lastAsked tells whether it is time to ask somebody (again).
 type lastAsked struct {
-	at    time.Time
-	under atomic.Bool // there is no answer yet
+	mu    sync.Mutex
+	at    time.Time // when the last answer came, or did not
+	under bool      // there is no answer yet
 }
 
-// begin reports whether to ask now, and notes it. It is not for concurrent use.
+// begin reports whether to ask now, and notes it; end must be called then. Who takes long to
+// answer is not due at once when it has: a dial would go on from one slow answer to the next.
 func (l *lastAsked) begin() bool {
-	if time.Since(l.at) < lookAgain/2 || l.under.Swap(true) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.under || time.Since(l.at) < lookAgain/2 {
 		return false
 	}
-	l.at = time.Now()
+	l.under = true
 	return true
+}
+
+func (l *lastAsked) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.under = time.Now(), false
 }
 
 // next is what hedge tries next.
@@ -168,7 +179,7 @@ func (r *route) through(agent *agentSession) attempt {
 }
 
 func (r *route) throughPeers(ctx context.Context, silent func()) (*carrier.Conn, error) {
-	defer r.peers.under.Store(false)
+	defer r.peers.end()
 	request := r.request
 	request.Hops++
 	r.via.Store(request.Hops)

@@ -355,7 +355,7 @@ func (r *peerRoute) next() attempt {
 		}
 		if asked.begin() {
 			return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
-				defer asked.under.Store(false)
+				defer asked.end()
 				return r.peers.ask(ctx, one, r.request, func() { silent(); r.silent() })
 			}
 		}

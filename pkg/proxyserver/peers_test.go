@@ -27,9 +27,15 @@ import (
 // startPeers runs servers of one hub that know each other and themselves.
 func startPeers(t *testing.T, n int, change ...func(*Options)) []*testHub {
 	t.Helper()
+	return startPeersBeside(t, n, nil, change...)
+}
+
+// startPeersBeside runs servers that know other addresses, too.
+func startPeersBeside(t *testing.T, n int, others []string, change ...func(*Options)) []*testHub {
+	t.Helper()
 	hubCA, agentCA := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents")
 	var own []int
-	var addresses []string
+	addresses := slices.Clone(others)
 	for i := range n {
 		own = append(own, testports.Take(t))
 		addresses = append(addresses, fmt.Sprint("127.0.0.1:", own[i]))
@@ -63,6 +69,7 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 	if id == "" {
 		id = "agent"
 	}
+	before := h.registry.stats()
 	for range n {
 		conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), config)
 		if err != nil {
@@ -96,6 +103,11 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
+	// The server answers before it takes them over.
+	eventually(t, "the carriers are there", func() bool {
+		now := h.registry.stats()
+		return now.Idle+now.InUse >= before.Idle+before.InUse+n
+	})
 	return a
 }
 
@@ -143,6 +155,22 @@ func TestPeersKeepTheMeaningOfErrors(t *testing.T) {
 	}
 	if _, err := hubs[1].dial(t, hubs[1].clientTLS(t), "cluster2:443"); err == nil || !strings.Contains(err.Error(), noAgent) {
 		t.Errorf("no agent anywhere, konnectivity's client: %v", err)
+	}
+}
+
+// TestSilentPeerDoesNotHoldUpNoAgent has a peer that takes connections and says nothing, as a pod
+// whose node is gone does. While it is waited for, the others may be asked again; a dial that nobody
+// has an agent for ends with the silent one's time all the same, and not with its own.
+func TestSilentPeerDoesNotHoldUpNoAgent(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	hubs := startPeersBeside(t, 2, []string{silent.Addr().String()})
+	var failure *tunnel.Error
+	if _, err := hubs[1].dialer(t).DialContext(t.Context(), "tcp", "cluster2:443"); !errors.As(err, &failure) || failure.Code != tunnel.NoAgent {
+		t.Errorf("no agent anywhere: %v, want NoAgent", err)
 	}
 }
 
