@@ -56,6 +56,7 @@ type peerConn struct {
 	agent       *pki.Agent       // nil for a client
 	process     processKey       // zero until it is known
 	carrier     *carrier.Carrier // nil if it is none
+	ended       bool             // it was closed here, and its owner has not noticed yet
 }
 
 // processKey identifies an agent process. Its secret alone would suffice if agents
@@ -198,6 +199,9 @@ func (p *peerConns) sweep() {
 	var drain []*carrier.Carrier
 	p.mu.Lock()
 	for _, c := range p.conns {
+		if c.ended {
+			continue
+		}
 		reason, err := p.check(c)
 		if err == nil {
 			continue
@@ -213,18 +217,19 @@ func (p *peerConns) sweep() {
 			e.cluster = c.agent.Cluster
 		}
 		counts[e]++
+		c.ended = true
 		end = append(end, c.raw)
 	}
 	p.mu.Unlock()
+	for e, n := range counts { // before the peers notice
+		p.metrics.ended.WithLabelValues(e.reason).Add(float64(n))
+		p.logger.Info("Connections ended", "cluster", e.cluster, "reason", e.reason, "error", e.message, "connections", n)
+	}
 	for _, c := range drain {
 		c.Drain()
 	}
 	for _, raw := range end {
 		_ = raw.Close()
-	}
-	for e, n := range counts {
-		p.metrics.ended.WithLabelValues(e.reason).Add(float64(n))
-		p.logger.Info("Connections ended", "cluster", e.cluster, "reason", e.reason, "error", e.message, "connections", n)
 	}
 }
 
