@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,7 @@ type Reloader struct {
 	Changed func()
 
 	files   Files
+	loading sync.Mutex // what was read first is stored first
 	current atomic.Pointer[snapshot]
 }
 
@@ -186,6 +188,8 @@ func (r *Reloader) minVersion() uint16 {
 }
 
 func (r *Reloader) reload() (changed bool, err error) {
+	r.loading.Lock()
+	defer r.loading.Unlock()
 	next := &snapshot{}
 	if next.raw, err = r.files.read(); err != nil {
 		return false, err
