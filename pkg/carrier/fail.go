@@ -53,8 +53,8 @@ func (c *Carrier) failIf(cond func() bool, err *Error, tell telling) {
 }
 
 // resetWait is how long a RESET waits for a write under way: one that does
-// not block is over by then.
-const resetWait = 50 * time.Millisecond
+// not block is over by then, also if its goroutine has lost the processor.
+const resetWait = 200 * time.Millisecond
 
 // resetTime is how long a RESET may take to be sent, and then to be read.
 const resetTime = time.Second

@@ -78,9 +78,8 @@ func TestFloodsOfFrames(t *testing.T) {
 				default:
 				}
 			}
-			if n := h.backends(); n > maxAgentStreams+1 {
-				t.Errorf("%d streams of agents are open, want %d at most", n, maxAgentStreams+1)
-			}
+			// The server may still be ending those that made room.
+			eventually(t, "few streams of agents are open", func() bool { return h.backends() <= maxAgentStreams+1 })
 		})
 	}
 }

@@ -82,12 +82,12 @@ func TestMemoryRunsOut(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"Refusing new connections and requests", "Taking new connections and requests again"} {
-		n := 0
-		for _, p := range []*process{w.server, w.agent, w.api} {
-			n += strings.Count(p.output(), line)
-		}
-		if n == 0 {
-			t.Errorf("no log has %q", line)
-		}
+		eventually(t, "a log has "+line, func() bool {
+			n := 0
+			for _, p := range []*process{w.server, w.agent, w.api} {
+				n += strings.Count(p.output(), line)
+			}
+			return n > 0
+		})
 	}
 }
