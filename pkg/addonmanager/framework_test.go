@@ -48,11 +48,24 @@ func (m *meeting) GetAgentAddonOptions() agent.AgentAddonOptions {
 	return agent.AgentAddonOptions{AddonName: identity.AddonName}
 }
 
+// startFramework runs addon-framework's controllers on fakes until the test ends.
+func startFramework(t *testing.T, hub hubClients, addon agent.AgentAddon) {
+	t.Helper()
+	// The fakes of OCM's clients cannot stream lists.
+	featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
+	f, err := newFramework(hub, addon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
 // TestClustersDoNotWaitForEachOther has a hub that answers for one cluster when it is asked for
 // others too.
 func TestClustersDoNotWaitForEachOther(t *testing.T) {
-	// The fakes of OCM's clients cannot stream lists.
-	featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
 	addon := &meeting{came: map[string]bool{}}
 	addon.missing.Add(clusterWorkers)
 	var clusters, addons []runtime.Object
@@ -65,20 +78,12 @@ func TestClustersDoNotWaitForEachOther(t *testing.T) {
 	}
 	addons = append(addons, &addonv1alpha1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName}})
 	works := workfake.NewSimpleClientset()
-	f, err := newFramework(hubClients{
+	startFramework(t, hubClients{
 		kube: kubefake.NewClientset(), dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
 		addons: addonfake.NewSimpleClientset(addons...), clusters: clusterfake.NewSimpleClientset(clusters...), works: works,
 	}, addon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { f.run(ctx) })
-	defer running.Wait()
-	defer cancel()
 	wait.Poll{Every: 10 * time.Millisecond, For: time.Minute}.Success(t, "every cluster's work", func() error {
-		list, err := works.WorkV1().ManifestWorks(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		list, err := works.WorkV1().ManifestWorks(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(list.Items) != clusterWorkers {
 			err = fmt.Errorf("%d of %d clusters have their work", len(list.Items), clusterWorkers)
 		}

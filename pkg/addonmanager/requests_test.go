@@ -1,9 +1,7 @@
 package addonmanager
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	clientfeatures "k8s.io/client-go/features"
-	featurestesting "k8s.io/client-go/features/testing"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"open-cluster-management.io/addon-framework/pkg/agent"
@@ -45,8 +41,6 @@ func (approving) GetAgentAddonOptions() agent.AgentAddonOptions {
 // TestApprovalIsTriedAgain has a hub that fails when a request for a certificate is approved the
 // first time.
 func TestApprovalIsTriedAgain(t *testing.T) {
-	// The fakes of OCM's clients cannot stream lists.
-	featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
 	const cluster = "cluster1"
 	kube := kubefake.NewClientset(&certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "addon-request", Labels: map[string]string{addonv1alpha1.AddonLabelKey: identity.AddonName, clusterv1.ClusterNameLabelKey: cluster}},
@@ -60,23 +54,15 @@ func TestApprovalIsTriedAgain(t *testing.T) {
 		failed = true
 		return true, nil, errors.New("the hub fails")
 	})
-	f, err := newFramework(hubClients{
+	startFramework(t, hubClients{
 		kube: kube, dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), works: workfake.NewSimpleClientset(),
 		clusters: clusterfake.NewSimpleClientset(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}),
 		addons: addonfake.NewSimpleClientset(
 			&addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: identity.AddonName}},
 			&addonv1alpha1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName}}),
 	}, approving{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { f.run(ctx) })
-	defer running.Wait()
-	defer cancel()
 	wait.Poll{Every: 10 * time.Millisecond, For: time.Minute}.Success(t, "the approval", func() error {
-		request, err := kube.CertificatesV1().CertificateSigningRequests().Get(ctx, "addon-request", metav1.GetOptions{})
+		request, err := kube.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "addon-request", metav1.GetOptions{})
 		if err == nil && len(request.Status.Conditions) == 0 {
 			err = errors.New("the request is not approved")
 		}

@@ -86,11 +86,7 @@ func (f *failing) openShells() map[string]chan error {
 		go func() {
 			end <- executor.StreamWithContext(f.t.Context(), remotecommand.StreamOptions{Stdout: &firstWrite{began: began}, Stderr: io.Discard})
 		}()
-		select {
-		case <-began:
-		case err := <-end:
-			f.t.Fatalf("the shell by %s ended before it said anything: %v", name, err)
-		}
+		mustBegin(f.t, "the shell by "+name, began, end)
 		ended[name] = end
 	}
 	return ended

@@ -74,9 +74,17 @@ func wantLocalProxy(t *testing.T, plugin, hub, cluster string) {
 	}
 	local := &rest.Config{Host: strings.Fields(line)[0]}
 	pod := suite.WebPod(t, suite.Clientset(t, local))
-	for name, executor := range suite.ExecutorsWithoutInput(t, local, "echo", "over and back") {
+	executors, stdin := suite.ExecutorsWithoutInput(t, local, "echo", "over and back"), ""
+	if onNodes { // the other lab's pods do not notice the end of stdin
+		executors, stdin = suite.Executors(t, local, "cat"), "over and back"
+	}
+	for name, executor := range executors {
 		var got, stderr bytes.Buffer
-		if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &got, Stderr: &stderr}); err != nil || strings.TrimSpace(got.String()) != "over and back" {
+		options := remotecommand.StreamOptions{Stdout: &got, Stderr: &stderr}
+		if stdin != "" {
+			options.Stdin = strings.NewReader(stdin)
+		}
+		if err := executor.StreamWithContext(ctx, options); err != nil || strings.TrimSpace(got.String()) != "over and back" {
 			t.Errorf("exec by %s in %s through the local port: %q, %v", name, pod, got.String(), err)
 		}
 	}

@@ -222,13 +222,8 @@ func openAll(t *testing.T, at proxyAPIReplica) map[string]chan error {
 	go func() { ended["port-forward"] <- forwarder.ForwardPorts() }()
 	go func() { ended["connect"] <- connectTo(t.Context(), at) }()
 	// A user whose streams are not open yet cannot be told why a session ends.
-	for kind, began := range map[string]chan struct{}{"attach": attached, "port-forward": ready} {
-		select {
-		case <-began:
-		case err := <-ended[kind]:
-			t.Fatalf("%s ended before it began: %v", kind, err)
-		}
-	}
+	mustBegin(t, "attach", attached, ended["attach"])
+	mustBegin(t, "port-forward", ready, ended["port-forward"])
 	return ended
 }
 

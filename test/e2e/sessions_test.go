@@ -83,12 +83,18 @@ func openShell(t *testing.T, cfg *rest.Config, protocol string) chan error {
 	go func() {
 		ended <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}, Stderr: io.Discard})
 	}()
+	mustBegin(t, "the shell by "+protocol, began, ended)
+	return ended
+}
+
+// mustBegin waits until something begins, which ends the test if it ends before.
+func mustBegin(t *testing.T, what string, began chan struct{}, ended chan error) {
+	t.Helper()
 	select {
 	case <-began:
 	case err := <-ended:
-		t.Fatalf("the shell by %s ended before it said anything: %v", protocol, err)
+		t.Fatalf("%s ended before it began: %v", what, err)
 	}
-	return ended
 }
 
 // sessionsBy lists the sessions that are open now but were not before.
