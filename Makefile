@@ -30,6 +30,8 @@ test: test-unit test-lab ## Run the tests of every day, which need Go only: pack
 
 .PHONY: test-unit
 test-unit: ## Run the tests that take seconds
+	@# Tests build commands and examples. With empty caches that takes longer than go test lets a package take, when several do it at once.
+	go build ./cmd/... ./examples/...
 	go test $(RACE) -skip '$(LONG_UNIT)' $(TESTFLAGS) $(UNIT_TESTS)
 
 # How often test-stress runs each test.
