@@ -129,7 +129,7 @@ func TestWatchAsTable(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, testView(a, b)) }))
 	defer server.Close()
 	const accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
-	list := h.getList(t, testView(a, b), shop+"?limit=500", "Accept", accept)
+	list := h.getList(t, testView(a, b), shop, "Accept", accept)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+shop+"?watch=true&resourceVersion="+list.list.Metadata.ResourceVersion, nil)
 	if err != nil {
 		t.Fatal(err)
