@@ -324,6 +324,9 @@ func (c *client) watch(ctx context.Context, cfg *rest.Config, namespace string) 
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			err = nil // the server asks to come again
 		}
+		if errors.Is(err, suite.Refused(http.StatusGone)) {
+			version, last = "", 0 // a replica that is killed takes its versions with it
+		}
 		if err != nil {
 			c.note(time.Now(), time.Now(), err)
 		}

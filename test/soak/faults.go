@@ -156,6 +156,11 @@ func (b *breaker) during(k kindOf, how, victim string, do func()) {
 		if asked || killed {
 			grace = agentGrace
 		}
+		if asked {
+			ends := w
+			ends.ways, ends.ended = []way{stream}, time.Now().Add(askedGrace)
+			b.windows = append(b.windows, ends)
+		}
 	case asked:
 		w.ways, grace = []way{stream}, askedGrace
 	case killed:

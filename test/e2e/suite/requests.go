@@ -179,6 +179,11 @@ func WriteOnce(ctx context.Context, cfg *rest.Config) error {
 		`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`, http.StatusCreated)
 }
 
+// Refused is the HTTP status of an answer that is none of those that were asked for.
+type Refused int
+
+func (r Refused) Error() string { return fmt.Sprintf("answered %d", int(r)) }
+
 // WatchConfigMap reads a watch from a version on, or from now if that is empty,
 // until it breaks or event gives an error.
 func WatchConfigMap(ctx context.Context, cfg *rest.Config, namespace, name, version string, event func(json.RawMessage) error) error {
@@ -198,7 +203,7 @@ func WatchConfigMap(ctx context.Context, cfg *rest.Config, namespace, name, vers
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d", resp.StatusCode)
+		return Refused(resp.StatusCode)
 	}
 	for decoder := json.NewDecoder(resp.Body); ; {
 		var raw json.RawMessage
