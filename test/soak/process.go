@@ -48,6 +48,7 @@ func (p *sampler) of(ctx context.Context, k kindOf) (samples []sample) {
 	if err != nil {
 		return nil // its kube-apiserver is restarted
 	}
+	at := time.Now()
 	for _, name := range names {
 		pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -65,7 +66,7 @@ func (p *sampler) of(ctx context.Context, k kindOf) (samples []sample) {
 		if err == nil {
 			var took usage
 			if took, err = usageOf(limited, pids[0], address); err == nil {
-				samples = append(samples, sample{at: time.Now(), kind: k.Name, process: fmt.Sprintf("%s/%d", name, pids[0]), took: took})
+				samples = append(samples, sample{at: at, kind: k.Name, process: fmt.Sprintf("%s/%d", name, pids[0]), took: took})
 			}
 		}
 		cancel()

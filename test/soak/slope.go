@@ -11,6 +11,7 @@ import (
 
 // sample is what a process took at a moment.
 type sample struct {
+	// at is the same for all processes of a kind on a cluster that were looked at together.
 	at   time.Time
 	kind string
 	// process tells processes apart: one that was started again is another one.
@@ -28,15 +29,18 @@ type measure struct {
 	unit float64
 	// least is the growth that is never a failure, and share that of what it was before.
 	least, share float64
+	// together says that connections take it: they move to those that survive, so it is the
+	// sum of all processes of a kind that counts.
+	together bool
 }
 
 // measures are what the table has. See the package comment for why these limits.
 var measures = [...]measure{
-	{"resident, MiB", 1 << 20, 6 << 20, 0.10},
-	{"heap, MiB", 1 << 20, 3 << 20, 0.15},
-	{"goroutines", 1, 20, 0.10},
-	{"open files", 1, 10, 0.10},
-	{"sockets", 1, 10, 0.10},
+	{"resident, MiB", 1 << 20, 6 << 20, 0.10, false},
+	{"heap, MiB", 1 << 20, 3 << 20, 0.15, false},
+	{"goroutines of all", 1, 20, 0.10, true},
+	{"open files of all", 1, 10, 0.10, true},
+	{"sockets of all", 1, 10, 0.10, true},
 }
 
 const (
@@ -87,13 +91,18 @@ func trendsOf(samples []sample, began, ended time.Time) ([]trend, error) {
 	var trends []trend
 	for kind, all := range kinds {
 		t := trend{kind: kind}
+		sums := sumsOf(all)
 		survived := survivors(all, quarter)
 		if t.processes = len(survived); t.processes > 0 {
 			all = slices.DeleteFunc(all, func(s sample) bool { return !survived[s.process] })
 		}
 		for i := range measures {
 			var values [4][]float64
-			for _, s := range all {
+			of := all
+			if measures[i].together {
+				of = sums
+			}
+			for _, s := range of {
 				values[quarter(s.at)] = append(values[quarter(s.at)], s.took[i])
 			}
 			for q := range values {
@@ -107,6 +116,22 @@ func trendsOf(samples []sample, began, ended time.Time) ([]trend, error) {
 	}
 	slices.SortFunc(trends, func(a, b trend) int { return cmp.Compare(a.kind, b.kind) })
 	return trends, nil
+}
+
+// sumsOf are what all processes took together at each moment.
+func sumsOf(all []sample) (sums []sample) {
+	index := map[time.Time]int{}
+	for _, s := range all {
+		i, ok := index[s.at]
+		if !ok {
+			i, index[s.at] = len(sums), len(sums)
+			sums = append(sums, sample{at: s.at})
+		}
+		for measure, took := range s.took {
+			sums[i].took[measure] += took
+		}
+	}
+	return sums
 }
 
 // survivors are the processes that were there in each quarter.

@@ -66,7 +66,7 @@ func TestSurvivors(t *testing.T) {
 	var samples []sample
 	add := func(minute int, process string, taken float64) {
 		s := sample{at: began.Add(time.Duration(minute) * time.Minute), kind: "proxy agent", process: process}
-		s.took[goroutines] = taken
+		s.took[heap] = taken * (1 << 20)
 		samples = append(samples, s)
 	}
 	for minute := range 40 {
@@ -80,10 +80,41 @@ func TestSurvivors(t *testing.T) {
 		add(minute, "a/1", 100)
 	}
 	trends, err = trendsOf(samples, began, ended)
-	if err != nil || len(trends) != 1 || trends[0].processes != 1 || trends[0].of[goroutines] != (quarters{100, 100, 100, 100}) {
+	if err != nil || len(trends) != 1 || trends[0].processes != 1 || trends[0].of[heap] != (quarters{100 << 20, 100 << 20, 100 << 20, 100 << 20}) {
 		t.Errorf("with a survivor: %+v, %v; want it alone", trends, err)
 	}
 	if _, err := trendsOf(samples[:15], began, ended); err == nil {
 		t.Error("samples of the first quarters only: no error")
+	}
+}
+
+// TestConnectionsMove has two processes. What moves from one to the other does not grow, and
+// what only one of them keeps does.
+func TestConnectionsMove(t *testing.T) {
+	for name, tc := range map[string]struct {
+		other func(minute int) float64
+		want  int
+	}{
+		"they move":       {func(minute int) float64 { return float64(75 - minute) }, 0},
+		"the other stays": {func(int) float64 { return 75 }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			var samples []sample
+			for minute := range 40 {
+				for process, took := range map[string]float64{"a/1": float64(75 + minute), "b/1": tc.other(minute)} {
+					s := sample{at: began.Add(time.Duration(minute) * time.Minute), kind: "proxy server", process: process}
+					s.took[sockets] = took
+					samples = append(samples, s)
+				}
+			}
+			trends, err := trendsOf(samples, began, began.Add(40*time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := growing(trends); len(got) != tc.want {
+				t.Errorf("growing: %q, want %d", got, tc.want)
+			}
+		})
 	}
 }
