@@ -218,14 +218,14 @@ func TestPasses(t *testing.T) {
 	}
 	wantNothingOfPass(t, "e2e-ann")
 	suite.Eventually(t, "the ManifestWork of the pass gone, or on its way", func() error {
-		var works metav1.PartialObjectMetadataList
+		var there metav1.PartialObjectMetadataList
 		raw, err := installed.Hub.RESTClient().Get().AbsPath("/apis/work.open-cluster-management.io/v1/namespaces/" + cluster + "/manifestworks").DoRaw(t.Context())
 		if err == nil {
-			err = json.Unmarshal(raw, &works)
+			err = json.Unmarshal(raw, &there)
 		}
 		// OCM's work agent takes it from here. The one that uses gRPC (sdk-go 1.2.0) may lose the deletion,
 		// if it comes while the agent updates the same work in its store.
-		for _, work := range works.Items {
+		for _, work := range there.Items {
 			if strings.HasPrefix(work.Name, "cluster-proxy-pass-e2e-ann") && work.DeletionTimestamp == nil {
 				return fmt.Errorf("%s is there", work.Name)
 			}

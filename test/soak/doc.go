@@ -30,8 +30,9 @@
 //   - of one that is killed: requests fail for 5 s, and of the proxy API for 15 s: the hub's own
 //     kube-apiserver looks for it at times. Of one that is frozen, until 32 s after it goes on;
 //   - of an agent, or a managed kube-apiserver: the same cluster for 20 s, and after a frozen agent for
-//     32 s; streams of an agent that is asked to end do so within 40 s. After the restart a view's watch may lack events: its cluster answers
-//     410, and the view sends the difference. All other gaps fail the run.
+//     32 s; streams of an agent that is asked to end do so within 40 s. After the restart a view's
+//     watch may lack events: its cluster answers 410, and the view sends the difference. All other
+//     gaps fail the run.
 //
 // Those that go straight to a cluster, without the addon, may notice a restart of its
 // kube-apiserver alone. They tell faults of the lab from those of the addon.
