@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -254,9 +255,10 @@ func holdPassStreams(t *testing.T, name string, cfg *rest.Config, ended chan<- s
 		done("watch")
 	}()
 	began := make(chan struct{})
-	executor := suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done")["websocket"]
+	executor := suite.Executors(t, cfg, "sh", "-c", suite.Talk)["websocket"]
+	silence, _ := io.Pipe()
 	go func() {
-		_ = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &firstWrite{began: began}})
+		_ = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}})
 		done("exec")
 	}()
 	select {

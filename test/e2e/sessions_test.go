@@ -77,7 +77,7 @@ func TestSessions(t *testing.T) {
 // again until it is ended. The result has how it ends.
 func openShell(t *testing.T, cfg *rest.Config, protocol string) chan error {
 	t.Helper()
-	executor := suite.Executors(t, cfg, "sh", "-c", "while true; do echo on; sleep 0.2; done")[protocol]
+	executor := suite.Executors(t, cfg, "sh", "-c", suite.Talk)[protocol]
 	began, ended := make(chan struct{}), make(chan error, 1)
 	silence, _ := io.Pipe()
 	go func() {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,12 +27,12 @@ func TestPodsAreKilled(t *testing.T) {
 	needNodes(t)
 	for _, k := range installed.Kinds(t, installed.Clusters[0]) {
 		t.Run(k.Name, func(t *testing.T) {
-			installed.UnderTraffic(t, suite.Killed, func() []time.Time {
+			installed.UnderTraffic(t, suite.Killed, func() []suite.Disruption {
 				names, err := k.Pods(t.Context())
 				if err != nil || len(names) < 2 {
 					t.Fatalf("pods are %v, %v; want two", names, err)
 				}
-				return []time.Time{k.Kill(t, names[0])}
+				return []suite.Disruption{installed.KillOnNode(t, k, names[0])}
 			})
 		})
 	}
@@ -45,7 +44,7 @@ func TestPodsAreKilled(t *testing.T) {
 // clusters: every pod of the addon is replaced.
 func TestNodeDrain(t *testing.T) {
 	needNodes(t)
-	installed.UnderTraffic(t, suite.Asked, func() []time.Time {
+	installed.UnderTraffic(t, suite.Asked, func() []suite.Disruption {
 		for _, cluster := range installed.Clusters {
 			for _, k := range installed.Kinds(t, cluster) {
 				names, err := k.Pods(t.Context())
@@ -90,7 +89,7 @@ func TestProxyServersAreScaled(t *testing.T) {
 	}
 	scale(1)
 	t.Cleanup(func() { scale(2) })
-	installed.UnderTraffic(t, suite.Asked, func() []time.Time {
+	installed.UnderTraffic(t, suite.Asked, func() []suite.Disruption {
 		scale(3)
 		installed.Settle(t)
 		scale(2)
@@ -149,7 +148,7 @@ func upgradeFrom(t *testing.T, commit string) {
 	for _, cluster := range installed.Clusters {
 		installed.AgentsHaveImage(t, cluster, ":"+tag)
 	}
-	installed.UnderTraffic(t, suite.Asked, func() []time.Time {
+	installed.UnderTraffic(t, suite.Asked, func() []suite.Disruption {
 		install("../..")
 		for _, cluster := range installed.Clusters {
 			installed.AgentsHaveImage(t, cluster, ":lab")

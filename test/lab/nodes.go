@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -169,6 +170,12 @@ func (l *Lab) dialHub(ctx context.Context, port int) error {
 // Nodes are the machines of a lab with nodes, for those who cut cables; nil in
 // a lab without.
 func (l *Lab) Nodes() *nodes.Lab { return l.nodes }
+
+// Routes reports whether the kube-proxy of a cluster's node sends connections to an IP.
+func (l *Lab) Routes(ctx context.Context, cluster, ip string) (bool, error) {
+	rules, err := l.nodes.Output(ctx, cluster, "nft", "list", "table", "ip", "kube-proxy")
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(ip) + `\b`).Match(rules), err
+}
 
 // StartHubAPI starts the hub's kube-apiserver after somebody stopped it on its
 // machine, and returns when it is ready.

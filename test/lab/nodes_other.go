@@ -22,6 +22,10 @@ func startNodes(context.Context, Options, release) (*Lab, error)   { return nil,
 func (l *Lab) openNodes() error                                    { return nil }
 func (l *Lab) link(string, bool) error                             { return errNoNodes }
 func (l *Lab) forward(string, string, string, int) (string, error) { return "", errNoNodes }
+
+// Routes is for labs with nodes.
+func (l *Lab) Routes(context.Context, string, string) (bool, error) { return false, errNoNodes }
+
 func (l *Lab) dialHub(ctx context.Context, port int) error {
 	return dialHere(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -295,15 +296,14 @@ func (k Kind) Pods(ctx context.Context) ([]string, error) {
 }
 
 // Kill ends a pod's process, without a word, and then the pod: the kubelet alone
-// would ask the process first, and give it two seconds at least. It returns when
-// that was.
-func (k Kind) Kill(t *testing.T, name string) (at time.Time) {
+// would ask the process first, and give it two seconds at least. The result is the
+// pod as it was.
+func (k Kind) Kill(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at = time.Now()
 	killed, err := signal(pod.UID, syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,26 @@ func (k Kind) Kill(t *testing.T, name string) (at time.Time) {
 	if err := k.Client.CoreV1().Pods(k.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
 		t.Fatal(err)
 	}
-	return at
+	return pod
+}
+
+// KillOnNode kills a pod in a lab with nodes. It returns when the node's kube-proxy sends no
+// connection to the pod any more: how long Kubernetes takes for that is not the addon's.
+func (s *Suite) KillOnNode(t *testing.T, k Kind, name string) Disruption {
+	t.Helper()
+	d := Disruption{From: time.Now()}
+	pod := k.Kill(t, name)
+	if k.Client == s.Hub { // agents are behind no Service
+		Eventually(t, "no Service sends to "+name, func() error {
+			routed, err := s.Lab.Routes(t.Context(), s.Lab.Hub.Name, pod.Status.PodIP)
+			if routed {
+				err = fmt.Errorf("kube-proxy has rules for %s", pod.Status.PodIP)
+			}
+			return err
+		})
+	}
+	d.Until = time.Now()
+	return d
 }
 
 // Settle waits until every Deployment of the addon is rolled out everywhere.

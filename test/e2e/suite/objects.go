@@ -59,6 +59,16 @@ func executors(t *testing.T, cfg *rest.Config, stdin bool, command []string) map
 	return map[string]remotecommand.Executor{"spdy": spdyExec, "websocket": wsExec}
 }
 
+// ShellWhileInput is a script of sh that runs another, which never ends by itself, until the
+// standard input ends, and then fails. Otherwise each stream that is cut off would leave its
+// command behind: a kubelet lets commands go on that nobody hears any more.
+func ShellWhileInput(script string) string {
+	return "(" + script + ") & cat >/dev/null; kill $!; exit 1"
+}
+
+// Talk is a script of sh that says something again and again while it has an input.
+var Talk = ShellWhileInput("while true; do echo on; sleep 0.2; done")
+
 // RolledOut says what a Deployment's rollout still waits for.
 func RolledOut(d *appsv1.Deployment) error {
 	want := *d.Spec.Replicas

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -214,7 +215,7 @@ const (
 	overSPDY  execBy = "exec by SPDY"
 )
 
-// exec reads numbers from a command that never ends.
+// exec reads numbers from a command that ends with its input.
 func (tr *traffic) exec(by execBy, pod string, done func()) {
 	for tr.ctx.Err() == nil {
 		err := tr.execOnce(by, pod, done)
@@ -232,7 +233,7 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 		return err
 	}
 	url := cs.CoreV1().RESTClient().Get().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
-		Param("command", "sh").Param("command", "-c").Param("command", "i=0; while true; do i=$((i+1)); echo $i; sleep 0.2; done").Param("stdout", "true").URL()
+		Param("command", "sh").Param("command", "-c").Param("command", ShellWhileInput("i=0; while true; do i=$((i+1)); echo $i; sleep 0.2; done")).Param("stdin", "true").Param("stdout", "true").URL()
 	executor, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, url.String())
 	if by == overSPDY {
 		executor, err = remotecommand.NewSPDYExecutor(cfg, http.MethodPost, url)
@@ -240,6 +241,8 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 	if err != nil {
 		return err
 	}
+	silence, hold := io.Pipe()
+	defer hold.Close()
 	reader, writer := io.Pipe()
 	defer reader.Close()
 	var began atomic.Bool
@@ -252,7 +255,7 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 			done()
 		}
 	}()
-	err = executor.StreamWithContext(tr.ctx, remotecommand.StreamOptions{Stdout: writer})
+	err = executor.StreamWithContext(tr.ctx, remotecommand.StreamOptions{Stdin: silence, Stdout: writer})
 	writer.Close()
 	if err != nil && !began.Load() {
 		// A connection that is closed in its handshake is EOF, and no end of a command.
@@ -261,28 +264,30 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 	return err
 }
 
+// Disruption is a time in which requests may fail.
+type Disruption struct{ From, Until time.Time }
+
+// grace is how long after a disruption requests may still fail.
+const grace = time.Second
+
 // verdict ends the traffic and says what of the promises was broken: no request
 // that began more than grace after one of the disruptions failed, no event was
 // lost, nothing that was cut off ended cleanly.
-func (tr *traffic) verdict(t *testing.T, grace time.Duration, disruptions ...time.Time) {
+func (tr *traffic) verdict(t *testing.T, disruptions []Disruption) {
 	t.Helper()
 	tr.stop()
 	excused := 0
 	const clock = "15:04:05.000"
-	var at []string
+	var during []string
 	for _, d := range disruptions {
-		at = append(at, d.Format(clock))
+		during = append(during, d.From.Format(clock)+" to "+d.Until.Format(clock))
 	}
 	for _, f := range tr.failures {
-		inGrace := false
-		for _, d := range disruptions {
-			inGrace = inGrace || f.ended.After(d) && f.began.Before(d.Add(grace))
-		}
-		if inGrace {
+		if slices.ContainsFunc(disruptions, func(d Disruption) bool { return f.ended.After(d.From) && f.began.Before(d.Until.Add(grace)) }) {
 			excused++
 			continue
 		}
-		t.Errorf("%s: a request failed that began at %s (disruptions were at %s) and took %s: %s", tr.cluster, f.began.Format(clock), at, f.ended.Sub(f.began).Round(time.Millisecond), f.what)
+		t.Errorf("%s: a request failed that began at %s (disruptions: %s) and took %s: %s", tr.cluster, f.began.Format(clock), during, f.ended.Sub(f.began).Round(time.Millisecond), f.what)
 	}
 	for _, wrong := range tr.wrong {
 		t.Errorf("%s: %s", tr.cluster, wrong)
@@ -290,13 +295,13 @@ func (tr *traffic) verdict(t *testing.T, grace time.Duration, disruptions ...tim
 	if tr.events < 10 {
 		t.Errorf("%s: the watch saw %d events only", tr.cluster, tr.events)
 	}
-	t.Logf("%s: %d requests, %d failed, of which %d within %s of a disruption; %d watch events, none lost; breaks reported as errors: %s",
-		tr.cluster, tr.requests, len(tr.failures), excused, grace, tr.events, strings.TrimPrefix(fmt.Sprint(tr.breaks), "map"))
+	t.Logf("%s: %d requests, %d failed, of which %d in or within %s of a disruption %s; %d watch events, none lost; breaks reported as errors: %s",
+		tr.cluster, tr.requests, len(tr.failures), excused, grace, during, tr.events, strings.TrimPrefix(fmt.Sprint(tr.breaks), "map"))
 }
 
 // UnderTraffic does something while clients of every cluster are at work, and
 // a little longer, and holds the system to its promises.
-func (s *Suite) UnderTraffic(t *testing.T, how Ending, do func() []time.Time) {
+func (s *Suite) UnderTraffic(t *testing.T, how Ending, do func() []Disruption) {
 	t.Helper()
 	s.Settle(t)
 	var all []*traffic
@@ -307,6 +312,6 @@ func (s *Suite) UnderTraffic(t *testing.T, how Ending, do func() []time.Time) {
 	s.Settle(t)
 	all[0].pause(3 * time.Second)
 	for _, tr := range all {
-		tr.verdict(t, time.Second, disruptions...)
+		tr.verdict(t, disruptions)
 	}
 }

@@ -67,6 +67,19 @@ func (l *Lab) RunInput(name, input string, argv ...string) error {
 	return nil
 }
 
+// Output runs a command on a machine and returns what it wrote.
+func (l *Lab) Output(ctx context.Context, name string, argv ...string) ([]byte, error) {
+	cmd, err := l.Command(ctx, name, argv...)
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("running %q on %q: %w", argv, name, err)
+	}
+	return out, nil
+}
+
 // Dial opens a connection from inside a machine's network, or from the network
 // between them if name is empty. address has an IP, not a name.
 func (l *Lab) Dial(ctx context.Context, name, address string) (net.Conn, error) {
