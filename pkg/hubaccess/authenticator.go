@@ -44,6 +44,8 @@ type Authenticator struct {
 	certificates authenticator.Request
 	tokens       authenticator.Request
 	limiter      *rateLimiter
+	// cas are those that certificates are verified with.
+	cas []dynamiccertificates.CAContentProvider
 	// controllers keep the certificates' CAs up to date.
 	controllers []dynamiccertificates.ControllerRunner
 }
@@ -83,6 +85,7 @@ func NewAuthenticator(hub kubernetes.Interface, audiences []string, outage *Outa
 		certificates: certificates,
 		tokens:       newTokens(hub, audiences, outage),
 		limiter:      newRateLimiter(),
+		cas:          []dynamiccertificates.CAContentProvider{users, proxies},
 		controllers:  []dynamiccertificates.ControllerRunner{users, proxies, headers},
 	}, nil
 }
@@ -131,6 +134,9 @@ func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error)
 	}
 	credential := credentialOf(r)
 	if presented && credential == "" {
+		if slices.ContainsFunc(a.cas, unread) {
+			return nil, "", &RefusedError{http.StatusServiceUnavailable, "the client certificate cannot be verified, because the proxy API has not read the hub's CAs (ConfigMap " + configNamespace + "/" + configName + ") yet: try again, or use a token"}
+		}
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
 	}
 	class := classOf(bearerOf(r))
@@ -154,6 +160,12 @@ func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error)
 		return nil, credential, nil
 	}
 	return nil, "", undecided(err)
+}
+
+// unread reports whether a CA has not been read from the hub: the proxy API has just
+// started, or the hub publishes none.
+func unread(ca dynamiccertificates.CAContentProvider) bool {
+	return len(ca.CurrentCABundleContent()) == 0
 }
 
 // AcceptedBy remembers that a cluster accepted a credential that the hub does not know:

@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // keeping is an agent's handler that keeps what it was sent.
@@ -292,20 +293,25 @@ func TestClientCertificates(t *testing.T) {
 // waitForCAs waits until the proxy API knows the hub's CAs.
 func (w *world) waitForCAs() {
 	w.t.Helper()
-	client := w.withCertificate("users", "probe")
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+groupPath, nil)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if resp, err := client.Do(r); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusUnauthorized {
-				return
+	for ca, user := range map[string]string{"users": "probe", "front-proxy": "front-proxy-client"} {
+		client := w.withCertificate(ca, user)
+		wait.Poll{Every: 10 * time.Millisecond, For: 20 * time.Second}.Success(w.t, "the proxy API knows the hub's CA of "+ca, func() error {
+			r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+groupPath, nil)
+			if err != nil {
+				w.t.Fatal(err)
 			}
-		}
+			r.Header.Set("X-Remote-User", "probe")
+			resp, err := client.Do(r)
+			if err != nil {
+				return err
+			}
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusServiceUnavailable {
+				return fmt.Errorf("answered %d", resp.StatusCode)
+			}
+			return nil
+		})
 	}
-	w.t.Fatal("the proxy API does not know the hub's CAs")
 }
 
 func TestNamesThatTurnIntoOthersAreNotAsserted(t *testing.T) {
