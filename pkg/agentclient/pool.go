@@ -49,6 +49,7 @@ type pool struct {
 	conns    map[*pooledConn]struct{}
 	requests *connGroup
 	replaced time.Time // when requests was replaced
+	later    bool      // requests is to be replaced again
 }
 
 // connGroup is the connections for requests until the agent wants new ones. Watches
@@ -131,10 +132,23 @@ func (p *pool) read(r *http.Request) (*http.Response, error) {
 	return reads.RoundTripOr(reads.RoundTrip, other, r)
 }
 
+// replace gives up a group of connections, now or when the one before it is old enough:
+// one that leads to an agent that is about to stop may be unused for the rest of the
+// agent's time, and then be used at its end.
 func (p *pool) replace(old *connGroup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone || p.requests != old || time.Since(p.replaced) < replaceInterval {
+	if p.gone || p.requests != old || p.later {
+		return
+	}
+	if early := replaceInterval - time.Since(p.replaced); early > 0 {
+		p.later = true
+		time.AfterFunc(early, func() {
+			p.mu.Lock()
+			p.later = false
+			p.mu.Unlock()
+			p.replace(old)
+		})
 		return
 	}
 	p.requests, p.replaced = p.newConnGroup(), time.Now()

@@ -91,6 +91,9 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 	if after := handshakes.Load(); after != before {
 		t.Errorf("%d more handshakes within %s, want none", after-before, replaceInterval)
 	}
+	// But it is left then, though no answer says so again.
+	leaving.Store(false)
+	eventually(t, "the connection of the agent that leaves is given up", func() bool { return ask() != second })
 }
 
 // A dial into a black hole ends for all who wait for it. If each of them dialed in

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -42,7 +43,8 @@ type Agent struct {
 
 	handshakes      handshakes
 	conns           *connDrainer
-	openConnections func() int // set by startTunnels
+	openConnections func() int   // set by startTunnels
+	handler         *http.Server // set by startHandler
 }
 
 // New makes an agent. Nothing is read or dialed before Run.
@@ -225,6 +227,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		return nil, nil, err
 	}
 	server.Handler, server.ConnContext, server.ConnState = a.conns.handler(server.Handler), a.conns.via, a.conns.watch
+	a.handler = server
 	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
 	var lc net.ListenConfig
 	listener, err := lc.Listen(serving, "tcp", address)
@@ -236,7 +239,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		group.Go(func() error {
 			stop := context.AfterFunc(serving, func() { _ = server.Close() })
 			defer stop()
-			if err := server.ServeTLS(connect.Listener{Listener: l}, "", ""); serving.Err() == nil {
+			if err := server.ServeTLS(connect.Listener{Listener: l}, "", ""); serving.Err() == nil && !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serving the proxy API's requests: %w", err)
 			}
 			return nil

@@ -2,11 +2,16 @@ package proxyagent
 
 import (
 	"context"
+	"net/http"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 )
+
+// lastAnswers is how long requests may take that come just before the end of a drain.
+const lastAnswers = 3 * time.Second
 
 // drain serves new dials for the minimum drain duration, and returns when no connection
 // is left after that, or at the drain timeout, which counts from there. Konnectivity's
@@ -22,4 +27,16 @@ func (a *Agent) drain(serving context.Context) {
 	if left > 0 && serving.Err() == nil {
 		logger.Info("Ending connections that outlived the drain", "connections", a.openConnections())
 	}
+	if a.handler != nil {
+		finish(serving, a.handler)
+	}
+}
+
+// finish lets requests end that came just before the end of a drain. Their clients may have
+// had an unused connection since it began, which no answer told to leave: it is told now, by
+// GOAWAY, and what crosses that is sent again on another connection.
+func finish(ctx context.Context, handler *http.Server) {
+	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
+	defer cancel()
+	_ = handler.Shutdown(ctx) // watches and upgrades do not end, and are cut
 }

@@ -44,8 +44,8 @@ const (
 	// the pod's grace period is a little longer.
 	drainTimeout = 600
 	// minDrain is how long the rest of the cluster may take to notice that a proxy
-	// server ends.
-	minDrain = 5
+	// server ends: a kube-proxy with much to do takes more than 5 seconds.
+	minDrain = 10
 	// PeersSuffix makes the name of the Service in which there are all proxy servers
 	// of this release, and none of upstream's.
 	PeersSuffix = "-peers"
