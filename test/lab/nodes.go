@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,6 +246,12 @@ func (l *Lab) serveForward(listener net.Listener, cluster, target string) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			inner, err := l.nodes.Dial(ctx, cluster, target)
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				// While kube-proxy changes its rules, one connection of thousands is refused though
+				// every pod of the Service listens. If one does not, the second is refused as likely.
+				log.note(fmt.Sprintf("connecting to %s again: %v", target, err))
+				inner, err = l.nodes.Dial(ctx, cluster, target)
+			}
 			if err != nil {
 				log.note(fmt.Sprintf("connecting to %s: %v", target, err))
 				return // the client sees a reset

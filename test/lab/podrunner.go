@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +49,7 @@ type runningPod struct {
 	names  map[string]int32
 	cancel context.CancelFunc
 	done   chan struct{}
+	ready  atomic.Bool // its readiness probes have succeeded
 }
 
 func newPodRunner(c *Cluster, binary string, services *serviceTable) (*podRunner, error) {
@@ -206,7 +209,28 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 		close(running.done)
 	}()
 	r.pods[pod.UID] = running
+	r.ending.Go(func() { running.probe(podCtx) })
 	return nil
+}
+
+// probe asks a pod that begins whether it is ready, until it is. Deployments do not wait for it:
+// for them a pod is ready as soon as kwok says that it runs.
+func (p *runningPod) probe(ctx context.Context) {
+	for _, container := range p.pod.Spec.Containers {
+		if container.ReadinessProbe == nil || container.ReadinessProbe.HTTPGet == nil {
+			continue
+		}
+		get := container.ReadinessProbe.HTTPGet
+		port := get.Port.IntVal
+		if get.Port.StrVal != "" {
+			port = p.names[get.Port.StrVal]
+		}
+		url := fmt.Sprintf("http://127.0.0.1:%d%s", p.ports[port], get.Path)
+		if err := poll(ctx, func(ctx context.Context) error { return getOK(ctx, http.DefaultClient, url) }); err != nil {
+			return
+		}
+	}
+	p.ready.Store(true)
 }
 
 func (r *podRunner) programFor(ctx context.Context, running *runningPod, container corev1.Container) (program, error) {
@@ -264,7 +288,8 @@ func envValue(pod *corev1.Pod, variable corev1.EnvVar) (string, error) {
 	return "", fmt.Errorf("variable %s: the lab knows values and fieldRef only", variable.Name)
 }
 
-// syncServices points every Service of the addon's pods to their processes.
+// syncServices points every Service of the addon's pods to their processes: to those that are
+// ready, if any is.
 func (r *podRunner) syncServices(ctx context.Context) error {
 	for _, svc := range listed[*corev1.Service](r.cache.services) {
 		if len(svc.Spec.Selector) == 0 {
@@ -272,7 +297,7 @@ func (r *podRunner) syncServices(ctx context.Context) error {
 		}
 		selector := labels.SelectorFromSet(svc.Spec.Selector)
 		for _, port := range svc.Spec.Ports {
-			var backends []string
+			var backends, starting []string
 			for _, pod := range r.pods {
 				if pod.pod.Namespace != svc.Namespace || !selector.Matches(labels.Set(pod.pod.Labels)) {
 					continue
@@ -283,9 +308,17 @@ func (r *podRunner) syncServices(ctx context.Context) error {
 				} else if containerPort == 0 {
 					containerPort = port.Port
 				}
-				if local, ok := pod.ports[containerPort]; ok {
-					backends = append(backends, fmt.Sprintf("127.0.0.1:%d", local))
+				local, ok := pod.ports[containerPort]
+				switch address := fmt.Sprintf("127.0.0.1:%d", local); {
+				case !ok:
+				case pod.ready.Load() || svc.Spec.PublishNotReadyAddresses:
+					backends = append(backends, address)
+				default:
+					starting = append(starting, address)
 				}
+			}
+			if len(backends) == 0 {
+				backends = starting
 			}
 			_, known := readServiceTable(filepath.Dir(r.cluster.logs))[serviceKey(r.cluster.Name, svc.Namespace, svc.Name, int(port.Port))]
 			if len(backends) == 0 && !known {

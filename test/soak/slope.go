@@ -38,9 +38,9 @@ type measure struct {
 var measures = [...]measure{
 	{"resident, MiB", 1 << 20, 6 << 20, 0.10, false},
 	{"heap, MiB", 1 << 20, 3 << 20, 0.15, false},
-	{"goroutines of all", 1, 20, 0.10, true},
-	{"open files of all", 1, 10, 0.10, true},
-	{"sockets of all", 1, 10, 0.10, true},
+	{"goroutines of all", 1, 20, 0.05, true},
+	{"open files of all", 1, 10, 0.05, true},
+	{"sockets of all", 1, 10, 0.05, true},
 }
 
 const (

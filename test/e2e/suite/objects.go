@@ -63,7 +63,7 @@ func executors(t *testing.T, cfg *rest.Config, stdin bool, command []string) map
 // standard input ends, and then fails. Otherwise each stream that is cut off would leave its
 // command behind: a kubelet lets commands go on that nobody hears any more.
 func ShellWhileInput(script string) string {
-	return "(" + script + ") & cat >/dev/null; kill $!; exit 1"
+	return "(" + script + ") & cat >/dev/null; kill $!; wait; exit 1"
 }
 
 // Talk is a script of sh that says something again and again while it has an input.
