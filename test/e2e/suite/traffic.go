@@ -38,7 +38,8 @@ const (
 // traffic is what clients of one cluster do while something happens to the
 // system: short reads and writes on connections of their own through the proxy API,
 // reads through the Go dialer, a watch, and an exec. Each client starts again what
-// broke, as real ones do.
+// broke, as real ones do. They pause, so that they do not take the processors from what
+// they look at.
 type traffic struct {
 	s       *Suite
 	cluster string
@@ -120,7 +121,7 @@ func (tr *traffic) pause(d time.Duration) bool {
 
 // request makes a request each 50 ms, each on a connection of its own.
 func (tr *traffic) request(what string, once func(context.Context, *rest.Config) error, cfg *rest.Config, done func()) {
-	for tr.pause(50 * time.Millisecond) {
+	for tr.pause(150 * time.Millisecond) {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(tr.ctx, 15*time.Second)
 		err := once(limited, cfg)
@@ -140,10 +141,10 @@ func (tr *traffic) request(what string, once func(context.Context, *rest.Config)
 	}
 }
 
-// write changes the object that is watched, ten times a second, without the
+// write changes the object that is watched, five times a second, without the
 // addon.
 func (tr *traffic) write(cs *kubernetes.Clientset, ns string) {
-	for n := 1; tr.pause(100 * time.Millisecond); n++ {
+	for n := 1; tr.pause(200 * time.Millisecond); n++ {
 		_, err := cs.CoreV1().ConfigMaps(ns).Patch(tr.ctx, "count", types.MergePatchType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n), metav1.PatchOptions{})
 		if err != nil && tr.ctx.Err() == nil {
 			tr.note(func() { tr.wrong = append(tr.wrong, "writing: "+err.Error()) })
@@ -233,7 +234,7 @@ func (tr *traffic) execOnce(by execBy, pod string, done func()) error {
 		return err
 	}
 	url := cs.CoreV1().RESTClient().Get().Namespace("default").Resource("pods").Name(pod).SubResource("exec").
-		Param("command", "sh").Param("command", "-c").Param("command", ShellWhileInput("i=0; while true; do i=$((i+1)); echo $i; sleep 0.2; done")).Param("stdin", "true").Param("stdout", "true").URL()
+		Param("command", "sh").Param("command", "-c").Param("command", ShellWhileInput("i=0; while true; do i=$((i+1)); echo $i; sleep 0.5; done")).Param("stdin", "true").Param("stdout", "true").URL()
 	executor, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, url.String())
 	if by == overSPDY {
 		executor, err = remotecommand.NewSPDYExecutor(cfg, http.MethodPost, url)
