@@ -11,6 +11,8 @@ LONG := ^Test(Hostile|Upgrade|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertMa
 # The same of packages: attacks with many GiB or connections, and the page in a browser.
 LONG_UNIT := ^Test(EvilAgent|EvilMembers|HugePage|FloodBesideUsers|RapidReset|PageAtTwoAndFiveHundredClusters|PageShows.*|PageBehindAPrefix)$$
 LONG_PACKAGES := ./pkg/proxyapi ./pkg/fleetview
+# The tests of LONG_TESTS that are smaller, or lenient about times, under the race detector.
+SCALED := ^Test(ReconnectStorm|IdleCrowd|StalledPeersDoNotDelayOthers)$$
 # Scenarios of what the API answers, to which nodes make no difference: CI runs them in the lab alone.
 API := ^Test(Fleet.*|HubIsItsOwnCluster|Karmada.*|Pass.*|Bundle.*|OwnerCapsTheHub|AddonManagersComeAndGo|AnswersAreEqual|EarlyAnswersEnd|.*Example)$$
 UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$ -e /test/alerts$$)
@@ -55,7 +57,7 @@ test-long: ## Run fleets of agents, and the scenarios in which everything comes,
 
 .PHONY: test-scale
 test-scale: ## Run the tests of many agents and of times at full size, without the race detector (needs 13,000 files: ulimit -n)
-	go test -count=1 -p=1 $(TESTFLAGS) ./test/fleet
+	go test -count=1 -run '$(SCALED)' $(TESTFLAGS) ./test/fleet
 
 .PHONY: e2e
 e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc; LAB_OCM=0.16.0 for the oldest OCM)

@@ -247,8 +247,9 @@ func (l *Lab) serveForward(listener net.Listener, cluster, target string) {
 			defer cancel()
 			inner, err := l.nodes.Dial(ctx, cluster, target)
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				// While kube-proxy changes its rules, one connection of thousands is refused though
-				// every pod of the Service listens. If one does not, the second is refused as likely.
+				// On a slow machine kube-proxy has sent one connection of thousands to a pod that had
+				// gone, more than ten seconds after it was told. While it sends them there for good,
+				// the second one is refused as likely.
 				log.note(fmt.Sprintf("connecting to %s again: %v", target, err))
 				inner, err = l.nodes.Dial(ctx, cluster, target)
 			}
