@@ -45,14 +45,16 @@ func TestContributing(t *testing.T) {
 	}
 }
 
-// TestLongScenarios holds LONG and LONG_UNIT of the Makefile to the tests: a name that no test has
-// would leave a renamed test to both targets, or a deleted one in the list.
+// TestLongScenarios holds the Makefile's lists of tests to the tests: a name that no test has
+// would leave a renamed test to both targets or to none, or a deleted one in the list.
 func TestLongScenarios(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for variable, folders := range map[string][]string{"LONG": {"test/e2e"}, "LONG_UNIT": {"pkg/proxyapi", "pkg/fleetview"}} {
+	for variable, folders := range map[string][]string{
+		"LONG": {"test/e2e"}, "LONG_UNIT": {"pkg/proxyapi", "pkg/fleetview", "test/fallback"}, "API": {"test/e2e"}, "SCALED": {"test/fleet"},
+	} {
 		names := regexp.MustCompile(`(?m)^` + variable + ` := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
 		if names == nil {
 			t.Fatalf("no names in %s of the Makefile", variable)
