@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -27,17 +25,13 @@ import (
 // presenting is a request on a connection with a client certificate of ca.
 func presenting(t *testing.T, ca *pki.CA, user string) *http.Request {
 	t.Helper()
-	content, err := os.ReadFile(pkitest.Issue(t, t.TempDir()+"/", ca, pki.Leaf{CommonName: user, Client: true}, ca).Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(content)
-	certificate, err := x509.ParseCertificate(block.Bytes)
+	files := pkitest.Issue(t, t.TempDir()+"/", ca, pki.Leaf{CommonName: user, Client: true}, ca)
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/cluster1/api", nil)
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{pair.Leaf}}
 	return r
 }
 

@@ -239,7 +239,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		group.Go(func() error {
 			stop := context.AfterFunc(serving, func() { _ = server.Close() })
 			defer stop()
-			if err := server.ServeTLS(connect.Listener{Listener: l}, "", ""); serving.Err() == nil && !errors.Is(err, http.ErrServerClosed) {
+			if err := server.ServeTLS(connect.Listener{Listener: l}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serving the proxy API's requests: %w", err)
 			}
 			return nil

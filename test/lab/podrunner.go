@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
@@ -213,6 +214,14 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
+// containerPort is the number of a port that may be called by its name; 0 is none.
+func (p *runningPod) containerPort(port intstr.IntOrString) int32 {
+	if port.StrVal != "" {
+		return p.names[port.StrVal]
+	}
+	return port.IntVal
+}
+
 // probe asks a pod that begins whether it is ready, until it is. Deployments do not wait for it:
 // for them a pod is ready as soon as kwok says that it runs.
 func (p *runningPod) probe(ctx context.Context) {
@@ -221,11 +230,7 @@ func (p *runningPod) probe(ctx context.Context) {
 			continue
 		}
 		get := container.ReadinessProbe.HTTPGet
-		port := get.Port.IntVal
-		if get.Port.StrVal != "" {
-			port = p.names[get.Port.StrVal]
-		}
-		url := fmt.Sprintf("http://127.0.0.1:%d%s", p.ports[port], get.Path)
+		url := fmt.Sprintf("http://127.0.0.1:%d%s", p.ports[p.containerPort(get.Port)], get.Path)
 		if err := poll(ctx, func(ctx context.Context) error { return getOK(ctx, http.DefaultClient, url) }); err != nil {
 			return
 		}
@@ -302,13 +307,11 @@ func (r *podRunner) syncServices(ctx context.Context) error {
 				if pod.pod.Namespace != svc.Namespace || !selector.Matches(labels.Set(pod.pod.Labels)) {
 					continue
 				}
-				containerPort := port.TargetPort.IntVal
-				if port.TargetPort.StrVal != "" {
-					containerPort = pod.names[port.TargetPort.StrVal]
-				} else if containerPort == 0 {
-					containerPort = port.Port
+				target := port.TargetPort
+				if target == (intstr.IntOrString{}) {
+					target.IntVal = port.Port
 				}
-				local, ok := pod.ports[containerPort]
+				local, ok := pod.ports[pod.containerPort(target)]
 				switch address := fmt.Sprintf("127.0.0.1:%d", local); {
 				case !ok:
 				case pod.ready.Load() || svc.Spec.PublishNotReadyAddresses:

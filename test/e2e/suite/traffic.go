@@ -119,7 +119,7 @@ func (tr *traffic) pause(d time.Duration) bool {
 	}
 }
 
-// request makes a request each 50 ms, each on a connection of its own.
+// request makes a request each 150 ms, each on a connection of its own.
 func (tr *traffic) request(what string, once func(context.Context, *rest.Config) error, cfg *rest.Config, done func()) {
 	for tr.pause(150 * time.Millisecond) {
 		began := time.Now()
