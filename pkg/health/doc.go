@@ -12,13 +12,14 @@
 // they look at state and do no I/O. What they report is readable
 // by everything that reaches the port, so it holds no secrets.
 //
-// A process that ends calls Drain first, waits by AwaitIdle until its work is done,
-// and stops the health server last, so that the probes tell the truth for as long as
-// connections live.
+// A process that ends calls Drain first, listens until nobody sends it connections any
+// more (Arrivals), waits by AwaitIdle until its work is done, and stops the health server
+// last, so that the probes tell the truth for as long as connections live.
 //
 // # Files
 //
-//	health.go  Server: probes and metrics
-//	drain.go   AwaitIdle
-//	admin.go   Admin: the port with profiles
+//	health.go    Server: probes and metrics
+//	arrivals.go  Arrivals: when the last connection came
+//	drain.go     AwaitIdle
+//	admin.go     Admin: the port with profiles
 package health

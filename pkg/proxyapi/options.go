@@ -84,7 +84,8 @@ type Options struct {
 	Kubeconfig string
 
 	// MinDrainDuration is how long requests are still taken after /readyz
-	// fails, so that load balancers notice.
+	// fails, and after the last new connection since then, so that load balancers
+	// notice. Three times that is the most.
 	MinDrainDuration time.Duration
 	// DrainTimeout is how long requests in flight may go on after that.
 	DrainTimeout time.Duration
@@ -150,7 +151,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Recording.addFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)
-	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM, while load balancers learn that they should go elsewhere")
+	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM and after the last connection since then, three times as long at most, while load balancers learn that they should go elsewhere")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests may go on after --min-drain-duration")
 }
 

@@ -265,14 +265,15 @@ func (s *Server) serve(ctx, running context.Context, listener net.Listener, h *h
 	if err := httprelay.ConfigureServer(httpServer, maxStreams); err != nil {
 		return fmt.Errorf("preparing to serve HTTP/2: %w", err)
 	}
+	arrivals := &health.Arrivals{Listener: listener}
 	failed := make(chan error, 1)
-	go func() { failed <- httpServer.Serve(s.secured(ctx, listener, config)) }()
+	go func() { failed <- httpServer.Serve(s.secured(ctx, arrivals, config)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving on %q: %w", listener.Addr(), err)
 	case <-running.Done():
 	case <-ctx.Done():
-		s.drain(ctx, running, httpServer, h, drainWatches)
+		s.drain(ctx, running, arrivals, httpServer, h, drainWatches)
 	}
 	cancelRequests()
 	_ = httpServer.Close() // what is left was given its time
@@ -321,12 +322,12 @@ func (s *Server) beginTelling(ctx context.Context) (end func()) {
 	}
 }
 
-// drain lets requests end.
-func (s *Server) drain(ctx, running context.Context, httpServer *http.Server, h *handler, drainWatches func()) {
+// drain takes requests until nobody connects any more, and lets them end.
+func (s *Server) drain(ctx, running context.Context, arrivals *health.Arrivals, httpServer *http.Server, h *handler, drainWatches func()) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Draining", "minDrainDuration", s.options.MinDrainDuration, "drainTimeout", s.options.DrainTimeout)
 	s.health.Drain()
-	health.AwaitIdle(running, s.options.MinDrainDuration, func() int { return 0 })
+	arrivals.AwaitLull(running, s.options.MinDrainDuration)
 	if running.Err() != nil {
 		return
 	}

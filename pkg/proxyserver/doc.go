@@ -83,7 +83,9 @@
 // # Drain
 //
 // On SIGTERM a server becomes unready and tells the agents, which look for another
-// server. It keeps serving for --min-drain-duration, and until each agent with carriers
+// server. It keeps serving until no client has connected for --min-drain-duration (how
+// long a Service leads them here depends on kube-proxy; three times that is the most, for
+// load balancers that probe the port), and until each agent with carriers
 // has said that it has another server, for a minute at most: otherwise the only server
 // would stop before its agents have found the next one. A dial to an agent without an
 // idle carrier goes to the peers first from then on, because a Service leads agents to

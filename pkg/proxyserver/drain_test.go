@@ -70,6 +70,43 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 	})
 }
 
+// TestDrainWaitsForLateClients has clients that a Service goes on leading to a server
+// which ends. Each finds it, as long as they come.
+func TestDrainWaitsForLateClients(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newMemHub(t, dir)
+		s, stop := hub.start("server-0")
+		defer stop()
+		source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
+		connect := func() error {
+			config := source.ClientConfig("127.0.0.1")
+			config.NextProtos = []string{carrier.ALPN}
+			c, err := carrier.Dialed(t.Context(), tls.Client(s.clients.dial(nil), config), carrier.Hello{}, carrier.Config{})
+			if err == nil {
+				c.Close()
+			}
+			return err
+		}
+		began := time.Now()
+		drained := make(chan time.Duration, 1)
+		go func() {
+			s.drain(t.Context(), time.Minute, s.frontend, s.ports)
+			drained <- time.Since(began)
+		}()
+		quiet := s.options.MinDrainDuration
+		for range 2 {
+			time.Sleep(quiet * 4 / 5)
+			if err := connect(); err != nil {
+				t.Errorf("a client that came %s after SIGTERM: %v", time.Since(began), err)
+			}
+		}
+		if took, want := (<-drained).Round(time.Second), (quiet*13/5).Round(time.Second); took != want {
+			t.Errorf("the drain took %s, want %s: until nobody came for %s", took, want, quiet)
+		}
+	})
+}
+
 // toldStream counts who was told that the server drains.
 type toldStream struct {
 	sentPackets

@@ -27,7 +27,8 @@ type Limits struct {
 	// TCPKeepAlive and TCPUserTimeout are those of dial.TCP.
 	TCPKeepAlive, TCPUserTimeout time.Duration
 	// MinDrainDuration is how long the server goes on serving new dials after
-	// SIGTERM, while it is not ready, so that clients and agents notice.
+	// SIGTERM, and after the last connection of a client since then, while it is not
+	// ready, so that clients and agents notice. Three times that is the most.
 	MinDrainDuration time.Duration
 }
 
@@ -57,7 +58,7 @@ func (l *Limits) addFlags(fs *pflag.FlagSet) {
 	fs.Lookup("max-handshakes").DefValue = "0" // help is the same on each machine
 	fs.DurationVar(&l.TCPKeepAlive, "tcp-keepalive", l.TCPKeepAlive, "probe a connection that has been silent for this long")
 	fs.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "close a connection when sent bytes stay unacknowledged for this long")
-	fs.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "how long new dials are still served after SIGTERM, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more; --graceful-shutdown-timeout=0 skips it")
+	fs.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "how long new dials are still served after SIGTERM and after the last connection since then, three times as long at most, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more; --graceful-shutdown-timeout=0 skips it")
 }
 
 func (l *Limits) validate(errs *flags.Errors) {

@@ -23,6 +23,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
+	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -71,7 +72,8 @@ func (h *memHub) start(name string, others ...*memServer) (s *memServer, stop fu
 			h.t.Fatal(err)
 		}
 	}
-	p := &ports{agent: s.agents, client: s.clients}
+	arrivals := &health.Arrivals{Listener: s.clients}
+	p := &ports{agent: s.agents, client: arrivals, arrivals: arrivals}
 	agentServer, frontend := s.newAgentServer(p), s.newFrontend(p)
 	s.ports, s.frontend = p, frontend
 	for _, mux := range p.muxes {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
 
+	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -40,7 +41,8 @@ const agentRest = 16
 // ports are the listeners besides the health server's own.
 type ports struct {
 	client, agent, admin net.Listener
-	muxes                []*muxListener // of client and agent, where they have TLS
+	arrivals             *health.Arrivals // of clients
+	muxes                []*muxListener   // of client and agent, where they have TLS
 }
 
 // mux puts a listener that tells carriers apart in front of one of ports.
@@ -67,6 +69,8 @@ func (s *Server) listen(ctx context.Context) (p *ports, err error) {
 	if err != nil {
 		return p, err
 	}
+	p.arrivals = &health.Arrivals{Listener: p.client}
+	p.client = p.arrivals
 	if p.agent, err = listenTCP(ctx, "agents", address(s.options.AgentBindAddress, s.options.AgentPort)); err != nil {
 		return p, err
 	}

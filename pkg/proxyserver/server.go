@@ -210,7 +210,7 @@ const longestMove = time.Minute
 
 // drain ends the service in an order that keeps connections, and lets every new dial
 // find a server. At first everything is served as before, while clients and agents
-// learn that they should go elsewhere; then no new connections are accepted, and open
+// learn that they should go elsewhere, until no client has connected for a while; then no new connections are accepted, and open
 // ones continue. Agents without another server delay that for longestMove at most: a
 // fleet that moved at once would overload the new server, and this server may be the
 // only one. Konnectivity's agents are told last, by the end of a stream that carries
@@ -221,7 +221,7 @@ func (s *Server) drain(life context.Context, timeout time.Duration, clients fron
 	s.registry.drain(min(timeout, longestMove))
 	s.logger.Info("Draining", "timeout", timeout)
 	if timeout > 0 {
-		health.AwaitIdle(life, s.options.MinDrainDuration, func() int { return 0 })
+		ports.arrivals.AwaitLull(life, s.options.MinDrainDuration)
 	}
 	ctx, cancel := context.WithTimeout(life, timeout)
 	defer cancel()

@@ -43,9 +43,10 @@ const (
 	// drainTimeout is how long connections may go on when a proxy server ends;
 	// the pod's grace period is a little longer.
 	drainTimeout = 600
-	// minDrain is how long the rest of the cluster may take to notice that a proxy
-	// server ends: a kube-proxy with much to do takes more than 5 seconds.
-	minDrain = 10
+	// minDrain is for how long no client must have connected before a proxy server that
+	// ends takes no more. health.Arrivals waits longestDrain at most.
+	minDrain     = 10
+	longestDrain = 3 * minDrain
 	// PeersSuffix makes the name of the Service in which there are all proxy servers
 	// of this release, and none of upstream's.
 	PeersSuffix = "-peers"
@@ -253,7 +254,7 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration, m move) *apps
 					ImagePullSecrets:              pullSecrets(c),
 					NodeSelector:                  c.Spec.ProxyServer.NodePlacement.NodeSelector,
 					Tolerations:                   c.Spec.ProxyServer.NodePlacement.Tolerations,
-					TerminationGracePeriodSeconds: ptr.To[int64](minDrain + drainTimeout + 20),
+					TerminationGracePeriodSeconds: ptr.To[int64](longestDrain + drainTimeout + 20),
 					SecurityContext:               &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
 						spread(corev1.LabelHostname), spread(corev1.LabelTopologyZone),
