@@ -72,7 +72,14 @@ func (c *Cluster) startNodePrograms(assets Assets, names ...string) error {
 		if name == "containerd" {
 			path = name
 		}
-		if err := c.machine.Start(name, nodes.Program{Argv: append([]string{path}, programs[name]...)}); err != nil {
+		argv := append([]string{path}, programs[name]...)
+		if name == "kube-proxy" {
+			// Nodes keep processor time for it. Here it would come after the pods, whose
+			// group is favoured, and take three seconds instead of 0.2 to send connections
+			// elsewhere.
+			argv = append([]string{"nice", "-n", "-15"}, argv...)
+		}
+		if err := c.machine.Start(name, nodes.Program{Argv: argv}); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -246,13 +245,6 @@ func (l *Lab) serveForward(listener net.Listener, cluster, target string) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			inner, err := l.nodes.Dial(ctx, cluster, target)
-			if errors.Is(err, syscall.ECONNREFUSED) {
-				// On a slow machine kube-proxy has sent one connection of thousands to a pod that had
-				// gone, more than ten seconds after it was told. While it sends them there for good,
-				// the second one is refused as likely.
-				log.note(fmt.Sprintf("connecting to %s again: %v", target, err))
-				inner, err = l.nodes.Dial(ctx, cluster, target)
-			}
 			if err != nil {
 				log.note(fmt.Sprintf("connecting to %s: %v", target, err))
 				return // the client sees a reset
