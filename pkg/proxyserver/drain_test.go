@@ -101,7 +101,7 @@ func TestDrainWaitsForLateClients(t *testing.T) {
 				t.Errorf("a client that came %s after SIGTERM: %v", time.Since(began), err)
 			}
 		}
-		if took, want := (<-drained).Round(time.Second), (quiet*13/5).Round(time.Second); took != want {
+		if took, want := (<-drained).Round(time.Second), (quiet * 13 / 5).Round(time.Second); took != want {
 			t.Errorf("the drain took %s, want %s: until nobody came for %s", took, want, quiet)
 		}
 	})
