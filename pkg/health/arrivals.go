@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// longestLull is how many times as long as it would like AwaitLull waits at most.
-const longestLull = 3
+// LongestLull is how many times as long as it is asked to AwaitLull waits at most.
+const LongestLull = 3
 
 // Arrivals is a listener that knows when its last connection came. A process that ends
 // goes on listening for as long as it is still being sent connections: how long load
@@ -29,10 +29,10 @@ func (a *Arrivals) Accept() (net.Conn, error) {
 }
 
 // AwaitLull waits until no connection has come for the duration quiet, from the call on.
-// It waits three times that at most: a load balancer may connect to the port for good, to
+// It waits LongestLull times that at most: a load balancer may connect to the port for good, to
 // see whether it is open. It ends with ctx.
 func (a *Arrivals) AwaitLull(ctx context.Context, quiet time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, longestLull*quiet)
+	ctx, cancel := context.WithTimeout(ctx, LongestLull*quiet)
 	defer cancel()
 	for wait := quiet; wait > 0; {
 		timer := time.NewTimer(wait)

@@ -41,11 +41,7 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 			defer leave()
 		}
 		source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
-		clients := pool.New(pool.Config{Dial: func(ctx context.Context) (*carrier.Carrier, error) {
-			config := source.ClientConfig("127.0.0.1")
-			config.NextProtos = []string{carrier.ALPN}
-			return carrier.Dialed(ctx, tls.Client(s.clients.dial(nil), config), carrier.Hello{}, carrier.Config{})
-		}})
+		clients := pool.New(pool.Config{Dial: s.dialsAs(source)})
 		defer clients.Close()
 		for range connections {
 			if _, err := clients.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"}); err != nil {
@@ -79,15 +75,7 @@ func TestDrainWaitsForLateClients(t *testing.T) {
 		s, stop := hub.start("server-0")
 		defer stop()
 		source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
-		connect := func() error {
-			config := source.ClientConfig("127.0.0.1")
-			config.NextProtos = []string{carrier.ALPN}
-			c, err := carrier.Dialed(t.Context(), tls.Client(s.clients.dial(nil), config), carrier.Hello{}, carrier.Config{})
-			if err == nil {
-				c.Close()
-			}
-			return err
-		}
+		dial := s.dialsAs(source)
 		began := time.Now()
 		drained := make(chan time.Duration, 1)
 		go func() {
@@ -97,14 +85,26 @@ func TestDrainWaitsForLateClients(t *testing.T) {
 		quiet := s.options.MinDrainDuration
 		for range 2 {
 			time.Sleep(quiet * 4 / 5)
-			if err := connect(); err != nil {
+			c, err := dial(t.Context())
+			if err != nil {
 				t.Errorf("a client that came %s after SIGTERM: %v", time.Since(began), err)
+				continue
 			}
+			_ = c.Close()
 		}
 		if took, want := (<-drained).Round(time.Second), (quiet * 13 / 5).Round(time.Second); took != want {
 			t.Errorf("the drain took %s, want %s: until nobody came for %s", took, want, quiet)
 		}
 	})
+}
+
+// dialsAs dials carriers to the clients' port with the certificate of source.
+func (s *memServer) dialsAs(source *pki.Reloader) func(context.Context) (*carrier.Carrier, error) {
+	return func(ctx context.Context) (*carrier.Carrier, error) {
+		config := source.ClientConfig("127.0.0.1")
+		config.NextProtos = []string{carrier.ALPN}
+		return carrier.Dialed(ctx, tls.Client(s.clients.dial(nil), config), carrier.Hello{}, carrier.Config{})
+	}
 }
 
 // toldStream counts who was told that the server drains.

@@ -210,10 +210,10 @@ const longestMove = time.Minute
 
 // drain ends the service in an order that keeps connections, and lets every new dial
 // find a server. At first everything is served as before, while clients and agents
-// learn that they should go elsewhere, until no client has connected for a while; then no new connections are accepted, and open
-// ones continue. Agents without another server delay that for longestMove at most: a
-// fleet that moved at once would overload the new server, and this server may be the
-// only one. Konnectivity's agents are told last, by the end of a stream that carries
+// learn that they should go elsewhere, until no client has connected for a while; then no
+// new connections are accepted, and open ones continue. Agents without another server
+// delay that for longestMove at most: a fleet that moved at once would overload the new
+// server, and this server may be the only one. Konnectivity's agents are told last, by the end of a stream that carries
 // nothing, because they drop their connections as soon as their server stops. If a part
 // of the process fails, life ends, and the drain with it.
 func (s *Server) drain(life context.Context, timeout time.Duration, clients frontend, ports *ports) {

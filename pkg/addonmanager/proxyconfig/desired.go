@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -46,7 +47,7 @@ const (
 	// minDrain is for how long no client must have connected before a proxy server that
 	// ends takes no more. health.Arrivals waits longestDrain at most.
 	minDrain     = 10
-	longestDrain = 3 * minDrain
+	longestDrain = health.LongestLull * minDrain
 	// PeersSuffix makes the name of the Service in which there are all proxy servers
 	// of this release, and none of upstream's.
 	PeersSuffix = "-peers"
