@@ -34,6 +34,19 @@ func MovesOf(features []string) (perAgent int, moves bool) {
 	return perAgent, moves
 }
 
+// ServerHeader with a proxy server's ID is a feature in the HELLO of a control session that
+// is meant for that server only. Another one refuses it with carrier.NoAgent.
+const ServerHeader = "cluster-proxy-server"
+
+// ServerFeature returns the feature that says so.
+func ServerFeature(serverID string) string { return ServerHeader + "=" + serverID }
+
+// MeantFor reports whether a control session with these features may be with a server.
+func MeantFor(features []string, serverID string) bool {
+	wanted, only := featureOf(features, ServerHeader)
+	return !only || wanted == serverID
+}
+
 // The types of packets, all from a proxy server to an agent. On a control carrier they
 // are the kinds of messages.
 const (

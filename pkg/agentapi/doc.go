@@ -13,7 +13,8 @@
 //
 // # The control session
 //
-// The control session of an agent is a carrier.Session, whose messages control.go names.
+// The control session of an agent is a carrier.Session, whose messages control.go names, and
+// which is the agent's idle carrier as well.
 // Where one side is older or konnectivity's, it is konnectivity's stream. A proxy server
 // and an agent of ours say there that both speak carriers, and send packets of types that
 // konnectivity does not have, which are the kinds of those messages. They go only to

@@ -71,11 +71,12 @@ const (
 // Carrier is one transport connection that carries one tunnelled connection
 // at a time. Methods may be called from several goroutines.
 type Carrier struct {
-	nc   net.Conn
-	cfg  Config
-	peer string        // the accepting side's name, if the dialing side asked
-	done chan struct{} // closed when the carrier is closed
-	gone chan struct{} // closed when the transport is closed, too
+	nc      net.Conn
+	cfg     Config
+	peer    string        // the accepting side's name, if the dialing side asked
+	session *Session      // nil unless the carrier was, or is, a control session
+	done    chan struct{} // closed when the carrier is closed
+	gone    chan struct{} // closed when the transport is closed, too
 
 	mu       sync.Mutex
 	state    state
@@ -264,6 +265,13 @@ func (c *Carrier) Role() Role { return c.cfg.Role }
 // asked for it by FeatureName.
 func (c *Carrier) PeerName() string { return c.peer }
 
+// InSession reports whether the carrier is a control session still. To take it costs the
+// peer another one, so others are taken first.
+func (c *Carrier) InSession() bool { return c.session != nil && !c.session.Over() }
+
+// BeganAsSession reports whether the carrier was a control session at first.
+func (c *Carrier) BeganAsSession() bool { return c.session != nil }
+
 // Done is closed when the carrier can carry nothing any more.
 func (c *Carrier) Done() <-chan struct{} { return c.done }
 
@@ -308,14 +316,14 @@ var errDraining = &Error{Code: Draining, Message: "the carrier is drained"}
 // OPEN.
 func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	frame := controlFrame(FrameOpen, r.append)
-	if len(frame) > smallBuffer || c.cfg.Role != Opener {
+	if len(frame) > smallBuffer || c.cfg.Role != Opener || !c.session.takesOpen() {
 		return nil, violation("cannot send OPEN with %d bytes", len(frame))
 	}
 	if ctx.Err() != nil {
 		return nil, ContextError(ctx)
 	}
 	reply := make(chan openReply, 1)
-	if err := c.startOpening(reply); err != nil {
+	if err := c.startOpening(reply, r.Network); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.failOpening(reply, ContextError(ctx)) })
@@ -327,7 +335,7 @@ func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	return answer.conn, answer.err
 }
 
-func (c *Carrier) startOpening(reply chan openReply) error {
+func (c *Carrier) startOpening(reply chan openReply, network string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -339,6 +347,7 @@ func (c *Carrier) startOpening(reply chan openReply) error {
 		return &Error{Code: Overloaded, Message: "the carrier is in use"}
 	}
 	c.state, c.reply = opening, reply
+	c.session.opened(network, Opener)
 	return nil
 }
 

@@ -25,6 +25,10 @@ const FeatureName = "name"
 // take the connection for a carrier.
 const FeatureControl = "control"
 
+// FeatureOpens in the HELLO of a control session says that an OPEN may come on it, with
+// which it becomes a carrier, and is confirmed in the answer.
+const FeatureOpens = "opens"
+
 // Hello is the payload of the first frame on a carrier, or on a control session.
 type Hello struct {
 	Version  uint64

@@ -80,11 +80,13 @@
 //
 // # Control sessions
 //
-// A Session is a transport of its own, not a use of a carrier: what peers say about
-// carriers must not wait for a connection, and a carrier that is busy with one is the
-// usual reason to say something. It shares HELLO, the header of frames and RESET with
-// carriers, so the same port and ALPN serve both. It costs one goroutine and no buffer,
-// because messages are few and small; a timer pings a silent peer. gRPC, which it takes
+// A Session is a carrier on which messages may come while it is idle, and a timer that
+// pings a silent peer. What peers say about carriers must not wait for a connection, so the
+// first OPEN ends the session, and the dialing side makes another one. An idle peer then has
+// one connection, which is both, where a session of its own beside an idle carrier would
+// double what it costs. The watcher reads messages like other frames; whether one may be
+// sent is decided under the right to write and the carrier's lock, so that none follows the
+// OPEN. With peers that do not know of this, a session takes no OPEN. gRPC, which it takes
 // the place of, costs each end seven goroutines and some 60 KiB.
 //
 // Out of scope: authentication (the transport is authenticated before it

@@ -47,6 +47,9 @@ func (c *Carrier) failIf(cond func() bool, err *Error, tell telling) {
 		cur.fail(err)
 	}
 	go c.shutdown(err, tell)
+	if c.session != nil {
+		c.session.end(err)
+	}
 	if observer != nil {
 		observer.CarrierClosed(c)
 	}

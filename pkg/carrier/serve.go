@@ -28,6 +28,7 @@ func (c *Carrier) serve(payload []byte) (func(), error) {
 		return nil, nil
 	}
 	c.state, c.pend = pending, p
+	c.session.opened(r.Network, Acceptor)
 	observer, draining := c.observer, c.draining
 	c.mu.Unlock()
 	if observer != nil {

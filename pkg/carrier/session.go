@@ -22,36 +22,61 @@ type SessionConfig struct {
 	// Most is how many messages the peer may send within a minute; 0 means that there
 	// is no limit.
 	Most int
+	// Carrier is what the session becomes with the first OPEN on it, if the peer knows
+	// FeatureOpens too; nil if it is to take none.
+	Carrier *Config
 }
 
-// Session is one end of a control session: a transport of its own, on which two peers
-// send each other messages about their carriers. It has one goroutine, that of Serve,
-// and no buffers.
+// Session is one end of a control session, on which two peers send each other messages
+// about their carriers. With an OPEN, a ping excepted, it is over, and what it ran on is a
+// carrier like others.
 type Session struct {
-	nc   net.Conn
-	cfg  SessionConfig
-	peer Hello
+	c     *Carrier
+	cfg   SessionConfig
+	peer  Hello
+	opens bool // both sides know FeatureOpens
 
-	// The holder of wsem may write to nc: for one frame at a time, and on the accepting
-	// side until it has answered HELLO.
-	wsem chan struct{}
+	// Under the carrier's mu: over says that no message may be sent any more, and heedless
+	// that none may come. An opener hears what was sent before the OPEN arrived.
+	over, heedless bool
+
+	handle func(Control) // set before the watcher starts
 
 	mu       sync.Mutex
 	heard    time.Time // when the peer said something last
 	minute   time.Time // since when received counts
 	received int
-	timer    *time.Timer // nil unless Serve runs
-	err      error       // why the session has ended
+	timer    *time.Timer // nil unless the session is served
+	ended    func(error) // nil until Start, and once it was called
 }
 
-func newSession(nc net.Conn, cfg SessionConfig) *Session {
+// errOver is the error of a message that comes too late.
+var errOver = errors.New("the control session carries a connection by now; the peer makes another one")
+
+func newSession(nc net.Conn, peer Hello, cfg SessionConfig) *Session {
 	if cfg.PingAfter == 0 {
 		cfg.PingAfter = 30 * time.Second
 	}
 	if cfg.PingTimeout == 0 {
 		cfg.PingTimeout = 10 * time.Second
 	}
-	return &Session{nc: nc, cfg: cfg, wsem: make(chan struct{}, 1)}
+	config := Config{Role: Acceptor} // to which no OPEN is let through
+	if cfg.Carrier != nil {
+		config = *cfg.Carrier
+	}
+	s := &Session{c: newCarrierStopped(nc, config), cfg: cfg, peer: peer}
+	s.opens = cfg.Carrier != nil && slices.Contains(peer.Features, FeatureOpens)
+	s.c.session = s
+	return s
+}
+
+// features are those that a HELLO has besides others.
+func (cfg SessionConfig) features(others []string) []string {
+	all := []string{FeatureName, FeatureControl}
+	if cfg.Carrier != nil {
+		all = append(all, FeatureOpens)
+	}
+	return append(all, others...)
 }
 
 // DialSession asks the peer of a transport that this side dialed for a control session,
@@ -59,7 +84,7 @@ func newSession(nc net.Conn, cfg SessionConfig) *Session {
 // With an error the transport is closed.
 func DialSession(ctx context.Context, nc net.Conn, hello Hello, cfg SessionConfig) (*Session, error) {
 	hello.Version = Version
-	hello.Features = append([]string{FeatureName, FeatureControl}, hello.Features...)
+	hello.Features = cfg.features(hello.Features)
 	if len(controlFrame(FrameHello, hello.append)) > smallBuffer {
 		_ = nc.Close()
 		return nil, ErrNoControl
@@ -75,30 +100,29 @@ func DialSession(ctx context.Context, nc net.Conn, hello Hello, cfg SessionConfi
 		_ = nc.Close()
 		return nil, ErrNoControl
 	}
-	s := newSession(nc, cfg)
-	s.peer = answer
+	s := newSession(nc, answer, cfg)
+	s.c.peer = answer.Session
 	return s, nil
 }
 
 // AcceptSession makes a control session of a transport from which a HELLO was read
 // that asks for one. Answer or Close must follow; messages wait for the answer.
 func AcceptSession(nc net.Conn, hello Hello, cfg SessionConfig) *Session {
-	s := newSession(nc, cfg)
-	s.peer = hello
-	s.wsem <- struct{}{}
+	s := newSession(nc, hello, cfg)
+	s.c.wsem <- struct{}{}
 	return s
 }
 
 // Answer confirms a session that was made by AcceptSession, as long as ctx allows.
 // With an error the transport is closed.
 func (s *Session) Answer(ctx context.Context, answer Hello) error {
-	defer func() { <-s.wsem }()
+	defer func() { <-s.c.wsem }()
 	if err := s.Err(); err != nil {
 		return err
 	}
 	answer.Version = Version
-	answer.Features = append([]string{FeatureName, FeatureControl}, answer.Features...)
-	return writeHello(ctx, s.nc, answer)
+	answer.Features = s.cfg.features(answer.Features)
+	return writeHello(ctx, s.c.nc, answer)
 }
 
 // Refuse says to the peer of a transport from which a HELLO was read why it is not
@@ -112,56 +136,77 @@ func Refuse(nc net.Conn, reason error) {
 // Peer is the peer's HELLO.
 func (s *Session) Peer() Hello { return s.peer }
 
-// Serve answers pings, sends its own, and calls handle for each other message, one at a
-// time, until the session ends. It returns why that was.
-func (s *Session) Serve(handle func(Control)) error {
+// Carrier is what the session runs on, and becomes if Opens.
+func (s *Session) Carrier() *Carrier { return s.c }
+
+// Opens reports whether both sides know that an OPEN may come on the session.
+func (s *Session) Opens() bool { return s.opens }
+
+// Over reports whether the session has become a carrier, or has ended.
+func (s *Session) Over() bool { return s.Err() != nil || s.Carries() }
+
+// Carries reports whether the session has become a carrier.
+func (s *Session) Carries() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.over
+}
+
+// Start answers pings, sends its own, and calls handle for each other message, one at a
+// time. It calls ended once, when the session has ended, or the carrier that it became,
+// before an Observer hears of that.
+func (s *Session) Start(handle func(Control), ended func(error)) {
+	s.handle = handle
 	s.mu.Lock()
+	s.ended = ended
 	s.heard = time.Now()
 	s.timer = time.AfterFunc(s.cfg.PingAfter, s.look)
 	s.mu.Unlock()
-	for {
-		t, payload, err := readFrame(s.nc)
-		if err == nil {
-			err = s.receive(t, payload, handle)
-		}
-		if err == nil {
-			continue
-		}
-		var broken *Error
-		if errors.As(err, &broken) && broken.Code == Protocol && !broken.Reset {
-			s.Abort(err)
-		}
-		return s.end(err)
+	go s.c.watch()
+	if err := s.Err(); err != nil {
+		s.end(err)
 	}
 }
 
-func (s *Session) receive(t FrameType, payload []byte, handle func(Control)) error {
+// end is called when the carrier is closed.
+func (s *Session) end(err error) {
+	s.stopPings()
+	s.mu.Lock()
+	ended := s.ended
+	s.ended = nil
+	s.mu.Unlock()
+	if ended != nil {
+		ended(err)
+	}
+}
+
+func (s *Session) stopPings() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+}
+
+// receive acts on a message of the peer. The watcher calls it.
+func (s *Session) receive(payload []byte) error {
 	if err := s.hear(); err != nil {
 		return err
 	}
-	switch t {
-	case FrameControl:
-		m, err := decodeControl(payload)
-		switch {
-		case err != nil:
-			return violation("%v", err)
-		case m.Kind == controlPing:
-			return s.Send(Control{Kind: controlPong})
-		case m.Kind != controlPong:
-			handle(m)
-		}
-		return nil
-	case FrameReset:
-		e, err := decodeError(payload, true)
-		if err != nil {
-			return violation("%v", err)
-		}
-		return e
+	m, err := decodeControl(payload)
+	switch {
+	case err != nil:
+		return err
+	case m.Kind == controlPing:
+		_ = s.Send(Control{Kind: controlPong}) // not after an OPEN, which may just have been sent
+	case m.Kind != controlPong:
+		s.handle(m)
 	}
-	return violation("frame of type %d on a control session", t)
+	return nil
 }
 
-// hear notes that the peer said something, and whether that was too often.
+// hear notes that the peer is alive. It is a violation if that was too often.
 func (s *Session) hear() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +223,7 @@ func (s *Session) hear() error {
 // look pings a silent peer, and ends the session of one that does not answer.
 func (s *Session) look() {
 	s.mu.Lock()
-	if s.err != nil {
+	if s.timer == nil {
 		s.mu.Unlock()
 		return
 	}
@@ -187,7 +232,7 @@ func (s *Session) look() {
 	switch {
 	case silent >= s.cfg.PingAfter+s.cfg.PingTimeout:
 		s.mu.Unlock()
-		_ = s.end(&Error{Code: TimedOut, Message: "the peer does not answer pings"})
+		s.finish(&Error{Code: TimedOut, Message: "the peer does not answer pings"}, keepQuiet)
 		return
 	case ping:
 		next += s.cfg.PingTimeout
@@ -202,64 +247,66 @@ func (s *Session) look() {
 // Send sends a message. It waits for those before it, and for the peer to accept it,
 // which it must do in time.
 func (s *Session) Send(m Control) error {
-	s.wsem <- struct{}{}
-	defer func() { <-s.wsem }()
-	if err := s.Err(); err != nil {
+	c := s.c
+	select {
+	case c.wsem <- struct{}{}:
+	case <-c.done:
+		return c.Err()
+	}
+	defer func() { <-c.wsem }()
+	c.mu.Lock()
+	err := c.err
+	if err == nil && s.over {
+		err = errOver
+	}
+	c.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	_ = s.nc.SetWriteDeadline(time.Now().Add(s.cfg.PingTimeout))
-	if _, err := s.nc.Write(controlFrame(FrameControl, m.append)); err != nil {
-		return s.end(err)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(s.cfg.PingTimeout))
+	if _, err := c.nc.Write(controlFrame(FrameControl, m.append)); err != nil {
+		c.fail(cutOff(err), keepQuiet)
+		return c.Err()
 	}
+	_ = c.nc.SetWriteDeadline(time.Time{})
 	return nil
 }
 
-// Err says why the session has ended, and nil before.
-func (s *Session) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+// Err says why the session, or the carrier that it became, has ended, and nil before.
+func (s *Session) Err() error { return s.c.Err() }
+
+// Abort ends the session and says why to the peer. A carrier that it has become goes on.
+func (s *Session) Abort(reason error) { s.finish(cutOff(reason), tellPeer) }
+
+// Close ends the session. A carrier that it has become goes on.
+func (s *Session) Close() error {
+	s.finish(cutOff(net.ErrClosed), keepQuiet)
+	return nil
 }
 
-// Abort ends the session and says why to the peer, unless something else is being sent.
-func (s *Session) Abort(reason error) {
-	if !s.finish(reason) {
+func (s *Session) finish(reason *Error, tell telling) {
+	s.c.failIf(func() bool { return !s.over }, reason, tell)
+}
+
+// opened notes that an OPEN was sent or has come, of which only a ping leaves the session
+// as it is; the carrier's mu is held.
+func (s *Session) opened(network string, role Role) {
+	if s == nil || s.over || network == NetworkPing {
 		return
 	}
-	select {
-	case s.wsem <- struct{}{}:
-		Refuse(s.nc, reason)
-		<-s.wsem
-	default:
-		_ = s.nc.Close()
+	s.over, s.heedless = true, role == Acceptor
+	s.stopPings()
+}
+
+// answered notes the answer to an OPEN of this side; the carrier's mu is held.
+func (s *Session) answered() {
+	if s != nil {
+		s.heedless = s.over
 	}
 }
 
-// Close ends the session.
-func (s *Session) Close() error {
-	_ = s.end(net.ErrClosed)
-	return nil
-}
+// hears reports whether a message may come; the carrier's mu is held.
+func (s *Session) hears() bool { return s != nil && !s.heedless }
 
-// end closes the transport, and returns why the session has ended.
-func (s *Session) end(err error) error {
-	if s.finish(err) {
-		// TLS waits for a blocked write before it closes.
-		go func() { _ = s.nc.Close() }()
-	}
-	return s.Err()
-}
-
-// finish notes why the session ends, and reports whether that is news.
-func (s *Session) finish(reason error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return false
-	}
-	s.err = cutOff(reason)
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	return true
-}
+// takesOpen reports whether an OPEN may be sent, on a carrier that may have no session.
+func (s *Session) takesOpen() bool { return s == nil || s.opens }

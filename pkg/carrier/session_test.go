@@ -45,7 +45,7 @@ func sessions(t *testing.T, near, far net.Conn, cfg SessionConfig) (dialed, acce
 // serving serves a session, and returns what it handled and how it ended.
 func serving(s *Session) (got <-chan Control, ended <-chan error) {
 	messages, end := make(chan Control, 100), make(chan error, 1)
-	go func() { end <- s.Serve(func(m Control) { messages <- m }) }()
+	s.Start(func(m Control) { messages <- m }, func(err error) { end <- err })
 	return messages, end
 }
 
@@ -257,10 +257,10 @@ func FuzzSession(f *testing.F) {
 	f.Add([]byte{8, 0, 8, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		near, far := net.Pipe()
-		s := newSession(far, SessionConfig{Most: 60})
+		s := newSession(far, Hello{}, SessionConfig{Most: 60})
 		done := make(chan error, 1)
 		messages := 0
-		go func() { done <- s.Serve(func(Control) { messages++ }) }()
+		s.Start(func(Control) { messages++ }, func(err error) { done <- err })
 		read := make(chan []byte, 1)
 		go func() {
 			got, _ := io.ReadAll(near)

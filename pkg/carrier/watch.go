@@ -163,6 +163,7 @@ func (c *Carrier) dispatch(t FrameType, payload []byte) (finished bool) {
 	c.mu.Lock()
 	st := c.state
 	reading := st == open && !c.cur.finReceived
+	hears := (st == idle || st == opening || st == pending) && c.session.hears()
 	c.mu.Unlock()
 	var err error
 	switch {
@@ -181,7 +182,9 @@ func (c *Carrier) dispatch(t FrameType, payload []byte) (finished bool) {
 	case st == closed:
 		<-c.rsem
 		return true
-	case t == FrameOpen && st == idle && c.cfg.Role == Acceptor:
+	case t == FrameControl && hears:
+		err = c.session.receive(payload)
+	case t == FrameOpen && st == idle && c.cfg.Role == Acceptor && c.session.takesOpen():
 		var serve func()
 		if serve, err = c.serve(payload); serve != nil {
 			// A fresh goroutine costs less beside the dial than before it.
@@ -221,6 +224,7 @@ func (c *Carrier) accepted(payload []byte) error {
 	reply := c.reply
 	c.cur, c.reply, c.state = newConn(c, Addr(ends.Local), Addr(ends.Remote)), nil, open
 	c.cur.servers = ends.Servers
+	c.session.answered()
 	if !c.cfg.Relays {
 		c.stopWatching()
 	}
@@ -240,6 +244,7 @@ func (c *Carrier) refused(payload []byte) error {
 	}
 	reply := c.reply
 	c.reply, c.state = nil, idle
+	c.session.answered()
 	c.mu.Unlock()
 	c.tellIdle()
 	reply <- openReply{err: e}

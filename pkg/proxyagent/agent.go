@@ -172,7 +172,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 		memory: a.memory, denied: a.metrics.dialsDenied,
 	}
-	servers := newServers(carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
+	servers := newServers(ctx, carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	servers.share.perAgent = o.ServersPerAgent
 	context.AfterFunc(serving, servers.close)
 	a.conns.servers.Store(servers)
@@ -195,7 +195,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	}
 	tunnels.SetServerCounter(controlFirst{
 		ServerCounter: servers.counter(agent.NewAggregateServerCounter(counter, servers, k.ServerCountSource)),
-		servers:       servers, draining: ctx, recheck: recheck,
+		servers:       servers, recheck: recheck,
 	})
 	tunnels.Serve()
 	return servers, nil

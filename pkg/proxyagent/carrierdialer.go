@@ -58,11 +58,16 @@ func (c *carrierDialer) dial(ctx context.Context) (*carrier.Carrier, error) {
 		return nil, err
 	}
 	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
-	made, err := carrier.DialTLS(ctx, raw, c.tlsConfig(), hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)})
+	made, err := carrier.DialTLS(ctx, raw, c.tlsConfig(), hello, *c.carriers())
 	if err != nil {
 		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))
 	}
 	return made, nil
+}
+
+// carriers configures the carriers that the agent dials.
+func (c *carrierDialer) carriers() *carrier.Config {
+	return &carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)}
 }
 
 // tlsConfig is for one connection that may become a carrier.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -17,15 +18,21 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// controlCarrier is the control session with a proxy server of ours, on a carrier of its
-// own.
+// controlCarrier is the control session with a proxy server of ours, on a carrier that the
+// server's next OPEN may come on.
 type controlCarrier struct {
 	servers *servers
 	session *carrier.Session
 }
 
-// end is part of control.
-func (c *controlCarrier) end() { _ = c.session.Close() }
+// end is part of control. The connection on a carrier that the session has become goes on.
+func (c *controlCarrier) end() {
+	_ = c.session.Close()
+	c.servers.leave(c.serverID(), c)
+}
+
+// over is part of control.
+func (c *controlCarrier) over() bool { return c.session.Over() }
 
 // leave is part of control.
 func (c *controlCarrier) leave() {
@@ -51,14 +58,18 @@ func (c *controlCarrier) handle(m carrier.Control) {
 	}
 }
 
-// serve serves a session that has joined, until it ends.
-func (c *controlCarrier) serve(draining context.Context, left func()) {
-	stop := context.AfterFunc(draining, c.leave)
-	err := c.session.Serve(c.handle)
-	stop()
-	left()
-	klog.Background().V(1).Info("A control session has ended", "serverID", c.serverID(), "err", err)
+// start starts a session that has joined.
+func (c *controlCarrier) start() {
+	stop := context.AfterFunc(c.servers.draining, c.leave)
+	c.session.Start(c.handle, func(err error) {
+		stop()
+		c.servers.ended(c)
+		klog.Background().V(1).Info("A control session has ended", "serverID", c.serverID(), "err", err)
+	})
 }
+
+// count is how many proxy servers there are, as the server said first.
+func (c *controlCarrier) count() int { return int(min(c.session.Peer().Servers, 1<<31-1)) }
 
 // controlFirst is the counter that konnectivity's agent asks before each dial. It dials
 // control carriers itself, and answers when a stream is needed: that of a server that has
@@ -66,8 +77,6 @@ func (c *controlCarrier) serve(draining context.Context, left func()) {
 type controlFirst struct {
 	agent.ServerCounter
 	servers *servers
-	// draining ends when this agent should dial nothing more.
-	draining context.Context
 	// recheck is how often the number of servers is looked up while none is missing.
 	recheck time.Duration
 }
@@ -79,9 +88,9 @@ func (c controlFirst) Count() int {
 		changed := c.servers.changes() // from before what is decided next
 		count := c.ServerCounter.Count()
 		metrics.Metrics.SetServerCount(count)
-		next := c.servers.nextStep(count, c.draining.Err() != nil)
+		next := c.servers.nextStep(count)
 		if next == dialControl {
-			next = c.servers.connect(c.draining)
+			next = c.servers.connect()
 		}
 		switch next {
 		case leaveToStreams:
@@ -109,7 +118,7 @@ const (
 // nextStep returns what to do if there are count servers. Streams alone are left to
 // konnectivity's agent: while it has nothing but konnectivity's servers, an agent does not
 // ask each time whether the next one is another.
-func (s *servers) nextStep(count int, draining bool) step {
+func (s *servers) nextStep(count int) step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	streamsOnly := len(s.sessions) > 0
@@ -120,14 +129,15 @@ func (s *servers) nextStep(count int, draining bool) step {
 	switch {
 	case s.stopped, streamsOnly && (complete || !s.speaksCarriers()):
 		return leaveToStreams
-	case complete, draining:
+	case complete, s.draining.Err() != nil:
 		return stayIdle
 	}
 	return dialControl
 }
 
+// hasControlCarrier is also true while the next one is dialed.
 func (k *serverSession) hasControlCarrier() bool {
-	return slices.ContainsFunc(k.control, func(c control) bool { _, ok := c.(*controlCarrier); return ok })
+	return len(k.control) == 0 || slices.ContainsFunc(k.control, func(c control) bool { _, ok := c.(*controlCarrier); return ok })
 }
 
 // changes returns a channel that is closed when something changes.
@@ -139,9 +149,9 @@ func (s *servers) changes() <-chan struct{} {
 
 // connect dials a control carrier to one more server, and returns what to do then. Behind a
 // load balancer it may lead to one that the agent has, and to one that takes streams only.
-func (s *servers) connect(draining context.Context) step {
+func (s *servers) connect() step {
 	s.dialed()
-	session, err := s.carriers.dialControl(agentapi.MovesFeature(s.share.perAgent))
+	session, err := s.carriers.dialControl(context.Background(), agentapi.MovesFeature(s.share.perAgent))
 	switch {
 	case errors.Is(err, carrier.ErrNoCarriers), errors.Is(err, carrier.ErrNoControl):
 		s.mu.Lock()
@@ -154,16 +164,41 @@ func (s *servers) connect(draining context.Context) step {
 	}
 	c := &controlCarrier{servers: s, session: session}
 	if s.has(c.serverID()) {
-		c.end()
+		_ = session.Close()
 		return dialControl
 	}
-	s.counted(int(min(session.Peer().Servers, 1<<31-1)))
-	left := s.join(c.serverID(), true, c)
+	s.counted(c.count())
+	s.join(c.serverID(), true, c)
 	if slices.Contains(session.Peer().Features, agentapi.PeersHeader) {
 		s.findsPeers(c.serverID())
 	}
-	go c.serve(draining, left)
+	c.start()
 	return dialControl
+}
+
+// renewControl makes a control session with one server in the place of one that has become a
+// carrier. Another server, to which a load balancer may lead, refuses it: then it returns nil.
+func (s *servers) renewControl(ctx context.Context, known *serverSession, serverID string) (*carrier.Carrier, error) {
+	session, err := s.carriers.dialControl(ctx, agentapi.MovesFeature(s.share.perAgent), agentapi.ServerFeature(serverID))
+	switch {
+	case carrier.CodeOf(err) == carrier.NoAgent, errors.Is(err, carrier.ErrNoControl), errors.Is(err, carrier.ErrNoCarriers):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case session.Peer().Session != serverID: // of an earlier release, which does not know the feature
+		_ = session.Close()
+		return nil, nil
+	}
+	c := &controlCarrier{servers: s, session: session}
+	if !s.rejoin(known, c) {
+		_ = session.Close()
+		return nil, net.ErrClosed
+	}
+	if n := c.count(); n != s.Count() {
+		s.counted(n)
+	}
+	c.start()
+	return session.Carrier(), nil
 }
 
 // has reports whether there is a control session with a server, or none may be made.
@@ -190,8 +225,8 @@ func (s *servers) connected() int {
 
 // dialControl makes a control session with any of the proxy servers, and says which features
 // the agent has.
-func (c *carrierDialer) dialControl(features ...string) (*carrier.Session, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.handshakeTimeout)
+func (c *carrierDialer) dialControl(ctx context.Context, features ...string) (*carrier.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
 	defer cancel()
 	raw, err := c.connect(ctx)
 	if err != nil {
@@ -204,10 +239,9 @@ func (c *carrierDialer) dialControl(features ...string) (*carrier.Session, error
 		}
 		return nil, fmt.Errorf("dialing a control carrier to %q: %w", c.address, pki.Explain(err))
 	}
-	// In TLS 1.3 a client learns with the first read that its certificate was refused.
-	watched := &watchedConn{Conn: conn, handshakes: c.handshakes}
 	hello := carrier.Hello{Session: c.session, Identifiers: c.identifiers, Features: append(features, agentapi.ProcessFeature(c.process))}
-	session, err := carrier.DialSession(ctx, watched, hello, carrier.SessionConfig{PingAfter: c.pingAfter})
+	session, err := carrier.DialSession(ctx, conn, hello, carrier.SessionConfig{PingAfter: c.pingAfter, Carrier: c.carriers()})
+	c.handshakes.firstRead(err)
 	if err != nil {
 		return nil, fmt.Errorf("asking %q for a control session: %w", c.address, pki.Explain(err))
 	}

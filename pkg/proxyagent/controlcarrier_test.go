@@ -3,6 +3,7 @@ package proxyagent
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -29,10 +32,11 @@ var eventually = wait.Poll{Every: time.Millisecond, For: 20 * time.Second}.Until
 // name. "" alone is konnectivity's, which knows no carriers.
 type fakeServers struct {
 	t        *testing.T
-	names    []string
+	names    atomic.Pointer[[]string]
 	sessions chan *carrier.Session // of servers of ours, in the order of the dials
 	got      chan carrier.Control
 	controls atomic.Int32 // that were asked for
+	opens    atomic.Bool  // servers of ours send an OPEN on a session
 }
 
 // startFakeServers also makes what dials them, whose agent lacks all of count servers.
@@ -49,7 +53,8 @@ func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	f := &fakeServers{t: t, names: names, sessions: make(chan *carrier.Session, 10), got: make(chan carrier.Control, 10)}
+	f := &fakeServers{t: t, sessions: make(chan *carrier.Session, 10), got: make(chan carrier.Control, 10)}
+	f.names.Store(&names)
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -60,8 +65,8 @@ func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *
 		}
 	}()
 	metrics := newAgentMetrics(prometheus.NewRegistry())
-	s := newServers(&carrierDialer{address: listener.Addr().String(), serverName: "127.0.0.1", session: "agent", identifiers: "host=cluster1", process: "secret",
-		source: source, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
+	s := newServers(t.Context(), &carrierDialer{address: listener.Addr().String(), serverName: "127.0.0.1", session: "agent", identifiers: "host=cluster1", process: "secret",
+		source: source, decide: denyAll, memory: memlimit.New(prometheus.NewRegistry()), denied: metrics.dialsDenied, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
 		pool.Config{MinIdle: 1, Backoff: func(int) time.Duration { return time.Hour }}, func(int) time.Duration { return time.Millisecond })
 	t.Cleanup(s.close)
 	return f, s
@@ -69,7 +74,7 @@ func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *
 
 func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
-	if config.NextProtos = []string{carrier.ALPN, "h2"}; f.names[0] == "" {
+	if config.NextProtos = []string{carrier.ALPN, "h2"}; (*f.names.Load())[0] == "" {
 		config.NextProtos = []string{"h2"}
 	}
 	conn := tls.Server(raw, config)
@@ -83,7 +88,8 @@ func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 	}
 	name := "-elsewhere" // where carriers lead
 	if slices.Contains(hello.Features, carrier.FeatureControl) {
-		name = f.names[int(f.controls.Add(1)-1)%len(f.names)]
+		names := *f.names.Load()
+		name = names[int(f.controls.Add(1)-1)%len(names)]
 	}
 	if name[0] == '-' {
 		if c, err := carrier.Answer(f.t.Context(), conn, hello, carrier.Config{Role: carrier.Opener, Name: name}); err == nil {
@@ -94,13 +100,24 @@ func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 	if hello.Session != "agent" || hello.Identifiers != "host=cluster1" || agentapi.ProcessOf(hello.Features) != "secret" {
 		f.t.Errorf("the agent says %+v, want its ID, hosts and secret", hello)
 	}
-	session := carrier.AcceptSession(conn, hello, carrier.SessionConfig{})
+	if !agentapi.MeantFor(hello.Features, name) && f.opens.Load() {
+		carrier.Refuse(conn, &carrier.Error{Code: carrier.NoAgent})
+		return
+	}
+	var opens *carrier.Config
+	if f.opens.Load() {
+		opens = &carrier.Config{Role: carrier.Opener}
+	}
+	session := carrier.AcceptSession(conn, hello, carrier.SessionConfig{Carrier: opens})
 	f.sessions <- session // before the agent dials the next one, which it does when it has the answer
 	if err := session.Answer(f.t.Context(), carrier.Hello{Session: name, Servers: count}); err != nil {
 		return
 	}
-	_ = session.Serve(func(m carrier.Control) { f.got <- m })
+	session.Start(func(m carrier.Control) { f.got <- m }, func(error) {})
 }
+
+// denyAll is a decision.
+func denyAll(string, string) (policy.Target, error) { return policy.Target{}, errors.New("denied") }
 
 // TestControlCarriersComeFirst asks servers of all kinds for a session: what konnectivity's
 // agent has to do is what is left.
@@ -119,7 +136,7 @@ func TestControlCarriersComeFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, s := startFakeServers(t, 2, test.servers...)
 			for i, want := range test.want {
-				if got := s.connect(t.Context()); got != want {
+				if got := s.connect(); got != want {
 					t.Errorf("dial %d: step %d, want %d", i, got, want)
 				}
 			}
@@ -136,8 +153,9 @@ func TestControlCarrierServesTheSession(t *testing.T) {
 	f, s := startFakeServers(t, 2, "one", "two")
 	s.search.random = func(time.Duration) time.Duration { return time.Millisecond }
 	draining, drain := context.WithCancel(t.Context())
+	s.draining = draining
 	counted := make(chan int, 1)
-	counter := controlFirst{ServerCounter: s.counter(s), servers: s, draining: draining, recheck: time.Hour}
+	counter := controlFirst{ServerCounter: s.counter(s), servers: s, recheck: time.Hour}
 	go func() { counted <- counter.Count() }()
 	one, two := <-f.sessions, <-f.sessions
 	eventually(t, "the agent has both servers", func() bool { return s.connected() == 2 })
@@ -180,16 +198,102 @@ func TestControlCarrierServesTheSession(t *testing.T) {
 	}
 }
 
+// TestControlSessionsAreRenewed has a server open connections on the session that an agent has
+// with it. The agent makes another one with that server, wherever a load balancer leads, and
+// is connected all the time.
+func TestControlSessionsAreRenewed(t *testing.T) {
+	f, s := startFakeServers(t, 1, "one", "two", "-older", "one", "one")
+	f.opens.Store(true)
+	draining, drain := context.WithCancel(t.Context())
+	s.draining = draining
+	s.connect()
+	session := <-f.sessions
+	open := func() {
+		t.Helper()
+		eventually(t, "both know that an OPEN may come", session.Opens)
+		if _, err := session.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
+			t.Errorf("a connection on the session: %v, want that the agent denies it", err)
+		}
+	}
+	connected := func() int { return s.connected() }
+	stats := func() pool.Stats {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.sessions["one"].pool.Stats()
+	}
+	open()
+	first, second := session, <-f.sessions
+	if n := f.controls.Load(); n != 4 {
+		t.Errorf("%d control sessions were asked for, want that the one that was used is replaced with the 4th", n)
+	}
+	eventually(t, "the pool has both", func() bool { return stats() == pool.Stats{Idle: 2} })
+	if err := first.Carrier().Close(); err != nil || connected() != 1 {
+		t.Errorf("%d servers are connected after the used session's end, want 1", connected())
+	}
+	leaves := agentapi.ControlMessage(agentapi.AgentLeaves, 0)
+	drain()
+	if got := <-f.got; got != leaves {
+		t.Errorf("the server was told %+v, want that the agent drains", got)
+	}
+	session = second
+	open()
+	_ = second.Carrier().Close() // before the agent can have another one
+	third := <-f.sessions
+	if got := <-f.got; got != leaves {
+		t.Errorf("the server was told %+v, want that the agent drains still", got)
+	}
+	if connected() != 1 {
+		t.Errorf("%d servers are connected, want 1", connected())
+	}
+	_ = third.Close()
+	eventually(t, "the agent notices that the server ends the session", func() bool { return connected() == 0 })
+}
+
+// TestServersThatCannotBeReachedAgain take the agent's session for a connection, and their
+// address leads to others then: the agent looks for a server again when that has ended, and
+// leaves at once when it is told that it is forgotten.
+func TestServersThatCannotBeReachedAgain(t *testing.T) {
+	use := func(t *testing.T) (s *servers, session *carrier.Session) {
+		f, s := startFakeServers(t, 1, "one", "two")
+		f.opens.Store(true)
+		s.connect()
+		session = <-f.sessions
+		f.names.Store(&[]string{"two"})
+		eventually(t, "both know that an OPEN may come", session.Opens)
+		_, _ = session.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"})
+		eventually(t, "no dial leads to the server", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return !s.sessions["one"].elsewhere.IsZero()
+		})
+		return s, session
+	}
+	t.Run("until the connection has ended", func(t *testing.T) {
+		s, session := use(t)
+		if s.connected() != 1 {
+			t.Error("the agent has left the server that it serves")
+		}
+		_ = session.Carrier().Close()
+		eventually(t, "the agent looks for a server", func() bool { return s.connected() == 0 })
+	})
+	t.Run("forgotten", func(t *testing.T) {
+		s, session := use(t)
+		s.forgotten("one")
+		eventually(t, "the agent looks for a server", func() bool { return s.connected() == 0 })
+		_ = session.Carrier().Close()
+	})
+}
+
 // TestStreamsAreLeftToKonnectivity says who dials next.
 func TestStreamsAreLeftToKonnectivity(t *testing.T) {
 	stream := func(carriers bool) *serverSession {
-		known := &serverSession{streams: 1, control: []control{endStream(func() {})}}
+		known := &serverSession{control: []control{&endStream{}}}
 		if carriers {
 			known.pool = pool.New(pool.Config{})
 		}
 		return known
 	}
-	ours := &serverSession{streams: 1, control: []control{&controlCarrier{}}, pool: pool.New(pool.Config{})}
+	ours := &serverSession{control: []control{&controlCarrier{}}, pool: pool.New(pool.Config{})}
 	for name, test := range map[string]struct {
 		have     map[string]*serverSession
 		draining bool
@@ -205,12 +309,17 @@ func TestStreamsAreLeftToKonnectivity(t *testing.T) {
 		"both, konnectivity's":                      {map[string]*serverSession{"a": stream(false), "b": stream(false)}, false, leaveToStreams},
 		"one of two, of ours, and the agent drains": {map[string]*serverSession{"a": ours}, true, stayIdle},
 	} {
-		s := newServers(nil, pool.Config{}, dial.FullJitter)
+		draining, drain := context.WithCancel(t.Context())
+		if test.draining {
+			drain()
+		}
+		s := newServers(draining, nil, pool.Config{}, dial.FullJitter)
 		for id, session := range test.have {
 			s.sessions[id] = session
 		}
-		if got := s.nextStep(2, test.draining); got != test.want {
+		if got := s.nextStep(2); got != test.want {
 			t.Errorf("%s: step %d, want %d", name, got, test.want)
 		}
+		drain()
 	}
 }

@@ -4,7 +4,10 @@
 // # Data flow
 //
 // The agent keeps a control session with each proxy server. It asks each for a control
-// carrier (controlcarrier.go), which has one goroutine. A server of konnectivity's selects
+// carrier (controlcarrier.go), which has one goroutine and is its idle carrier to that server
+// as well: an idle agent has one connection to each. When the server opens a connection on it,
+// the agent makes another session with that very server, and is connected all the while; if
+// it cannot, it looks for a server once that connection has ended. A server of konnectivity's selects
 // HTTP/2 instead, and an older one of ours does not confirm: the next dial is then one of
 // konnectivity's own agent package, whose gRPC stream is the session and, with a server
 // of konnectivity's, carries the connections. The destination policy (package policy) sees
@@ -13,8 +16,8 @@
 // kube-apiserver, for clients that speak TLS to it end to end, and the agent's own
 // handler (package apihandler), for requests of the proxy API.
 //
-// Beside each session with a proxy server that speaks carriers, the agent keeps carriers
-// ready to that very server (package carrier/pool): a server says its name on a new
+// With each proxy server that speaks carriers, the agent keeps carriers ready to that very
+// server (package carrier/pool), of which its control session is one: a server says its name on a new
 // carrier, and a carrier that led to another server behind the load balancer goes to
 // the pool of that one. Connections on carriers are dialed and relayed here and do not
 // share anything. Those to the handler are not dialed: it serves on the carrier itself

@@ -1,6 +1,7 @@
 package proxyagent
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestConnDrainer(t *testing.T) {
-	known := newServers(nil, pool.Config{}, dial.FullJitter)
+	known := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
 	known.sessions["stays"], known.sessions["goes"] = &serverSession{}, &serverSession{draining: true}
 	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
 	for name, tc := range map[string]struct {

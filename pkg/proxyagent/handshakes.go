@@ -62,13 +62,15 @@ type watchedConn struct {
 
 func (c *watchedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.once.Do(func() {
-		switch reason := pki.HandshakeReason(err); {
-		case err == nil:
-			c.handshakes.succeeded()
-		case reason != pki.ReasonClosed && reason != pki.ReasonOther:
-			c.handshakes.failed(err)
-		}
-	})
+	c.once.Do(func() { c.handshakes.firstRead(err) })
 	return n, err
+}
+
+func (h *handshakes) firstRead(err error) {
+	switch reason := pki.HandshakeReason(err); {
+	case err == nil:
+		h.succeeded()
+	case reason != pki.ReasonClosed && reason != pki.ReasonOther:
+		h.failed(err)
+	}
 }

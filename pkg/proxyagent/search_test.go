@@ -1,6 +1,7 @@
 package proxyagent
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -49,7 +50,7 @@ func newHerd(t *testing.T, agents int, servers ...string) *herd {
 		backoff := func(failures int) time.Duration {
 			return within(min(500*time.Millisecond<<min(failures-1, 10), 30*time.Second))
 		}
-		a := &herdAgent{servers: newServers(nil, pool.Config{}, backoff), random: random,
+		a := &herdAgent{servers: newServers(context.Background(), nil, pool.Config{}, backoff), random: random,
 			leave: map[string]func(){}, arrived: map[string]time.Time{}, done: make(chan struct{})}
 		a.search.random = within
 		h.agents = append(h.agents, a)
@@ -98,7 +99,9 @@ func (h *herd) connect(a *herdAgent) {
 	if reached == "" || a.leave[reached] != nil {
 		return
 	}
-	a.leave[reached] = a.join(reached, false, herdStream{h, a, reached})
+	stream := herdStream{h, a, reached}
+	a.join(reached, false, stream)
+	a.leave[reached] = func() { a.servers.leave(reached, stream) }
 	a.mu.Lock()
 	a.sessions[reached].pool = pool.New(pool.Config{}) // a server of ours, to which nothing is dialed
 	a.mu.Unlock()
@@ -142,7 +145,8 @@ type herdStream struct {
 	server string
 }
 
-func (herdStream) leave() {}
+func (herdStream) leave()     {}
+func (herdStream) over() bool { return false }
 
 func (s herdStream) end() {
 	s.herd.mu.Lock()
@@ -407,7 +411,7 @@ func TestKonnectivityServersAreFoundSoon(t *testing.T) {
 		{"konnectivity's servers", true, konnectivityWindow},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newServers(nil, pool.Config{}, func(int) time.Duration { return 0 })
+			s := newServers(context.Background(), nil, pool.Config{}, func(int) time.Duration { return 0 })
 			s.sessions["0"] = &serverSession{}
 			if !tc.konnectivity {
 				s.sessions["0"].pool = pool.New(pool.Config{})
@@ -427,7 +431,7 @@ func TestKonnectivityServersAreFoundSoon(t *testing.T) {
 func TestUsersHurryTheSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const backoff = 500 * time.Millisecond
-		s := newServers(nil, pool.Config{}, func(int) time.Duration { return backoff })
+		s := newServers(context.Background(), nil, pool.Config{}, func(int) time.Duration { return backoff })
 		s.search.random = func(most time.Duration) time.Duration { return most }
 		s.sessions["0"] = &serverSession{pool: pool.New(pool.Config{})}
 		s.drains("0", 60)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type servers struct {
 	config   pool.Config // of each server's pool
 	// onStreams is how many connections are open on konnectivity's streams.
 	onStreams atomic.Int64
+	// draining ends when this agent should look for no more servers.
+	draining context.Context
 
 	mu       sync.Mutex
 	sessions map[string]*serverSession // by server ID
@@ -48,10 +51,10 @@ type servers struct {
 // serverSession is one proxy server. Two streams to it exist for a moment, when an agent
 // that looks for further servers by streams reaches one that it has.
 type serverSession struct {
-	streams  int        // control sessions of both kinds
-	control  []control  // those, and some that have ended
+	control  []control  // sessions of both kinds, and carriers that some have become
 	pool     *pool.Pool // nil if the server does not speak carriers
 	draining bool
+	renewing bool // a control session is being dialed in the place of one that has become a carrier
 	// findsPeers says that the server reaches agents through other servers, leaving that
 	// another one is to take its place, and parted that it has been told (share.go).
 	findsPeers, leaving, parted bool
@@ -65,16 +68,25 @@ type control interface {
 	end()
 	// leave tells the server that the agent has another one. It may block.
 	leave()
+	// over reports whether nothing can be said on it any more.
+	over() bool
 }
 
-func newServers(c *carrierDialer, config pool.Config, backoff func(failures int) time.Duration) *servers {
+// listens reports whether the server and the agent can tell each other something; mu is held.
+func (k *serverSession) listens() bool {
+	return slices.ContainsFunc(k.control, func(c control) bool { return !c.over() })
+}
+
+func newServers(draining context.Context, c *carrierDialer, config pool.Config, backoff func(failures int) time.Duration) *servers {
 	config.Backoff = backoff
-	return &servers{carriers: c, config: config, sessions: map[string]*serverSession{}, pools: map[*pool.Pool]struct{}{},
+	return &servers{draining: draining, carriers: c, config: config, sessions: map[string]*serverSession{}, pools: map[*pool.Pool]struct{}{},
 		search: search{backoff: backoff}, changed: make(chan struct{})}
 }
 
-// join notes a control session with a server. leave must be called when it has ended.
-func (s *servers) join(serverID string, speaksCarriers bool, session control) (leave func()) {
+// join notes a control session with a server. leave must be called when it has ended, and
+// with it the carrier that it may have become: until then that stands for the one that is
+// dialed in its place.
+func (s *servers) join(serverID string, speaksCarriers bool, session control) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.sessions[serverID]
@@ -85,19 +97,36 @@ func (s *servers) join(serverID string, speaksCarriers bool, session control) (l
 		s.search.found()
 		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
 	}
-	known.streams++
 	known.control = append(known.control, session)
 	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
 	s.leaveServers()
 	s.trimLater()
 	if speaksCarriers && known.pool == nil && !s.stopped {
-		known.pool = s.newPool(serverID, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
+		var first *carrier.Carrier
+		if c, ok := session.(*controlCarrier); ok && c.session.Opens() {
+			first = c.session.Carrier()
+		}
+		known.pool = s.newPool(serverID, first, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
 	}
-	return sync.OnceFunc(func() { s.leave(serverID, known) })
 }
 
-// newPool starts to dial; mu is held.
-func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.Carrier, error)) *pool.Pool {
+// rejoin notes a control session in the place of one that has become a carrier, unless the
+// agent has left the server meanwhile.
+func (s *servers) rejoin(known *serverSession, c *controlCarrier) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[c.serverID()] != known || s.stopped {
+		return false
+	}
+	known.control = append(slices.DeleteFunc(known.control, control.over), c)
+	if s.leaveServers(); known.parted {
+		go c.leave()
+	}
+	return true
+}
+
+// newPool starts to dial what lacks besides the first carrier, which may be nil; mu is held.
+func (s *servers) newPool(serverID string, first *carrier.Carrier, dial func(context.Context) (*carrier.Carrier, error)) *pool.Pool {
 	config := s.config
 	config.Dial = dial
 	config.Ended = func(c *carrier.Carrier) {
@@ -107,18 +136,63 @@ func (s *servers) newPool(serverID string, dial func(context.Context) (*carrier.
 	}
 	made := pool.New(config)
 	s.pools[made] = struct{}{}
-	go made.Start()
+	go func() {
+		if first != nil {
+			_ = made.Add(first)
+		}
+		made.Start()
+	}()
 	return made
 }
 
-// leave lets connections go on: a control session that breaks says nothing about
-// carriers, which are TCP connections of their own.
-func (s *servers) leave(serverID string, left *serverSession) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if left.streams--; left.streams > 0 {
+// awaitControl is how long a server without a control session is kept, if the last one had
+// become a carrier and has ended: the next one is being dialed since then.
+const awaitControl = 5 * time.Second
+
+// ended is leave for a control carrier that was closed.
+func (s *servers) ended(c *controlCarrier) {
+	if !c.session.Carries() {
+		s.leave(c.serverID(), c)
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.sessions[c.serverID()]
+	if known == nil || !slices.Contains(known.control, control(c)) {
+		return
+	}
+	if known.drop(c); len(known.control) == 0 {
+		time.AfterFunc(awaitControl, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.sessions[c.serverID()] == known && len(known.control) == 0 {
+				s.remove(c.serverID(), known)
+			}
+		})
+	}
+}
+
+// drop forgets a control session; mu is held.
+func (k *serverSession) drop(session control) {
+	k.control = slices.DeleteFunc(k.control, func(other control) bool { return other == session })
+}
+
+// leave forgets a control session, and with the last one the server.
+func (s *servers) leave(serverID string, session control) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.sessions[serverID]
+	if left == nil || !slices.Contains(left.control, session) {
+		return
+	}
+	if left.drop(session); len(left.control) == 0 {
+		s.remove(serverID, left)
+	}
+}
+
+// remove forgets a server, and lets connections go on: a control session that breaks says
+// nothing about carriers, which are TCP connections of their own. mu is held.
+func (s *servers) remove(serverID string, left *serverSession) {
 	delete(s.sessions, serverID)
 	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
 	klog.Background().Info("The tunnel to a proxy server has ended", "serverID", serverID, "draining", left.draining, "connected", len(s.sessions), "servers", s.count)
@@ -148,10 +222,9 @@ func (s *servers) forgotten(serverID string) {
 
 // end ends the streams; mu is held.
 func (k *serverSession) end() {
-	for _, stream := range k.control {
-		go stream.end()
+	for _, session := range k.control {
+		go session.end()
 	}
-	k.control = nil
 }
 
 // more dials n carriers to a server that asked for them, since users wait. One that
@@ -256,42 +329,65 @@ func (s *servers) Count() int {
 	return max(s.count, 1)
 }
 
-// dial makes a carrier to one server. After many dials that led to others the
-// server may be gone without a word: then the others are spared for a while,
-// unless the server itself asks for carriers.
+// dial makes a carrier to one server, which is a control session too if the agent has none
+// there any more. After many dials that led to others the server may be gone without a word:
+// then the others are spared for a while, unless the server itself asks for carriers.
 func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, error) {
 	s.mu.Lock()
 	known := s.sessions[serverID]
-	wait := known != nil && time.Now().Before(known.elsewhere)
+	if known == nil {
+		s.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	wait := time.Now().Before(known.elsewhere)
 	tries := max(carrierTries, carrierTriesEach*s.share.total)
+	renews := !wait && !known.renewing && !known.listens()
+	if renews {
+		known.renewing = true
+		defer func() {
+			s.mu.Lock()
+			known.renewing = false
+			s.mu.Unlock()
+		}()
+	}
 	s.mu.Unlock()
 	if wait {
 		return nil, errElsewhere
 	}
 	for range tries {
-		made, err := s.carriers.dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		name := made.PeerName()
-		if name == serverID {
-			return made, nil
-		}
-		s.mu.Lock()
-		other := s.sessions[name]
-		s.mu.Unlock()
-		if other == nil || other.pool == nil {
-			_ = made.Close()
+		var made *carrier.Carrier
+		var err error
+		if renews {
+			made, err = s.renewControl(ctx, known, serverID)
 		} else {
-			_ = other.pool.Add(made) // which closes what it does not want
+			made, err = s.dialAny(ctx, serverID)
+		}
+		if made != nil || err != nil {
+			return made, err
 		}
 	}
 	s.mu.Lock()
-	if known != nil {
-		known.elsewhere = time.Now().Add(s.search.within(elsewhereWindow))
-	}
+	known.elsewhere = time.Now().Add(s.search.within(elsewhereWindow))
 	s.mu.Unlock()
 	return nil, errElsewhere
+}
+
+// dialAny makes a carrier, which goes to the pool of the server to which it leads: nil is
+// returned if that is another one.
+func (s *servers) dialAny(ctx context.Context, serverID string) (*carrier.Carrier, error) {
+	made, err := s.carriers.dial(ctx)
+	if err != nil || made.PeerName() == serverID {
+		return made, err
+	}
+	s.mu.Lock()
+	other := s.sessions[made.PeerName()]
+	s.mu.Unlock()
+	if other == nil || other.pool == nil {
+		_ = made.Close()
+	} else {
+		_ = other.pool.Add(made) // which closes what it does not want
+	}
+	return nil, nil
 }
 
 // dialStream dials for konnectivity's streams.

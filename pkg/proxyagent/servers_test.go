@@ -13,12 +13,13 @@ import (
 )
 
 func TestStreamEndsIfServerForgotAgent(t *testing.T) {
-	s := newServers(nil, pool.Config{MinIdle: 1}, dial.FullJitter)
+	s := newServers(context.Background(), nil, pool.Config{MinIdle: 1}, dial.FullJitter)
 	ended := make(chan string, 3)
-	leave := s.join("forgot", false, endStream(func() { ended <- "first" }))
-	defer leave()
-	defer s.join("forgot", false, endStream(func() { ended <- "second" }))()
-	defer s.join("knows", false, endStream(func() { ended <- "another server's" }))()
+	for name, server := range map[string]string{"first": "forgot", "second": "forgot", "another server's": "knows"} {
+		stream := &endStream{func() { ended <- name }}
+		s.join(server, false, stream)
+		defer s.leave(server, stream)
+	}
 
 	here, there := net.Pipe()
 	defer there.Close()
@@ -30,7 +31,7 @@ func TestStreamEndsIfServerForgotAgent(t *testing.T) {
 	}()
 	dialed := false
 	s.mu.Lock()
-	carriers := s.newPool("forgot", func(ctx context.Context) (*carrier.Carrier, error) {
+	carriers := s.newPool("forgot", nil, func(ctx context.Context) (*carrier.Carrier, error) {
 		if dialed {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -47,15 +48,16 @@ func TestStreamEndsIfServerForgotAgent(t *testing.T) {
 }
 
 // endStream is a stream of which only the end counts.
-type endStream func()
+type endStream struct{ ended func() }
 
-func (f endStream) end() { f() }
-func (endStream) leave() {}
+func (e *endStream) end()     { e.ended() }
+func (*endStream) leave()     {}
+func (*endStream) over() bool { return false }
 
 // After dials that led to other servers only, those are spared until the server
 // itself asks for carriers.
 func TestCarriersThatLeadElsewhere(t *testing.T) {
-	s := newServers(nil, pool.Config{}, dial.FullJitter)
+	s := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
 	s.sessions["gone"] = &serverSession{elsewhere: time.Now().Add(time.Hour), pool: pool.New(pool.Config{})}
 	defer s.sessions["gone"].pool.Close()
 	if _, err := s.dial(t.Context(), "gone"); !errors.Is(err, errElsewhere) {
@@ -72,7 +74,7 @@ func TestCarriersThatLeadElsewhere(t *testing.T) {
 func TestAgentsLeaveServersThatDrain(t *testing.T) {
 	for _, first := range []string{"the drain", "the other server"} {
 		t.Run(first, func(t *testing.T) {
-			s := newServers(nil, pool.Config{}, dial.FullJitter)
+			s := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
 			left := make(leaveStream, 1)
 			s.join("goes", false, left)
 			if first == "the drain" {
@@ -93,7 +95,8 @@ func TestAgentsLeaveServersThatDrain(t *testing.T) {
 // leaveStream is a stream that gets a value when the agent leaves.
 type leaveStream chan struct{}
 
-func (leaveStream) end() {}
+func (leaveStream) end()       {}
+func (leaveStream) over() bool { return false }
 func (s leaveStream) leave() {
 	select {
 	case s <- struct{}{}:

@@ -76,14 +76,14 @@ func (s *controlSession) Header() (metadata.MD, error) {
 			n, _ := strconv.Atoi(count[0]) // 0 is no number
 			s.servers.counted(n)
 		}
-		leave := s.servers.join(s.serverID, len(header.Get(agentapi.CarriersHeader)) > 0, s)
+		s.servers.join(s.serverID, len(header.Get(agentapi.CarriersHeader)) > 0, s)
 		if len(header.Get(agentapi.PeersHeader)) > 0 {
 			s.servers.findsPeers(s.serverID)
 		}
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
 		context.AfterFunc(s.ClientStream.Context(), func() {
-			leave()
+			s.servers.leave(s.serverID, s)
 			s.cancel()
 		})
 	}
@@ -92,6 +92,9 @@ func (s *controlSession) Header() (metadata.MD, error) {
 
 // end is part of control.
 func (s *controlSession) end() { s.cancel() }
+
+// over is part of control.
+func (s *controlSession) over() bool { return false }
 
 // leave tells the server that new dials should go elsewhere.
 func (s *controlSession) leave() {

@@ -66,8 +66,8 @@ func TestControlSession(t *testing.T) {
 		return nil, ctx.Err()
 	}})
 	defer made.Close()
-	servers := newServers(&carrierDialer{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, pool.Config{}, dial.FullJitter)
-	servers.sessions["server1"] = &serverSession{streams: 1, pool: made}
+	servers := newServers(context.Background(), &carrierDialer{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, pool.Config{}, dial.FullJitter)
+	servers.sessions["server1"] = &serverSession{pool: made}
 	stream := &controlSession{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 
 	var packet client.Packet
@@ -110,7 +110,7 @@ func TestControlSessionCountsConnections(t *testing.T) {
 		return &client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{
 			CloseResponse: &client.CloseResponse{ConnectID: id}}}
 	}
-	servers := newServers(nil, pool.Config{}, dial.FullJitter)
+	servers := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
 	stream := &controlSession{ClientStream: &fakeStream{}, servers: servers}
 	for i, step := range []struct {
 		packet *client.Packet

@@ -1,6 +1,7 @@
 package proxyagent
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -230,12 +231,13 @@ type partStream struct{ left, ended chan struct{} }
 
 func newPartStream() partStream { return partStream{make(chan struct{}, 9), make(chan struct{}, 9)} }
 
-func (s partStream) leave() { s.left <- struct{}{} }
-func (s partStream) end()   { s.ended <- struct{}{} }
+func (s partStream) leave()   { s.left <- struct{}{} }
+func (s partStream) end()     { s.ended <- struct{}{} }
+func (partStream) over() bool { return false }
 
 // fourServers is an agent that has servers a and b of four.
 func fourServers(streams map[string]partStream) *servers {
-	s := newServers(nil, pool.Config{}, dial.FullJitter)
+	s := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
 	s.counted(4)
 	for _, name := range []string{"a", "b"} {
 		streams[name] = newPartStream()

@@ -20,10 +20,12 @@ const maxAgentID = 256
 // control is a control session of an agent: its stream or its control carrier.
 type control interface {
 	link() *agentLink
-	// tell sends the agent a message. It may block.
-	tell(what client.PacketType, n int)
+	// tell sends the agent a message, and reports false if the session is over. It may block.
+	tell(what client.PacketType, n int) bool
 	// end ends the session. It does not block.
 	end()
+	// carries reports whether the session has become a carrier, and takes no message.
+	carries() bool
 }
 
 // agentLink is what is known of an agent by its control session.
@@ -94,21 +96,24 @@ func (s *Server) checkAgent(link *agentLink, conn *tls.Conn, says declaration) (
 }
 
 // joinAgent makes an agent known that was admitted, unless its cluster has too many.
-// leave must be called when the control session has ended.
-func (s *Server) joinAgent(c control) (leave func(), err error) {
+// leave must be called when the control session has ended, or the carrier that it became.
+func (s *Server) joinAgent(c control) (agent *agentSession, leave func(), err error) {
 	link := c.link()
-	left, err := s.registry.join(c, s.agentHosts(link))
+	agent, fresh, err := s.registry.join(c, s.agentHosts(link))
 	if err != nil {
 		s.sayLimit.Do(func() {
 			s.logger.Info("Agent refused", "cluster", link.cluster, "error", err.Error(), "peer", link.peer)
 		})
-		return nil, err
+		return nil, nil, err
 	}
-	s.logger.Info("Agent connected", "cluster", link.cluster, "agentID", link.agentID, "peer", link.peer)
-	return func() {
-		left()
-		s.logger.Info("Agent disconnected", "cluster", link.cluster, "agentID", link.agentID, "draining", link.draining.Load())
-	}, nil
+	if fresh {
+		s.logger.Info("Agent connected", "cluster", link.cluster, "agentID", link.agentID, "peer", link.peer)
+	}
+	return agent, func() { s.registry.leave(agent, c) }, nil
+}
+
+func (s *Server) noteGone(agent sessionKey, draining bool) {
+	s.logger.Info("Agent disconnected", "cluster", agent.cluster, "agentID", agent.agentID, "draining", draining)
 }
 
 // noteSameName tells operators of two clusters whose agents go by one ID. Agents

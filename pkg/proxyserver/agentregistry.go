@@ -28,6 +28,9 @@ type agentRegistry struct {
 	expect func(source netip.Prefix, n int)
 	// refused is called with the limit that a cluster has reached.
 	refused func(limit string)
+	// gone is called with an agent that is out of routing, and whether it had said that it
+	// leaves.
+	gone func(agent sessionKey, draining bool)
 	// stopping returns the names of the peers that are about to stop.
 	stopping func() []string
 	// connected is called with the agents that a proven cluster has, under mu.
@@ -52,7 +55,7 @@ type sessionKey struct{ cluster, agentID string }
 
 func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
 	return &agentRegistry{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, connected: func(string, int) {}, stopping: func() []string { return nil }, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, connected: func(string, int) {}, gone: func(sessionKey, bool) {}, stopping: func() []string { return nil }, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
@@ -60,18 +63,17 @@ func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *
 	}
 }
 
-// join adds an agent by its control session, unless its cluster has too many. The function
-// it returns takes the session away; with the last one the agent is out of routing,
-// and what is open on its carriers goes on.
-func (a *agentRegistry) join(c control, hosts []string) (leave func(), err error) {
+// join adds an agent by its control session, unless its cluster has too many, and reports
+// whether it was not known before.
+func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fresh bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	link := c.link()
 	key := sessionKey{link.cluster, link.agentID}
-	agent := a.sessions[key]
-	if agent == nil {
+	agent = a.sessions[key]
+	if fresh = agent == nil; fresh {
 		if err := a.checkSessions(key.cluster); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		agent = a.newAgent(key, hosts)
 		if agent.moves, agent.perAgent = link.moves, link.perAgent; agent.moves {
@@ -93,11 +95,12 @@ func (a *agentRegistry) join(c control, hosts []string) (leave func(), err error
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if agent.controls = append(agent.controls, c); key.cluster != "" && len(agent.controls) > maxStreams {
+	agent.controls = append(agent.controls, c)
+	if listening := agent.listeningControls(); key.cluster != "" && len(listening) > maxStreams {
 		a.refused("streams")
-		agent.controls[len(agent.controls)-1-maxStreams].end()
+		listening[len(listening)-1-maxStreams].end()
 	}
-	return func() { a.leave(agent, c) }, nil
+	return agent, fresh, nil
 }
 
 func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
@@ -117,16 +120,31 @@ func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
 	return agent
 }
 
+// leave takes a control session away. With the last one the agent is out of routing, and what
+// is open on its carriers goes on. After one that had become a carrier the agent is waited
+// for: it is dialing the next one since then.
 func (a *agentRegistry) leave(agent *agentSession, c control) {
+	if !agent.forgetControl(c) {
+		return
+	}
+	if c.carries() {
+		time.AfterFunc(awaitControl, func() { a.remove(agent, c.link()) })
+		return
+	}
+	a.remove(agent, c.link())
+}
+
+// remove takes an agent without control sessions out of routing.
+func (a *agentRegistry) remove(agent *agentSession, last *agentLink) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent.mu.Lock()
-	agent.controls = slices.DeleteFunc(agent.controls, func(other control) bool { return other == c })
-	last := len(agent.controls) == 0
+	none := len(agent.controls) == 0
 	agent.mu.Unlock()
-	if !last {
+	if !none || a.sessions[agent.key] != agent {
 		return
 	}
+	a.gone(agent.key, last.draining.Load())
 	delete(a.sessions, agent.key)
 	if agent.moves {
 		a.movable--
@@ -179,13 +197,35 @@ func (a *agentRegistry) drain(wait time.Duration) {
 	}
 }
 
-// tellDraining tells an agent that has just come if this server drains.
-func (a *agentRegistry) tellDraining(c control) {
+// greet tells an agent by a new control session what is the case, of which it may have missed
+// something when it had none, before the session becomes a carrier.
+func (a *agentRegistry) greet(agent *agentSession, c *controlCarrier) {
 	a.mu.RLock()
 	draining, notice := a.draining, a.notice
 	a.mu.RUnlock()
 	if draining {
-		go c.tell(agentapi.Draining, notice)
+		c.tell(agentapi.Draining, notice)
+	}
+	if agent.moves {
+		for _, name := range a.stopping() {
+			c.tell(agentapi.PeerDraining, agentapi.NumberOf(name))
+		}
+	}
+	agent.mu.Lock()
+	agent.speaks = true
+	agent.mu.Unlock()
+	if n := agent.missed(); n > 0 {
+		c.tell(agentapi.MoreCarriers, n)
+	}
+}
+
+// supply takes over the carrier that a control session can become, within the limits.
+func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) {
+	agent.share.taking.Lock()
+	defer agent.share.taking.Unlock()
+	agent.alive.heard()
+	if a.checkCarriers(agent) == nil {
+		_ = agent.pool.Add(c)
 	}
 }
 

@@ -120,14 +120,18 @@ func (s *agentStream) SendHeader(md metadata.MD) error {
 // tell sends one of our own packets; whether it arrives shows elsewhere. Before
 // konnectivity's server has said who we are, a packet would take the place of
 // that.
-func (s *agentStream) tell(what client.PacketType, n int) {
+func (s *agentStream) tell(what client.PacketType, n int) bool {
 	select {
 	case <-s.greeted:
 	case <-s.ctx.Done():
-		return
+		return true // the agent is gone
 	}
 	_ = s.SendMsg(agentapi.ControlPacket(what, n))
+	return true
 }
+
+// carries is part of control.
+func (s *agentStream) carries() bool { return false }
 
 func (s *agentStream) RecvMsg(m any) error {
 	for {
@@ -227,7 +231,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	if err := stream.SetHeader(greeting); err != nil {
 		return err
 	}
-	leave, err := s.joinAgent(wrapped)
+	_, leave, err := s.joinAgent(wrapped)
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}

@@ -23,17 +23,25 @@ type controlCarrier struct {
 }
 
 // tell is part of control; whether the message arrives shows elsewhere.
-func (c *controlCarrier) tell(what client.PacketType, n int) {
-	_ = c.session.Send(agentapi.ControlMessage(what, n))
+func (c *controlCarrier) tell(what client.PacketType, n int) bool {
+	return c.session.Send(agentapi.ControlMessage(what, n)) == nil || !c.session.Carries()
 }
+
+// carries is part of control.
+func (c *controlCarrier) carries() bool { return c.session.Carries() }
 
 // end is part of control.
 func (c *controlCarrier) end() {
 	go c.session.Abort(&carrier.Error{Code: carrier.Draining, Message: "the proxy server ended this session: it is about to stop, or the agent has too many"})
 }
 
-// takeControlCarrier makes a control session of a connection whose HELLO asks for one.
+// takeControlCarrier makes a control session of a connection whose HELLO asks for one. The
+// agent's next connection may be opened on it.
 func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello carrier.Hello) {
+	if !agentapi.MeantFor(hello.Features, s.options.ServerID) {
+		carrier.Refuse(conn, &carrier.Error{Code: carrier.NoAgent, Message: "this is another proxy server"})
+		return
+	}
 	c := &controlCarrier{agentLink: agentLink{
 		source: handshakes.SourceOf(conn.RemoteAddr()), peer: conn.RemoteAddr().String(),
 		started: time.Now(), announced: true, noStream: true,
@@ -44,9 +52,10 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Denied, Message: err.Error()})
 		return
 	}
-	c.session = carrier.AcceptSession(conn, hello, carrier.SessionConfig{PingAfter: s.options.KeepaliveTime, PingTimeout: keepaliveTimeout, Most: agentMessages})
+	c.session = carrier.AcceptSession(conn, hello, carrier.SessionConfig{PingAfter: s.options.KeepaliveTime, PingTimeout: keepaliveTimeout, Most: agentMessages,
+		Carrier: s.agentCarriers()})
 	// The agent dials carriers as soon as it has the answer, so its session is known before.
-	leave, err := s.joinAgent(c)
+	agent, leave, err := s.joinAgent(c)
 	if err != nil {
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
 		return
@@ -59,14 +68,13 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		leave()
 		return
 	}
-	s.registry.tellDraining(c)
-	// The stack of this goroutine has grown in the handshake.
-	go func() {
-		defer leave()
-		_ = c.session.Serve(func(m carrier.Control) {
-			if client.PacketType(m.Kind) == agentapi.AgentLeaves {
-				c.draining.Store(true)
-			}
-		})
-	}()
+	s.registry.greet(agent, c)
+	c.session.Start(func(m carrier.Control) {
+		if client.PacketType(m.Kind) == agentapi.AgentLeaves {
+			c.draining.Store(true)
+		}
+	}, func(error) { leave() })
+	if c.session.Opens() {
+		s.registry.supply(agent, c.session.Carrier())
+	}
 }

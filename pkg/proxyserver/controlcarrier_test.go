@@ -59,16 +59,26 @@ func newControlAgent(t *testing.T, conn *tls.Conn, spec agentSpec) (*controlAgen
 		spec.identifiers = identity.Identifiers(identity.Hosts(spec.cluster, identity.DefaultAgentNamespace))
 	}
 	hello := carrier.Hello{Session: spec.id, Identifiers: spec.identifiers, Features: []string{agentapi.ProcessFeature(spec.process)}}
-	session, err := carrier.DialSession(t.Context(), conn, hello, carrier.SessionConfig{})
+	if spec.moves {
+		hello.Features = append(hello.Features, agentapi.MovesFeature(0))
+	}
+	if spec.meantFor != "" {
+		hello.Features = append(hello.Features, agentapi.ServerFeature(spec.meantFor))
+	}
+	config := carrier.SessionConfig{}
+	if spec.opens {
+		config.Carrier = &carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(echoOpen)}
+	}
+	session, err := carrier.DialSession(t.Context(), conn, hello, config)
 	if err != nil {
 		return nil, err
 	}
 	a := &controlAgent{Session: session, got: make(chan carrier.Control, 64), gone: make(chan struct{})}
-	go func() {
-		defer close(a.gone)
-		a.err = session.Serve(func(m carrier.Control) { a.got <- m })
-	}()
-	t.Cleanup(func() { _ = session.Close(); <-a.gone })
+	session.Start(func(m carrier.Control) { a.got <- m }, func(err error) {
+		a.err = err
+		close(a.gone)
+	})
+	t.Cleanup(func() { _ = session.Carrier().Close(); <-a.gone })
 	return a, nil
 }
 
@@ -292,14 +302,18 @@ func TestRenewedCertificateCountsForControlCarriers(t *testing.T) {
 
 // memControl is a control carrier over memory; cut makes its packets vanish.
 func (s *memServer) memControl(cluster string, cut chan struct{}) *controlAgent {
+	return s.memControlOf(agentSpec{cluster: cluster}, cut)
+}
+
+func (s *memServer) memControlOf(spec agentSpec, cut chan struct{}) *controlAgent {
 	t := s.hub.t
 	t.Helper()
-	files := pkitest.Issue(t, filepath.Join(s.hub.dir, s.options.ServerID+"-"+cluster), s.hub.agentCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true}, s.hub.hubCA)
+	files := pkitest.Issue(t, filepath.Join(s.hub.dir, s.options.ServerID+"-"+spec.cluster), s.hub.agentCA, pki.Leaf{CommonName: identity.AgentCommonName(spec.cluster), Client: true}, s.hub.hubCA)
 	source := pki.NewReloader(files)
 	if err := source.Load(); err != nil {
 		t.Fatal(err)
 	}
-	a, err := newControlAgent(t, tls.Client(s.agents.dial(cut), carrierTLS(source.ClientConfig("127.0.0.1"))), agentSpec{cluster: cluster})
+	a, err := newControlAgent(t, tls.Client(s.agents.dial(cut), carrierTLS(source.ClientConfig("127.0.0.1"))), spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 			return
 		}
 	}
-	c, err := carrier.Answer(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true})
+	c, err := carrier.Answer(ctx, conn, hello, *s.agentCarriers())
 	if err != nil {
 		return
 	}
@@ -47,6 +47,11 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	if err := s.registry.add(key, c); err != nil {
 		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
 	}
+}
+
+// agentCarriers configures the carriers that agents dial.
+func (s *Server) agentCarriers() *carrier.Config {
+	return &carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true}
 }
 
 // admitCarrier takes the cluster of a carrier from its certificate.

@@ -11,7 +11,10 @@
 // whatever the client speaks: carriers, konnectivity's gRPC or HTTP CONNECT. Its
 // control session says whose agent it is, asks for more carriers, announces drains in
 // both directions and shows who is alive. It is a control carrier (controlcarrier.go),
-// without gRPC and with one goroutine; agents of older versions have a konnectivity stream
+// without gRPC and with one goroutine, and the agent's idle carrier at the same time: a
+// connection for which there is no other carrier is opened on it, and the agent makes another
+// session. Until that comes the agent stays known by the connection, and for 5 s after it
+// (session.go). Agents of older versions have a konnectivity stream
 // instead, with the same rules (admission.go). An agent without carriers is konnectivity's
 // own and is served by konnectivity's server package. This package adds stream interceptors
 // and a backend manager between the wire and that package.

@@ -34,11 +34,11 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 			stream := newAgentStream(&toldStream{sentPackets: sentPackets{ctx: t.Context()}, told: &told})
 			stream.announced, stream.cluster, stream.agentID = true, fmt.Sprint("many-", i), "agent"
 			stream.greet()
-			leave, err := s.registry.join(stream, nil)
+			agent, _, err := s.registry.join(stream, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer leave()
+			defer s.registry.leave(agent, stream)
 		}
 		source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
 		clients := pool.New(pool.Config{Dial: s.dialsAs(source)})

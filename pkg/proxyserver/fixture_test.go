@@ -170,6 +170,8 @@ type agentSpec struct {
 	manual      bool   // the test answers dials
 	process     string // the secret of its process
 	moves       bool   // it can be asked to move
+	opens       bool   // its control session takes an OPEN
+	meantFor    string // the only server that its control session is for, if any
 }
 
 func (h *testHub) connectAgent(t *testing.T, spec agentSpec) (*fakeAgent, error) {

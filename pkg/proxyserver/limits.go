@@ -34,7 +34,7 @@ type Limits struct {
 
 func newLimits() Limits {
 	return Limits{
-		IdleCarriers:     2,
+		IdleCarriers:     1,
 		CarrierIdleTime:  time.Minute,
 		MaxCarriers:      4096,
 		MaxPendingDials:  1024,
@@ -48,7 +48,7 @@ func newLimits() Limits {
 }
 
 func (l *Limits) addFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&l.IdleCarriers, "idle-carriers", l.IdleCarriers, "carriers kept ready for each agent and to each peer; more are dialed as they are used")
+	fs.IntVar(&l.IdleCarriers, "idle-carriers", l.IdleCarriers, "carriers kept ready for each agent, its control session among them, and one more to each peer; more are dialed as they are used")
 	fs.DurationVar(&l.CarrierIdleTime, "carrier-idle-time", l.CarrierIdleTime, "close carriers above --idle-carriers that were idle for this long")
 	fs.IntVar(&l.MaxCarriers, "max-carriers", l.MaxCarriers, "most carriers of the agents of one cluster, and so most connections; further dials are refused")
 	fs.IntVar(&l.MaxPendingDials, "max-pending-dials", l.MaxPendingDials, "most dials that the agents of one cluster have not answered; further ones are refused")

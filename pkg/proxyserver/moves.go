@@ -64,6 +64,7 @@ func (a *agentRegistry) askToMove(count int, share func(own int) (mean float64, 
 		case !agent.moves || agentapi.WantedServers(count, agent.perAgent) >= count:
 		case agent.draining() || agent.askedToMove():
 			going++
+		case !agent.isListening():
 		default:
 			stays = append(stays, agent)
 		}

@@ -184,7 +184,7 @@ func (p *peers) resolve(ctx context.Context) error {
 func (p *peers) newPeer(address, host string) *peerServer {
 	made := &peerServer{address: address, host: host}
 	made.pool = pool.New(pool.Config{
-		MinIdle: p.limits.IdleCarriers, Max: math.MaxInt32, MaxPending: math.MaxInt32, IdleTime: p.limits.CarrierIdleTime, OnePeer: true,
+		MinIdle: p.limits.IdleCarriers + 1, Max: math.MaxInt32, MaxPending: math.MaxInt32, IdleTime: p.limits.CarrierIdleTime, OnePeer: true,
 		Backoff: func(failures int) time.Duration {
 			if made.self() {
 				return peerSelf

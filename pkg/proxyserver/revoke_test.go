@@ -90,19 +90,21 @@ func (h *testHub) agentCarrier(t *testing.T, id string, config *tls.Config, secr
 	if err != nil {
 		t.Fatal(err)
 	}
-	echo := carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
-		if c, err := p.Accept(carrier.Endpoints{}); err == nil {
-			_, _ = io.Copy(c, c)
-			_ = c.Close()
-		}
-	})
 	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(secret)}},
-		carrier.Config{Role: carrier.Acceptor, Handler: echo})
+		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(echoOpen)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// echoOpen accepts a connection that returns what it gets.
+func echoOpen(_ context.Context, p *carrier.Pending) {
+	if c, err := p.Accept(carrier.Endpoints{}); err == nil {
+		_, _ = io.Copy(c, c)
+		_ = c.Close()
+	}
 }
 
 // open opens a connection through the old agent's carrier and proves that it works.

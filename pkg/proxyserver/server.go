@@ -76,6 +76,7 @@ func New(o *Options) (*Server, error) {
 	}
 	s.servers.n.Store(int64(o.ServerCount))
 	s.registry = newAgentRegistry(o.Limits, s.noteSameName)
+	s.registry.gone = s.noteGone
 	s.registry.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	if o.ClusterMetrics {
 		s.registry.connected = s.metrics.setClusterAgents

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
@@ -17,6 +18,11 @@ import (
 // reconnection. Until then it may be the probe by which an agent looks for
 // further servers, and closes at once when it finds that it knows this one.
 const stableAfter = 5 * time.Second
+
+// awaitControl is how long an agent without a control session stays known, whose last one had
+// become a carrier and has ended. It needs the time of a handshake for the next one, or for a
+// few behind a load balancer.
+const awaitControl = 5 * time.Second
 
 // agentSession is one agent. It lives as long as any of its control sessions: an agent
 // that looks for further servers, or comes back before its old session was found dead,
@@ -37,6 +43,7 @@ type agentSession struct {
 	mu       sync.Mutex
 	controls []control
 	speaks   bool      // it has dialed a carrier at least once
+	untold   int       // carriers that it was not asked for, since it had no control session
 	askedAt  time.Time // to move
 }
 
@@ -52,19 +59,76 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 	return all
 }
 
-// tell sends a message by the agent's newest stable control session, or else its oldest.
+// tell sends a message by the agent's newest stable control session, or else its oldest. If
+// it has none, because that carries a connection, greet will tell the next one.
 func (agent *agentSession) tell(what client.PacketType, n int) {
+	go func() {
+		for {
+			if c := agent.listening(what, n); c == nil || c.tell(what, n) {
+				return
+			}
+		}
+	}()
+}
+
+// listening returns the control session for a message, or notes that there is none.
+func (agent *agentSession) listening(what client.PacketType, n int) (chosen control) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	var chosen control
-	for _, c := range agent.controls {
+	for _, c := range agent.listeningControls() {
 		if chosen == nil || time.Since(c.link().started) >= stableAfter {
 			chosen = c
 		}
 	}
-	if chosen != nil {
-		go chosen.tell(what, n)
+	if chosen == nil && what == agentapi.MoreCarriers {
+		agent.untold += n
 	}
+	return chosen
+}
+
+// missed returns how many carriers users wait for that the agent was not asked for, besides
+// the one that it has just dialed.
+func (agent *agentSession) missed() int {
+	waiting := agent.pool.Stats().Waiting
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	n := min(agent.untold, waiting) - 1
+	agent.untold = 0
+	return n
+}
+
+// isListening reports whether the agent can be told something.
+func (agent *agentSession) isListening() bool {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	return len(agent.listeningControls()) > 0
+}
+
+// listeningControls are those that have not become carriers, oldest first; mu is held.
+func (agent *agentSession) listeningControls() (all []control) {
+	for _, c := range agent.controls {
+		if !c.carries() {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// forgetControl takes a control session away that has ended, and reports whether it was the
+// last one. One that has become a carrier keeps the agent known while it has no other: until
+// the next one comes, and if that is a probe, which ends at once.
+func (agent *agentSession) forgetControl(c control) (last bool) {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	before := len(agent.controls)
+	agent.controls = slices.DeleteFunc(agent.controls, func(other control) bool { return other == c })
+	if len(agent.controls) == before || len(agent.listeningControls()) > 0 {
+		return false
+	}
+	if stable := !c.carries() && time.Since(c.link().started) >= stableAfter; stable {
+		agent.controls = nil
+	}
+	return len(agent.controls) == 0
 }
 
 // hasCarriers is also true for a new agent that announces carriers: dials then wait for
@@ -93,8 +157,13 @@ func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest
 	return conn, err
 }
 
+// draining is what the agent said by the sessions that it has, or else had.
 func (agent *agentSession) draining() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	return slices.ContainsFunc(agent.controls, func(c control) bool { return c.link().draining.Load() })
+	said := agent.listeningControls()
+	if len(said) == 0 {
+		said = agent.controls
+	}
+	return slices.ContainsFunc(said, func(c control) bool { return c.link().draining.Load() })
 }

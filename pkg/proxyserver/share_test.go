@@ -127,11 +127,12 @@ func TestCarriersComeAtTheSameTime(t *testing.T) {
 	limits := newLimits()
 	limits.MaxCarriers = most
 	a := newAgentRegistry(limits, func(sessionKey, string) {})
-	leave, err := a.join(&agentStream{agentLink: agentLink{cluster: "one", agentID: "a"}}, nil)
+	stream := &agentStream{agentLink: agentLink{cluster: "one", agentID: "a"}}
+	agent, _, err := a.join(stream, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer leave()
+	defer a.leave(agent, stream)
 	key := sessionKey{"one", "a"}
 	var refused atomic.Int64
 	a.refused = func(string) { refused.Add(1) }
@@ -148,7 +149,6 @@ func TestCarriersComeAtTheSameTime(t *testing.T) {
 		near = append(near, c)
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	agent := a.sessions[key]
 	agent.mu.Lock()
 	var added sync.WaitGroup
 	var begun atomic.Int64
@@ -272,12 +272,13 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
 	a.connected = m.setClusterAgents
 	var leave []func()
-	for _, agent := range []sessionKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}, {"", "d"}} {
-		left, err := a.join(&agentStream{agentLink: agentLink{cluster: agent.cluster, agentID: agent.agentID}}, nil)
+	for _, key := range []sessionKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}, {"", "d"}} {
+		stream := &agentStream{agentLink: agentLink{cluster: key.cluster, agentID: key.agentID}}
+		agent, _, err := a.join(stream, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave = append(leave, left)
+		leave = append(leave, func() { a.leave(agent, stream) })
 	}
 	show := func(want string) {
 		t.Helper()

@@ -12,6 +12,20 @@
 // last FIN is still being written counts as in use, is not handed out, and delays a
 // drain.
 //
+// # Control sessions
+//
+// A carrier that is a control session still (carrier.Session) counts as idle. It is used when
+// there is no other one, since the dialing side has to make a new session for it, and it is
+// never closed as surplus. A dialing side's pool that once had one keeps one: it dials whenever
+// no idle carrier is a session, however many are idle.
+//
+// # Drains
+//
+// A pool that drains closes what is idle at once, on either side. The peer may have a newer
+// pool of the same two sides already (an agent that has left a proxy server and is back), and
+// must not find refusals in it for as long as some connection lasts. An OPEN on its way is
+// sent again on another carrier.
+//
 // # Silent peers
 //
 // Where one address leads to several peers (Config.Hedge), a pool tells them apart by

@@ -1,14 +1,15 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// Drain refuses new Opens, and waits until nothing is in use or ctx ends.
-// Idle carriers of an opener are closed; an acceptor's answer OPEN with
-// REFUSE, and live until Close.
+// Drain refuses new Opens, closes each carrier as soon as it is idle, and waits until all are
+// or ctx ends. The peer may have sent an OPEN on one meanwhile, and sends it on another
+// carrier then: it might have one of a newer pool.
 func (p *Pool) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	p.draining = true
@@ -30,12 +31,21 @@ func (p *Pool) Drain(ctx context.Context) error {
 		c.Drain()
 	}
 	p.cancel()
+	busy := make(chan error, len(all))
 	for _, c := range all {
-		if err := c.WaitIdle(ctx); err != nil {
-			return err
-		}
+		go func() {
+			err := c.WaitIdle(ctx)
+			if err == nil {
+				_ = c.Close()
+			}
+			busy <- err
+		}()
 	}
-	return nil
+	var err error
+	for range all {
+		err = cmp.Or(err, <-busy)
+	}
+	return err
 }
 
 // Close closes every carrier and waits for the dials under way.

@@ -51,8 +51,9 @@ type Pool struct {
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	idle     []idleCarrier // the one used last is at the end and is used first
+	idle     []idleCarrier // the one used last is at the end and is used first; control sessions are at the start
 	all      map[*carrier.Carrier]bool
+	sessions bool                  // a carrier began as a control session
 	peers    map[string]*peerState // of all, by name
 	routes   routes
 	replaced time.Time // when an idle carrier was last given up for another server's
@@ -108,13 +109,13 @@ func New(cfg Config) *Pool {
 func (p *Pool) Start() { p.refill() }
 
 // Stats is a snapshot of a Pool.
-type Stats struct{ Idle, InUse, Pending, Dialing int }
+type Stats struct{ Idle, InUse, Pending, Waiting, Dialing int }
 
 // Stats counts.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{Idle: len(p.idle), InUse: len(p.all) - len(p.idle), Pending: p.pending, Dialing: p.dialing}
+	return Stats{Idle: len(p.idle), InUse: len(p.all) - len(p.idle), Pending: p.pending, Waiting: len(p.waiters), Dialing: p.dialing}
 }
 
 // Add takes over an idle carrier. It refuses, and closes the carrier, when the
@@ -135,6 +136,7 @@ func (p *Pool) Add(c *carrier.Carrier) error {
 		}
 		p.peers[c.PeerName()].carriers++
 		p.hear(c)
+		p.sessions = p.sessions || c.BeganAsSession()
 		p.asked = max(p.asked-1, 0)
 		c.Observe(p)
 		p.file(c)
@@ -178,7 +180,11 @@ func (p *Pool) file(c *carrier.Carrier) {
 		w <- supply{c: c}
 		return
 	}
-	p.idle = append(p.idle, idleCarrier{c, time.Now()})
+	at := len(p.idle)
+	if c.InSession() {
+		at = 0
+	}
+	p.idle = slices.Insert(p.idle, at, idleCarrier{c, time.Now()})
 	if p.shrink == nil && len(p.idle) > p.cfg.MinIdle && c.Role() == carrier.Opener && !p.draining {
 		p.shrink = time.AfterFunc(p.cfg.IdleTime, p.closeSurplus)
 	}

@@ -8,8 +8,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// refill tops the pool up to MinIdle idle carriers plus one per waiter. The side that
-// does not dial asks the peer for the waiters' share.
+// refill tops the pool up to MinIdle idle carriers plus one per waiter, and to a control
+// session among the idle ones if there has been one. The side that does not dial asks the
+// peer for the waiters' share.
 func (p *Pool) refill() { p.refillAfter(0) }
 
 // refillAfter is refill with failures added to the backoff, unless an Open is
@@ -17,6 +18,9 @@ func (p *Pool) refill() { p.refillAfter(0) }
 func (p *Pool) refillAfter(failures int) {
 	p.mu.Lock()
 	short := p.cfg.MinIdle + len(p.waiters) - len(p.idle)
+	if p.sessions && (len(p.idle) == 0 || !p.idle[0].c.InSession()) {
+		short = max(short, 1)
+	}
 	ask := 0
 	switch {
 	case p.draining:
@@ -150,17 +154,20 @@ func (p *Pool) pause(delay time.Duration) error {
 }
 
 // closeSurplus closes what was idle for IdleTime, oldest first, and comes
-// again while there are more than MinIdle.
+// again while there are more than MinIdle. Control sessions count and stay.
 func (p *Pool) closeSurplus() {
 	p.mu.Lock()
+	first := slices.IndexFunc(p.idle, func(i idleCarrier) bool { return !i.c.InSession() })
 	var old []*carrier.Carrier
-	for len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[len(old)].since) >= p.cfg.IdleTime {
-		old = append(old, p.idle[len(old)].c)
+	for first >= 0 && first+len(old) < len(p.idle) && len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[first+len(old)].since) >= p.cfg.IdleTime {
+		old = append(old, p.idle[first+len(old)].c)
 	}
-	p.idle = slices.Delete(p.idle, 0, len(old))
 	p.shrink = nil
-	if len(p.idle) > p.cfg.MinIdle && !p.draining {
-		p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[0].since), p.closeSurplus)
+	if first >= 0 {
+		p.idle = slices.Delete(p.idle, first, first+len(old))
+		if first < len(p.idle) && len(p.idle) > p.cfg.MinIdle && !p.draining {
+			p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[first].since), p.closeSurplus)
+		}
 	}
 	p.mu.Unlock()
 	for _, c := range old {
