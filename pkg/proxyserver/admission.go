@@ -41,6 +41,7 @@ type agentLink struct {
 	moves            bool // it says that it can be asked to move
 	perAgent         int  // to how many servers it was told to connect, as it says
 	noStream         bool // there is no other way to it
+	opens            bool // its control session is an idle carrier too
 
 	draining atomic.Bool // it asked for new dials to go elsewhere
 }

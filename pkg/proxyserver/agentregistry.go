@@ -75,7 +75,7 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 		if err := a.checkSessions(key.cluster); err != nil {
 			return nil, false, err
 		}
-		agent = a.newAgent(key, hosts)
+		agent = a.newAgent(key, hosts, link.opens)
 		if agent.moves, agent.perAgent = link.moves, link.perAgent; agent.moves {
 			a.movable++
 		}
@@ -103,11 +103,14 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 	return agent, fresh, nil
 }
 
-func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
+func (a *agentRegistry) newAgent(key sessionKey, hosts []string, opens bool) *agentSession {
 	agent := &agentSession{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
 	agent.share.agents[agent] = struct{}{}
 	a.tellConnected(key.cluster, agent.share)
 	config := a.config
+	if !opens {
+		config.MinIdle++ // agents of earlier releases keep two, and would dial again what is closed
+	}
 	config.More = func(n int) {
 		for _, source := range agent.sources() {
 			a.expect(source, n)

@@ -54,6 +54,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 	}
 	c.session = carrier.AcceptSession(conn, hello, carrier.SessionConfig{PingAfter: s.options.KeepaliveTime, PingTimeout: keepaliveTimeout, Most: agentMessages,
 		Carrier: s.agentCarriers()})
+	c.opens = c.session.Opens()
 	// The agent dials carriers as soon as it has the answer, so its session is known before.
 	agent, leave, err := s.joinAgent(c)
 	if err != nil {
@@ -74,7 +75,8 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 			c.draining.Store(true)
 		}
 	}, func(error) { leave() })
-	if c.session.Opens() {
+	if c.opens {
+		s.conns.carries(conn, c.session.Carrier())
 		s.registry.supply(agent, c.session.Carrier())
 	}
 }

@@ -185,3 +185,33 @@ func TestAgentsTalkBesideConnections(t *testing.T) {
 	exchange(t, other, "x", "cluster1:x")
 	_ = other.Close()
 }
+
+// TestRenewedCertificateReplacesUsedSessions has an agent show a new certificate: a carrier of
+// the old one that was a session goes when it is idle, and a session stays.
+func TestRenewedCertificateReplacesUsedSessions(t *testing.T) {
+	h := startHub(t)
+	old := h.issue(t, h.agentCA, agentCertificate("cluster1", "uid1", time.Hour), time.Now())
+	connect := func() *controlAgent {
+		a, err := h.connectControlTLS(t, agentSpec{cluster: "cluster1", process: "secret", opens: true}, old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	used := connect()
+	eventually(t, "the session can be used", func() bool { return h.registry.stats().Idle == 1 })
+	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := connect()
+	renewed := h.issue(t, h.agentCA, agentCertificate("cluster1", "uid1", time.Hour), time.Now().Add(2*time.Second))
+	h.agentCarrier(t, "agent", renewed, "secret")
+	exchange(t, conn, "x", "x")
+	_ = conn.Close()
+	<-used.gone
+	eventually(t, "the session and the new carrier are left", func() bool { return h.registry.stats().Idle == 2 })
+	if session.Err() != nil {
+		t.Errorf("the session ended: %v", session.Err())
+	}
+}

@@ -128,7 +128,8 @@ func (p *peerConns) belongs(conn *tls.Conn, secret string) {
 			continue
 		}
 		other.certificate, other.agent = c.certificate, c.agent
-		if other.carrier != nil {
+		// A control session stays: with it the agent would be gone for a while.
+		if other.carrier != nil && !other.carrier.InSession() {
 			old = append(old, other.carrier)
 		}
 	}
