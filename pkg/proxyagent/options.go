@@ -56,10 +56,10 @@ type Options struct {
 	// DrainTimeout is how long open connections may go on after that.
 	DrainTimeout time.Duration
 
-	// IdleCarriers are kept ready to each proxy server, and another is dialed as soon as one is
-	// used; MaxCarriers bounds all to one of them. Most clusters are idle most of the time: one
-	// saves a third of their memory, and of the handshakes when a server comes back. A server
-	// keeps two of what demand has brought.
+	// IdleCarriers are kept ready to each proxy server, its control session among them, and
+	// another is dialed as soon as one is used; MaxCarriers bounds all to one of them. Most
+	// clusters are idle most of the time, and have one connection to each server. A server
+	// closes what is above its own number, so more here need more there.
 	IdleCarriers, MaxCarriers int
 	// ServersPerAgent is how many proxy servers to connect to; 0 means all of up to 3, and
 	// 2 of more. It counts only where they reach each other's agents.
@@ -130,7 +130,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new dials are still served after SIGTERM, while proxy servers learn that they should go elsewhere")
 	fs.Lookup("sync-interval").Usage = "how often the agent looks whether it has a tunnel to each proxy server that it wants, and the most that it waits after a first failure"
 	fs.Lookup("sync-interval-cap").Usage = "the most that the agent waits after many failures; each pause is between nothing and a limit that doubles up to this"
-	fs.IntVar(&o.IdleCarriers, "idle-carriers", o.IdleCarriers, "carriers kept ready to each proxy server; more are dialed as they are used")
+	fs.IntVar(&o.IdleCarriers, "idle-carriers", o.IdleCarriers, "carriers kept ready to each proxy server, the control session among them; more are dialed as they are used")
 	fs.IntVar(&o.MaxCarriers, "max-carriers", o.MaxCarriers, "most carriers to one proxy server, and so most connections")
 	fs.IntVar(&o.ServersPerAgent, "servers-per-agent", o.ServersPerAgent, "how many proxy servers to connect to, if they reach each other's agents; with 1, the cluster is away for a moment when that one dies; 0 means all of up to 3, and 2 of more")
 	fs.DurationVar(&o.TargetDialTimeout, "target-dial-timeout", o.TargetDialTimeout, "how long a target may take to accept a connection")

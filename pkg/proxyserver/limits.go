@@ -11,8 +11,9 @@ import (
 
 // Limits are the sizes and times of carriers. Start from NewOptions.
 type Limits struct {
-	// IdleCarriers are kept ready for each agent, and to each peer. One that was
-	// idle for CarrierIdleTime and is above that number is closed.
+	// IdleCarriers are kept ready for each agent, its control session among them, and one
+	// more for agents of earlier releases and to each peer. One that was idle for
+	// CarrierIdleTime and is above that number is closed.
 	IdleCarriers    int
 	CarrierIdleTime time.Duration
 	// MaxCarriers bounds the carriers of one agent and of all agents of a cluster,

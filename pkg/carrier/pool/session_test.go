@@ -11,7 +11,7 @@ import (
 )
 
 // sessionOverPipe makes a control session on which the near end may open connections.
-func sessionOverPipe(t *testing.T, accepted chan *carrier.Conn) (near *carrier.Session) {
+func sessionOverPipe(t *testing.T, accepted chan *carrier.Conn) (near, far *carrier.Session) {
 	t.Helper()
 	a, b := net.Pipe()
 	made := make(chan *carrier.Session, 1)
@@ -30,9 +30,11 @@ func sessionOverPipe(t *testing.T, accepted chan *carrier.Conn) (near *carrier.S
 	if err := near.Answer(t.Context(), carrier.Hello{}); err != nil {
 		t.Fatal(err)
 	}
-	near.Start(func(carrier.Control) {}, func(error) {})
-	(<-made).Start(func(carrier.Control) {}, func(error) {})
-	return near
+	far = <-made
+	for _, session := range []*carrier.Session{near, far} {
+		session.Start(func(carrier.Control) {}, func(error) {})
+	}
+	return near, far
 }
 
 // TestSessionsAreTakenLast has a pool of a control session and other carriers: it counts as one
@@ -42,7 +44,7 @@ func TestSessionsAreTakenLast(t *testing.T) {
 		_, _, accepted := poolOverPipes(Config{})
 		p := New(Config{MinIdle: 1})
 		defer p.Close()
-		session := sessionOverPipe(t, accepted)
+		session, _ := sessionOverPipe(t, accepted)
 		add := func() *carrier.Carrier {
 			a, b := net.Pipe()
 			go func() {
@@ -84,7 +86,7 @@ func TestSessionsAreTakenLast(t *testing.T) {
 			}
 			conns = append(conns, conn)
 		}
-		next := sessionOverPipe(t, accepted)
+		next, _ := sessionOverPipe(t, accepted)
 		if err := p.Add(next.Carrier()); err != nil {
 			t.Fatal(err)
 		}
@@ -100,6 +102,46 @@ func TestSessionsAreTakenLast(t *testing.T) {
 		idle("after a while", 1)
 		if next.Err() != nil || session.Err() == nil || one.Err() == nil || two.Err() == nil {
 			t.Error("the session was closed, or something else was not")
+		}
+	})
+}
+
+// TestSessionsAreReplaced uses up the session of a dialing side's pool: it dials the next one,
+// though another carrier is idle.
+func TestSessionsAreReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accepted := make(chan *carrier.Conn, 9)
+		var server *carrier.Session
+		dials := 0
+		p := New(Config{MinIdle: 1, Dial: func(context.Context) (*carrier.Carrier, error) {
+			dials++
+			near, far := sessionOverPipe(t, accepted)
+			server = near
+			return far.Carrier(), nil
+		}})
+		defer p.Close()
+		p.Start()
+		synctest.Wait()
+		a, b := net.Pipe()
+		go func() { _, _, _ = carrier.Accepted(t.Context(), a, carrier.Config{}) }()
+		plain, err := carrier.Dialed(t.Context(), b, carrier.Hello{}, carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Add(plain); err != nil {
+			t.Fatal(err)
+		}
+		for use := 1; use <= 3; use++ {
+			if dials != use {
+				t.Errorf("before use %d, %d sessions were dialed", use, dials)
+			}
+			conn, err := server.Carrier().Open(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+			_ = (<-accepted).Close()
+			synctest.Wait()
 		}
 	})
 }
