@@ -95,8 +95,7 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	agent.controls = append(agent.controls, c)
-	if listening := agent.listeningControls(); key.cluster != "" && len(listening) > maxStreams {
+	if listening := agent.addControl(c); key.cluster != "" && len(listening) > maxStreams {
 		a.refused("streams")
 		listening[len(listening)-1-maxStreams].end()
 	}

@@ -66,6 +66,24 @@ func TestConnectionsOnControlSessions(t *testing.T) {
 	}
 }
 
+// TestUsedSessionsAreForgotten has an agent with many connections, each of which took a session.
+func TestUsedSessionsAreForgotten(t *testing.T) {
+	h := startHub(t)
+	dialer := h.dialer(t)
+	for range 5 {
+		h.mustConnectControl(t, agentSpec{cluster: "cluster1", opens: true})
+		eventually(t, "the session can be used", func() bool { return h.registry.stats().Idle == 1 })
+		conn, err := dialer.DialContext(t.Context(), "tcp", "cluster1:443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	if n := h.registry.controls(); n != 2 {
+		t.Errorf("%d sessions are remembered, want the last one and the one before it", n)
+	}
+}
+
 // TestAgentsAreAwaited follows an agent whose only session has become a carrier and ends: it
 // stays known as long as it takes to dial the next one.
 func TestAgentsAreAwaited(t *testing.T) {

@@ -105,13 +105,31 @@ func (agent *agentSession) isListening() bool {
 }
 
 // listeningControls are those that have not become carriers, oldest first; mu is held.
-func (agent *agentSession) listeningControls() (all []control) {
+func (agent *agentSession) listeningControls() []control {
+	listening, _ := agent.splitControls()
+	return listening
+}
+
+// splitControls also returns those that have; mu is held.
+func (agent *agentSession) splitControls() (listening, used []control) {
 	for _, c := range agent.controls {
-		if !c.carries() {
-			all = append(all, c)
+		if c.carries() {
+			used = append(used, c)
+		} else {
+			listening = append(listening, c)
 		}
 	}
-	return all
+	return listening, used
+}
+
+// addControl adds a control session, and returns those that listen. Of those that have become
+// carriers it keeps the last one only, which suffices while the new one may be a probe: a busy
+// agent has a thousand. mu is held.
+func (agent *agentSession) addControl(c control) (listening []control) {
+	listening, used := agent.splitControls()
+	listening = append(listening, c)
+	agent.controls = slices.Concat(used[max(len(used)-1, 0):], listening)
+	return listening
 }
 
 // forgetControl takes a control session away that has ended, and reports whether it was the
