@@ -54,7 +54,8 @@ type serverSession struct {
 	control  []control  // sessions of both kinds, and carriers that some have become
 	pool     *pool.Pool // nil if the server does not speak carriers
 	draining bool
-	renewing bool // a control session is being dialed in the place of one that has become a carrier
+	lostAt   time.Time // the last control session
+	renewing bool      // a control session is being dialed in the place of one that has become a carrier
 	// findsPeers says that the server reaches agents through other servers, leaving that
 	// another one is to take its place, and parted that it has been told (share.go).
 	findsPeers, leaving, parted bool
@@ -162,10 +163,12 @@ func (s *servers) ended(c *controlCarrier) {
 		return
 	}
 	if known.drop(c); len(known.control) == 0 {
+		known.lostAt = time.Now()
 		time.AfterFunc(awaitControl, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.sessions[c.serverID()] == known && len(known.control) == 0 {
+			lost := len(known.control) == 0 && time.Since(known.lostAt) >= awaitControl // or the next one is lost too, since later
+			if s.sessions[c.serverID()] == known && lost {
 				s.remove(c.serverID(), known)
 			}
 		})

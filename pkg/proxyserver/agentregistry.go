@@ -130,7 +130,11 @@ func (a *agentRegistry) leave(agent *agentSession, c control) {
 		return
 	}
 	if c.carries() {
-		time.AfterFunc(awaitControl, func() { a.remove(agent, c.link()) })
+		time.AfterFunc(awaitControl, func() {
+			if agent.awaited() >= awaitControl { // or it came, and was lost again since
+				a.remove(agent, c.link())
+			}
+		})
 		return
 	}
 	a.remove(agent, c.link())

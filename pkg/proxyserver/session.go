@@ -45,6 +45,7 @@ type agentSession struct {
 	speaks   bool      // it has dialed a carrier at least once
 	untold   int       // carriers that it was not asked for, since it had no control session
 	askedAt  time.Time // to move
+	lostAt   time.Time // its last control session
 }
 
 // sources are where the agent's control sessions come from, and its carriers most likely.
@@ -146,7 +147,15 @@ func (agent *agentSession) forgetControl(c control) (last bool) {
 	if stable := !c.carries() && time.Since(c.link().started) >= stableAfter; stable {
 		agent.controls = nil
 	}
+	agent.lostAt = time.Now()
 	return len(agent.controls) == 0
+}
+
+// awaited is how long ago the agent has lost its last control session.
+func (agent *agentSession) awaited() time.Duration {
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	return time.Since(agent.lostAt)
 }
 
 // hasCarriers is also true for a new agent that announces carriers: dials then wait for
