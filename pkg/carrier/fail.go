@@ -2,7 +2,6 @@ package carrier
 
 import (
 	"context"
-	"net"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
@@ -161,12 +160,21 @@ func (c *Carrier) tellIdle() {
 	}
 }
 
-// writeControl writes a whole frame that is not DATA.
-func (c *Carrier) writeControl(frame []byte) error {
+// takeWrite waits for the right to write, which the caller gives back. Its error is why the
+// carrier was closed.
+func (c *Carrier) takeWrite() error {
 	select {
 	case c.wsem <- struct{}{}:
+		return nil
 	case <-c.done:
-		return net.ErrClosed
+		return c.Err()
+	}
+}
+
+// writeControl writes a whole frame that is not DATA.
+func (c *Carrier) writeControl(frame []byte) error {
+	if err := c.takeWrite(); err != nil {
+		return err
 	}
 	defer func() { <-c.wsem }()
 	_, err := c.nc.Write(frame)

@@ -17,31 +17,12 @@ import (
 func openable(t *testing.T, near, far net.Conn) (agent, server *Session, accepted <-chan *Conn) {
 	t.Helper()
 	conns := make(chan *Conn, 10)
-	made := make(chan *Session, 1)
-	go func() {
-		hello, err := ReadHello(t.Context(), far)
-		if err != nil {
-			t.Errorf("reading HELLO: %v", err)
-			close(made)
-			return
-		}
-		s := AcceptSession(far, hello, SessionConfig{Carrier: &Config{Name: "server"}})
-		if err := s.Answer(t.Context(), Hello{Session: "server"}); err != nil {
-			t.Errorf("answering HELLO: %v", err)
-		}
-		made <- s
-	}()
 	handler := HandlerFunc(func(_ context.Context, p *Pending) {
 		if cn, err := p.Accept(Endpoints{}); err == nil {
 			conns <- cn
 		}
 	})
-	agent, err := DialSession(t.Context(), near, Hello{Session: "agent"},
-		SessionConfig{PingAfter: 24 * time.Hour, Carrier: &Config{Role: Acceptor, Handler: handler}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server = <-made
+	agent, server = sessionsOf(t, near, far, SessionConfig{Carrier: &Config{Role: Acceptor, Handler: handler}}, SessionConfig{Carrier: &Config{Name: "server"}})
 	t.Cleanup(func() { _, _ = agent.c.Close(), server.c.Close() })
 	return agent, server, conns
 }

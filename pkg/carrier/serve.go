@@ -112,10 +112,8 @@ func (p *Pending) answer(frame []byte, enter func()) error {
 	if err := p.unanswered(); err != nil {
 		return err
 	}
-	select {
-	case c.wsem <- struct{}{}:
-	case <-c.done:
-		return c.Err()
+	if err := c.takeWrite(); err != nil {
+		return err
 	}
 	defer func() { <-c.wsem }()
 	c.mu.Lock()

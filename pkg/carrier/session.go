@@ -143,7 +143,11 @@ func (s *Session) Carrier() *Carrier { return s.c }
 func (s *Session) Opens() bool { return s.opens }
 
 // Over reports whether the session has become a carrier, or has ended.
-func (s *Session) Over() bool { return s.Err() != nil || s.Carries() }
+func (s *Session) Over() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.over || s.c.err != nil
+}
 
 // Carries reports whether the session has become a carrier.
 func (s *Session) Carries() bool {
@@ -248,10 +252,8 @@ func (s *Session) look() {
 // which it must do in time.
 func (s *Session) Send(m Control) error {
 	c := s.c
-	select {
-	case c.wsem <- struct{}{}:
-	case <-c.done:
-		return c.Err()
+	if err := c.takeWrite(); err != nil {
+		return err
 	}
 	defer func() { <-c.wsem }()
 	c.mu.Lock()

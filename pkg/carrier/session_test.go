@@ -20,6 +20,12 @@ import (
 // sessions makes both ends of a control session, which the test serves.
 func sessions(t *testing.T, near, far net.Conn, cfg SessionConfig) (dialed, accepted *Session) {
 	t.Helper()
+	return sessionsOf(t, near, far, SessionConfig{}, cfg)
+}
+
+// sessionsOf is sessions with a configuration of the dialed end as well, but for its pings.
+func sessionsOf(t *testing.T, near, far net.Conn, dialing, cfg SessionConfig) (dialed, accepted *Session) {
+	t.Helper()
 	made := make(chan *Session, 1)
 	go func() {
 		hello, err := ReadHello(t.Context(), far)
@@ -34,8 +40,8 @@ func sessions(t *testing.T, near, far net.Conn, cfg SessionConfig) (dialed, acce
 		}
 		made <- s
 	}()
-	dialed, err := DialSession(t.Context(), near, Hello{Session: "agent", Identifiers: "host=c1", Features: []string{"more"}},
-		SessionConfig{PingAfter: 24 * time.Hour}) // pings would cross, and net.Pipe holds nothing
+	dialing.PingAfter = 24 * time.Hour // pings would cross, and net.Pipe holds nothing
+	dialed, err := DialSession(t.Context(), near, Hello{Session: "agent", Identifiers: "host=c1", Features: []string{"more"}}, dialing)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,17 +152,13 @@ const awaitControl = 5 * time.Second
 
 // ended is leave for a control carrier that was closed.
 func (s *servers) ended(c *controlCarrier) {
-	if !c.session.Carries() {
-		s.leave(c.serverID(), c)
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.sessions[c.serverID()]
-	if known == nil || !slices.Contains(known.control, control(c)) {
-		return
-	}
-	if known.drop(c); len(known.control) == 0 {
+	known, last := s.drop(c.serverID(), c)
+	switch {
+	case last && !c.session.Carries():
+		s.remove(c.serverID(), known)
+	case last:
 		known.lostAt = time.Now()
 		time.AfterFunc(awaitControl, func() {
 			s.mu.Lock()
@@ -175,20 +171,22 @@ func (s *servers) ended(c *controlCarrier) {
 	}
 }
 
-// drop forgets a control session; mu is held.
-func (k *serverSession) drop(session control) {
-	k.control = slices.DeleteFunc(k.control, func(other control) bool { return other == session })
+// drop forgets a control session with a server, and reports whether it was the last one with
+// it; mu is held.
+func (s *servers) drop(serverID string, session control) (known *serverSession, last bool) {
+	known = s.sessions[serverID]
+	if known == nil || !slices.Contains(known.control, session) {
+		return known, false
+	}
+	known.control = slices.DeleteFunc(known.control, func(other control) bool { return other == session })
+	return known, len(known.control) == 0
 }
 
 // leave forgets a control session, and with the last one the server.
 func (s *servers) leave(serverID string, session control) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := s.sessions[serverID]
-	if left == nil || !slices.Contains(left.control, session) {
-		return
-	}
-	if left.drop(session); len(left.control) == 0 {
+	if left, last := s.drop(serverID, session); last {
 		s.remove(serverID, left)
 	}
 }

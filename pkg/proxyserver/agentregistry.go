@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -206,17 +207,8 @@ func (a *agentRegistry) drain(wait time.Duration) {
 // greet tells an agent by a new control session what is the case, of which it may have missed
 // something when it had none, before the session becomes a carrier.
 func (a *agentRegistry) greet(agent *agentSession, c *controlCarrier) {
-	a.mu.RLock()
-	draining, notice := a.draining, a.notice
-	a.mu.RUnlock()
-	if draining {
-		c.tell(agentapi.Draining, notice)
-	}
-	if agent.moves {
-		for _, name := range a.stopping() {
-			c.tell(agentapi.PeerDraining, agentapi.NumberOf(name))
-		}
-	}
+	a.tellState(agent, func(what client.PacketType, n int) { c.tell(what, n) })
+	agent.alive.heard()
 	agent.mu.Lock()
 	agent.speaks = true
 	agent.mu.Unlock()
@@ -225,14 +217,35 @@ func (a *agentRegistry) greet(agent *agentSession, c *controlCarrier) {
 	}
 }
 
-// supply takes over the carrier that a control session can become, within the limits.
-func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) {
+// tellState tells an agent what those that were there before have been told.
+func (a *agentRegistry) tellState(agent *agentSession, tell func(what client.PacketType, n int)) {
+	a.mu.RLock()
+	draining, notice := a.draining, a.notice
+	a.mu.RUnlock()
+	if draining {
+		tell(agentapi.Draining, notice)
+	}
+	if agent.moves {
+		for _, name := range a.stopping() {
+			tell(agentapi.PeerDraining, agentapi.NumberOf(name))
+		}
+	}
+}
+
+// supply takes over a carrier within the limits, and reports whether the agent has dialed
+// none before. With an error it is not taken.
+func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) (first bool, err error) {
 	agent.share.taking.Lock()
 	defer agent.share.taking.Unlock()
-	agent.alive.heard()
-	if a.checkCarriers(agent) == nil {
-		_ = agent.pool.Add(c)
+	if err := a.checkCarriers(agent); err != nil {
+		return false, err
 	}
+	agent.mu.Lock()
+	first = !agent.speaks
+	agent.speaks = true
+	agent.mu.Unlock()
+	agent.alive.heard()
+	return first, agent.pool.Add(c)
 }
 
 // end ends the control sessions on carriers. Streams end with their gRPC server.
@@ -295,7 +308,7 @@ func (a *agentRegistry) endIdleStreams() {
 // add takes over a carrier of a session.
 func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 	a.mu.RLock()
-	agent, draining, notice, other := a.sessions[key], a.draining, a.notice, a.names[key.agentID]
+	agent, other := a.sessions[key], a.names[key.agentID]
 	a.mu.RUnlock()
 	if agent == nil {
 		if other != "" {
@@ -307,27 +320,13 @@ func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 		c.Abort(err)
 		return err
 	}
-	agent.share.taking.Lock()
-	if err := a.checkCarriers(agent); err != nil {
-		agent.share.taking.Unlock()
+	first, err := a.supply(agent, c)
+	if err != nil {
 		c.Abort(err)
-		return err
 	}
-	agent.mu.Lock()
-	first := !agent.speaks
-	agent.speaks = true
-	agent.mu.Unlock()
-	agent.alive.heard()
-	err := agent.pool.Add(c)
-	agent.share.taking.Unlock()
 	if first {
 		agent.pool.Start()
-		if draining {
-			agent.tell(agentapi.Draining, notice)
-		}
-		for _, name := range a.stopping() {
-			agent.tellPeerStops(name)
-		}
+		a.tellState(agent, agent.tell)
 	}
 	return err
 }

@@ -76,8 +76,8 @@ func (agent *agentSession) tell(what client.PacketType, n int) {
 func (agent *agentSession) listening(what client.PacketType, n int) (chosen control) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	for _, c := range agent.listeningControls() {
-		if chosen == nil || time.Since(c.link().started) >= stableAfter {
+	for _, c := range agent.controls {
+		if !c.carries() && (chosen == nil || time.Since(c.link().started) >= stableAfter) {
 			chosen = c
 		}
 	}
@@ -102,17 +102,19 @@ func (agent *agentSession) missed() int {
 func (agent *agentSession) isListening() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	return len(agent.listeningControls()) > 0
+	return agent.listens()
 }
 
-// listeningControls are those that have not become carriers, oldest first; mu is held.
-func (agent *agentSession) listeningControls() []control {
-	listening, _ := agent.splitControls()
-	return listening
+// listens is isListening; mu is held.
+func (agent *agentSession) listens() bool {
+	return slices.ContainsFunc(agent.controls, func(c control) bool { return !c.carries() })
 }
 
-// splitControls also returns those that have; mu is held.
-func (agent *agentSession) splitControls() (listening, used []control) {
+// addControl adds a control session, and returns those that listen. Of those that have become
+// carriers it keeps the last one only, which suffices while the new one may be a probe: a busy
+// agent has a thousand. mu is held.
+func (agent *agentSession) addControl(c control) (listening []control) {
+	var used []control
 	for _, c := range agent.controls {
 		if c.carries() {
 			used = append(used, c)
@@ -120,14 +122,6 @@ func (agent *agentSession) splitControls() (listening, used []control) {
 			listening = append(listening, c)
 		}
 	}
-	return listening, used
-}
-
-// addControl adds a control session, and returns those that listen. Of those that have become
-// carriers it keeps the last one only, which suffices while the new one may be a probe: a busy
-// agent has a thousand. mu is held.
-func (agent *agentSession) addControl(c control) (listening []control) {
-	listening, used := agent.splitControls()
 	listening = append(listening, c)
 	agent.controls = slices.Concat(used[max(len(used)-1, 0):], listening)
 	return listening
@@ -141,7 +135,7 @@ func (agent *agentSession) forgetControl(c control) (last bool) {
 	defer agent.mu.Unlock()
 	before := len(agent.controls)
 	agent.controls = slices.DeleteFunc(agent.controls, func(other control) bool { return other == c })
-	if len(agent.controls) == before || len(agent.listeningControls()) > 0 {
+	if len(agent.controls) == before || agent.listens() {
 		return false
 	}
 	if stable := !c.carries() && time.Since(c.link().started) >= stableAfter; stable {
@@ -188,9 +182,6 @@ func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest
 func (agent *agentSession) draining() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	said := agent.listeningControls()
-	if len(said) == 0 {
-		said = agent.controls
-	}
-	return slices.ContainsFunc(said, func(c control) bool { return c.link().draining.Load() })
+	listens := agent.listens()
+	return slices.ContainsFunc(agent.controls, func(c control) bool { return c.link().draining.Load() && !(listens && c.carries()) })
 }

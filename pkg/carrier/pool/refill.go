@@ -157,17 +157,21 @@ func (p *Pool) pause(delay time.Duration) error {
 // again while there are more than MinIdle. Control sessions count and stay.
 func (p *Pool) closeSurplus() {
 	p.mu.Lock()
-	first := slices.IndexFunc(p.idle, func(i idleCarrier) bool { return !i.c.InSession() })
-	var old []*carrier.Carrier
-	for first >= 0 && first+len(old) < len(p.idle) && len(p.idle)-len(old) > p.cfg.MinIdle && time.Since(p.idle[first+len(old)].since) >= p.cfg.IdleTime {
-		old = append(old, p.idle[first+len(old)].c)
+	oldest := 0
+	for oldest < len(p.idle) && p.idle[oldest].c.InSession() {
+		oldest++
 	}
-	p.shrink = nil
-	if first >= 0 {
-		p.idle = slices.Delete(p.idle, first, first+len(old))
-		if first < len(p.idle) && len(p.idle) > p.cfg.MinIdle && !p.draining {
-			p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[first].since), p.closeSurplus)
+	var old []*carrier.Carrier
+	for _, i := range p.idle[oldest:] {
+		if len(p.idle)-len(old) <= p.cfg.MinIdle || time.Since(i.since) < p.cfg.IdleTime {
+			break
 		}
+		old = append(old, i.c)
+	}
+	p.idle = slices.Delete(p.idle, oldest, oldest+len(old))
+	p.shrink = nil
+	if oldest < len(p.idle) && len(p.idle) > p.cfg.MinIdle && !p.draining {
+		p.shrink = time.AfterFunc(p.cfg.IdleTime-time.Since(p.idle[oldest].since), p.closeSurplus)
 	}
 	p.mu.Unlock()
 	for _, c := range old {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 
 // sessionOverPipe makes a control session on which the near end may open connections.
@@ -41,19 +42,12 @@ func sessionOverPipe(t *testing.T, accepted chan *carrier.Conn) (near, far *carr
 // that is idle, is used when there is no other one, and is not closed as surplus.
 func TestSessionsAreTakenLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, accepted := poolOverPipes(Config{})
+		accepted := make(chan *carrier.Conn, 9)
 		p := New(Config{MinIdle: 1})
 		defer p.Close()
 		session, _ := sessionOverPipe(t, accepted)
 		add := func() *carrier.Carrier {
-			a, b := net.Pipe()
-			go func() {
-				_, _, _ = carrier.Accepted(t.Context(), b, carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
-			}()
-			c, err := carrier.Dialed(t.Context(), a, carrier.Hello{}, carrier.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, _ := ends(t, transport.Pipe, accepting(accepted))
 			if err := p.Add(c); err != nil {
 				t.Fatal(err)
 			}
@@ -122,12 +116,7 @@ func TestSessionsAreReplaced(t *testing.T) {
 		defer p.Close()
 		p.Start()
 		synctest.Wait()
-		a, b := net.Pipe()
-		go func() { _, _, _ = carrier.Accepted(t.Context(), a, carrier.Config{}) }()
-		plain, err := carrier.Dialed(t.Context(), b, carrier.Hello{}, carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, plain := ends(t, transport.Pipe, accepting(accepted))
 		if err := p.Add(plain); err != nil {
 			t.Fatal(err)
 		}
