@@ -3,6 +3,7 @@ package agentaddon
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"open-cluster-management.io/addon-framework/pkg/addonfactory"
@@ -52,6 +53,8 @@ type Addon struct {
 
 	exposed  exposed
 	hubRoles hubRoles
+	// rendering has the values of each addon that is being rendered, by its pointer.
+	rendering sync.Map
 }
 
 // Build returns what addon-framework asks for.
@@ -67,7 +70,7 @@ func (a *Addon) Build() (agent.AgentAddon, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &once{AgentAddon: built, values: a.makeValues, namespace: a.installNamespace}, nil
+	return &once{AgentAddon: built, addon: a}, nil
 }
 
 // concernsAgent reports whether a ManagedCluster changed in what manifests are made
@@ -87,6 +90,9 @@ func concernsAgent(before, now *clusterv1.ManagedCluster) bool {
 }
 
 func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
+	if v, ok := a.rendering.Load(addon); ok {
+		return v.(*values).namespace, nil
+	}
 	if err := a.checkReferences(context.Background(), addon); err != nil {
 		return "", err
 	}

@@ -34,6 +34,8 @@ type rendering struct {
 	hub      client.Client
 	asked    atomic.Int32
 	rendered atomic.Int32
+	// meanwhile is called when a rendering begins; it may be nil.
+	meanwhile func()
 }
 
 // Get counts requests that no cache answers.
@@ -49,11 +51,14 @@ func (r *rendering) List(ctx context.Context, list client.ObjectList, options ..
 // counted counts renderings.
 type counted struct {
 	agent.AgentAddon
-	n *atomic.Int32
+	r *rendering
 }
 
 func (c counted) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) ([]runtime.Object, error) {
-	c.n.Add(1)
+	c.r.rendered.Add(1)
+	if c.r.meanwhile != nil {
+		c.r.meanwhile()
+	}
 	return c.AgentAddon.Manifests(cluster, addon)
 }
 
@@ -78,9 +83,22 @@ func newRendering(t testing.TB) *rendering {
 		t.Fatal(err)
 	}
 	inner := built.(*once)
-	inner.AgentAddon = counted{inner.AgentAddon, &r.rendered}
+	inner.AgentAddon = counted{inner.AgentAddon, r}
 	r.AgentAddon = inner
 	return r
+}
+
+// configure sets an argument of all agents.
+func (r *rendering) configure(t testing.TB, argument string) {
+	t.Helper()
+	var configuration v1alpha1.ManagedProxyConfiguration
+	if err := r.hub.Get(t.Context(), client.ObjectKey{Name: identity.AddonName}, &configuration); err != nil {
+		t.Fatal(err)
+	}
+	configuration.Spec.ProxyAgent.AdditionalArgs = []string{argument}
+	if err := r.hub.Update(t.Context(), &configuration); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r *rendering) manifests(t testing.TB, cluster string, applied time.Time) []runtime.Object {
@@ -118,14 +136,7 @@ func TestManifestsAreMadeOnce(t *testing.T) {
 		t.Errorf("the hub was asked %d times whether a cluster is the hub, want once", got)
 	}
 	// What manifests are made of changes.
-	var configuration v1alpha1.ManagedProxyConfiguration
-	if err := r.hub.Get(t.Context(), client.ObjectKey{Name: identity.AddonName}, &configuration); err != nil {
-		t.Fatal(err)
-	}
-	configuration.Spec.ProxyAgent.AdditionalArgs = []string{"--keepalive-time=21s"}
-	if err := r.hub.Update(t.Context(), &configuration); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, "--keepalive-time=21s")
 	if args := argsOf(t, r.manifests(t, fmt.Sprint("cluster", clusters-1), time.Time{})); !slices.Contains(args, "--keepalive-time=21s") {
 		t.Errorf("arguments after a change are %q", args)
 	}
@@ -152,6 +163,21 @@ func TestManifestsOfSeveralClustersAreMadeOnce(t *testing.T) {
 	}
 	if kept := r.AgentAddon.(*once); len(kept.answers) != answersKept || len(kept.order) != answersKept {
 		t.Errorf("%d and %d answers are kept, want %d", len(kept.answers), len(kept.order), answersKept)
+	}
+}
+
+// TestManifestsAreOfWhatWasRead changes a configuration, and changes it back, while manifests are
+// rendered. They must not be remembered as those of the configuration that they are not made of.
+func TestManifestsAreOfWhatWasRead(t *testing.T) {
+	r := newRendering(t)
+	first, second := "--keepalive-time=21s", "--keepalive-time=22s"
+	r.configure(t, first)
+	r.meanwhile = func() { r.configure(t, second) }
+	r.manifests(t, "cluster1", time.Time{})
+	r.configure(t, first)
+	r.meanwhile = nil
+	if args := argsOf(t, r.manifests(t, "cluster1", time.Time{})); !slices.Contains(args, first) {
+		t.Errorf("the agent has the arguments %q, want %s", args, first)
 	}
 }
 

@@ -17,10 +17,13 @@ import (
 // addon-framework does so each time it looks at a cluster: for what it installs, and for what
 // it would run before it uninstalls. It looks at a few clusters at a time, so the last answers
 // are enough. Rendering is most of what the addon manager does for a cluster.
+//
+// What manifests are made of is read once for both the comparison and the rendering. If each read
+// for itself, a Service's address that changes and changes back between the two would leave manifests
+// of the one address remembered as those of the other, and nobody would render them again.
 type once struct {
 	agent.AgentAddon
-	values    func(context.Context, *clusterv1.ManagedCluster, *addonv1alpha1.ManagedClusterAddOn) (*values, error)
-	namespace func(*addonv1alpha1.ManagedClusterAddOn) (string, error)
+	addon *Addon
 
 	mu      sync.Mutex
 	answers map[string]answer // by cluster
@@ -38,13 +41,17 @@ const answersKept = 32
 
 // Manifests returns objects that belong to the caller.
 func (o *once) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) ([]runtime.Object, error) {
-	key, err := o.keyOf(cluster, addon)
+	values, err := o.addon.makeValues(context.Background(), cluster, addon)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyOf(cluster, addon, values)
 	if err != nil {
 		return nil, err
 	}
 	last, ok := o.last(cluster.Name)
 	if !ok || last.key != key {
-		objects, err := o.AgentAddon.Manifests(cluster, addon)
+		objects, err := o.render(cluster, addon, values)
 		if err != nil {
 			return nil, err
 		}
@@ -81,17 +88,18 @@ func (o *once) keep(cluster string, a answer) {
 	}
 }
 
+// render makes manifests of values. addon-framework hands the addon that it is given to the functions
+// that it asks for values, which find them by it.
+func (o *once) render(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, v *values) ([]runtime.Object, error) {
+	rendered := addon.DeepCopy()
+	o.addon.rendering.Store(rendered, v)
+	defer o.addon.rendering.Delete(rendered)
+	return o.AgentAddon.Manifests(cluster, rendered)
+}
+
 // keyOf is all that manifests are made of.
-func (o *once) keyOf(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
-	values, err := o.values(context.Background(), cluster, addon)
-	if err != nil {
-		return "", err
-	}
-	namespace, err := o.namespace(addon)
-	if err != nil {
-		return "", err
-	}
-	key, err := json.Marshal([]any{cluster.Name, cluster.Status.Version.Kubernetes, addon.Name, addon.Spec.InstallNamespace, namespace, values})
+func keyOf(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, v *values) (string, error) {
+	key, err := json.Marshal([]any{cluster.Name, cluster.Status.Version.Kubernetes, addon.Name, addon.Spec.InstallNamespace, v.namespace, v})
 	if err != nil {
 		return "", fmt.Errorf("comparing what manifests are made of: %w", err)
 	}

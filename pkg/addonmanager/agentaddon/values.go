@@ -46,6 +46,8 @@ type values struct {
 	MinReadySeconds     int32                       `json:"minReadySeconds,omitempty"`
 	Former              *former                     `json:"former,omitempty"`
 
+	// namespace is the agent's; addon-framework asks for it by itself.
+	namespace string
 	// ignored are customized variables that mean nothing here.
 	ignored []string
 }
@@ -110,12 +112,13 @@ var extraKeys = []string{
 // imageRegistriesAnnotation overrides images on a ManagedCluster, as in OCM.
 const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
 
-// getValues is addon-framework's way to ask for them.
+// getValues is addon-framework's way to ask for those of an addon that it renders.
 func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) (addonfactory.Values, error) {
-	v, err := a.makeValues(context.Background(), cluster, addon)
-	if err != nil {
-		return nil, err
+	rendered, ok := a.rendering.Load(addon)
+	if !ok {
+		return nil, fmt.Errorf("rendering the agent of cluster %q: its values were not read", cluster.Name)
 	}
+	v := rendered.(*values)
 	if a.Ignored != nil {
 		a.Ignored(context.Background(), addon, v.ignored)
 	}
@@ -169,6 +172,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 		return nil, err
 	}
 	v := &values{
+		namespace:        namespace,
 		ExtraKeys:        slices.Clone(extraKeys),
 		HubBundle:        string(bundle),
 		Image:            c.Spec.ProxyAgent.Image,
