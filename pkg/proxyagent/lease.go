@@ -2,11 +2,13 @@ package proxyagent
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
@@ -16,9 +18,11 @@ import (
 const (
 	// leaseCheck is how soon after a tunnel comes up the Lease is renewed.
 	leaseCheck = time.Second
-	// leaseRenewal is often enough for OCM's five minutes by far, and for tests
-	// that have shortened them.
-	leaseRenewal = 10 * time.Second
+	// leaseRenewal is often enough for OCM's five minutes by far. Each is a write of the
+	// managed cluster's etcd.
+	leaseRenewal = 30 * time.Second
+	// renewTimeout is how long a renewal may take.
+	renewTimeout = 10 * time.Second
 	// leaseDuration is what OCM multiplies by five.
 	leaseDuration = int32(60)
 )
@@ -36,41 +40,43 @@ type addonLease struct {
 }
 
 func (l addonLease) run(ctx context.Context) error {
-	var renewed time.Time
-	tick := time.NewTicker(leaseCheck)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		if l.connected() && time.Since(renewed) >= leaseRenewal {
-			if err := l.renew(ctx); err != nil {
-				klog.FromContext(ctx).Info("Renewing the addon's Lease; will try again", "err", err)
-			} else {
-				renewed = time.Now()
-			}
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-timer.C:
 		}
+		timer.Reset(l.renewIfConnected(ctx))
 	}
 }
 
+// renewIfConnected returns how long the next renewal has time.
+func (l addonLease) renewIfConnected(ctx context.Context) time.Duration {
+	if !l.connected() {
+		return leaseCheck
+	}
+	if err := l.renew(ctx); err != nil {
+		klog.FromContext(ctx).Info("Renewing the addon's Lease; will try again", "err", err)
+		return leaseCheck
+	}
+	return leaseRenewal
+}
+
+// renew is one request, which cannot conflict with those of the cluster's other agents.
 func (l addonLease) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseRenewal)
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	now, duration := metav1.NowMicro(), leaseDuration
-	lease, err := l.leases.Get(ctx, identity.AddonName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = l.leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &duration},
-		}, metav1.CreateOptions{})
-		return err
-	}
+	spec := coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &duration}
+	patch, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		return err
 	}
-	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &now, &duration
-	_, err = l.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	_, err = l.leases.Patch(ctx, identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = l.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName}, Spec: spec}, metav1.CreateOptions{})
+	}
 	return err
 }

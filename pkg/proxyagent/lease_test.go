@@ -2,6 +2,7 @@ package proxyagent
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,8 @@ import (
 
 func TestLeaseIsRenewedOnlyWithATunnel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases := fake.NewClientset().CoordinationV1().Leases("ns")
+		cluster := fake.NewClientset()
+		leases := cluster.CoordinationV1().Leases("ns")
 		var up atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -37,8 +39,16 @@ func TestLeaseIsRenewedOnlyWithATunnel(t *testing.T) {
 		}
 		first := lease.Spec.RenewTime.Time
 
+		cluster.ClearActions()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		var requests []string
+		for _, action := range cluster.Actions() {
+			requests = append(requests, action.GetVerb())
+		}
+		if want := []string{"patch", "patch"}; !slices.Equal(requests, want) {
+			t.Errorf("in a minute the managed cluster is asked to %q, want %q", requests, want)
+		}
 		if lease, err = leases.Get(ctx, identity.AddonName, metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}

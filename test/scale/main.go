@@ -22,11 +22,13 @@ func main() {
 	}
 	clusters := flag.Int("clusters", 5000, "how many clusters to simulate")
 	agents := flag.Int("agents", 0, "run agents of so many clusters only, if it is not 0; of the others the stand-in says that they do, and rows that need all agents are left out")
+	missing := flag.Duration("missing", 2*time.Minute, "take a proxy server away for so long; ten minutes are a node that nobody replaces")
 	only := flag.String("rows", "", "measure the groups of rows whose names match this regular expression, and write no file")
 	out := flag.String("out", "", "write the figures to this file with .json, as a column beside those of other numbers of clusters, and the table to it with .txt")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *clusters, min(cmp.Or(*agents, *clusters), *clusters), *only, *out)
+	w := &world{out: os.Stdout, began: time.Now(), size: *clusters, running: min(cmp.Or(*agents, *clusters), *clusters), missing: *missing}
+	err := run(ctx, w, *only, *out)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\nscale:", err)
@@ -34,14 +36,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, clusters, agents int, only, out string) (err error) {
+func run(ctx context.Context, w *world, only, out string) (err error) {
 	selected, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("parsing --rows: %w", err)
 	}
-	w := &world{out: os.Stdout, began: time.Now(), size: clusters, running: agents, table: newColumn(clusters)}
-	if agents < clusters {
-		w.table.Ran += fmt.Sprintf(", agents of %d clusters only", agents)
+	w.table = newColumn(w.size)
+	if w.running < w.size {
+		w.table.Ran += fmt.Sprintf(", agents of %d clusters only", w.running)
 	}
 	if err := w.announce(ctx); err != nil {
 		return err
@@ -51,7 +53,7 @@ func run(ctx context.Context, clusters, agents int, only, out string) (err error
 		return err
 	}
 	for _, g := range groups {
-		if !g.always && !selected.MatchString(g.name) || g.agents && agents < clusters {
+		if !g.always && !selected.MatchString(g.name) || g.agents && w.running < w.size {
 			continue
 		}
 		w.say("=== " + g.name)

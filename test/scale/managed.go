@@ -83,7 +83,7 @@ func (m *managedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "api", path == "apis", path == "api/v1":
 		m.discover(w, r, path)
 	case strings.HasPrefix(path, "apis/coordination.k8s.io/v1/namespaces/"):
-		m.lease(w, r, cluster)
+		m.lease(w, cluster)
 	case path == "api/v1/pods", path == "api/v1/namespaces/default/pods":
 		pods(w, r, cluster)
 	default:
@@ -113,20 +113,11 @@ func (m *managedAPI) discover(w http.ResponseWriter, r *http.Request, path strin
 	}
 }
 
-// lease is the addon's Lease, of which a cluster has one.
-func (m *managedAPI) lease(w http.ResponseWriter, r *http.Request, cluster string) {
+// lease is the addon's Lease, of which a cluster has one. What agents write into it matters to nobody here.
+func (m *managedAPI) lease(w http.ResponseWriter, cluster string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lease := m.leases[cluster]
-	if r.Method == http.MethodGet {
-		if lease == nil {
-			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
-			return
-		}
-		answer(w, http.StatusOK, lease)
-		return
-	}
-	// It is sent as protobuf, and its content matters to nobody here.
 	if lease == nil {
 		lease = &coordinationv1.Lease{TypeMeta: metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy"}}
 		m.leases[cluster] = lease

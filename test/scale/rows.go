@@ -186,10 +186,12 @@ func (w *world) managerWork(ctx context.Context) (requests, cpu float64, err err
 	return value(text, "rest_client_requests_total"), value(text, "process_cpu_seconds_total"), err
 }
 
-// awaitManager waits until the addon manager sends hardly anything any more, and returns when
-// that began, what it has sent and the CPU time it took.
+// awaitManager waits until the addon manager sends and computes hardly anything any more, and returns
+// when that began, what it has sent and the CPU time it took.
 func (w *world) awaitManager(ctx context.Context) (quiet time.Time, requests, cpu float64, err error) {
-	const calm, window = 3.0, 5 * time.Second // requests a second: its Lease, and watches that are renewed
+	const window = 5 * time.Second
+	const calm = 3.0 // requests a second: its Lease, and watches that are renewed
+	const busy = 0.1 // of a processor: after a restart it renders without a request for what has not changed
 	quiet = time.Now()
 	requests, cpu, err = w.managerWork(ctx)
 	for deadline := time.Now().Add(w.limit()); err == nil; {
@@ -200,13 +202,14 @@ func (w *world) awaitManager(ctx context.Context) (quiet time.Time, requests, cp
 		if err != nil {
 			return quiet, 0, 0, err
 		}
-		if now-requests <= calm*window.Seconds() {
+		if now-requests <= calm*window.Seconds() && took-cpu <= busy*window.Seconds() {
 			return quiet, now, took, nil
 		}
 		if time.Now().After(deadline) {
-			return quiet, now, took, fmt.Errorf("the addon manager still sends %.0f requests a second", (now-requests)/window.Seconds())
+			return quiet, now, took, fmt.Errorf("the addon manager still sends %.0f requests a second, and takes %.0f %% of a processor",
+				(now-requests)/window.Seconds(), 100*(took-cpu)/window.Seconds())
 		}
-		quiet, requests = time.Now(), now
+		quiet, requests, cpu = time.Now(), now, took
 	}
 	return quiet, requests, cpu, err
 }

@@ -42,6 +42,8 @@ type world struct {
 	size  int
 	// running is how many of the clusters have an agent that runs.
 	running int
+	// missing is how long a proxy server is missing in the row of that.
+	missing time.Duration
 	table   *column
 
 	dir       string
