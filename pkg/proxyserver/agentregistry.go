@@ -34,8 +34,6 @@ type agentRegistry struct {
 	gone func(agent sessionKey, draining bool)
 	// stopping returns the names of the peers that are about to stop.
 	stopping func() []string
-	// connected is called with the agents that a proven cluster has, under mu.
-	connected func(cluster string, agents int)
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*agentSession
@@ -56,7 +54,7 @@ type sessionKey struct{ cluster, agentID string }
 
 func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
 	return &agentRegistry{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, connected: func(string, int) {}, gone: func(sessionKey, bool) {}, stopping: func() []string { return nil }, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, gone: func(sessionKey, bool) {}, stopping: func() []string { return nil }, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
@@ -106,7 +104,6 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 func (a *agentRegistry) newAgent(key sessionKey, hosts []string, opens bool) *agentSession {
 	agent := &agentSession{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
 	agent.share.agents[agent] = struct{}{}
-	a.tellConnected(key.cluster, agent.share)
 	config := a.config
 	if !opens {
 		config.MinIdle++ // agents of earlier releases keep two, and would dial again what is closed
@@ -169,7 +166,6 @@ func (a *agentRegistry) remove(agent *agentSession, last *agentLink) {
 	}
 	a.tellFollowers(gone, false)
 	delete(agent.share.agents, agent)
-	a.tellConnected(agent.key.cluster, agent.share)
 	if len(agent.share.agents) == 0 {
 		delete(a.clusters, agent.key.cluster)
 	}
@@ -178,13 +174,6 @@ func (a *agentRegistry) remove(agent *agentSession, last *agentLink) {
 		_ = agent.pool.Drain(context.Background())
 		_ = agent.pool.Close()
 	}()
-}
-
-// tellConnected reports the agents of a cluster; mu is held.
-func (a *agentRegistry) tellConnected(cluster string, share *clusterShare) {
-	if cluster != "" {
-		a.connected(cluster, len(share.agents))
-	}
 }
 
 // drain tells every agent that speaks carriers that this server is about to
@@ -409,6 +398,19 @@ func (a *agentRegistry) count(carriers bool) (n int) {
 		}
 	}
 	return n
+}
+
+// countByCluster is how many agents each proven cluster has that has any.
+func (a *agentRegistry) countByCluster() map[string]int {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	agents := make(map[string]int, len(a.clusters))
+	for cluster, share := range a.clusters {
+		if n := len(share.agents); n > 0 {
+			agents[cluster] = n
+		}
+	}
+	return agents
 }
 
 // stats adds the carriers of all agents up.

@@ -27,8 +27,6 @@ type serverMetrics struct {
 	limited        *prometheus.CounterVec
 	ended          *prometheus.CounterVec
 	clustersSynced prometheus.Gauge
-	// clusterAgents has a series for each cluster that has an agent here.
-	clusterAgents *prometheus.GaugeVec
 }
 
 func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
@@ -75,11 +73,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		Name: "cluster_proxy_server_clusters_synced",
 		Help: "1 once the hub has said which clusters may be served (--watch-managed-clusters). Until then certificates alone decide.",
 	})
-	m.clusterAgents = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "cluster_proxy_server_cluster_agents",
-		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
-	}, []string{"cluster"})
-	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced, m.clusterAgents)
+	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced)
 	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
 	m.countPeers()
 	m.startAtZero()
@@ -122,13 +116,24 @@ func (m *serverMetrics) startAtZero() {
 	}
 }
 
-// setClusterAgents shows how many agents of a cluster are connected.
-func (m *serverMetrics) setClusterAgents(cluster string, n int) {
-	if n == 0 {
-		m.clusterAgents.DeleteLabelValues(cluster)
-		return
+// clusterAgents shows how many agents each cluster has here. It asks the registry when metrics are
+// read. A GaugeVec that is set when agents come and go, while the registry is locked, stops the
+// server: with more than 1,000 series client_golang holds the GaugeVec's lock while it waits for
+// the other metrics to be read, and some of those wait for the registry.
+type clusterAgents struct{ registry *agentRegistry }
+
+var clusterAgentsDesc = prometheus.NewDesc("cluster_proxy_server_cluster_agents",
+	"Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
+	[]string{"cluster"}, nil)
+
+// Describe implements prometheus.Collector.
+func (c clusterAgents) Describe(descs chan<- *prometheus.Desc) { descs <- clusterAgentsDesc }
+
+// Collect implements prometheus.Collector.
+func (c clusterAgents) Collect(metrics chan<- prometheus.Metric) {
+	for cluster, n := range c.registry.countByCluster() {
+		metrics <- prometheus.MustNewConstMetric(clusterAgentsDesc, prometheus.GaugeValue, float64(n), cluster)
 	}
-	m.clusterAgents.WithLabelValues(cluster).Set(float64(n))
 }
 
 // watchAgents shows how many agents are connected.

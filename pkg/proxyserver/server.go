@@ -79,7 +79,7 @@ func New(o *Options) (*Server, error) {
 	s.registry.gone = s.noteGone
 	s.registry.refused = func(limit string) { s.metrics.limited.WithLabelValues(limit).Inc() }
 	if o.ClusterMetrics {
-		s.registry.connected = s.metrics.setClusterAgents
+		registry.MustRegister(clusterAgents{s.registry})
 	}
 	s.sayLimit.Interval = time.Second
 	s.conns = newPeerConns(s.metrics)

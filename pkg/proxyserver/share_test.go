@@ -268,9 +268,7 @@ func TestDialsEndByTheirOwnAgentOnly(t *testing.T) {
 // TestAgentsOfAClusterAreShown follows the series of clusters while their agents come
 // and go. An agent whose cluster is not proven has none.
 func TestAgentsOfAClusterAreShown(t *testing.T) {
-	m := newServerMetrics(prometheus.NewRegistry())
 	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
-	a.connected = m.setClusterAgents
 	var leave []func()
 	for _, key := range []sessionKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}, {"", "d"}} {
 		stream := &agentStream{agentLink: agentLink{cluster: key.cluster, agentID: key.agentID}}
@@ -287,7 +285,7 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 		if want != "" {
 			want = head + want
 		}
-		if err := testutil.CollectAndCompare(m.clusterAgents, strings.NewReader(want)); err != nil {
+		if err := testutil.CollectAndCompare(clusterAgents{a}, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -299,4 +297,52 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 		leave[i]()
 	}
 	show("")
+}
+
+// TestScrapesBesideAgentsThatCome reads the metrics of thousands of clusters while agents come and
+// go: neither waits for the other for good.
+func TestScrapesBesideAgentsThatCome(t *testing.T) {
+	const clusters, scrapes = 2000, 20
+	metrics := prometheus.NewRegistry()
+	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
+	m := newServerMetrics(metrics)
+	m.watchAgents(a)
+	m.watchCarriers("agents", a.stats)
+	metrics.MustRegister(clusterAgents{a})
+	come := func(cluster string) (leave func()) {
+		stream := &agentStream{agentLink: agentLink{cluster: cluster, agentID: cluster}}
+		agent, _, err := a.join(stream, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		return func() { a.leave(agent, stream) }
+	}
+	for i := range clusters {
+		defer come(fmt.Sprint("cluster", i))()
+	}
+	read := make(chan struct{})
+	var coming sync.WaitGroup
+	coming.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-read:
+				return
+			default:
+				come(fmt.Sprint("another", i))()
+			}
+		}
+	})
+	for range scrapes {
+		families, err := metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "cluster_proxy_server_cluster_agents" && len(family.GetMetric()) < clusters {
+				t.Errorf("%d clusters are shown, want %d or more", len(family.GetMetric()), clusters)
+			}
+		}
+	}
+	close(read)
+	coming.Wait()
 }
