@@ -2,6 +2,8 @@ package fleetview
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +24,10 @@ const (
 	// for discovery in series, and would wait each time.
 	failureFor = 5 * time.Second
 
+	// maxAsking is how long members are begun to be asked for one request: kubectl waits for
+	// 32 s, and the last ones have the view's timeout.
+	maxAsking = 20 * time.Second
+
 	// maxAnswers is how many answers are known; one takes about 300 bytes.
 	maxAnswers = 100_000
 	// maxContents is how many bytes the contents of answers have. Most members answer the
@@ -32,6 +38,9 @@ const (
 	// maxReaders is how many answers are read at once.
 	maxReaders = 64
 )
+
+// errNotAsked is of members that could not be asked within maxAsking.
+var errNotAsked = errors.New("others took so long that it was not asked: ask again")
 
 // A question is what is asked of members, and known for a while.
 type question struct {
@@ -89,18 +98,23 @@ func (d *discovery) lookup(key string) answer {
 	return a
 }
 
-// start asks a member unless an answer is known that is not older than fresh. The answer
-// is what is known, and the channel gets the new one if the member is asked.
-func (d *discovery) start(ctx context.Context, view View, member Member, q question, fresh time.Duration) (answer, <-chan singleflight.Result) {
-	key := strings.Join([]string{member.UID(), member.Name(), view.User, q.name}, "\x00")
-	known := d.lookup(key)
+// keyOf is a question of a user to a member.
+func keyOf(view View, member Member, q question) string {
+	return strings.Join([]string{member.UID(), member.Name(), view.User, q.name}, "\x00")
+}
+
+// due reports whether a member is to be asked again, of which this is known.
+func (d *discovery) due(known answer, fresh time.Duration) bool {
 	now := d.now()
-	if known.known() && now.Sub(known.at) <= fresh || known.err != nil && now.Sub(known.tried) < failureFor {
-		return known, nil
-	}
+	return (!known.known() || now.Sub(known.at) > fresh) && (known.err == nil || now.Sub(known.tried) >= failureFor)
+}
+
+// start asks a member of which this is known. The channel gets the answer.
+func (d *discovery) start(ctx context.Context, view View, member Member, q question, known answer) <-chan singleflight.Result {
+	key := keyOf(view, member, q)
 	// The answer is for all who wait for it: none of them may cancel it.
 	ctx = context.WithoutCancel(ctx)
-	return known, d.flights.DoChan(key, func() (any, error) {
+	return d.flights.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, view.Timeout, fault.ErrTimeout)
 		defer cancel()
 		a := d.load(ctx, member, q, known)
@@ -140,33 +154,46 @@ func (d *discovery) load(ctx context.Context, member Member, q question, former 
 	return former
 }
 
-// ask asks members of which no answer is known that is not older than fresh, and returns the
-// answers of all in their order. What has neither content nor error has not come before the
-// client went away.
+// ask asks members of which no answer is known that is not older than fresh, maxBegun at a
+// time, and returns the answers of all in their order. What has neither content nor error has
+// not come before the client went away. After maxAsking no more members are begun: those that
+// were not asked come first the next time.
 func (d *discovery) ask(ctx context.Context, view View, members []Member, q question, fresh time.Duration) []answer {
 	answers := make([]answer, len(members))
+	var due []int
+	for i, member := range members {
+		answers[i] = d.lookup(keyOf(view, member, q))
+		if d.due(answers[i], fresh) {
+			due = append(due, i)
+		}
+	}
+	slices.SortStableFunc(due, func(i, j int) int { return answers[i].tried.Compare(answers[j].tried) })
 	type arrival struct {
 		i      int
 		answer answer
 	}
-	arrivals := make(chan arrival, len(members))
-	pending := 0
-	for i, member := range members {
-		known, flight := d.start(ctx, view, member, q, fresh)
-		answers[i] = known
-		if flight == nil {
-			continue
+	arrivals := make(chan arrival, len(due))
+	enough := time.NewTimer(maxAsking)
+	defer enough.Stop()
+	begun, last := 0, len(due)
+	for ended := 0; ended < last; {
+		for ; begun < last && begun-ended < maxBegun; begun++ {
+			i := due[begun]
+			flight := d.start(ctx, view, members[i], q, answers[i])
+			go func() { arrivals <- arrival{i, (<-flight).Val.(answer)} }()
 		}
-		pending++
-		go func() { arrivals <- arrival{i, (<-flight).Val.(answer)} }()
-	}
-	for ; pending > 0; pending-- {
 		select {
 		case a := <-arrivals:
 			answers[a.i] = a.answer
+			ended++
+		case <-enough.C:
+			last = begun
 		case <-ctx.Done():
 			return answers
 		}
+	}
+	for _, i := range due[last:] {
+		answers[i].err = errNotAsked
 	}
 	return answers
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,69 @@ func TestDiscoveryOfManyMembers(t *testing.T) {
 	if got := members[lost].(*discoveryMember).asked("/apis"); got != 2 {
 		t.Errorf("a member was asked %d times for two users, want 2", got)
 	}
+}
+
+// TestDiscoveryAsksSomeAtATime has 1,000 members that answer one request after the other, as a hub
+// does whose processors are busy. If all were asked at once, most would be late.
+func TestDiscoveryAsksSomeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		view := discoveryView()
+		view.Timeout = 5 * time.Second
+		busy := make(chan struct{}, 1)
+		var begun, most atomic.Int64
+		var members []Member
+		for i := range 1000 {
+			m := newDiscoveryMember(fmt.Sprintf("c%03d", i), "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"))
+			m.intercept = func(r *http.Request) (*http.Response, error) {
+				if n := begun.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				defer begun.Add(-1)
+				busy <- struct{}{}
+				defer func() { <-busy }()
+				time.Sleep(5 * time.Millisecond)
+				return nil, r.Context().Err()
+			}
+			members = append(members, m)
+		}
+		response := ask(t, newDiscovery(), view, members, "/api")
+		if warnings := response.Header.Values("Warning"); len(warnings) > 0 {
+			t.Errorf("members that have time to answer are missing: %q", warnings)
+		}
+		const each = 3 // requests to a member
+		if got := most.Load(); got > each*maxBegun {
+			t.Errorf("%d requests were under way at a time, want %d at most", got, each*maxBegun)
+		}
+	})
+}
+
+// TestDiscoveryOfSilentMembers has more members that do not answer than there is time for. A client
+// is answered before kubectl gives up, and the members that were not asked come first the next time.
+func TestDiscoveryOfSilentMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, view := newDiscovery(), discoveryView()
+		view.Timeout = 5 * time.Second
+		var members []Member
+		for i := range 500 {
+			m := newDiscoveryMember(fmt.Sprintf("silent%03d", i), "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"))
+			m.intercept = func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			members = append(members, m)
+		}
+		members = append(members, newDiscoveryMember("well", "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods")))
+		for _, want := range []int{http.StatusServiceUnavailable, http.StatusOK} {
+			began := time.Now()
+			response := ask(t, d, view, members, "/api")
+			if response.StatusCode != want {
+				t.Errorf("answered %s, want %d", response.Status, want)
+			}
+			if took := time.Since(began); took > maxAsking+view.Timeout {
+				t.Errorf("answered after %s, want %s at most", took, maxAsking+view.Timeout)
+			}
+		}
+	})
 }
 
 func TestOpenAPIDocuments(t *testing.T) {

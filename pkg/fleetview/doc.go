@@ -102,7 +102,9 @@
 // older than a second are asked again before a client gets 404.
 //
 // A member that does not answer is left out with a Warning, or a former answer of the last
-// ten minutes is used. Requests for objects ask no member for discovery.
+// ten minutes is used. So is one that there was no time for: of thousands of members no more
+// are begun after 20 s, and those that were not asked come first the next time. Requests for
+// objects ask no member for discovery.
 //
 // # Files
 //
