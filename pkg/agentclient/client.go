@@ -37,6 +37,9 @@ const (
 	Watch
 	// Stream is any other request without a natural end: logs, exec, Services.
 	Stream
+	// Discovery is a read with a small answer, one of some that are sent to many clusters at the
+	// same time. It leads to no connection beside others.
+	Discovery
 )
 
 // Identity says as which user a request is sent. The zero value is refused.
@@ -111,6 +114,8 @@ func (c *Client) RoundTrip(r *http.Request, to Target, as Identity) (*http.Respo
 		return p.watch(r)
 	case to.Kind == Stream || !httprelay.Fits(r):
 		return p.roundTrip(r)
+	case to.Kind == Discovery:
+		return p.discover(r)
 	}
 	return p.read(r)
 }

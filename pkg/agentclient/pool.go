@@ -2,6 +2,7 @@ package agentclient
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -121,6 +122,19 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 
 func (p *pool) watch(r *http.Request) (*http.Response, error) {
 	return p.send(func(g *connGroup) (*http.Response, error) { return g.watches.RoundTrip(r) })
+}
+
+// discover may send a request twice.
+func (p *pool) discover(r *http.Request) (*http.Response, error) {
+	small := func() (*http.Response, error) {
+		return p.send(func(g *connGroup) (*http.Response, error) { return g.requests.RoundTripSmall(r) })
+	}
+	resp, err := small()
+	var broken *httprelay.Broken
+	if errors.As(err, &broken) && r.Context().Err() == nil {
+		return small()
+	}
+	return resp, err
 }
 
 // read may send a request twice.

@@ -43,8 +43,9 @@ func (c *sharedConn) goodEnough(with sharing) bool {
 
 // choose returns the connection with the fewest large bodies under way, and of those
 // the one with the fewest requests, with a place on it; or the dial to wait for, if
-// that one is not good enough and there may be more of them.
-func (s *Shared) choose(with sharing) (*sharedConn, *sharedDial) {
+// that one is not good enough and there may be more of them. A small request leads to no
+// connection beside others.
+func (s *Shared) choose(with sharing, small bool) (*sharedConn, *sharedDial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.round++
@@ -56,13 +57,13 @@ func (s *Shared) choose(with sharing) (*sharedConn, *sharedDial) {
 			}
 		}
 		if least == nil || !least.goodEnough(with) && s.mayGrow() {
-			return nil, s.awaitLocked()
+			return nil, s.awaitLocked(small)
 		}
 		if !least.ReserveNewRequest() {
 			least.round = s.round // it ends, or has all that its peer takes
 			continue
 		}
-		if least.active++; least.active > 1 {
+		if least.active++; least.active > 1 && !small {
 			s.growLocked()
 		}
 		return least, nil
@@ -91,15 +92,16 @@ func (s *Shared) growLocked() {
 }
 
 // awaitLocked returns a dial to wait for: one of its own, if there may be so many
-// connections. Those that begin at the same moment may all be large.
-func (s *Shared) awaitLocked() *sharedDial {
+// connections. Those that begin at the same moment may all be large, unless they are known to
+// be small.
+func (s *Shared) awaitLocked(small bool) *sharedDial {
 	var least *sharedDial
 	for _, d := range s.dialing {
 		if least == nil || d.waiting < least.waiting {
 			least = d
 		}
 	}
-	if least == nil || least.waiting > 0 && len(s.conns)+len(s.dialing) < s.Spread {
+	if least == nil || !small && least.waiting > 0 && len(s.conns)+len(s.dialing) < s.Spread {
 		least = s.dialLocked()
 	}
 	least.waiting++

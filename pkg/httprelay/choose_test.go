@@ -139,3 +139,26 @@ func TestManyRequestsDialAtATime(t *testing.T) {
 		}
 	})
 }
+
+// TestSmallRequestsShareADial has small requests begin at the same moment. They wait for one dial
+// together, and share its connection with what else is on it.
+func TestSmallRequestsShareADial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := farPeer(t, time.Second, 4)
+		for range 2 {
+			var requests sync.WaitGroup
+			for range 3 {
+				requests.Go(func() {
+					if err := exchange(s.RoundTripSmall, request(t, http.MethodGet, "/")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			requests.Wait()
+			synctest.Wait()
+		}
+		if p.dials() != 1 {
+			t.Errorf("small requests were sent on %d connections, want 1", p.dials())
+		}
+	})
+}

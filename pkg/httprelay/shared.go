@@ -109,6 +109,13 @@ func (s *Shared) RoundTripRead(r *http.Request) (*http.Response, error) {
 	return s.send(r.WithContext(ctx), &pick{shared: s, giveUp: cancel})
 }
 
+// RoundTripSmall sends a request for which Fits is true, one of many to many places with a small
+// answer. It shares whatever connection there is, or is being dialed.
+func (s *Shared) RoundTripSmall(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	return s.send(r.WithContext(ctx), &pick{shared: s, giveUp: cancel, small: true})
+}
+
 func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 	transport := s.prepared()
 	r, err := RepeatBody(r)
@@ -171,8 +178,12 @@ func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, er
 	p := ctx.Value(pickKey{}).(*pick)
 	p.release() // it is sent again
 	began := time.Now()
-	for with := withFew; ; {
-		c, dial := s.choose(with)
+	with := withFew
+	if p.small {
+		with = withAny
+	}
+	for {
+		c, dial := s.choose(with, p.small)
 		switch {
 		case c == nil:
 			late, err := s.await(ctx, dial, began, with)

@@ -122,6 +122,8 @@ type pick struct {
 	// giveUp ends the request when its connection is silent; nil if it may not be
 	// sent again.
 	giveUp context.CancelCauseFunc
+	// small is a request of which none has a connection to itself.
+	small bool
 
 	mu    sync.Mutex
 	conn  *sharedConn

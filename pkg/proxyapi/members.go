@@ -79,6 +79,8 @@ func (m *member) scopeOf(r *http.Request) (*requestScope, error) {
 	asked.Host, asked.RequestURI = m.scope.host, r.URL.RequestURI()
 	scope, err := newClusterScope(&asked, target, m.scope.group, err)
 	scope.user, scope.holder, scope.asked = m.scope.user, m.scope.holder, m.scope.asked
+	// Documents of OpenAPI are large.
+	scope.discovery = scope.inner != nil && !scope.inner.IsResourceRequest && !strings.HasPrefix(r.URL.Path, "/openapi/")
 	// Redirects lead to the cluster's own path, in the endpoint that was asked.
 	switch scope.prefix = "/" + m.cluster; {
 	case m.scope.isKarmadas():

@@ -98,6 +98,8 @@ type requestScope struct {
 	beginWithin time.Duration
 	// upgraded is the header of the answer that changed the protocol.
 	upgraded http.Header
+	// discovery is a question of a view to all of its clusters about what they serve.
+	discovery bool
 	// login is what the Service gets to see as Authorization; empty for nothing.
 	login string
 	// user is asserted to the agent; nil until the request is authorized.
@@ -112,6 +114,8 @@ func (scope *requestScope) to() agentclient.Target {
 		to.Kind = agentclient.Watch
 	case scope.long:
 		to.Kind = agentclient.Stream
+	case scope.discovery:
+		to.Kind = agentclient.Discovery
 	}
 	return to
 }

@@ -8,10 +8,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// warning is what kubectl says of each cluster that has no part in an answer.
+var warning = regexp.MustCompile(`(?m)^Warning: .*\n`)
 
 // kubectl runs a program with a kubeconfig, and returns how long it took and the lines it wrote.
 func (w *world) kubectl(ctx context.Context, program, kubeconfig string, args ...string) (took time.Duration, lines int, err error) {
@@ -29,7 +33,8 @@ func (w *world) kubectl(ctx context.Context, program, kubeconfig string, args ..
 	err = cmd.Run()
 	took, lines = time.Since(began), bytes.Count(out.Bytes(), []byte("\n"))
 	if err != nil {
-		err = fmt.Errorf("running %s %q: %w: %.500s", program, args, err, said.String())
+		text := warning.ReplaceAll(said.Bytes(), nil)
+		err = fmt.Errorf("running %s %q: %w after %s: %.500s", program, args, err, took.Round(time.Second), text)
 	}
 	return took, lines, err
 }
