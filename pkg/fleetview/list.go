@@ -27,6 +27,10 @@ const (
 	// hold is how long a page with a limit waits for members that have not begun to answer
 	// when others have. They go to the last page, which waits for the view's timeout.
 	hold = 300 * time.Millisecond
+	// maxDeferred is how many bytes the names of members that were passed over may have before
+	// pages wait for members again. The names come back in the URLs of the next pages, which
+	// servers on the way bound.
+	maxDeferred = 8 << 10
 )
 
 // listing is one list, or one page of it.
@@ -246,7 +250,7 @@ func (l *listing) enough() int {
 // read asks the members of a wave and puts their items on the page, in order.
 func (l *listing) read(ctx context.Context, wave []Member) error {
 	wait := waitLimits{timeout: l.view.Timeout}
-	if l.limit > 0 && !l.last && l.memberToken == "" {
+	if l.limit > 0 && !l.last && l.memberToken == "" && l.deferredBytes() < maxDeferred {
 		wait.hold, wait.begun = hold, l.page.items > 0
 	}
 	if l.limit == 0 && l.exact == nil && !l.view.FailWhenUnreachable {
@@ -295,6 +299,14 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 		}
 	}
 	return nil
+}
+
+// deferredBytes is about what the names of deferred members take in a continue token.
+func (l *listing) deferredBytes() (n int) {
+	for _, m := range l.deferred {
+		n += len(m.Name()) + 1
+	}
+	return n
 }
 
 // await returns the list of a member that is late. What others have answered goes to the

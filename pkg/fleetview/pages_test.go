@@ -242,6 +242,36 @@ func TestSilentMemberIsPassedOver(t *testing.T) {
 	}
 }
 
+// TestManyLateMembers lists 1,000 members of which nearly all are late, as those that nobody has used
+// for a while and a busy hub. The names of those that were passed over stay few enough for a URL.
+func TestManyLateMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const longest = 16 << 10
+		var members []*cluster
+		for i := range 1000 {
+			c := newCluster(fmt.Sprintf("cluster-with-a-name-of-forty-letters-%04d", i), pods(1)...)
+			if i%50 > 0 {
+				c.fault = slow(time.Second)
+			}
+			members = append(members, c)
+		}
+		view := testView(members...)
+		view.Timeout = 5 * time.Second
+		pages := New(Options{}).pages(t, view, 100)
+		if got := namesOf(pages); len(got) != len(members) {
+			t.Errorf("got %d objects of %d members", len(got), len(members))
+		}
+		for i, page := range pages {
+			if got := len(page.list.Metadata.Continue); got > longest || len(page.lacks()) > 0 {
+				t.Errorf("page %d has a continue token of %d bytes and Warnings %q, want %d bytes at most", i, got, page.lacks(), longest)
+			}
+		}
+		for _, c := range members {
+			c.asked()
+		}
+	})
+}
+
 // TestSilentMemberIsLast lists with a silent member that is asked after all others: what the
 // page has of them does not wait for it, and it is not waited for twice.
 func TestSilentMemberIsLast(t *testing.T) {

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
@@ -145,8 +147,15 @@ func (t *serviceTable) write() error {
 func (s *service) serve(ctx context.Context, listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // out of file descriptors, most likely: connections must end first
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
 		}
 		go s.forward(ctx, conn)
 	}
@@ -181,9 +190,10 @@ func copyBoth(a, b *net.TCPConn) {
 }
 
 // copyHalf passes on a clean end as a half-close, and anything else as the end
-// of both connections.
+// of both connections. It hides that both are sockets: the kernel would splice them through a
+// pipe, which takes four more files a connection.
 func copyHalf(to, from *net.TCPConn) {
-	if _, err := io.Copy(to, from); err != nil {
+	if _, err := io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from}); err != nil {
 		to.Close()
 		from.Close()
 		return
