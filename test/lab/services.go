@@ -190,10 +190,9 @@ func copyBoth(a, b *net.TCPConn) {
 }
 
 // copyHalf passes on a clean end as a half-close, and anything else as the end
-// of both connections. It hides that both are sockets: the kernel would splice them through a
-// pipe, which takes four more files a connection.
+// of both connections.
 func copyHalf(to, from *net.TCPConn) {
-	if _, err := io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from}); err != nil {
+	if _, err := io.Copy(to, from); err != nil {
 		to.Close()
 		from.Close()
 		return
