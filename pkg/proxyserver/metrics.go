@@ -122,18 +122,24 @@ func (m *serverMetrics) startAtZero() {
 // the other metrics to be read, and some of those wait for the registry.
 type clusterAgents struct{ registry *agentRegistry }
 
-var clusterAgentsDesc = prometheus.NewDesc("cluster_proxy_server_cluster_agents",
-	"Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
-	[]string{"cluster"}, nil)
+// gauge belongs to one scrape, so that its lock is nobody else's.
+func (c clusterAgents) gauge() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cluster_proxy_server_cluster_agents",
+		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
+	}, []string{"cluster"})
+}
 
 // Describe implements prometheus.Collector.
-func (c clusterAgents) Describe(descs chan<- *prometheus.Desc) { descs <- clusterAgentsDesc }
+func (c clusterAgents) Describe(descs chan<- *prometheus.Desc) { c.gauge().Describe(descs) }
 
 // Collect implements prometheus.Collector.
 func (c clusterAgents) Collect(metrics chan<- prometheus.Metric) {
+	gauge := c.gauge()
 	for cluster, n := range c.registry.countByCluster() {
-		metrics <- prometheus.MustNewConstMetric(clusterAgentsDesc, prometheus.GaugeValue, float64(n), cluster)
+		gauge.WithLabelValues(cluster).Set(float64(n))
 	}
+	gauge.Collect(metrics)
 }
 
 // watchAgents shows how many agents are connected.
