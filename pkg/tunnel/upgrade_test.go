@@ -41,7 +41,11 @@ func TestDialerTakesAnUpgradeUp(t *testing.T) {
 	newer := serveEach(t, func(conn net.Conn) {
 		c, _, err := carrier.Accepted(t.Context(), tls.Server(conn, config(carrier.ALPN)), carrier.Config{
 			Role: carrier.Acceptor, Name: "a", Handler: carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
-				_, _ = p.Accept(carrier.Endpoints{})
+				// Until it is closed a carrier waits for whoever is to read what comes.
+				if conn, err := p.Accept(carrier.Endpoints{}); err == nil {
+					_, _ = io.Copy(io.Discard, conn)
+					_ = conn.Close()
+				}
 			})})
 		if err == nil {
 			<-c.Done()
