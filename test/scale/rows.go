@@ -12,7 +12,6 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -41,7 +40,6 @@ var groups = []group{
 	{"every agent at once", false, true, measureStorm},
 	{"a proxy server is missing", false, true, measureMissing},
 	{"a third proxy server", false, true, measureThirdServer},
-	{"a fourth proxy server", false, true, measureFourthServer},
 	{"a field changes", false, false, measureField},
 	{"the CAs change", false, true, measureCAs},
 }
@@ -146,8 +144,7 @@ func (w *world) awaitWorks(ctx context.Context, is func(*workv1.ManifestWork) bo
 	})
 }
 
-// awaitShare waits until each proxy server has a share of its agents: of all, or of those that
-// it would have if agents that connect to some of the servers were spread evenly. An agent that
+// awaitShare waits until each proxy server has a share of the agents. An agent that
 // has another server takes its time to look for one that it lacks (proxyagent/search.go), and what is the
 // last of thousands to find it says little.
 func (w *world) awaitShare(ctx context.Context, share float64) error {
@@ -167,9 +164,8 @@ func (w *world) haveAgents(ctx context.Context, share float64) error {
 		if err != nil {
 			return err
 		}
-		each := float64(w.running) * float64(agentapi.WantedServers(w.servers, 0)) / float64(w.servers)
-		if n := value(text, "cluster_proxy_server_agents{"); n < share*each {
-			return fmt.Errorf("%s has %v of %.0f", pod.Name, n, each)
+		if n := value(text, "cluster_proxy_server_agents{"); n < share*float64(w.running) {
+			return fmt.Errorf("%s has %v of %d", pod.Name, n, w.running)
 		}
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
 // delete deletes pods; their Deployments make new ones.
@@ -47,14 +45,6 @@ func measureThirdServer(ctx context.Context, w *world) error {
 	return w.measureReturn(ctx, "from 2 proxy servers to 3", func() error {
 		w.servers = 3
 		return w.setServers(ctx, 3)
-	})
-}
-
-// measureFourthServer adds one more, and from then on agents connect to two of the four.
-func measureFourthServer(ctx context.Context, w *world) error {
-	return w.measureReturn(ctx, "from 3 proxy servers to 4", func() error {
-		w.servers = 4
-		return w.setServers(ctx, 4)
 	})
 }
 
@@ -171,7 +161,7 @@ func (w *world) measureReturn(ctx context.Context, what string, disturb func() e
 			err = w.awaitShare(ctx, share)
 		}
 		if err == nil {
-			w.add(what+": "+w.shareRow(share), time.Since(began).Seconds())
+			w.add(fmt.Sprintf("%s: %.0f %% of the agents are on every proxy server after, s", what, 100*share), time.Since(began).Seconds())
 		}
 	}
 	w.addTraffic(what, quiet, user.stop())
@@ -196,14 +186,6 @@ func (w *world) measureReturn(ctx context.Context, what string, disturb func() e
 	w.add(what+": agents, CPU ms each", now[theAgents].minus(beforeAll[theAgents]).cpu*1000/float64(w.size))
 	w.add(what+": each proxy server, resident MiB after it", now[theServers].rss/mebi)
 	return nil
-}
-
-// shareRow says what awaitShare has waited for.
-func (w *world) shareRow(share float64) string {
-	if agentapi.WantedServers(w.servers, 0) < w.servers {
-		return fmt.Sprintf("each proxy server has %.0f %% of its share of the agents after, s", 100*share)
-	}
-	return fmt.Sprintf("%.0f %% of the agents are on every proxy server after, s", 100*share)
 }
 
 // handshakes are those of a proxy server.
