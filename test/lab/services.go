@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,8 +10,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 )
 
@@ -145,20 +146,7 @@ func (t *serviceTable) write() error {
 }
 
 func (s *service) serve(ctx context.Context, listener net.Listener) {
-	for {
-		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of file descriptors, most likely: connections must end first
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-			continue
-		}
-		go s.forward(ctx, conn)
-	}
+	handshakes.Accept(listener, klog.FromContext(ctx), func(conn net.Conn) { s.forward(ctx, conn) })
 }
 
 // forward tries every backend once, beginning with the one whose turn it is.
