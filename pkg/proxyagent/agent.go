@@ -41,10 +41,9 @@ type Agent struct {
 	memory   *memlimit.Gate
 	health   *health.Server
 
-	handshakes      handshakes
-	conns           *connDrainer
-	openConnections func() int   // set by startTunnels
-	handler         *http.Server // set by startHandler
+	handshakes handshakes
+	conns      *connDrainer
+	handler    *http.Server // set by startHandler
 }
 
 // New makes an agent. Nothing is read or dialed before Run.
@@ -176,7 +175,6 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	servers.share.perAgent = o.ServersPerAgent
 	context.AfterFunc(serving, servers.close)
 	a.conns.servers.Store(servers)
-	a.openConnections = servers.open
 	config := k.ClientSetConfig(
 		grpc.WithStreamInterceptor(controlSessions(ctx, decide, servers)),
 		grpc.WithContextDialer(servers.dialStream),

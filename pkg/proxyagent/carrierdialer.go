@@ -42,6 +42,7 @@ type carrierDialer struct {
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
 	serving          atomic.Int64  // connections on carriers
+	ending           atomic.Bool   // new ones are refused
 	memory           *memlimit.Gate
 	denied           *prometheus.CounterVec
 }
@@ -77,9 +78,15 @@ func (c *carrierDialer) tlsConfig() *tls.Config {
 	return config
 }
 
+var errEnding = &carrier.Error{Code: carrier.Draining, Message: "the agent stops"}
+
 // serveOpen dials what the destination policy makes of a request, and carries
 // bytes until both sides have ended.
 func (c *carrierDialer) serveOpen(ctx context.Context, request *carrier.Pending) {
+	if c.ending.Load() {
+		_ = request.Refuse(errEnding)
+		return
+	}
 	if err := c.memory.Err(); err != nil {
 		_ = request.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
 		return

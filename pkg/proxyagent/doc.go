@@ -97,8 +97,9 @@
 // keeps serving until its connections have ended and the minimum has passed, or until
 // the drain timeout. The proxy API keeps connections to the handler open; answers tell
 // it that the next request should use another one, also if a proxy server on the path
-// drains (goaway.go). An idle connection does not delay a drain. At its end the handler
-// says GOAWAY, and requests that came just before have 3 seconds to end.
+// drains (goaway.go). An idle connection does not delay a drain. At its end new dials are
+// refused, since servers send what is refused to another agent, and what was accepted would
+// be cut; the handler says GOAWAY, and requests that came just before have 3 seconds to end.
 //
 // # Port-forward mode
 //

@@ -13,9 +13,10 @@ import (
 // lastAnswers is how long requests may take that come just before the end of a drain.
 const lastAnswers = 3 * time.Second
 
-// drain serves new dials for the minimum drain duration, and returns when no connection
-// is left after that, or at the drain timeout, which counts from there. Konnectivity's
-// own drain has told the servers.
+// drain serves new dials for the minimum drain duration, and until no connection is left
+// after that, or the drain timeout, which counts from there. Then it refuses new dials, which
+// servers send to another agent, and returns when what came just before has ended too.
+// Konnectivity's own drain has told the servers.
 func (a *Agent) drain(serving context.Context) {
 	logger := klog.FromContext(serving)
 	logger.Info("Draining", "timeout", a.options.DrainTimeout)
@@ -23,9 +24,13 @@ func (a *Agent) drain(serving context.Context) {
 	a.conns.ending.Store(true)
 	ctx, cancel := context.WithTimeout(serving, a.options.MinDrainDuration+a.options.DrainTimeout)
 	defer cancel()
-	left := health.AwaitIdle(ctx, a.options.MinDrainDuration, func() int { return a.openConnections() - a.conns.unused() })
+	tunnels := a.conns.servers.Load()
+	used := func() int { return tunnels.open() - a.conns.unused() }
+	health.AwaitIdle(ctx, a.options.MinDrainDuration, used)
+	tunnels.carriers.ending.Store(true)
+	left := health.AwaitIdle(ctx, 0, used)
 	if left > 0 && serving.Err() == nil {
-		logger.Info("Ending connections that outlived the drain", "connections", a.openConnections())
+		logger.Info("Ending connections that outlived the drain", "connections", tunnels.open())
 	}
 	if a.handler != nil {
 		finish(serving, a.handler)

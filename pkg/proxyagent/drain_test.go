@@ -3,16 +3,87 @@ package proxyagent
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/health"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
+
+// A dial during a drain is served, and one that comes at its end is refused, so that the
+// server sends it to another agent: accepted, it would be cut.
+func TestDialsOfADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7443} // where nobody listens
+		handler := newConnListener(address)
+		go func() {
+			for {
+				conn, err := handler.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() }()
+			}
+		}()
+		defer handler.Close()
+		tunnels := newServers(t.Context(), &carrierDialer{handler: handler, memory: memlimit.New(prometheus.NewRegistry()), decide: func(string, string) (policy.Target, error) {
+			return policy.Target{Address: address.String(), Handler: true}, nil
+		}}, pool.Config{}, dial.FullJitter)
+		here := pool.New(pool.Config{})
+		defer here.Close()
+		tunnels.pools[here] = struct{}{}
+		open := func() (*carrier.Conn, error) {
+			near, far := net.Pipe()
+			dialed := make(chan error, 1)
+			go func() {
+				c, err := carrier.Dialed(t.Context(), far, carrier.Hello{Version: carrier.Version}, *tunnels.carriers.carriers())
+				if err == nil {
+					err = here.Add(c)
+				}
+				dialed <- err
+			}()
+			server, _, err := carrier.Accepted(t.Context(), near, carrier.Config{})
+			if err := errors.Join(err, <-dialed); err != nil {
+				t.Fatal(err)
+			}
+			return server.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"})
+		}
+		a := &Agent{options: &Options{MinDrainDuration: 10 * time.Second, DrainTimeout: 30 * time.Second}, conns: newConnDrainer(), health: health.New(health.Options{})}
+		a.conns.servers.Store(tunnels)
+		drained := make(chan struct{})
+		go func() { defer close(drained); a.drain(t.Context()) }()
+		time.Sleep(9 * time.Second)
+		conn, err := open()
+		if err != nil {
+			t.Fatalf("dialing while the agent drains: %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		select {
+		case <-drained:
+			t.Fatal("the drain has ended before the connection")
+		default:
+		}
+		_ = conn.Close()
+		<-drained
+		if _, err := open(); carrier.CodeOf(err) != carrier.Draining {
+			t.Errorf("dialing at the end of the drain: %v, want %s", err, carrier.Draining)
+		}
+	})
+}
 
 // A request that came just before the end of a drain is answered, and one that never ends
 // does not hold the agent up.

@@ -121,10 +121,11 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 	return conn, err
 }
 
-// route is the order in which agents and peers are asked for one dial: the agents
-// here that answer, the least used first, then the peers, and at last the agents
-// here that do not answer at the moment, or may not dial any more. Peers that had none
-// are asked again as long as the dial waits for an agent.
+// route is the order in which agents and peers are asked for one dial: the agents here that
+// answer, the least used first, then the peers, and at last the agents here that do not
+// answer at the moment, or may not dial any more. An agent here that is about to stop, and
+// would cut the connection then, comes after peers that say that they have one. Peers that
+// had none are asked again as long as the dial waits for an agent.
 type route struct {
 	server  *Server
 	request carrier.OpenRequest
@@ -160,11 +161,13 @@ func (l *lastAsked) end() {
 
 // next is what hedge tries next.
 func (r *route) next() attempt {
-	if agent := r.server.registry.choose(r.request.Address, r.tried, answering); agent != nil {
-		return r.through(agent)
-	}
-	if r.server.peers != nil && r.request.Hops == 0 && r.peers.begin() {
+	agent := r.server.registry.choose(r.request.Address, r.tried, answering)
+	peers := r.server.peers
+	if peers != nil && r.request.Hops == 0 && (agent == nil || agent.draining() && peers.have(r.request.Address)) && r.peers.begin() {
 		return r.throughPeers
+	}
+	if agent != nil {
+		return r.through(agent)
 	}
 	if agent := r.server.registry.choose(r.request.Address, r.tried, suspects); agent != nil {
 		return r.through(agent)

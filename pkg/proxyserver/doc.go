@@ -67,10 +67,11 @@
 // peer: those are asked last that have said that they have no agent, and a peer of an
 // older release, which says nothing, before them. After 2 s without an answer the next one
 // is asked too, and the peer that accepted last comes first. A cluster without any agent
-// costs a refusal of every peer. A peer's hosts take about 300 bytes for each of its
-// clusters, 3 MiB for 5,000 clusters at two servers each. The alternative, to ask all peers
-// at once, would have every server work on every dial, and agents open connections that
-// nobody wants.
+// costs a refusal of every peer. Agents here that have said that they leave are asked
+// after peers that have one: their process may end, and the connection with it. A peer's
+// hosts take about 300 bytes for each of its clusters, 3 MiB for 5,000 clusters at two
+// servers each. The alternative, to ask all peers at once, would have every server work
+// on every dial, and agents open connections that nobody wants.
 //
 // Clients are told which servers have agents of the host that they dialed, unless all have
 // some, and go to those next time (serversOf in dials.go; package pool): else half of the

@@ -310,6 +310,16 @@ func (p *peers) having(host string) (names []string, lacking bool) {
 	return names, lacking
 }
 
+// have reports whether a peer that goes on said that it has an agent of an address.
+func (p *peers) have(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	names, _ := p.having(host)
+	return len(names) > 0
+}
+
 // open asks one peer after the other, and the next one as well if one takes long: the
 // peer or its agent may have died silently. It calls silent then.
 func (p *peers) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {

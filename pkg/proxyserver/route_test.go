@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -171,6 +173,36 @@ func TestDialsFollowAgents(t *testing.T) {
 	<-hubs[1].done
 	left := slices.Delete(slices.Clone(hubs), 1, 2)
 	goStraight(t, left, d, clusters)
+}
+
+// TestAgentsThatEndAreSpared has an agent that is about to stop at one server, and another
+// agent of its cluster at a peer. Dials go to that one, and to the first when it is the last.
+func TestAgentsThatEndAreSpared(t *testing.T) {
+	hubs := startPeers(t, 2)
+	ending := hubs[0].carrierAgent(t, agentSpec{cluster: "cluster1", id: "old", name: "old"}, 6)
+	other := hubs[1].carrierAgent(t, agentSpec{cluster: "cluster1", id: "new", name: "new"}, 6)
+	hubs[0].hear(t, 1, "cluster1")
+	if err := ending.stream.Send(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent is known to leave", func() bool { return hubs[0].registry.staying() == 0 })
+	d := hubs[0].dialer(t)
+	serves := func(want string) {
+		t.Helper()
+		conn, err := d.DialContext(t.Context(), "tcp", "cluster1:443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, conn, "x", want+":x")
+		_ = conn.Close()
+	}
+	for range 4 {
+		serves("new")
+	}
+	_ = other.stream.CloseSend()
+	<-other.gone
+	eventually(t, "the server knows that the peer has none", func() bool { return !hubs[0].peers.have("cluster1:443") })
+	serves("old")
 }
 
 // TestAgentsDoNotRouteClients has an agent whose answer names servers: clients are told
