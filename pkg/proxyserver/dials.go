@@ -118,6 +118,10 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 	r := &route{server: s, request: request}
 	conn, err := hedge(ctx, r.next)
 	s.observeDial(time.Since(began), r.via.Load(), err)
+	if carrier.CodeOf(err) == carrier.Draining {
+		// An agent or a peer ends. Who dialed would take it for this server, and try others.
+		err = errNoAgent
+	}
 	return conn, err
 }
 

@@ -81,6 +81,10 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one, via " + p.Via})
 					return
 				}
+				if p.Address == spec.cluster+":98" {
+					_ = p.Refuse(&carrier.Error{Code: carrier.Draining, Message: "the agent stops"})
+					return
+				}
 				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2", Servers: []string{"evil"}})
 				if err != nil {
 					return

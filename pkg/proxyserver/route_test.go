@@ -205,6 +205,22 @@ func TestAgentsThatEndAreSpared(t *testing.T) {
 	serves("old")
 }
 
+// TestEndOfAnAgentIsNotTheServers has an agent that stops refuse a dial. The client is not
+// told so: it would replace its carriers by others that lead to the same agent.
+func TestEndOfAnAgentIsNotTheServers(t *testing.T) {
+	alone, peers := startHub(t), startPeers(t, 2)
+	alone.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	peers[0].carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	peers[1].hear(t, 1, "cluster1")
+	for _, h := range append(peers, alone) {
+		c := h.carrier(t, h.clientTLS(t))
+		if _, err := c.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:98"}); carrier.CodeOf(err) != carrier.NoAgent {
+			t.Errorf("%s says %v, want %s", h.options.ServerID, err, carrier.NoAgent)
+		}
+		_ = c.Close()
+	}
+}
+
 // TestAgentsDoNotRouteClients has an agent whose answer names servers: clients are told
 // what servers know, and nothing where that is no choice.
 func TestAgentsDoNotRouteClients(t *testing.T) {
