@@ -127,8 +127,8 @@ bench-fleet: ## Measure views of many clusters beside the same requests to each 
 	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/fleet) hack/awake.sh go test -tags=benchfleet -count=1 -timeout=60m -v -run TestFleetBenchmark ./test/e2e
 
 .PHONY: scale
-scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which writes nothing; SCALE_AGENTS for agents of fewer clusters, SCALE_MISSING=10m for a proxy server that is missing for longer than two minutes)
-	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_AGENTS),-agents=$(SCALE_AGENTS)) $(if $(SCALE_MISSING),-missing=$(SCALE_MISSING)) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)',-out=$(CURDIR)/test/scale/results)
+scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which join their column; SCALE_AGENTS for agents of fewer clusters, SCALE_MISSING=10m for a proxy server that is missing for longer than two minutes)
+	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_AGENTS),-agents=$(SCALE_AGENTS)) $(if $(SCALE_MISSING),-missing=$(SCALE_MISSING)) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)') -out=$(CURDIR)/test/scale/results
 
 .PHONY: soak
 soak: ## Run traffic of every kind in a lab for HOURS (1, or fractions), with faults at random, and fail on what grows; writes test/soak/results.txt (SOAK_SEED for the same faults again)

@@ -23,7 +23,7 @@ func main() {
 	clusters := flag.Int("clusters", 5000, "how many clusters to simulate")
 	agents := flag.Int("agents", 0, "run agents of so many clusters only, if it is not 0; of the others the stand-in says that they do, and rows that need all agents are left out")
 	missing := flag.Duration("missing", 2*time.Minute, "take a proxy server away for so long; ten minutes are a node that nobody replaces")
-	only := flag.String("rows", "", "measure the groups of rows whose names match this regular expression, and write no file")
+	only := flag.String("rows", "", "measure only the groups of rows whose names match this regular expression; they join the column that the file has")
 	out := flag.String("out", "", "write the figures to this file with .json, as a column beside those of other numbers of clusters, and the table to it with .txt")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,7 +53,8 @@ func run(ctx context.Context, w *world, only, out string) (err error) {
 		return err
 	}
 	for _, g := range groups {
-		if !g.always && !selected.MatchString(g.name) || g.agents && w.running < w.size {
+		chosen := selected.MatchString(g.name)
+		if !g.always && !chosen || g.agents && w.running < w.size {
 			continue
 		}
 		w.say("=== " + g.name)
@@ -65,7 +66,14 @@ func run(ctx context.Context, w *world, only, out string) (err error) {
 			w.table.fail(g.name, err)
 			w.say("FAILED: " + err.Error())
 		}
-		if out != "" && only == "" {
+		if only != "" {
+			if !chosen {
+				w.table.Rows = nil
+				continue
+			}
+			w.table.some = append(w.table.some, g.name)
+		}
+		if out != "" {
 			if err := w.table.write(out); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -19,10 +20,14 @@ import (
 
 // column is the figures of one number of clusters.
 type column struct {
-	Clusters int       `json:"clusters"`
-	Ran      string    `json:"ran"` // when, of which commit, on which machine
-	Rows     []row     `json:"rows"`
-	Failed   []failure `json:"failed,omitempty"`
+	Clusters int    `json:"clusters"`
+	Ran      string `json:"ran"` // when, of which commit, on which machine
+	// Again is Ran of groups of rows that were measured by runs of their own.
+	Again  map[string]string `json:"again,omitempty"`
+	Rows   []row             `json:"rows"`
+	Failed []failure         `json:"failed,omitempty"`
+
+	some []string // the groups so far, if not all are measured
 }
 
 type row struct {
@@ -82,7 +87,8 @@ func (c *column) failures() error {
 	return errors.Join(errs...)
 }
 
-// columns are those in a file, with c in the place of an earlier one of as many clusters.
+// columns are those in a file, with c in the place of an earlier one of as many clusters, or
+// in it if c has some groups only.
 func (c *column) columns(file string) ([]*column, error) {
 	var all []*column
 	raw, err := os.ReadFile(file)
@@ -91,10 +97,39 @@ func (c *column) columns(file string) ([]*column, error) {
 	} else if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	all = slices.DeleteFunc(all, func(other *column) bool { return other.Clusters == c.Clusters })
+	if i := slices.IndexFunc(all, func(other *column) bool { return other.Clusters == c.Clusters }); i >= 0 {
+		c = c.in(all[i])
+		all = slices.Delete(all, i, i+1)
+	}
 	all = append(all, c)
 	slices.SortFunc(all, func(a, b *column) int { return a.Clusters - b.Clusters })
 	return all, err
+}
+
+// in returns what a file has of c after an earlier column.
+func (c *column) in(earlier *column) *column {
+	if c.some == nil {
+		return c
+	}
+	both := *earlier
+	both.Again = maps.Clone(earlier.Again)
+	if both.Again == nil {
+		both.Again = map[string]string{}
+	}
+	for _, group := range c.some {
+		both.Again[group] = c.Ran
+	}
+	both.Failed = slices.DeleteFunc(slices.Clone(earlier.Failed), func(f failure) bool { return slices.Contains(c.some, f.Group) })
+	both.Failed = append(both.Failed, c.Failed...)
+	both.Rows = slices.Clone(earlier.Rows)
+	for _, r := range c.Rows {
+		if i := slices.IndexFunc(both.Rows, func(old row) bool { return old.Name == r.Name }); i >= 0 {
+			both.Rows[i] = r
+		} else {
+			both.Rows = append(both.Rows, r)
+		}
+	}
+	return &both
 }
 
 // write puts the column into out.json, and all columns as a table into out.txt.
@@ -154,6 +189,9 @@ func textOf(all []*column) string {
 	b.WriteString("\nColumns are numbers of clusters.\n\n")
 	for _, c := range all {
 		fmt.Fprintf(&b, "%d: %s.\n", c.Clusters, c.Ran)
+		for _, group := range slices.Sorted(maps.Keys(c.Again)) {
+			fmt.Fprintf(&b, "%d: %s: %s.\n", c.Clusters, group, c.Again[group])
+		}
 		for _, f := range c.Failed {
 			fmt.Fprintf(&b, "%d: NOT MEASURED: %s: %s\n", c.Clusters, f.Group, f.Reason)
 		}

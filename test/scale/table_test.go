@@ -37,6 +37,49 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestSomeRowsJoinTheirColumn measures a group again, which failed, and leaves the others.
+func TestSomeRowsJoinTheirColumn(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "results")
+	c := newColumn(50)
+	c.Ran, c.Rows = "yesterday", []row{{"old", 1}, {"storm", 2}}
+	c.fail("watches", os.ErrDeadlineExceeded)
+	c.fail("the CAs change", os.ErrDeadlineExceeded)
+	if err := c.write(out); err != nil {
+		t.Fatal(err)
+	}
+	again := newColumn(50)
+	again.Ran = "today"
+	for _, measured := range []struct {
+		group string
+		row   row
+	}{{"every agent at once", row{"storm", 3}}, {"watches", row{"new", 4}}} {
+		again.some, again.Rows = append(again.some, measured.group), append(again.Rows, measured.row)
+		if err := again.write(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(out + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `| row | 50 | growth |
+|---|---:|---|
+| old | 1 |  |
+| storm | 3 |  |
+| new | 4 |  |
+
+Columns are numbers of clusters.
+
+50: yesterday.
+50: every agent at once: today.
+50: watches: today.
+50: NOT MEASURED: the CAs change: i/o timeout
+`
+	if string(raw) != want {
+		t.Errorf("the table is\n%s\nwant\n%s", raw, want)
+	}
+}
+
 // TestResolver finds every name at the addresses that it was given.
 func TestResolver(t *testing.T) {
 	addresses, err := parseAddresses([]string{"127.64.0.1", "127.64.0.2"})
