@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/klog/v2"
 
@@ -30,6 +31,7 @@ type serviceTable struct {
 
 type service struct {
 	address string
+	open    atomic.Int32 // connections
 
 	mu       sync.Mutex
 	backends []string
@@ -165,22 +167,33 @@ func (s *service) forward(ctx context.Context, conn net.Conn) {
 		defer backend.Close()
 		stop := context.AfterFunc(ctx, func() { conn.Close(); backend.Close() })
 		defer stop()
-		copyBoth(conn.(*net.TCPConn), backend.(*net.TCPConn))
+		defer s.open.Add(-1)
+		copyBoth(conn.(*net.TCPConn), backend.(*net.TCPConn), s.open.Add(1) <= spliced)
 		return
 	}
 }
 
-func copyBoth(a, b *net.TCPConn) {
+// spliced is how many connections of a Service the kernel copies: it takes two pipes, four
+// files, for each.
+const spliced = 1000
+
+func copyBoth(a, b *net.TCPConn, splice bool) {
 	var wg sync.WaitGroup
-	wg.Go(func() { copyHalf(a, b) })
-	copyHalf(b, a)
+	wg.Go(func() { copyHalf(a, b, splice) })
+	copyHalf(b, a, splice)
 	wg.Wait()
 }
 
 // copyHalf passes on a clean end as a half-close, and anything else as the end
 // of both connections.
-func copyHalf(to, from *net.TCPConn) {
-	if _, err := io.Copy(to, from); err != nil {
+func copyHalf(to, from *net.TCPConn, splice bool) {
+	var in io.Reader = from
+	var out io.Writer = to
+	var buffer []byte
+	if !splice {
+		in, out, buffer = struct{ io.Reader }{from}, struct{ io.Writer }{to}, make([]byte, 4<<10)
+	}
+	if _, err := io.CopyBuffer(out, in, buffer); err != nil {
 		to.Close()
 		from.Close()
 		return
