@@ -121,18 +121,19 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (p *pool) watch(r *http.Request) (*http.Response, error) {
-	return p.send(func(g *connGroup) (*http.Response, error) { return g.watches.RoundTrip(r) })
+	return p.twice(r, func(g *connGroup) (*http.Response, error) { return g.watches.RoundTrip(r) })
 }
 
-// discover may send a request twice.
 func (p *pool) discover(r *http.Request) (*http.Response, error) {
-	small := func() (*http.Response, error) {
-		return p.send(func(g *connGroup) (*http.Response, error) { return g.requests.RoundTripSmall(r) })
-	}
-	resp, err := small()
-	var broken *httprelay.Broken
-	if errors.As(err, &broken) && r.Context().Err() == nil {
-		return small()
+	return p.twice(r, func(g *connGroup) (*http.Response, error) { return g.requests.RoundTripSmall(r) })
+}
+
+// twice sends a request that only reads again if its connection ended before the answer. An
+// agent ends those whose client took long to begin, on a machine that has too much to do.
+func (p *pool) twice(r *http.Request, by func(*connGroup) (*http.Response, error)) (*http.Response, error) {
+	resp, err := p.send(by)
+	if errors.As(err, new(*httprelay.Broken)) && r.Context().Err() == nil && (r.Body == nil || r.Body == http.NoBody) {
+		return p.send(by)
 	}
 	return resp, err
 }

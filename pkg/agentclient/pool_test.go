@@ -96,6 +96,48 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 	eventually(t, "the connection of the agent that leaves is given up", func() bool { return ask() != second })
 }
 
+// A connection that ends before the answer to a watch, or to a question of discovery, is no
+// error yet. What may change something is not sent again.
+func TestReadsAreSentAgain(t *testing.T) {
+	conns := make(chan net.Conn, 8)
+	var came atomic.Int32
+	client, _ := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if conn := <-conns; came.Add(1) == 1 {
+			_ = conn.Close()
+			<-r.Context().Done()
+		}
+	}))
+	dial := client.options.Dial
+	client.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err == nil {
+			conns <- conn
+		}
+		return conn, err
+	}
+	for _, tc := range []struct {
+		method string
+		kind   Kind
+		want   int32
+	}{{http.MethodGet, Watch, 2}, {http.MethodGet, Discovery, 2}, {http.MethodDelete, Request, 1}} {
+		client.Evict("cluster1")
+		came.Store(0)
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := cluster1
+		to.Kind = tc.kind
+		resp, err := client.RoundTrip(r, to, jane)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if n := came.Load(); n != tc.want || (err == nil) != (tc.want == 2) {
+			t.Errorf("kind %v: the request came %d times, and ended with %v; want %d times", tc.kind, n, err, tc.want)
+		}
+	}
+}
+
 // A dial into a black hole ends for all who wait for it. If each of them dialed in
 // turn then, the last would wait longer than any client does.
 func TestDialsDoNotFollowEachOther(t *testing.T) {

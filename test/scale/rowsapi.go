@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -173,7 +174,8 @@ func openWatch(ctx context.Context, client *http.Client, url string) error {
 	}
 	context.AfterFunc(ctx, func() { response.Body.Close() })
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("a watch is answered %s", response.Status)
+		why, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // the status says enough without
+		return fmt.Errorf("a watch is answered %s: %s", response.Status, why)
 	}
 	return nil
 }
