@@ -128,8 +128,9 @@ func (p *pool) discover(r *http.Request) (*http.Response, error) {
 	return p.twice(r, func(g *connGroup) (*http.Response, error) { return g.requests.RoundTripSmall(r) })
 }
 
-// twice sends a request that only reads again if its connection ended before the answer. An
-// agent ends those whose client took long to begin, on a machine that has too much to do.
+// twice sends a request that only reads, and sends it again if its connection ended before the
+// answer. An agent ends those whose client took long to begin, on a machine that has too much
+// to do.
 func (p *pool) twice(r *http.Request, by func(*connGroup) (*http.Response, error)) (*http.Response, error) {
 	resp, err := p.send(by)
 	if errors.As(err, new(*httprelay.Broken)) && r.Context().Err() == nil && (r.Body == nil || r.Body == http.NoBody) {

@@ -106,30 +106,28 @@ func (c *column) columns(file string) ([]*column, error) {
 	return all, err
 }
 
-// in returns what a file has of c after an earlier column.
+// in returns what a file has of c after an earlier column, which it changes if c has some
+// groups only.
 func (c *column) in(earlier *column) *column {
 	if c.some == nil {
 		return c
 	}
-	both := *earlier
-	both.Again = maps.Clone(earlier.Again)
-	if both.Again == nil {
-		both.Again = map[string]string{}
+	if earlier.Again == nil {
+		earlier.Again = map[string]string{}
 	}
 	for _, group := range c.some {
-		both.Again[group] = c.Ran
+		earlier.Again[group] = c.Ran
 	}
-	both.Failed = slices.DeleteFunc(slices.Clone(earlier.Failed), func(f failure) bool { return slices.Contains(c.some, f.Group) })
-	both.Failed = append(both.Failed, c.Failed...)
-	both.Rows = slices.Clone(earlier.Rows)
+	earlier.Failed = slices.DeleteFunc(earlier.Failed, func(f failure) bool { return slices.Contains(c.some, f.Group) })
+	earlier.Failed = append(earlier.Failed, c.Failed...)
 	for _, r := range c.Rows {
-		if i := slices.IndexFunc(both.Rows, func(old row) bool { return old.Name == r.Name }); i >= 0 {
-			both.Rows[i] = r
+		if i := slices.IndexFunc(earlier.Rows, func(old row) bool { return old.Name == r.Name }); i >= 0 {
+			earlier.Rows[i] = r
 		} else {
-			both.Rows = append(both.Rows, r)
+			earlier.Rows = append(earlier.Rows, r)
 		}
 	}
-	return &both
+	return earlier
 }
 
 // write puts the column into out.json, and all columns as a table into out.txt.
