@@ -58,7 +58,8 @@ func serveManaged(ctx context.Context) (*managedAPI, error) {
 		return nil, err
 	}
 	m := &managedAPI{address: listener.Addr().String(), ca: ca.CertPEM(), leases: map[string]*coordinationv1.Lease{}}
-	server := &http.Server{Handler: m, TLSConfig: config, ReadHeaderTimeout: time.Minute}
+	// Idle connections (measureConnections) are so before their handshake.
+	server := &http.Server{Handler: m, TLSConfig: config, ReadHeaderTimeout: time.Hour}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() { _ = server.ServeTLS(listener, "", "") }()
 	return m, nil

@@ -34,6 +34,8 @@ var groups = []group{
 	{"a view of all clusters", false, true, measureView},
 	{"metrics", false, false, measureSeries},
 	{"watches", false, true, measureWatches},
+	{"idle connections", false, true, measureConnections},
+	{"views of some clusters", false, true, measureViews},
 	{"addon manager restarts", false, false, measureManagerRestart},
 	{"both proxy servers restart", false, true, measureServersRestart},
 	{"one of two proxy servers restarts", false, true, measureServerRestart},

@@ -10,9 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
 // warning is what kubectl says of each cluster that has no part in an answer.
@@ -93,30 +97,121 @@ func measureWatches(ctx context.Context, w *world) error {
 		if many > 20*w.size {
 			break // more than anybody has on one cluster
 		}
-		before, err := w.usages(ctx)
-		if err != nil {
+		if err := w.measureOpen(ctx, fmt.Sprintf("%d watches", many), "watch", many-open, onTheWay, func() error { return w.openWatches(ctx, open, many) }); err != nil {
 			return err
-		}
-		began := time.Now()
-		if err := w.openWatches(ctx, open, many); err != nil {
-			return err
-		}
-		took := time.Since(began)
-		if err := pause(ctx, settle); err != nil {
-			return err
-		}
-		after, err := w.usages(ctx)
-		if err != nil {
-			return err
-		}
-		row := fmt.Sprintf("%d watches", many)
-		w.add(row+": opened in, s", took.Seconds())
-		for _, process := range []string{theAPI, theServers, theAgents} {
-			grown := after[process].minus(before[process])
-			w.add(row+": "+process+", resident KiB per watch", grown.rss/kibi/float64(many-open))
-			w.add(row+": "+process+", open files per watch", grown.files/float64(many-open))
 		}
 		open = many
+	}
+	return nil
+}
+
+// measureConnections opens connections to the kube-apiservers of the clusters, evenly, by CONNECT,
+// on which nobody says anything.
+func measureConnections(ctx context.Context, w *world) error {
+	token, err := w.makeUser(ctx, "scale-connector", "cluster-proxy-user")
+	if err != nil {
+		return err
+	}
+	connect, err := w.connector(ctx, token)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	const many = 1000
+	all := names(w.size)
+	return w.measureOpen(ctx, fmt.Sprintf("%d idle connections", many), "connection", many, onTheWay, func() error {
+		return openEach(0, many, "connections", func(i int) error { return connect(ctx, all[i%w.size]) })
+	})
+}
+
+// The views of measureViews, and the clusters of each.
+const (
+	manyViews      = 100
+	clustersOfView = 10
+)
+
+// measureViews makes views of some clusters each, lists through each, and watches through each. No
+// two have a cluster in common while there are enough.
+func measureViews(ctx context.Context, w *world) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	token, err := w.makeUser(ctx, "scale-viewer", "cluster-proxy-user")
+	if err != nil {
+		return err
+	}
+	client, base, err := w.direct(ctx, token)
+	if err != nil {
+		return err
+	}
+	all := names(w.size)
+	requests, cpu, err := w.managerWork(ctx)
+	if err != nil {
+		return err
+	}
+	row := fmt.Sprintf("%d views of %d clusters", manyViews, clustersOfView)
+	if err := w.measureOpen(ctx, row+", each made", "view", manyViews, []string{theManager, theAPI}, func() error {
+		return openEach(0, manyViews, "views", func(i int) error {
+			view := &v1alpha1.FleetView{ObjectMeta: metav1.ObjectMeta{Name: viewName(i)}}
+			for j := range clustersOfView {
+				view.Spec.Clusters.Names = append(view.Spec.Clusters.Names, all[(i*clustersOfView+j)%w.size])
+			}
+			return w.objects.Create(ctx, view)
+		})
+	}); err != nil {
+		return err
+	}
+	later, took, err := w.managerWork(ctx)
+	if err != nil {
+		return err
+	}
+	w.add(row+": addon manager, requests to the hub per view", (later-requests)/manyViews)
+	w.add(row+": addon manager, CPU ms per view", (took-cpu)*1000/manyViews)
+	url := func(i int) string { return base + "/@" + viewName(i) + "/api/v1/pods" }
+	if err := w.measureOpen(ctx, row+", a list of each", "view", manyViews, onTheWay, func() error {
+		return openEach(0, manyViews, "lists", func(i int) error {
+			code, err := ask(ctx, client, url(i))
+			if err == nil && code != http.StatusOK {
+				err = fmt.Errorf("a list through a view is answered %d", code)
+			}
+			return err
+		})
+	}); err != nil {
+		return err
+	}
+	return w.measureOpen(ctx, row+", a watch of each", "view", manyViews, onTheWay, func() error {
+		return openEach(0, manyViews, "watches of views", func(i int) error { return openWatch(ctx, client, url(i)+"?watch=1") })
+	})
+}
+
+func viewName(i int) string { return fmt.Sprintf("scale-%03d", i) }
+
+// onTheWay are the processes through which a request goes.
+var onTheWay = []string{theAPI, theServers, theAgents}
+
+// measureOpen measures what so many of something take in some processes once they have been opened.
+func (w *world) measureOpen(ctx context.Context, row, each string, many int, in []string, open func() error) error {
+	before, err := w.usages(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := open(); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	after, err := w.usages(ctx)
+	if err != nil {
+		return err
+	}
+	w.add(row+": done in, s", took.Seconds())
+	for _, process := range in {
+		grown := after[process].minus(before[process])
+		w.add(row+": "+process+", resident KiB per "+each, grown.rss/kibi/float64(many))
+		w.add(row+": "+process+", open files per "+each, grown.files/float64(many))
 	}
 	return nil
 }
@@ -140,24 +235,27 @@ func (w *world) openWatches(ctx context.Context, from, to int) error {
 		clients, base = append(clients, client), at
 	}
 	all := names(w.size)
-	var opening sync.WaitGroup
+	return openEach(from, to, "watches", func(i int) error {
+		return openWatch(ctx, clients[i%watchUsers], base+"/"+all[i%w.size]+"/api/v1/pods?watch=1")
+	})
+}
+
+// openEach opens things with the numbers from and up to, some at a time.
+func openEach(from, to int, what string, open func(i int) error) error {
+	var opening errgroup.Group
+	opening.SetLimit(64)
 	var failed atomic.Int32
-	var reason atomic.Pointer[string]
-	turns := make(chan struct{}, 64)
 	for i := from; i < to; i++ {
-		turns <- struct{}{}
-		opening.Go(func() {
-			defer func() { <-turns }()
-			if err := openWatch(ctx, clients[i%watchUsers], base+"/"+all[i%w.size]+"/api/v1/pods?watch=1"); err != nil {
+		opening.Go(func() error {
+			err := open(i)
+			if err != nil {
 				failed.Add(1)
-				text := err.Error()
-				reason.Store(&text)
 			}
+			return err
 		})
 	}
-	opening.Wait()
-	if n := failed.Load(); n > 0 {
-		return fmt.Errorf("%d of %d watches were not opened: %s", n, to-from, *reason.Load())
+	if err := opening.Wait(); err != nil {
+		return fmt.Errorf("%d of %d %s were not opened: %w", failed.Load(), to-from, what, err)
 	}
 	return nil
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
 // users are kubeconfigs of the hub's users: of one who may use every cluster, and of one who may
@@ -101,18 +106,46 @@ func (w *world) writeKubeconfig(file, server, token string) error {
 	return clientcmd.WriteToFile(*kubeconfig, file)
 }
 
-// direct is an HTTP client of the proxy API with a token of the hub.
-func (w *world) direct(ctx context.Context, token string) (*http.Client, string, error) {
+// proxyAPI is where the proxy API is, and the CA of its certificate, PEM.
+func (w *world) proxyAPI(ctx context.Context) (address string, ca []byte, err error) {
 	secret, err := w.kube.CoreV1().Secrets(namespace).Get(ctx, "proxy-server-ca", metav1.GetOptions{})
 	if err != nil {
-		return nil, "", err
+		return "", nil, err
 	}
-	address, err := w.lab.ServiceAddress("hub", namespace, "cluster-proxy-addon-user", 9092)
+	address, err = w.lab.ServiceAddress("hub", namespace, "cluster-proxy-addon-user", 9092)
+	return address, secret.Data["ca.crt"], err
+}
+
+// direct is an HTTP client of the proxy API with a token of the hub.
+func (w *world) direct(ctx context.Context, token string) (*http.Client, string, error) {
+	address, ca, err := w.proxyAPI(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: secret.Data["ca.crt"]}})
+	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
 	return client, "https://" + address, err
+}
+
+// connector opens connections to clusters' kube-apiservers by CONNECT with a token of the hub.
+// They end with their context.
+func (w *world) connector(ctx context.Context, token string) (func(ctx context.Context, cluster string) error, error) {
+	address, ca, err := w.proxyAPI(ctx)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
+	header := http.Header{"Proxy-Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+token))}}
+	return func(ctx context.Context, cluster string) error {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		context.AfterFunc(ctx, func() { conn.Close() })
+		_, err = connect.Ask(ctx, conn, cluster+":443", header)
+		return err
+	}, nil
 }
 
 // traffic is one user's requests, some a second, each to one of a few clusters.
