@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +21,8 @@ import (
 const (
 	checkTimeout  = 5 * time.Second
 	checksAtATime = 32
+	// sampleSize is after how many clusters a look at thousands ends, if none of them has moved.
+	sampleSize = 64
 	// checkLife is that of the certificates that are made for checks.
 	checkLife = 10 * time.Minute
 )
@@ -28,6 +32,11 @@ const (
 // show its certificate and has to accept one of the CA in question. Nothing else
 // can answer for a cluster, and no report or timestamp has to be believed; a
 // cluster that is away does not answer, so it has not moved.
+//
+// Clusters get what a rotation waits for some a second, and some are away for days. To
+// ask all that are missing each time would take more of everybody's processors than to
+// move them. So they are asked in a random order, and no more of them once a sample of
+// 64 has none that has moved: a look costs what there is to see.
 //
 // It is safe for concurrent use.
 type AgentChecker struct {
@@ -45,7 +54,8 @@ type AgentChecker struct {
 	seen map[string]map[string]time.Time // by check and cluster
 }
 
-// Missing checks the clusters that have not passed yet.
+// Missing checks clusters that have not passed yet: all of up to 64, and of more until
+// hardly any of them passes.
 func (a *AgentChecker) Missing(ctx context.Context, check Check) (missing []string, last time.Time, err error) {
 	clusters, err := a.Clusters(ctx)
 	if err != nil {
@@ -82,6 +92,7 @@ func (a *AgentChecker) passed(id string) map[string]time.Time {
 	return out
 }
 
+// run asks clusters, whose order it changes.
 func (a *AgentChecker) run(ctx context.Context, check Check, clusters []string) error {
 	now := time.Now()
 	if a.Now != nil {
@@ -112,17 +123,25 @@ func (a *AgentChecker) run(ctx context.Context, check Check, clusters []string) 
 	}
 	dialer := &tunnel.Dialer{ProxyServer: a.ProxyServer, TLS: func() *tls.Config { return outerTLS.Clone() }, DialTimeout: checkTimeout}
 	defer dialer.Close()
-	var group errgroup.Group
-	group.SetLimit(checksAtATime)
-	for _, cluster := range clusters {
-		group.Go(func() error {
-			if checkAgent(ctx, dialer, cluster, inner, check.Agents) == nil {
-				a.note(check.ID, cluster, now)
-			}
-			return nil // that a cluster has not moved is no failure
-		})
+	rand.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
+	for sample := range slices.Chunk(clusters, sampleSize) {
+		var group errgroup.Group
+		group.SetLimit(checksAtATime)
+		var moved atomic.Bool
+		for _, cluster := range sample {
+			group.Go(func() error {
+				if checkAgent(ctx, dialer, cluster, inner, check.Agents) == nil {
+					a.note(check.ID, cluster, now)
+					moved.Store(true)
+				}
+				return nil // that a cluster has not moved is no failure
+			})
+		}
+		if _ = group.Wait(); !moved.Load() {
+			return nil
+		}
 	}
-	return group.Wait()
+	return nil
 }
 
 func (a *AgentChecker) note(id, cluster string, at time.Time) {

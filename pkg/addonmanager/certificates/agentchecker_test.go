@@ -2,9 +2,19 @@ package certificates
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -45,5 +55,115 @@ func TestCheckerFailsClosed(t *testing.T) {
 		if _, _, err := p.Missing(t.Context(), check); err == nil {
 			t.Errorf("%s: no error, want one", name)
 		}
+	}
+}
+
+// movers are clusters behind a proxy server, of which some have moved.
+type movers struct {
+	names []string
+
+	mu    sync.Mutex
+	moved map[string]bool
+	asked int
+}
+
+// takeAsked is how many were asked since it was called last.
+func (m *movers) takeAsked() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, m.asked = m.asked, 0
+	return n
+}
+
+func (m *movers) move(names ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range names {
+		m.moved[name] = true
+	}
+}
+
+// dial is what leads to a cluster: its handler, if it has moved.
+func (m *movers) dial(cluster string, handler *tls.Config) (net.Conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	if !m.moved[cluster] {
+		return nil, errors.New("refused")
+	}
+	near, far := net.Pipe()
+	go func() {
+		defer far.Close()
+		server := tls.Server(far, handler)
+		if server.Handshake() == nil {
+			_, _ = server.Write([]byte("SETTINGS"))
+		}
+	}()
+	return near, nil
+}
+
+// Thousands of clusters move some at a time, and some are away for long. Those that are
+// missing are not all asked again each time.
+func TestCheckerAsksWhatMoves(t *testing.T) {
+	ca := pkitest.NewCA(t, "hub")
+	server := func(names ...string) *tls.Config {
+		t.Helper()
+		pair, err := ca.Issue(pki.Leaf{CommonName: "server", DNSNames: names, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Validity: time.Hour}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		certificate, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca.CertPEM())
+		return &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13}
+	}
+	hub := tunneltest.StartTLS(t, server())
+	m := &movers{moved: map[string]bool{}}
+	var hosts []string
+	for i := range 10 * sampleSize {
+		m.names = append(m.names, fmt.Sprintf("cluster%03d", i))
+		hosts = append(hosts, identity.HandlerHost(m.names[i]))
+	}
+	handler := server(hosts...)
+	for i, name := range m.names {
+		hub.Handle(net.JoinHostPort(hosts[i], identity.HandlerPort), func(context.Context) (net.Conn, error) { return m.dial(name, handler) })
+	}
+	checker := &AgentChecker{ProxyServer: hub.Address(), Clusters: func(context.Context) ([]string, error) { return m.names, nil }}
+	check := Check{ID: "one", Tunnel: ca, Servers: ca.CertPEM(), Client: ca, Agents: ca.CertPEM()}
+	missing := func() []string {
+		t.Helper()
+		missing, _, err := checker.Missing(t.Context(), check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return missing
+	}
+	if got := missing(); !slices.Equal(got, m.names) {
+		t.Errorf("%d clusters are missing while none has moved, want all %d", len(got), len(m.names))
+	}
+	if n := m.takeAsked(); n != sampleSize {
+		t.Errorf("%d clusters were asked while none had moved, want a sample of %d", n, sampleSize)
+	}
+	// Most of them have moved: one look finds more than a sample. The last few are found by some more.
+	away := m.names[:20]
+	m.move(m.names[20:]...)
+	got := missing()
+	if n := m.takeAsked(); n <= 2*sampleSize {
+		t.Errorf("%d clusters were asked of which most had moved, want more", n)
+	}
+	for len(got) > len(away) {
+		got = missing()
+	}
+	if !slices.Equal(got, away) {
+		t.Errorf("missing %v, want %v", got, away)
+	}
+	m.takeAsked()
+	// All of few are asked.
+	m.move(away[0])
+	if got := missing(); !slices.Equal(got, away[1:]) || m.takeAsked() != len(away) {
+		t.Errorf("missing %v, want %v, and all of them asked", got, away[1:])
 	}
 }
