@@ -121,7 +121,7 @@ func measureConnections(ctx context.Context, w *world) error {
 	const many = 1000
 	all := names(w.size)
 	return w.measureOpen(ctx, fmt.Sprintf("%d idle connections", many), "connection", many, onTheWay, func() error {
-		return openEach(0, many, "connections", func(i int) error { return connect(ctx, all[i%w.size]) })
+		return openEach(0, many, manyAtATime, "connections", func(i int) error { return connect(ctx, all[i%w.size]) })
 	})
 }
 
@@ -151,7 +151,7 @@ func measureViews(ctx context.Context, w *world) error {
 	}
 	row := fmt.Sprintf("%d views of %d clusters", manyViews, clustersOfView)
 	if err := w.measureOpen(ctx, row+", each made", "view", manyViews, []string{theManager, theAPI}, func() error {
-		return openEach(0, manyViews, "views", func(i int) error {
+		return openEach(0, manyViews, viewsAtATime, "views", func(i int) error {
 			view := &v1alpha1.FleetView{ObjectMeta: metav1.ObjectMeta{Name: viewName(i)}}
 			for j := range clustersOfView {
 				view.Spec.Clusters.Names = append(view.Spec.Clusters.Names, all[(i*clustersOfView+j)%w.size])
@@ -169,7 +169,7 @@ func measureViews(ctx context.Context, w *world) error {
 	w.add(row+": addon manager, CPU ms per view", (took-cpu)*1000/manyViews)
 	url := func(i int) string { return base + "/@" + viewName(i) + "/api/v1/pods" }
 	if err := w.measureOpen(ctx, row+", a list of each", "view", manyViews, onTheWay, func() error {
-		return openEach(0, manyViews, "lists", func(i int) error {
+		return openEach(0, manyViews, viewsAtATime, "lists", func(i int) error {
 			code, err := ask(ctx, client, url(i))
 			if err == nil && code != http.StatusOK {
 				err = fmt.Errorf("a list through a view is answered %d", code)
@@ -180,11 +180,17 @@ func measureViews(ctx context.Context, w *world) error {
 		return err
 	}
 	return w.measureOpen(ctx, row+", a watch of each", "view", manyViews, onTheWay, func() error {
-		return openEach(0, manyViews, "watches of views", func(i int) error { return openWatch(ctx, client, url(i)+"?watch=1") })
+		return openEach(0, manyViews, viewsAtATime, "watches of views", func(i int) error { return openWatch(ctx, client, url(i)+"?watch=1") })
 	})
 }
 
 func viewName(i int) string { return fmt.Sprintf("scale-%03d", i) }
+
+// How many are opened at a time: requests for views are limited to a few of each user.
+const (
+	manyAtATime  = 64
+	viewsAtATime = 8
+)
 
 // onTheWay are the processes through which a request goes.
 var onTheWay = []string{theAPI, theServers, theAgents}
@@ -235,15 +241,15 @@ func (w *world) openWatches(ctx context.Context, from, to int) error {
 		clients, base = append(clients, client), at
 	}
 	all := names(w.size)
-	return openEach(from, to, "watches", func(i int) error {
+	return openEach(from, to, manyAtATime, "watches", func(i int) error {
 		return openWatch(ctx, clients[i%watchUsers], base+"/"+all[i%w.size]+"/api/v1/pods?watch=1")
 	})
 }
 
 // openEach opens things with the numbers from and up to, some at a time.
-func openEach(from, to int, what string, open func(i int) error) error {
+func openEach(from, to, atATime int, what string, open func(i int) error) error {
 	var opening errgroup.Group
-	opening.SetLimit(64)
+	opening.SetLimit(atATime)
 	var failed atomic.Int32
 	for i := from; i < to; i++ {
 		opening.Go(func() error {

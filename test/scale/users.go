@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -144,6 +145,10 @@ func (w *world) connector(ctx context.Context, token string) (func(ctx context.C
 		}
 		context.AfterFunc(ctx, func() { conn.Close() })
 		_, err = connect.Ask(ctx, conn, cluster+":443", header)
+		var refusal *connect.Refusal
+		if errors.As(err, &refusal) {
+			err = fmt.Errorf("%w: %s", err, refusal.Body)
+		}
 		return err
 	}, nil
 }
