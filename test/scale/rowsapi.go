@@ -195,8 +195,12 @@ const (
 // onTheWay are the processes through which a request goes.
 var onTheWay = []string{theAPI, theServers, theAgents}
 
-// measureOpen measures what so many of something take in some processes once they have been opened.
+// measureOpen measures what so many of something take in some processes once they have been opened,
+// beside nothing else.
 func (w *world) measureOpen(ctx context.Context, row, each string, many int, in []string, open func() error) error {
+	if _, _, _, err := w.awaitManager(ctx); err != nil {
+		return err
+	}
 	before, err := w.usages(ctx)
 	if err != nil {
 		return err
