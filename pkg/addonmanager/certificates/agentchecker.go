@@ -38,8 +38,8 @@ const (
 // ask all that are missing each time would take more of everybody's processors than to
 // move them: an agent answers with a handshake for the question, and one for its next
 // session. So they are asked in a random order, 64 of them, and 64 more while a quarter of
-// those has moved. Of thousands a cluster is asked four times or so until it has, and a look
-// at a fleet of which few have moved, or many are away, costs 64 questions.
+// those has moved. A look at a fleet of which few have moved, or many are away, costs 64
+// questions.
 //
 // It is safe for concurrent use.
 type AgentChecker struct {

@@ -3,7 +3,6 @@ package certificates
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -108,17 +107,10 @@ func TestCheckerAsksWhatMoves(t *testing.T) {
 	ca := pkitest.NewCA(t, "hub")
 	server := func(names ...string) *tls.Config {
 		t.Helper()
-		pair, err := ca.Issue(pki.Leaf{CommonName: "server", DNSNames: names, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Validity: time.Hour}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		certificate, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
-		if err != nil {
-			t.Fatal(err)
-		}
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(ca.CertPEM())
-		return &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13}
+		leaf := pki.Leaf{CommonName: "server", DNSNames: names, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true, Validity: time.Hour}
+		config := pkitest.NewReloader(t, ca, leaf, ca).ServerConfig(tls.RequireAndVerifyClientCert)
+		config.NextProtos = []string{"h2"}
+		return config
 	}
 	hub := tunneltest.StartTLS(t, server())
 	m := &movers{moved: map[string]bool{}}
