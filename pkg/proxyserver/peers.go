@@ -31,8 +31,8 @@ const (
 	// peerSelf is how often an address that leads back here is tried again: behind a
 	// load balancer it may lead elsewhere later.
 	peerSelf = 30 * time.Second
-	// surelySelf is how often in a row an address must lead back here to count as this
-	// server's own. Behind a load balancer it may lead here now and then.
+	// surelySelf is how often an address must lead back here, and never elsewhere, to count as
+	// this server's own. Behind a load balancer it may lead here now and then.
 	surelySelf = 8
 )
 
@@ -69,8 +69,9 @@ type peerServer struct {
 	told          told         // guarded by mu of peers
 }
 
-// self reports whether the address is this server's own.
-func (one *peerServer) self() bool { return one.selves.Load() >= surelySelf }
+// self reports whether the address is this server's own, which one that ever led to a peer is
+// not: of many dials at once, those that a load balancer leads back here may end last.
+func (one *peerServer) self() bool { return !one.met.Load() && one.selves.Load() >= surelySelf }
 
 var errSelf = errors.New("this is the server itself")
 
@@ -211,7 +212,6 @@ func (p *peers) reach(ctx context.Context, one *peerServer) (*carrier.Carrier, e
 		_ = c.Close()
 		return nil, errSelf
 	}
-	one.selves.Store(0)
 	if !one.met.Swap(true) && p.arrived != nil {
 		p.arrived()
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -300,6 +301,45 @@ func TestPeersComeAndGo(t *testing.T) {
 		if got := known(); !slices.Equal(got, step.want) {
 			t.Errorf("peers are %q, want %q", got, step.want)
 		}
+	}
+}
+
+// TestPeersBehindOneAddress has many dials ask for the same address at once, as they do when the
+// peer behind it has ended: a load balancer leads some of them back here. The address stays that
+// of a peer, whichever of them end last.
+func TestPeersBehindOneAddress(t *testing.T) {
+	leadsTo := ""
+	p := &peers{self: "me", limits: newLimits(), known: map[string]*peerServer{}, last: map[string]*peerServer{},
+		dial: func(ctx context.Context, _, _ string) (*carrier.Carrier, error) {
+			here, there := net.Pipe()
+			t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+			go func() { _, _, _ = carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Acceptor, Name: leadsTo}) }()
+			return carrier.Dialed(ctx, here, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{Role: carrier.Opener})
+		}}
+	one := &peerServer{address: "10.0.0.1:8090", pool: pool.New(pool.Config{OnePeer: true}), alive: &liveness{}}
+	defer one.pool.Close()
+	p.known[one.address] = one
+	lead := func(to string, times int) {
+		t.Helper()
+		leadsTo = to
+		for range times {
+			c, err := p.reach(t.Context(), one)
+			if to == p.self && err != errSelf || to != p.self && err != nil {
+				t.Fatalf("an address that leads to %q: %v", to, err)
+			}
+			if err == nil {
+				defer c.Close()
+			}
+		}
+	}
+	lead("me", surelySelf)
+	if len(p.candidates("cluster1")) != 0 {
+		t.Fatal("this server's own address is asked for clusters")
+	}
+	lead("other", 1)
+	lead("me", surelySelf)
+	if len(p.candidates("cluster1")) != 1 {
+		t.Error("an address that led to a peer is taken for this server's own")
 	}
 }
 

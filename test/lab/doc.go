@@ -22,7 +22,9 @@
 // when they change), and lends the process the pod's own service account, so
 // that the charts' arguments, volumes and RBAC are what is tested. Because all
 // pods share one machine, container ports become free local ports, and Services
-// of such pods become listeners that spread connections over them.
+// of such pods become listeners that spread connections over them. The name of a headless
+// Service becomes the addresses of four listeners, each with one of its pods behind it, or none,
+// which ends connections at once.
 //
 // With Options.Nodes a cluster is whole: it has a machine of its own (package
 // nodes) with containerd, kubelet, kube-proxy, CoreDNS and real pods, nobody can

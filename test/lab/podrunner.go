@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,8 +244,12 @@ func (r *podRunner) programFor(ctx context.Context, running *runningPod, contain
 	args, err := rewriteArgs(container.Args, rewriting{
 		mounts: mountDirs(running, container),
 		ports:  running.ports,
-		service: func(name, namespace string, port int) (string, error) {
-			return r.services.address(ctx, r.cluster.Name, namespace, name, port)
+		service: func(name, namespace string, port int) ([]string, error) {
+			if r.headless(namespace, name) {
+				return r.services.addresses(ctx, r.cluster.Name, namespace, name, port)
+			}
+			address, err := r.services.address(ctx, r.cluster.Name, namespace, name, port)
+			return []string{address}, err
 		},
 	})
 	if err != nil {
@@ -267,6 +272,13 @@ func (r *podRunner) programFor(ctx context.Context, running *runningPod, contain
 		name: pod.Name + "/" + container.Name, path: r.binary, args: args, env: env, dir: running.dir, stopTimeout: timeout,
 		log: filepath.Join(r.cluster.logs, fmt.Sprintf("%s_%s_%s_%s.log", r.cluster.Name, pod.Namespace, pod.Name, container.Name)),
 	}, nil
+}
+
+// headless reports whether a Service's name leads to its pods, and not to an address of its own.
+func (r *podRunner) headless(namespace, name string) bool {
+	return slices.ContainsFunc(listed[*corev1.Service](r.cache.services), func(svc *corev1.Service) bool {
+		return svc.Namespace == namespace && svc.Name == name && svc.Spec.ClusterIP == corev1.ClusterIPNone
+	})
 }
 
 func envValue(pod *corev1.Pod, variable corev1.EnvVar) (string, error) {
@@ -329,6 +341,11 @@ func (r *podRunner) syncServices(ctx context.Context) error {
 			}
 			if err := r.services.setBackends(ctx, r.cluster.Name, svc.Namespace, svc.Name, int(port.Port), backends); err != nil {
 				return err
+			}
+			if svc.Spec.ClusterIP == corev1.ClusterIPNone {
+				if err := r.services.setEndpoints(ctx, r.cluster.Name, svc.Namespace, svc.Name, int(port.Port), backends); err != nil {
+					return err
+				}
 			}
 			if err := r.services.listenOn(ctx, r.cluster.Name, svc.Namespace, svc.Name, svc.Spec.ClusterIP, int(port.Port)); err != nil {
 				r.noteOnce(err.Error())

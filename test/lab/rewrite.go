@@ -15,7 +15,7 @@ import (
 type rewriting struct {
 	mounts  map[string]string // mount path to folder
 	ports   map[int32]int     // container port to local port
-	service func(name, namespace string, port int) (address string, err error)
+	service func(name, namespace string, port int) (addresses []string, err error)
 }
 
 var serviceAddress = regexp.MustCompile(`\b([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?:([0-9]+)\b`)
@@ -60,11 +60,11 @@ func (r rewriting) value(value string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		address, err := r.service(match[1], match[2], port)
+		addresses, err := r.service(match[1], match[2], port)
 		if err != nil {
 			return "", err
 		}
-		return strings.Replace(value, match[0], address, 1), nil
+		return strings.Replace(value, match[0], strings.Join(addresses, ","), 1), nil
 	}
 	before, last := "", value
 	if colon := strings.LastIndexByte(value, ':'); colon >= 0 {

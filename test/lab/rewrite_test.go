@@ -13,11 +13,15 @@ func TestRewriteArgs(t *testing.T) {
 	r := rewriting{
 		mounts: map[string]string{"/etc/tls": "/lab/tls", "/etc": "/lab/etc", "/etc/tls/deep": "/lab/deep"},
 		ports:  map[int32]int{8091: 20001, 8092: 20002},
-		service: func(name, namespace string, port int) (string, error) {
-			if name != "entry" || namespace != "ns" || port != 8090 {
-				return "", errors.New("no such service")
+		service: func(name, namespace string, port int) ([]string, error) {
+			switch {
+			case namespace != "ns" || port != 8090:
+			case name == "entry":
+				return []string{"127.0.0.1:20003"}, nil
+			case name == "headless":
+				return []string{"127.0.0.1:20004", "127.0.0.1:20005"}, nil
 			}
-			return "127.0.0.1:20003", nil
+			return nil, errors.New("no such service")
 		},
 	}
 	for _, test := range []struct{ name, arg, want string }{
@@ -34,6 +38,7 @@ func TestRewriteArgs(t *testing.T) {
 		{"port of somebody else", "--remote-port=8090", "--remote-port=8090"},
 		{"service", "--proxy=entry.ns.svc:8090", "--proxy=127.0.0.1:20003"},
 		{"service, long", "--proxy=entry.ns.svc.cluster.local:8090", "--proxy=127.0.0.1:20003"},
+		{"service, headless", "--peers=headless.ns.svc:8090", "--peers=127.0.0.1:20004,127.0.0.1:20005"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := rewriteArgs([]string{test.arg}, r)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,13 @@ func serviceKey(cluster, namespace, name string, port int) string {
 	return fmt.Sprintf("%s/%s/%s:%d", cluster, namespace, name, port)
 }
 
+// endpoints is how many addresses a headless Service has in the lab, each with a pod of its own
+// behind it, or none. More pods than that share them.
+const endpoints = 4
+
+// endpoint names one of them, as if it were a Service.
+func endpoint(name string, i int) string { return fmt.Sprintf("%s-%d", name, i) }
+
 func newServiceTable(dir string, preset map[string]int) *serviceTable {
 	return &serviceTable{file: filepath.Join(dir, "services.json"), preset: preset, services: map[string]*service{}, listens: map[string]bool{}}
 }
@@ -64,6 +72,53 @@ func (t *serviceTable) address(ctx context.Context, cluster, namespace, name str
 		return "", err
 	}
 	return s.address, nil
+}
+
+// addresses are what the name of a headless Service resolves to. They do not change.
+func (t *serviceTable) addresses(ctx context.Context, cluster, namespace, name string, port int) (all []string, err error) {
+	for i := range endpoints {
+		address, err := t.address(ctx, cluster, namespace, endpoint(name, i), port)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, address)
+	}
+	return all, nil
+}
+
+// setEndpoints gives each address of a headless Service a pod. One that has a pod keeps it.
+func (t *serviceTable) setEndpoints(ctx context.Context, cluster, namespace, name string, port int, backends []string) error {
+	var behind [endpoints][]string
+	left := slices.Clone(backends)
+	for i := range behind {
+		s, err := t.get(ctx, cluster, namespace, endpoint(name, i), port)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		before := s.backends
+		s.mu.Unlock()
+		for _, pod := range before {
+			if at := slices.Index(left, pod); at >= 0 {
+				behind[i], left = append(behind[i], pod), slices.Delete(left, at, at+1)
+			}
+		}
+	}
+	for _, pod := range left {
+		least := 0
+		for i := range behind {
+			if len(behind[i]) < len(behind[least]) {
+				least = i
+			}
+		}
+		behind[least] = append(behind[least], pod)
+	}
+	for i, pods := range behind {
+		if err := t.setBackends(ctx, cluster, namespace, endpoint(name, i), port, pods); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *serviceTable) setBackends(ctx context.Context, cluster, namespace, name string, port int, backends []string) error {

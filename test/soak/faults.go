@@ -55,12 +55,13 @@ type breaker struct {
 	spared  map[string]bool // pods that survive, by namespace and name
 	rotated time.Time
 	windows []window
+	times   map[string]int // how often there was each kind of fault
 }
 
 // newBreaker spares the first pod of each kind on the hub, and the agents of the first cluster:
 // what grows is seen in processes that live long.
 func newBreaker(t *testing.T, s *suite.Suite, seed uint64, kinds []kindOf) *breaker {
-	b := &breaker{t: t, s: s, random: rand.New(rand.NewPCG(seed, 0)), kinds: kinds, spared: map[string]bool{}, rotated: time.Now()}
+	b := &breaker{t: t, s: s, random: rand.New(rand.NewPCG(seed, 0)), kinds: kinds, spared: map[string]bool{}, rotated: time.Now(), times: map[string]int{}}
 	for _, k := range kinds {
 		names, err := k.Pods(t.Context())
 		if err != nil {
@@ -117,16 +118,16 @@ func (b *breaker) next() {
 	victim := victims[b.random.IntN(len(victims))]
 	switch b.random.IntN(3) {
 	case 0:
-		b.during(k, "SIGKILL", victim, func() { k.Kill(b.t, victim) })
+		b.during(k, "SIGKILL", "", victim, func() { k.Kill(b.t, victim) })
 	case 1:
-		b.during(k, "SIGTERM", victim, func() {
+		b.during(k, "SIGTERM", "", victim, func() {
 			if err := k.Client.CoreV1().Pods(k.Namespace).Delete(b.t.Context(), victim, metav1.DeleteOptions{}); err != nil {
 				b.t.Fatal(err)
 			}
 		})
 	case 2:
 		frozen := time.Duration(5+b.random.IntN(11)) * time.Second
-		b.during(k, fmt.Sprintf("SIGSTOP for %s", frozen), victim, func() { b.freeze(k, victim, frozen) })
+		b.during(k, "SIGSTOP", " for "+frozen.String(), victim, func() { b.freeze(k, victim, frozen) })
 	}
 	b.s.Settle(b.t)
 }
@@ -142,8 +143,9 @@ func (b *breaker) freeze(k kindOf, pod string, d time.Duration) {
 }
 
 // during makes a fault of one process, and says what clients may notice of it.
-func (b *breaker) during(k kindOf, how, victim string, do func()) {
-	w := window{fault: fmt.Sprintf("%s of the %s %s", how, k.Name, victim), began: time.Now()}
+func (b *breaker) during(k kindOf, how, long, victim string, do func()) {
+	b.times[how+" of "+k.Name]++
+	w := window{fault: fmt.Sprintf("%s%s of the %s %s", how, long, k.Name, victim), began: time.Now()}
 	fmt.Fprintf(os.Stderr, "soak: %s %s\n", w.began.Format(clock), w.fault)
 	do()
 	asked, killed := how == "SIGTERM", how == "SIGKILL"
@@ -183,6 +185,7 @@ func (b *breaker) rotate() {
 	} else {
 		name, cluster = identity.AgentCertificateSecret, b.s.Clusters[n-len(suite.HubLeaves)]
 	}
+	b.times["new certificate "+name]++
 	secrets := b.s.Hub.CoreV1().Secrets(b.s.Namespace)
 	if cluster != "" {
 		managed, err := kubernetes.NewForConfig(b.s.Direct(cluster))
@@ -226,6 +229,7 @@ func (b *breaker) restartAPIServer(cluster string) {
 	if len(pids) != 1 {
 		b.t.Fatalf("%d processes are the kube-apiserver of %s", len(pids), cluster)
 	}
+	b.times["restart of kube-apiserver"]++
 	w := window{fault: "restart of the kube-apiserver of " + cluster, cluster: cluster, ways: []way{straight, request, stream}, began: time.Now(), gaps: true}
 	fmt.Fprintf(os.Stderr, "soak: %s %s\n", w.began.Format(clock), w.fault)
 	if err := syscall.Kill(pids[0], syscall.SIGTERM); err != nil {

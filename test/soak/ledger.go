@@ -30,6 +30,7 @@ type client struct {
 	worked   int
 	failures []failure
 	gaps     []failure
+	told     struct{ failures, gaps int } // by judgeNew
 }
 
 // failure is a request that failed, or a stream that broke. A stream's began is its end: how
@@ -130,6 +131,17 @@ func (c *client) judge(windows []window) (v verdict) {
 		v.unexcused = append(v.unexcused, "nothing ever went well")
 	}
 	return v
+}
+
+// judgeNew returns the failures outside of every window that it has not returned before. What
+// was noticed before a fault began cannot be of that fault, so once one is over, the windows
+// that there are decide.
+func (c *client) judgeNew(windows []window) (unexcused []string) {
+	c.mu.Lock()
+	news := &client{cluster: c.cluster, way: c.way, worked: 1, failures: c.failures[c.told.failures:], gaps: c.gaps[c.told.gaps:]}
+	c.told.failures, c.told.gaps = len(c.failures), len(c.gaps)
+	c.mu.Unlock()
+	return news.judge(windows).unexcused
 }
 
 const clock = "15:04:05.0"

@@ -2,9 +2,11 @@ package soak
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +18,7 @@ type report struct {
 	trends       []trend
 	clients      []*client
 	windows      []window
+	faults       map[string]int
 }
 
 // text is the report, and problems are what the run failed by.
@@ -35,10 +38,13 @@ func (r *report) text() (text string, problems []string) {
 		}
 	}
 	fmt.Fprintf(&b, "| all | %d | %d | %d |\n", worked, excused, len(problems)-len(growing(r.trends)))
-	b.WriteString("\n## Faults\n\n")
-	for _, w := range r.windows {
-		fmt.Fprintf(&b, "- %s after the beginning: %s\n", w.began.Sub(r.began).Round(time.Second), w.fault)
+	b.WriteString("\n## Faults\n\n| fault | times |\n|---|---:|\n")
+	sum := 0
+	for _, fault := range slices.Sorted(maps.Keys(r.faults)) {
+		sum += r.faults[fault]
+		fmt.Fprintf(&b, "| %s | %d |\n", fault, r.faults[fault])
 	}
+	fmt.Fprintf(&b, "| all | %d |\n", sum)
 	b.WriteString("\n## Verdict\n\n")
 	if len(problems) == 0 {
 		b.WriteString("Nothing grows, and nothing failed outside of a fault's window.\n")

@@ -60,11 +60,16 @@ func TestSoak(t *testing.T) {
 	b := newBreaker(t, s, seed, samples.kinds)
 	for pause(looking, time.Duration(10+b.random.IntN(11))*time.Second) {
 		b.next()
+		for _, c := range everybody.all {
+			for _, what := range c.judgeNew(b.windows) {
+				fmt.Fprintf(os.Stderr, "soak: FAILED %s %s: %s\n", c.name, c.cluster, what)
+			}
+		}
 	}
 	<-sampling
 	stop()
 	everybody.running.Wait()
-	r.windows = b.windows
+	r.windows, r.faults = b.windows, b.times
 	if r.trends, err = trendsOf(samples.samples, r.began, r.ended); err != nil {
 		t.Fatal(err)
 	}
