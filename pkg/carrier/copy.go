@@ -51,8 +51,8 @@ func (cn *Conn) writeData(buf *[MaxFrame]byte, n int) error {
 }
 
 // ReadFrom is part of io.ReaderFrom: it sends what it reads from r until the end,
-// and does not send FIN. Nothing is copied: r reads into the frame. No buffer is held
-// while nothing arrives on a TCP connection.
+// and does not send FIN. Nothing that is long is copied: r reads into the frame. No frame is
+// held while nothing arrives on a TCP connection, and none but after a long read on others.
 func (cn *Conn) ReadFrom(r io.Reader) (int64, error) {
 	read := lazyReader(r)
 	var total int64
@@ -82,11 +82,28 @@ func (cn *Conn) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// readBehindHeader reads into a borrowed buffer, behind the place of a header.
-func readBehindHeader(r io.Reader) (*[MaxFrame]byte, int, error) {
-	buf := buffers.Get().(*[MaxFrame]byte)
-	n, err := r.Read(buf[HeaderSize:])
-	return buf, n, err
+// shortRead is what a reader that cannot say whether it has something, such as a TLS
+// connection, is waited for with: most requests fit, and it is a sixteenth of a frame.
+const shortRead = 4 << 10
+
+// readAhead returns a function that reads once from r into a pooled buffer, behind the place of
+// a header. It waits with a short buffer of its own, and with a pooled one only after a read
+// that has filled the short one: then there is more, as a rule.
+func readAhead(r io.Reader) func() (*[MaxFrame]byte, int, error) {
+	short, full := make([]byte, shortRead), false
+	return func() (*[MaxFrame]byte, int, error) {
+		if full {
+			buf := buffers.Get().(*[MaxFrame]byte)
+			n, err := r.Read(buf[HeaderSize:])
+			full = n >= shortRead
+			return buf, n, err
+		}
+		n, err := r.Read(short)
+		full = n == shortRead
+		buf := buffers.Get().(*[MaxFrame]byte)
+		copy(buf[HeaderSize:], short[:n])
+		return buf, n, err
+	}
 }
 
 // readFailure marks an error of the reader given to ReadFrom.

@@ -9,7 +9,7 @@ import (
 
 // lazyReader returns a function that reads once into a pooled buffer. It takes the
 // buffer when the kernel says that there is something to read from a TCP connection,
-// so that a silent one holds none.
+// so that a silent one holds none. Other readers: readAhead.
 func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
 	tcp, ok := r.(*net.TCPConn)
 	var raw syscall.RawConn
@@ -19,7 +19,7 @@ func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
 		ok = err == nil
 	}
 	if !ok {
-		return func() (*[MaxFrame]byte, int, error) { return readBehindHeader(r) }
+		return readAhead(r)
 	}
 	var buf *[MaxFrame]byte
 	var n int

@@ -7,5 +7,5 @@ import "io"
 // lazyReader returns a function that reads once into a pooled buffer; see
 // lazyreader_linux.go.
 func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
-	return func() (*[MaxFrame]byte, int, error) { return readBehindHeader(r) }
+	return readAhead(r)
 }

@@ -14,6 +14,7 @@ import (
 // report is what a run says at its end.
 type report struct {
 	began, ended time.Time
+	commit       string // that runs, at the beginning
 	seed         uint64
 	trends       []trend
 	clients      []*client
@@ -24,7 +25,7 @@ type report struct {
 // text is the report, and problems are what the run failed by.
 func (r *report) text() (text string, problems []string) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "`make soak` writes this. See test/soak/doc.go for what it means.\n\n%s, %s of traffic, seed %d, commit %s, %s.\n\n", r.ended.Format(time.DateOnly), r.ended.Sub(r.began).Round(time.Second), r.seed, commit(), machine())
+	fmt.Fprintf(&b, "`make soak` writes this. See test/soak/doc.go for what it means.\n\n%s, %s of traffic, seed %d, commit %s, %s.\n\n", r.ended.Format(time.DateOnly), r.ended.Sub(r.began).Round(time.Second), r.seed, r.commit, machine())
 	b.WriteString("## What grows\n\n" + tableOf(r.trends))
 	problems = growing(r.trends)
 	b.WriteString("\n## What clients noticed\n\n| client | went well | failed or broke within a fault's window | outside |\n|---|---:|---:|---:|\n")

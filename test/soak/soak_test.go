@@ -32,6 +32,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal("parsing SOAK_SEED:", err)
 	}
+	r := &report{commit: commit(), seed: seed}
 	fmt.Fprintf(os.Stderr, "soak: %g hours, SOAK_SEED=%d makes the same faults again\n", hours, seed)
 	s, service := startSuite(t)
 	everybody := &crowd{s: s, pods: map[string]string{}, dialer: s.Dialer(t), tls: s.ClientTLS(t), service: service}
@@ -49,7 +50,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	sampling := make(chan struct{})
-	r := &report{began: time.Now(), seed: seed, clients: everybody.all}
+	r.began, r.clients = time.Now(), everybody.all
 	r.ended = r.began.Add(time.Duration(hours * float64(time.Hour)))
 	looking, done := context.WithDeadline(t.Context(), r.ended)
 	defer done()
