@@ -39,6 +39,48 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestRefusalsAfterARestart has a cluster that was watched go away for a minute, and refuse
+// everybody for a moment when it is back, as a kube-apiserver does that has just started.
+func TestRefusalsAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster("a", "x")
+		c := newFixture(t, a, newCluster("b")).watch(same)
+		defer c.stop()
+		diff(t, "before", []string{"ADDED a/x"}, c.events())
+		a.with(func() { a.away = true })
+		a.cut(false)
+		time.Sleep(time.Minute)
+		a.set("y")
+		a.with(func() { a.away, a.refuse = false, http.StatusForbidden })
+		time.Sleep(maxBackoff)
+		a.with(func() { a.refuse = 0 })
+		time.Sleep(maxBackoff)
+		diff(t, "10 s after it accepts again", []string{"ADDED a/y"}, c.events())
+	})
+}
+
+// TestRefusalsAfterAWatch has a cluster refuse from the middle of a watch on, for ever: it is not
+// asked more often for long.
+func TestRefusalsAfterAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster("a", "x")
+		c := newFixture(t, a, newCluster("b")).watch(same)
+		defer c.stop()
+		c.events()
+		a.with(func() { a.refuse = http.StatusForbidden })
+		a.cut(false)
+		a.asked()
+		time.Sleep(time.Minute)
+		if got := a.asked(); len(got) < 5 || len(got) > 7 {
+			t.Errorf("got %d requests in the first minute, want 6 or so", len(got))
+		}
+		time.Sleep(10 * refusedPause)
+		if got := a.asked(); len(got) != 10 {
+			t.Errorf("got %d requests in the next five minutes, want 10", len(got))
+		}
+	})
+}
+
 func TestWarningsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, newCluster("a"))

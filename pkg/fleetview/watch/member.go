@@ -40,6 +40,8 @@ type member struct {
 	// initialOnce says that the member was asked for initial events. What is different
 	// after that, a list says.
 	initialOnce bool
+	// patience is the pause after the next refusal. Its goroutine alone uses it.
+	patience time.Duration
 
 	// What follows is the stream's: its mu guards it.
 
@@ -70,7 +72,7 @@ type member struct {
 
 // newMember returns a member that goes on from version at, at which the client has shown.
 func newMember(s *stream, to Member, at string, shown objects) *member {
-	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
+	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", patience: refusedPause, done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
 	if m.shown == nil {
 		m.shown = objects{}
 	}
@@ -115,7 +117,8 @@ func (m *member) run(ctx context.Context) {
 		}
 		pause := rand.N(backoff)
 		if refused := new(fault.Fault); errors.As(err, &refused) && lasting(refused) {
-			pause = refusedPause
+			pause = max(pause, m.patience)
+			m.patience = min(2*m.patience, refusedPause)
 			m.s.refuse(m, refused)
 		}
 		backoff = min(2*backoff, maxBackoff)
@@ -164,6 +167,7 @@ func apart(do func() error) error {
 func (m *member) events(next func() (event, error)) error {
 	m.begun(nil)
 	m.s.accept(m)
+	m.patience = acceptedPause
 	for {
 		e, err := next()
 		if err == nil {

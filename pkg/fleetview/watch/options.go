@@ -90,8 +90,11 @@ const (
 	// maxObjects is the default of Options.MaxObjects. One takes about 200 bytes.
 	maxObjects = 500_000
 	// minBackoff and maxBackoff bound the pauses before a member is asked again, and
-	// refusedPause is the one after a refusal, which does not go away by itself.
-	minBackoff   = 200 * time.Millisecond
-	maxBackoff   = 10 * time.Second
-	refusedPause = 30 * time.Second
+	// refusedPause is the one after a refusal, which does not go away by itself. It begins
+	// with acceptedPause, and doubles, after a watch that went well: a kube-apiserver that
+	// has just started refuses everybody until it knows who may what.
+	minBackoff    = 200 * time.Millisecond
+	maxBackoff    = 10 * time.Second
+	refusedPause  = 30 * time.Second
+	acceptedPause = time.Second
 )
