@@ -21,12 +21,13 @@
 // passed on.
 //
 // A member that fails keeps its objects in the client. It is asked again from its own last
-// version, after pauses of 200 ms to 10 s with full jitter, or of 30 s after a refusal. The first
-// refusals after a watch that went well have pauses from 1 s on, which double: a kube-apiserver
-// that has just started refuses everybody. If it answers 410 it is listed, and the difference goes to the client as events. A cluster
-// that joins is listed too; for one that leaves, the client gets DELETED for its objects, with the
-// metadata that the stream has kept. A cluster of the same name with another UID is one
-// that leaves and one that joins.
+// version, after pauses of 200 ms to 10 s with full jitter, or of 30 s after a refusal. The
+// first refusals after a watch that went well have pauses from 1 s on, which double: a
+// kube-apiserver that has just started refuses everybody. One that answers 410 is listed,
+// and the difference goes to the client as events. A cluster that joins is listed too; for
+// one that leaves, the client gets DELETED for its objects, with the metadata that the
+// stream has kept. A cluster of the same name with another UID is one that leaves and one
+// that joins.
 //
 // Members are not trusted: an event or an object larger than 16 MiB, or one that is
 // malformed or of another kind than the others', ends that member's request and nothing
