@@ -40,8 +40,8 @@ type member struct {
 	// initialOnce says that the member was asked for initial events. What is different
 	// after that, a list says.
 	initialOnce bool
-	// patience is the pause after the next refusal. Its goroutine alone uses it.
-	patience time.Duration
+	// refusalPause is the pause after the next refusal. Its goroutine alone uses it.
+	refusalPause time.Duration
 
 	// What follows is the stream's: its mu guards it.
 
@@ -72,7 +72,7 @@ type member struct {
 
 // newMember returns a member that goes on from version at, at which the client has shown.
 func newMember(s *stream, to Member, at string, shown objects) *member {
-	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", patience: refusedPause, done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
+	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", refusalPause: refusedPause, done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
 	if m.shown == nil {
 		m.shown = objects{}
 	}
@@ -117,8 +117,8 @@ func (m *member) run(ctx context.Context) {
 		}
 		pause := rand.N(backoff)
 		if refused := new(fault.Fault); errors.As(err, &refused) && lasting(refused) {
-			pause = max(pause, m.patience)
-			m.patience = min(2*m.patience, refusedPause)
+			pause = max(pause, m.refusalPause)
+			m.refusalPause = min(2*m.refusalPause, refusedPause)
 			m.s.refuse(m, refused)
 		}
 		backoff = min(2*backoff, maxBackoff)
@@ -167,7 +167,7 @@ func apart(do func() error) error {
 func (m *member) events(next func() (event, error)) error {
 	m.begun(nil)
 	m.s.accept(m)
-	m.patience = acceptedPause
+	m.refusalPause = acceptedPause
 	for {
 		e, err := next()
 		if err == nil {
