@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 )
 
 // The hub's user: a service account of namespace default, the name that it has on
@@ -56,12 +57,17 @@ func (s *Suite) makeHubUser(ctx context.Context) error {
 			return err
 		}
 	}
-	token, err := s.Hub.CoreV1().ServiceAccounts("default").CreateToken(ctx, HubUser, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := s.Hub.CoreV1().ServiceAccounts("default").CreateToken(ctx, HubUser, lastingToken(), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	s.HubToken = token.Status.Token
 	return nil
+}
+
+// lastingToken asks for a token that a soak does not outlive.
+func lastingToken() *authenticationv1.TokenRequest {
+	return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7 * 24 * 60 * 60)}}
 }
 
 // makeUsers makes an administrator and a viewer of pods on a managed cluster.
@@ -89,7 +95,7 @@ func (s *Suite) makeUsers(ctx context.Context, cluster string) error {
 				return fmt.Errorf("making user %q on %s: %w", user, cluster, err)
 			}
 		}
-		token, err := cs.CoreV1().ServiceAccounts("default").CreateToken(ctx, user, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		token, err := cs.CoreV1().ServiceAccounts("default").CreateToken(ctx, user, lastingToken(), metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("making a token for %q on %s: %w", user, cluster, err)
 		}
