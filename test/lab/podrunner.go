@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -198,7 +199,9 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	var wg sync.WaitGroup
 	for _, p := range programs {
 		r.log.note(fmt.Sprintf("running pod %s/%s: %s %q", pod.Namespace, pod.Name, filepath.Base(p.path), p.args))
-		wg.Go(func() { (&supervised{program: p}).keepRunning(podCtx) })
+		wg.Go(func() {
+			(&supervised{program: p, wanted: func(ctx context.Context) bool { return r.exists(ctx, pod) }}).keepRunning(podCtx)
+		})
 	}
 	r.mu.Lock()
 	r.alive[pod.UID] = pod.Namespace + "/" + pod.Name
@@ -213,6 +216,18 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	r.pods[pod.UID] = running
 	r.ending.Go(func() { running.probe(podCtx) })
 	return nil
+}
+
+// exists reports whether a pod is not known to be deleted. Its process may have been killed with
+// it, and must not come back until the runner hears of that.
+func (r *podRunner) exists(ctx context.Context, pod *corev1.Pod) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	now, err := r.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return now.UID == pod.UID && now.DeletionTimestamp == nil
 }
 
 // containerPort is the number of a port that may be called by its name; 0 is none.

@@ -33,7 +33,9 @@ type program struct {
 // supervised is a program that is started again whenever it ends.
 type supervised struct {
 	program
-	ends atomic.Int32
+	// wanted says whether to start it again; nil says so always.
+	wanted func(ctx context.Context) bool
+	ends   atomic.Int32
 }
 
 // maxEnds is how often a program may end before nothing waits for it any more.
@@ -57,8 +59,8 @@ func (r *supervised) await(ctx context.Context, ready func(context.Context) erro
 	return err
 }
 
-// keepRunning runs a program until ctx is done, again whenever it ends, like a
-// kubelet would. It returns when the last process is gone.
+// keepRunning runs a program until ctx is done or it is not wanted any more, again whenever
+// it ends, like a kubelet would. It returns when the last process is gone.
 func (r *supervised) keepRunning(ctx context.Context) {
 	pause := 200 * time.Millisecond
 	for {
@@ -78,6 +80,9 @@ func (r *supervised) keepRunning(ctx context.Context) {
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, 5*time.Second)
+		if r.wanted != nil && !r.wanted(ctx) {
+			return
+		}
 	}
 }
 

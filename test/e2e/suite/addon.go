@@ -295,23 +295,27 @@ func (k Kind) Pods(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Kill ends a pod's process, without a word, and then the pod: the kubelet alone
-// would ask the process first, and give it two seconds at least. The result is the
-// pod as it was.
+// Kill ends a pod's process, without a word, and the pod: the kubelet alone would ask the
+// process first, and give it two seconds at least. The process is frozen while the pod is
+// deleted: else it could be started again meanwhile, serve, and be asked to end. The result is
+// the pod as it was.
 func (k Kind) Kill(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod, err := k.Client.CoreV1().Pods(k.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed, err := signal(pod.UID, syscall.SIGKILL)
+	frozen, err := signal(pod.UID, syscall.SIGSTOP)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if killed == 0 {
+	if frozen == 0 {
 		t.Fatalf("pod %s has no process to kill", name)
 	}
 	if err := k.Client.CoreV1().Pods(k.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := signal(pod.UID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	return pod
