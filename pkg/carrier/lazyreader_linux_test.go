@@ -2,7 +2,6 @@ package carrier
 
 import (
 	"io"
-	"runtime"
 	"testing"
 	"time"
 
@@ -14,13 +13,6 @@ import (
 func TestSilentConnectionsHoldNoBuffers(t *testing.T) {
 	const n, size = 16, 3 * MaxFrame
 	address := listen(t, echo) // in the kernel, without a buffer
-	weigh := func() int {
-		runtime.GC() // twice, as a sync.Pool keeps things for one
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
 	data := make([]byte, size)
 	before := weigh()
 	for range n {

@@ -10,8 +10,7 @@ import (
 )
 
 // TestReadAhead has a peer write pieces of many lengths, each of which is waited for: they arrive
-// whole and in order, a long one after a long one in one read, and who is waited for after a short
-// one holds no frame.
+// whole and in order, a long one after a long one in one read.
 func TestReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -44,19 +43,21 @@ func TestReadAhead(t *testing.T) {
 	})
 }
 
+// weigh returns the bytes of the heap that are in use, without those in pools.
+func weigh() int {
+	runtime.GC() // twice, as a sync.Pool keeps things for one
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
 // TestSilentReadersHoldNoFrames weighs what waits for readers that are no TCP connections, as
 // those of users with TLS.
 func TestSilentReadersHoldNoFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 32
 		var far [n]net.Conn
-		weigh := func() int {
-			runtime.GC() // twice, as a sync.Pool keeps things for one
-			runtime.GC()
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			return int(m.HeapAlloc)
-		}
 		before := weigh()
 		for i := range far {
 			here, there := net.Pipe()
