@@ -61,7 +61,8 @@ const (
 	// means that a missing one has come.
 	ServerCount = client.PacketType(66)
 	// Move asks the agent to have a stream to another server in the place of this one,
-	// which has more agents than others. An agent that finds none stays.
+	// which has more agents than others. The number is how many servers there are; an older
+	// server sends 0. An agent that finds none stays.
 	Move = client.PacketType(67)
 	// PeerDraining says that another server is about to stop, which the agent may have
 	// connections through. The number is NumberOf its name.

@@ -52,7 +52,7 @@ func (c *controlCarrier) handle(m carrier.Control) {
 	case agentapi.ServerCount:
 		c.servers.counted(n)
 	case agentapi.Move:
-		c.servers.move(c.serverID())
+		c.servers.move(c.serverID(), n)
 	case agentapi.PeerDraining:
 		c.servers.stops(n)
 	}

@@ -81,7 +81,10 @@ func (c pacedCounter) Count() int {
 func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.share.total = max(count, 1)
+	if total := max(count, 1); total != s.share.total {
+		s.share.total = total
+		s.leaveServers() // of more than three servers the agent wants fewer than before
+	}
 	wanted = s.wantedOf(s.share.total)
 	for _, known := range s.sessions {
 		if known.draining || known.leaving {

@@ -162,7 +162,7 @@ func (s *controlSession) RecvMsg(m any) error {
 			s.servers.counted(agentapi.ControlNumber(packet))
 			continue
 		case agentapi.Move:
-			s.servers.move(s.serverID)
+			s.servers.move(s.serverID, agentapi.ControlNumber(packet))
 			continue
 		case agentapi.PeerDraining:
 			s.servers.stops(agentapi.ControlNumber(packet))

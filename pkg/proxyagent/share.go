@@ -69,12 +69,17 @@ func (s *servers) staying() (n int) {
 }
 
 // move looks for another server in the place of one that asks for that, because it has
-// more agents than others. An agent that wants all servers stays.
-func (s *servers) move(serverID string) {
+// more agents than others, and says how many servers there are; 0 if it does not. The agent
+// may know less: another server has not heard of it yet, or nobody has counted since this one
+// said it. An agent that wants all servers stays.
+func (s *servers) move(serverID string, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if total == 0 {
+		total = s.share.total
+	}
 	known := s.sessions[serverID]
-	if known == nil || known.draining || known.leaving || s.wantedOf(s.share.total) >= s.share.total {
+	if known == nil || known.draining || known.leaving || s.wantedOf(total) >= total {
 		return
 	}
 	known.leaving = true
@@ -123,7 +128,10 @@ func (s *servers) part(serverID string, known *serverSession) {
 	time.AfterFunc(leaveAfter, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		known.end()
+		if s.sessions[serverID] == known {
+			known.end()
+			s.remove(serverID, known) // or a control session that is just being renewed would keep it
+		}
 	})
 }
 

@@ -77,7 +77,7 @@ func (a *askers) ask() {
 		maps.DeleteFunc(a.asked[server], func(agent *herdAgent, _ time.Time) bool { return !slices.Contains(load[server], agent) })
 		var stay []*herdAgent
 		for _, agent := range load[server] {
-			if at, asked := a.asked[server][agent]; !asked || time.Since(at) >= 30*time.Minute {
+			if at, asked := a.asked[server][agent]; !asked || time.Since(at) >= 10*time.Minute {
 				stay = append(stay, agent)
 			}
 		}
@@ -91,7 +91,7 @@ func (a *askers) ask() {
 			agent := stay[max(i, -i)]
 			a.asked[server][agent] = time.Now()
 			a.moves.Add(1)
-			agent.move(server)
+			agent.move(server, len(load))
 		}
 	}
 }
@@ -257,8 +257,8 @@ func TestMove(t *testing.T) {
 		if wanted, _, _ := s.wanted(4); wanted != 2 {
 			t.Fatalf("an agent wants %d servers of 4, want 2", wanted)
 		}
-		s.move("a")
-		s.move("unknown")
+		s.move("a", 4)
+		s.move("unknown", 4)
 		if wanted, _, _ := s.wanted(4); wanted != 3 || len(streams["a"].left) > 0 {
 			t.Errorf("an agent that looks for another server wants %d, and has left the first one: %t; want 3 and false", wanted, len(streams["a"].left) > 0)
 		}
@@ -286,6 +286,9 @@ func TestMove(t *testing.T) {
 		if len(streams["a"].ended) != 1 {
 			t.Errorf("%s later, the stream has ended %d times, want once", leaveAfter, len(streams["a"].ended))
 		}
+		if n := s.connected(); n != 2 {
+			t.Errorf("%s later, the agent has %d servers, want 2", leaveAfter, n)
+		}
 	})
 }
 
@@ -294,7 +297,7 @@ func TestMoveInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := map[string]partStream{}
 		s := fourServers(streams)
-		s.move("a")
+		s.move("a", 4)
 		for range calmMisses + 1 {
 			s.dialed()
 		}
@@ -306,21 +309,62 @@ func TestMoveInVain(t *testing.T) {
 
 // TestAgentsOfAllServersStay asks agents that are to be connected to every server.
 func TestAgentsOfAllServersStay(t *testing.T) {
-	for name, change := range map[string]func(s *servers){
-		"three servers":                   func(s *servers) { s.wanted(2) },
-		"one that reaches no peers":       func(s *servers) { s.sessions["b"].findsPeers = false },
-		"four for each agent":             func(s *servers) { s.share.perAgent = 4 },
-		"the server that asks drains too": func(s *servers) { s.drains("a", 60) },
+	for _, tc := range []struct {
+		name   string
+		total  int
+		change func(s *servers)
+	}{
+		{"three servers", 3, func(*servers) {}},
+		{"three servers, as the agent has counted", 0, func(s *servers) { s.wanted(3) }},
+		{"one that reaches no peers", 4, func(s *servers) { s.sessions["b"].findsPeers = false }},
+		{"four for each agent", 4, func(s *servers) { s.share.perAgent = 4 }},
+		{"the server that asks drains too", 4, func(s *servers) { s.drains("a", 60) }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			s := fourServers(map[string]partStream{})
-			change(s)
-			s.move("a")
+			tc.change(s)
+			s.move("a", tc.total)
 			if s.sessions["a"].leaving {
 				t.Error("the agent moves, want that it stays")
 			}
 		})
 	}
+}
+
+// TestMoveBeforeTheCount asks an agent to move that knows of fewer servers than the one that
+// asks: there may be four since a moment, and another server may not know it for a minute.
+func TestMoveBeforeTheCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fourServers(map[string]partStream{})
+		s.counted(2)
+		s.wanted(2)
+		s.move("a", 4)
+		for _, total := range []int{2, 4} {
+			if wanted, _, _ := s.wanted(total); wanted != 3 {
+				t.Errorf("an agent that looks for another server wants %d of %d, want 3", wanted, total)
+			}
+		}
+	})
+}
+
+// TestMoveOfOneServerMore asks an agent to move that has all of three servers: when it hears
+// that there are four, it has one server more than it wants, and leaves the one that asked.
+func TestMoveOfOneServerMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := map[string]partStream{"c": newPartStream()}
+		s := fourServers(streams)
+		s.counted(3)
+		s.wanted(3)
+		s.join("c", false, streams["c"])
+		s.findsPeers("c")
+		s.move("a", 4)
+		s.wanted(4)
+		time.Sleep(leaveAfter)
+		synctest.Wait()
+		if len(streams["a"].left) != 1 || s.connected() != 2 {
+			t.Errorf("the server that asked was told %d times that the agent leaves, which has %d servers; want 1 and 2", len(streams["a"].left), s.connected())
+		}
+	})
 }
 
 // TestServersThatStop tells the agent of servers that it is not connected to.

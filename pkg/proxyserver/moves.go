@@ -18,9 +18,9 @@ const (
 	// moveOver is how many times its share a server has without asking agents to move.
 	// Chance alone makes a few in a hundred of thousands of agents.
 	moveOver = 1.05
-	// moveAgain is how long an agent that was asked counts as one that goes. Then it has
-	// found no other server, and may be asked again.
-	moveAgain = 30 * time.Minute
+	// moveAgain is how long an agent that was asked counts as one that goes, which is longer
+	// than it looks for another server. Then it has found none, and may be asked again.
+	moveAgain = 10 * time.Minute
 )
 
 // runMoves asks agents to move to other servers while this one has more than its share.
@@ -73,7 +73,7 @@ func (a *agentRegistry) askToMove(count int, share func(own int) (mean float64, 
 	for i := range n {
 		chosen := i + rand.IntN(len(stays)-i)
 		stays[i], stays[chosen] = stays[chosen], stays[i]
-		stays[i].askToMove()
+		stays[i].askToMove(count)
 	}
 	return n
 }
@@ -84,11 +84,12 @@ func (agent *agentSession) askedToMove() bool {
 	return !agent.askedAt.IsZero() && time.Since(agent.askedAt) < moveAgain
 }
 
-func (agent *agentSession) askToMove() {
+// askToMove says how many servers there are, since the agent may know less.
+func (agent *agentSession) askToMove(count int) {
 	agent.mu.Lock()
 	agent.askedAt = time.Now()
 	agent.mu.Unlock()
-	agent.tell(agentapi.Move, 0)
+	agent.tell(agentapi.Move, count)
 }
 
 // peerStops tells agents that a peer is about to stop: connections may come through it

@@ -92,6 +92,34 @@ func TestAskToMove(t *testing.T) {
 	}
 }
 
+// TestMoveThatWasNotTold asks an agent whose control session has just become a carrier: it
+// cannot hear that, and can be asked again when it has the next one.
+func TestMoveThatWasNotTold(t *testing.T) {
+	h := startHub(t)
+	spec := agentSpec{cluster: "cluster1", opens: true, moves: true}
+	first := h.mustConnectControl(t, spec)
+	eventually(t, "the session can be used", func() bool { return h.registry.stats().Idle == 1 })
+	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if !first.Carries() {
+		t.Fatal("the session was not used")
+	}
+	h.registry.mu.RLock()
+	agent := h.registry.sessions[sessionKey{"cluster1", "agent"}]
+	h.registry.mu.RUnlock()
+	agent.askToMove(4)
+	eventually(t, "it does not count as asked", func() bool { return !agent.askedToMove() })
+	second := h.mustConnectControl(t, spec)
+	eventually(t, "the agent can be told again", agent.isListening)
+	agent.askToMove(4)
+	if got := <-second.got; got != agentapi.ControlMessage(agentapi.Move, 4) || !agent.askedToMove() {
+		t.Errorf("the agent was told %+v, and counts as asked: %t; want that it moves, as one of four servers asks", got, agent.askedToMove())
+	}
+}
+
 // TestAgentsHearThatAPeerStops tells agents of one server that another one drains, those that
 // are connected and those that come.
 func TestAgentsHearThatAPeerStops(t *testing.T) {

@@ -61,7 +61,8 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 }
 
 // tell sends a message by the agent's newest stable control session, or else its oldest. If
-// it has none, because that carries a connection, greet will tell the next one.
+// it has none, because that carries a connection, greet will tell the next one, or the agent
+// was not asked to move.
 func (agent *agentSession) tell(what client.PacketType, n int) {
 	go func() {
 		for {
@@ -81,8 +82,13 @@ func (agent *agentSession) listening(what client.PacketType, n int) (chosen cont
 			chosen = c
 		}
 	}
-	if chosen == nil && what == agentapi.MoreCarriers {
-		agent.untold += n
+	if chosen == nil {
+		switch what {
+		case agentapi.MoreCarriers:
+			agent.untold += n
+		case agentapi.Move:
+			agent.askedAt = time.Time{}
+		}
 	}
 	return chosen
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,15 +115,18 @@ func TestServersAreAdded(t *testing.T) {
 	write(4)
 	// Half of the dials of an agent that moves lead to a server that it has, and it dials within 30 s,
 	// so one of a hundred needs some minutes.
-	wait.Poll{Every: 10 * time.Millisecond, For: 5 * testTimeout}.Until(t, "agents have moved", seldom(func() bool {
-		counts, sum := agentsOn(t, h.servers)
-		for _, n := range counts {
-			if n < 3 || n > 8 { // 6 is the share
-				return false
-			}
+	var counts []int
+	var sum int
+	moved := seldom(func() bool {
+		counts, sum = agentsOn(t, h.servers)
+		return sum == 2*len(clusters) && slices.Min(counts) >= 3 && slices.Max(counts) <= 8 // 6 is the share
+	})
+	wait.Poll{Every: 10 * time.Millisecond, For: 5 * testTimeout}.Success(t, "agents to move", func() error {
+		if !moved() {
+			return fmt.Errorf("servers have %v agents, %d together; want 3 to 8, and %d", counts, sum, 2*len(clusters))
 		}
-		return sum == 2*len(clusters)
-	}))
+		return nil
+	})
 	l.stop(t)
 	h.reachFromEach(target, h.servers, clusters)
 	for i, conn := range long {
