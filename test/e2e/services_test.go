@@ -3,14 +3,10 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -18,9 +14,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
-	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/connector"
 )
 
 // TestServices goes the whole way: what the chart lists is enforced on the hub
@@ -74,42 +69,22 @@ func TestServices(t *testing.T) {
 			}
 		})
 		t.Run(cluster+"/tcp", func(t *testing.T) {
-			conn, err := dialByConnect(t, "web.default.svc."+cluster+":80")
+			user := connector.Connector{Address: installed.ProxyAPI, CA: installed.HubCA, Token: installed.HubToken}
+			conn, err := user.Dial(t.Context(), "web.default.svc."+cluster+":80")
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer conn.Close()
 			if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := io.ReadAll(conn); err != nil || !bytes.Contains(got, []byte(cluster)) {
 				t.Errorf("the Service answers %q, %v; want %s in it", got, err, cluster)
 			}
-			_, err = dialByConnect(t, "kube-dns.kube-system.svc."+cluster+":53")
+			_, err = user.Dial(t.Context(), "kube-dns.kube-system.svc."+cluster+":53")
 			if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusForbidden {
 				t.Errorf("a Service that is not listed: %v, want 403", err)
 			}
 		})
 	}
-}
-
-// dialByConnect connects to a target through the proxy API, as programs do that
-// know HTTPS proxies.
-func dialByConnect(t *testing.T, target string) (io.ReadWriteCloser, error) {
-	t.Helper()
-	file := t.TempDir() + "/ca.crt"
-	if err := os.WriteFile(file, installed.HubCA, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	roots := pkitest.Load(t, pki.Files{CA: file})
-	host, _, err := net.SplitHostPort(installed.ProxyAPI)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := tls.Dial("tcp", installed.ProxyAPI, roots.ClientConfig(host))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+installed.HubToken))
-	return connect.Ask(t.Context(), conn, target, http.Header{"Proxy-Authorization": {credentials}})
 }

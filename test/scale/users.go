@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,8 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
 // users are kubeconfigs of the hub's users: of one who may use every cluster, and of one who may
@@ -125,32 +119,6 @@ func (w *world) direct(ctx context.Context, token string) (*http.Client, string,
 	}
 	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
 	return client, "https://" + address, err
-}
-
-// connector opens connections to clusters' kube-apiservers by CONNECT with a token of the hub.
-// They end with their context.
-func (w *world) connector(ctx context.Context, token string) (func(ctx context.Context, cluster string) error, error) {
-	address, ca, err := w.proxyAPI(ctx)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
-	header := http.Header{"Proxy-Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+token))}}
-	return func(ctx context.Context, cluster string) error {
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return err
-		}
-		context.AfterFunc(ctx, func() { conn.Close() })
-		_, err = connect.Ask(ctx, conn, cluster+":443", header)
-		var refusal *connect.Refusal
-		if errors.As(err, &refusal) {
-			err = fmt.Errorf("%w: %s", err, refusal.Body)
-		}
-		return err
-	}, nil
 }
 
 // traffic is one user's requests, some a second, each to one of a few clusters.

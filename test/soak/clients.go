@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,9 +28,9 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
-	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/connector"
 )
 
 // crowd are all clients.
@@ -236,21 +234,10 @@ func (c *crowd) konnectivity(ctx context.Context, cluster string) error {
 
 // connect reaches the kube-apiserver of a cluster by CONNECT.
 func (c *crowd) connect(ctx context.Context, cluster string) error {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.s.HubCA)
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: roots}}).DialContext(ctx, "tcp", c.s.ProxyAPI)
-		if err != nil {
-			return nil, err
-		}
-		credentials := "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+c.s.HubToken))
-		through, err := connect.Ask(ctx, conn, cluster+":443", http.Header{"Proxy-Authorization": {credentials}})
-		if err != nil {
-			conn.Close()
-		}
-		return through, err
-	}
-	return suite.Once(ctx, c.s.ThroughDialer(cluster, dial))
+	user := connector.Connector{Address: c.s.ProxyAPI, CA: c.s.HubCA, Token: c.s.HubToken}
+	return suite.Once(ctx, c.s.ThroughDialer(cluster, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return user.Dial(ctx, cluster+":443")
+	}))
 }
 
 // The object that is watched is in a namespace of each cluster, and in one of the first cluster,
