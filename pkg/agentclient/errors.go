@@ -61,6 +61,14 @@ func StatusOf(err error, cluster string, since time.Time) (code int, message str
 
 // statusOfTunnel is StatusOf for errors of the tunnel; the code is 0 for others.
 func statusOfTunnel(err error, cluster string, since time.Time) (code int, message string) {
+	if toAPIServer(err, cluster) {
+		switch tunnel.CodeOf(err) {
+		case tunnel.Denied:
+			return http.StatusForbidden, fmt.Sprintf("the owner of cluster %q allows no connections from the hub that the agent cannot look into: send requests through the proxy API, or see ConfigMap cluster-proxy-owner-policy on that cluster", cluster)
+		case tunnel.Unreachable:
+			return http.StatusBadGateway, fmt.Sprintf("the agent of cluster %q could not connect to the kube-apiserver: check the kube-apiserver, and the agent's network", cluster)
+		}
+	}
 	switch tunnel.CodeOf(err) {
 	case tunnel.NoSuchCluster:
 		return http.StatusNotFound, fmt.Sprintf("managed cluster %q is not known to the proxy server", cluster)
@@ -80,6 +88,13 @@ func statusOfTunnel(err error, cluster string, since time.Time) (code int, messa
 		return http.StatusGatewayTimeout, late(cluster)
 	}
 	return 0, ""
+}
+
+// toAPIServer reports whether err is of DialAPIServer: of all that a hub dials, only the
+// kube-apiserver is capped by the owner, and is not the agent's own.
+func toAPIServer(err error, cluster string) bool {
+	var failed *tunnel.Error
+	return errors.As(err, &failed) && failed.Cluster == cluster
 }
 
 func late(cluster string) string {

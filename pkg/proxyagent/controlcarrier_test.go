@@ -323,3 +323,46 @@ func TestStreamsAreLeftToKonnectivity(t *testing.T) {
 		drain()
 	}
 }
+
+// TestServersThatDrainAreToldOnce has connections opened on the sessions with one server while
+// another one drains, which ends a session on which an agent says more than it has to.
+func TestServersThatDrainAreToldOnce(t *testing.T) {
+	const connections = 10
+	names := append([]string{"one"}, slices.Repeat([]string{"two"}, connections+1)...)
+	f, s := startFakeServers(t, 2, names...)
+	f.opens.Store(true)
+	draining, drain := context.WithCancel(t.Context())
+	s.draining = draining
+	s.connect()
+	one := <-f.sessions
+	s.connect()
+	two := <-f.sessions
+	if err := one.Send(agentapi.ControlMessage(agentapi.Draining, 60)); err != nil {
+		t.Fatal(err)
+	}
+	leaves := agentapi.ControlMessage(agentapi.AgentLeaves, 0)
+	if got := <-f.got; got != leaves {
+		t.Errorf("a server that drains was told %+v, want that the agent has another one", got)
+	}
+	for range connections {
+		eventually(t, "both know that an OPEN may come", two.Opens)
+		if _, err := two.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
+			t.Errorf("a connection on the session: %v, want that the agent denies it", err)
+		}
+		two = <-f.sessions
+		eventually(t, "the session has taken the place of the one before", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.sessions["two"].listens() && !s.sessions["two"].renewing
+		})
+	}
+	drain() // which the servers are told as well, on one session each
+	told := 0
+	for told < 2 {
+		<-f.got
+		told++
+	}
+	if more := len(f.got); more > 0 {
+		t.Errorf("the servers were told %d times more than once that the agent leaves", more)
+	}
+}

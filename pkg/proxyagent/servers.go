@@ -53,6 +53,7 @@ type servers struct {
 type serverSession struct {
 	control  []control  // sessions of both kinds, and carriers that some have become
 	pool     *pool.Pool // nil if the server does not speak carriers
+	dial     func(context.Context) (*carrier.Carrier, error)
 	draining bool
 	lostAt   time.Time // the last control session
 	renewing bool      // a control session is being dialed in the place of one that has become a carrier
@@ -107,7 +108,8 @@ func (s *servers) join(serverID string, speaksCarriers bool, session control) {
 		if c, ok := session.(*controlCarrier); ok && c.session.Opens() {
 			first = c.session.Carrier()
 		}
-		known.pool = s.newPool(serverID, first, func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) })
+		known.dial = func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) }
+		known.pool = s.newPool(serverID, first, known.dial)
 	}
 }
 
@@ -120,7 +122,8 @@ func (s *servers) rejoin(known *serverSession, c *controlCarrier) bool {
 		return false
 	}
 	known.control = append(slices.DeleteFunc(known.control, control.over), c)
-	if s.leaveServers(); known.parted {
+	// What concerns other servers is as before, and a busy agent makes many sessions a minute.
+	if known.parted || known.draining && s.serving() {
 		go c.leave()
 	}
 	return true
@@ -246,14 +249,45 @@ func (s *servers) more(serverID string, n int) {
 	}
 }
 
+// showAgain is the pause before the agent's certificate is shown again to a server to which no
+// dial has led; it doubles up to showAgainMost.
+const (
+	showAgain     = 10 * time.Second
+	showAgainMost = time.Hour
+)
+
 // renew dials a carrier to each server, which shows it the agent's new certificate.
 // The server counts it for the older connections too and replaces their carriers.
 func (s *servers) renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, known := range s.sessions {
+	for serverID, known := range s.sessions {
 		if known.pool != nil {
-			go known.pool.Request(1)
+			go s.show(serverID, known)
+		}
+	}
+}
+
+// show dials until a carrier was made: an idle agent dials none for weeks, and what it has
+// would end with the old certificate.
+func (s *servers) show(serverID string, known *serverSession) {
+	for pause := showAgain; ; pause = min(2*pause, showAgainMost) {
+		if made, err := known.dial(s.draining); err == nil {
+			_ = known.pool.Add(made) // which closes what it does not want
+			return
+		}
+		again := time.NewTimer(pause)
+		select {
+		case <-s.draining.Done():
+			again.Stop()
+			return
+		case <-again.C:
+		}
+		s.mu.Lock()
+		gone := s.stopped || s.sessions[serverID] != known
+		s.mu.Unlock()
+		if gone {
+			return
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -67,6 +69,40 @@ func TestCarriersThatLeadElsewhere(t *testing.T) {
 	if until := s.sessions["gone"].elsewhere; !until.IsZero() {
 		t.Errorf("no carrier is dialed until %s though the server wants one", until)
 	}
+}
+
+// TestRenewedCertificateIsShown has dials fail when the agent has a new certificate. The server
+// ends what it has of the agent with the old one, and an idle agent dials nothing by itself.
+func TestRenewedCertificateIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServers(t.Context(), nil, pool.Config{MinIdle: 1}, dial.FullJitter)
+		made := func() *carrier.Carrier {
+			here, there := net.Pipe()
+			go func() { _, _, _ = carrier.Accepted(context.Background(), there, carrier.Config{Role: carrier.Opener}) }()
+			c, err := carrier.Dialed(t.Context(), here, carrier.Hello{Session: "agent"}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
+			if err != nil {
+				t.Error(err)
+			}
+			return c
+		}
+		var dials atomic.Int32
+		known := &serverSession{dial: func(context.Context) (*carrier.Carrier, error) {
+			if dials.Add(1) <= 3 {
+				return nil, errElsewhere
+			}
+			return made(), nil
+		}}
+		s.sessions["a"] = known
+		known.pool = s.newPool("a", made(), known.dial)
+		synctest.Wait()
+		s.renew()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := dials.Load(); n != 4 || known.pool.Stats().Idle != 2 {
+			t.Errorf("%d dials, the first three of which have failed, show the new certificate; want 4", n)
+		}
+		s.close()
+	})
 }
 
 // TestAgentsLeaveServersThatDrain wants an agent to tell a server that drains

@@ -189,6 +189,9 @@ func (t *carrierTransport) dialError(ctx context.Context, address string, err er
 	t.mu.Lock()
 	unreachable := t.lastErr
 	t.mu.Unlock()
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return fail(Canceled, address, "the dial was canceled", context.Cause(ctx))
+	}
 	if stats := t.pool.Stats(); unreachable != nil && stats.Idle+stats.InUse == 0 {
 		return fail(NoProxyServer, address, fmt.Sprintf("proxy server %q: %v", t.server, unreachable), unreachable)
 	}

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -180,6 +181,33 @@ func TestMixedServersSpeakCarriers(t *testing.T) {
 		}
 		if older.dials > 5 {
 			t.Errorf("%d of 50 dials did without carriers, though there were some", older.dials)
+		}
+	})
+}
+
+// TestCanceledDialToAServerThatIsGone cancels a dial while the proxy server, which was not
+// reached before either, does not answer.
+func TestCanceledDialToAServerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("connection refused")
+		var silent atomic.Bool
+		via := newCarriers("unused:1", nil)
+		via.reach = func(ctx context.Context) (*carrier.Carrier, error) {
+			if !silent.Load() {
+				return nil, gone
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		defer via.close()
+		if _, err := via.dial(t.Context(), someTarget); CodeOf(err) != NoProxyServer || !errors.Is(err, gone) {
+			t.Errorf("a dial to a server that is gone: %v, want %s", err, NoProxyServer)
+		}
+		silent.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if _, err := via.dial(ctx, someTarget); CodeOf(err) != Canceled || !errors.Is(err, context.Canceled) {
+			t.Errorf("a dial that was canceled: %v, want %s", err, Canceled)
 		}
 	})
 }

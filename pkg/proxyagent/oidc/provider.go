@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
@@ -20,8 +21,14 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
-// interval is how often the CA's file is read.
-const interval = 10 * time.Second
+const (
+	// interval is how often the CA's file is read.
+	interval = 10 * time.Second
+	// findTimeout is how long the provider may take to be found with a new CA until the next
+	// attempt, and findCheck how often it is looked whether it was.
+	findTimeout = 30 * time.Second
+	findCheck   = 50 * time.Millisecond
+)
 
 // Provider knows the users of one OpenID Connect provider. It may be used by
 // many goroutines. No user is known before Run.
@@ -58,8 +65,8 @@ type ca []byte
 
 func (c ca) CurrentCABundleContent() []byte { return c }
 
-// Run keeps the provider until ctx is done. A CA that cannot be read leaves the
-// last good one in force.
+// Run keeps the provider until ctx is done. A CA that cannot be read, or with which the
+// provider is not found, leaves the last good one in force.
 func (p *Provider) Run(ctx context.Context) error {
 	var before []byte
 	stop := func() {}
@@ -111,7 +118,26 @@ func (p *Provider) use(ctx context.Context, content []byte) (stop func(), err er
 		stop()
 		return nil, fmt.Errorf("preparing the authenticator of %q: %w", p.options.IssuerURL, err)
 	}
+	if p.current.Load() != nil {
+		if err := found(ctx, made); err != nil {
+			stop()
+			return nil, fmt.Errorf("finding %q with its new CA: %w", p.options.IssuerURL, err)
+		}
+	}
 	token := authenticator.Token(made)
 	p.current.Store(&token)
 	return stop, nil
+}
+
+// found waits until an authenticator has found its provider. It knows nobody before, and the
+// one in use has the provider's keys.
+func found(ctx context.Context, made upstream.AuthenticatorTokenWithHealthCheck) error {
+	var reason error
+	if utilwait.PollUntilContextTimeout(ctx, findCheck, findTimeout, true, func(context.Context) (bool, error) {
+		reason = made.HealthCheck()
+		return reason == nil, nil
+	}) == nil {
+		return nil
+	}
+	return reason
 }

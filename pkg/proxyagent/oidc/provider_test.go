@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 type issuer struct {
 	*httptest.Server
 	key *rsa.PrivateKey
+	// asked gets a channel for each discovery, which waits until it is closed; nil for no wait.
+	asked atomic.Pointer[chan chan struct{}]
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -33,6 +36,11 @@ func newIssuer(t *testing.T) *issuer {
 	i := &issuer{key: key}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		if asked := i.asked.Load(); asked != nil {
+			answer := make(chan struct{})
+			*asked <- answer
+			<-answer
+		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
@@ -157,6 +165,47 @@ func TestTokens(t *testing.T) {
 				t.Error("the token was left on the request")
 			}
 		})
+	}
+}
+
+// TestNewCA has the CA's file change: users are known all the while, though the provider takes
+// its time to answer.
+func TestNewCA(t *testing.T) {
+	i := newIssuer(t)
+	o := i.options(t)
+	p := run(t, o)
+	good := i.token(t, i.key, nil)
+	wait(t, p, good)
+	content, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := func(when string) {
+		t.Helper()
+		if _, ok, err := p.AuthenticateToken(t.Context(), good); !ok {
+			t.Errorf("%s, the user is not known: %v", when, err)
+		}
+	}
+	asked := make(chan chan struct{})
+	i.asked.Store(&asked)
+	before, used := p.current.Load(), make(chan error, 1)
+	go func() {
+		stop, err := p.use(t.Context(), append(content, '\n'))
+		if err == nil {
+			t.Cleanup(stop)
+		}
+		used <- err
+	}()
+	answer := <-asked
+	known("while the provider does not answer")
+	i.asked.Store(nil)
+	close(answer)
+	if err := <-used; err != nil {
+		t.Error(err)
+	}
+	known("with the new CA")
+	if p.current.Load() == before {
+		t.Error("the new CA is not used")
 	}
 }
 
