@@ -67,7 +67,8 @@
 // another one did are passed over, and so are those that fail behind the first MiB of
 // others; the last page waits for them, for the view's timeout, and has their Warnings. The
 // items of a member wait in memory until all of them are known to fit on the page: 16 MiB at
-// most, else they begin the next one.
+// most, else they begin the next one. A member that fails when the page before had a part of
+// its objects is not left out: its error is the answer, and the page can be asked for again.
 //
 // An answer without a limit waits for the beginning of each member's answer before its
 // header, which has the Warnings. Half of the view's timeout after the others it does not

@@ -15,6 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
 // metadataOnly is what members are asked for when an object is looked for.
@@ -25,6 +26,11 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 	accepted, err := forms(r)
 	if err != nil {
 		return err
+	}
+	if wanted, err := version.Parse(q.query.Get("resourceVersion")); err == nil {
+		// No member knows it. The newest is not older, as in a list.
+		h.clock.Follow(wanted.Time)
+		q.query.Del("resourceVersion")
 	}
 	at := h.clock.Now()
 	for i, form := range accepted {

@@ -150,10 +150,12 @@ func TestAccept(t *testing.T) {
 func TestQueryAndHeaderOfReads(t *testing.T) {
 	a := newCluster("a", shop+"/web")
 	h := New(Options{})
+	at := h.clock.Now()
 	for url, want := range map[string]string{
 		shop + "/web?pretty=true":                       shop + "/web?pretty=true",
 		shop + "?labelSelector=app%3Dweb&pretty=true":   shop + "?labelSelector=app%3Dweb&pretty=true",
 		shop + "/web@a?resourceVersion=0":               shop + "/web?resourceVersion=0",
+		shop + "/web@a?resourceVersion=" + at.String():  shop + "/web",
 		"/api/v1/pods?timeoutSeconds=5&watch=false":     "/api/v1/pods?timeoutSeconds=5&watch=false",
 		shop + "?fieldSelector=metadata.name%3Dweb%40a": shop + "?fieldSelector=metadata.name%3Dweb",
 	} {

@@ -108,6 +108,9 @@ func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *requ
 			return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the continue token: %v", err))
 		}
 		l.resume(token)
+		if _, err := q.find(token.Next); token.Member != "" && apierrors.IsServiceUnavailable(err) {
+			return nil, err // see fail
+		}
 		return l, nil
 	}
 	l.at = h.clock.Now()
@@ -379,6 +382,10 @@ func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
 			gone.ErrStatus.Continue = l.token()
 		}
 		return gone
+	case begun:
+		// The pages before have a part of its objects, and their version is one at which the
+		// client has them all: it would not get the others by a watch. It may ask for the page again.
+		return f
 	case l.page.started && slices.Contains(l.late, m):
 		// Its Warning is out.
 	case l.page.started && l.limit == 0:

@@ -84,6 +84,8 @@ func TestListOfNothing(t *testing.T) {
 		"unknown version":    {testView(a), shop + "?resourceVersionMatch=Exact&resourceVersion=" + version.Version{Time: 1_700_000_000_000_000}.String(), 410, "list again"},
 		"dots":               {testView(a), "/api/v1/namespaces/shop/pods/../secrets", 400, "dots"},
 		"encoded slash":      {testView(a), "/api/v1/namespaces/shop%2Fpods/x", 400, "slash"},
+		"slash as a name":    {testView(a), "/api/v1/pods/%2F", 400, "slash"},
+		"slash behind it":    {testView(a), shop + "/web-1/%2F", 400, "slash"},
 		"all forbid it":      {testView(a.failing(refusing(403)), newCluster("b").failing(refusing(403))), shop, 403, "user ann"},
 		"nobody answers":     {testView(newCluster("b").failing(away), newCluster("c").failing(refusing(500))), shop, 503, "2 clusters"},
 		"none is there":      {lacking(testView(), "b"), shop, 503, "no tunnel since 10:02"},

@@ -194,6 +194,37 @@ func TestClusterGoesBetweenPages(t *testing.T) {
 	}
 }
 
+// TestMemberFailsBetweenPages has a member fail of whose objects a page had a part: there is
+// no next page without the others, and it comes when the member answers again.
+func TestMemberFailsBetweenPages(t *testing.T) {
+	a, b := newCluster("a", pods(5)...), newCluster("b", pods(2)...)
+	h := New(Options{})
+	first := h.getList(t, testView(a, b), "/api/v1/pods?limit=3")
+	next := "/api/v1/pods?limit=9&continue=" + first.list.Metadata.Continue
+	for name, test := range map[string]struct {
+		view  View
+		fault func(http.ResponseWriter, *http.Request) bool
+		code  int
+	}{
+		"away":       {testView(a, b), away, http.StatusServiceUnavailable},
+		"known away": {lacking(testView(b), "a"), nil, http.StatusServiceUnavailable},
+		"broken":     {testView(a, b), breaking(a, 150, reset), http.StatusServiceUnavailable},
+		"refusing":   {testView(a, b), refusing(http.StatusForbidden), http.StatusForbidden},
+	} {
+		for _, accept := range []string{jsonType, protobufType} {
+			a.failing(test.fault)
+			if got := h.getList(t, test.view, next, "Accept", accept); got.code != test.code {
+				t.Errorf("%s, %s: got %d with %q and Warnings %q, want %d", name, accept, got.code, got.names(), got.warnings, test.code)
+			}
+		}
+	}
+	a.failing(nil)
+	got := h.getList(t, testView(a, b), next)
+	if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2)), got.names()); diff != "" || len(got.warnings) > 1 {
+		t.Errorf("when it answers again: got Warnings %q; names (-want +got):\n%s", got.warnings, diff)
+	}
+}
+
 // TestSilentMemberIsPassedOver lists with a member that does not answer: the others' objects
 // are out before its timeout, and the last page says that it lacks.
 func TestSilentMemberIsPassedOver(t *testing.T) {

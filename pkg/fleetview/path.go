@@ -37,7 +37,8 @@ func newPath(u *url.URL, info *apirequest.RequestInfo) (path, error) {
 		p.slash = escaped[len(trimmed):]
 	}
 	for i, segment := range p.segments[:min(subresource+1, len(p.segments))] {
-		if plain, err := url.PathUnescape(segment); err != nil || plain == "" || plain != decoded[i] {
+		// Encoded slashes at the end are no segment of the decoded path.
+		if plain, err := url.PathUnescape(segment); err != nil || plain == "" || i >= len(decoded) || plain != decoded[i] {
 			return path{}, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("path %q has an empty segment, or a slash within one", u.EscapedPath()))
 		}
 	}

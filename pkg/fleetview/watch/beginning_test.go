@@ -1,8 +1,11 @@
 package watch
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -222,6 +225,50 @@ func TestTooManyObjects(t *testing.T) {
 				t.Errorf("%s: got %d %s, want 410", name, c.code, body)
 			}
 			b.remove("z")
+		}
+	})
+}
+
+// dripping is a cluster whose lists do not end: an object comes every second.
+type dripping struct{ *cluster }
+
+func (c dripping) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Has("watch") {
+		return answer(r, http.StatusForbidden, failure(http.StatusForbidden, "no watch")), nil
+	}
+	in, out := io.Pipe()
+	go func() {
+		defer out.Close()
+		before := `{"kind":"ConfigMapList","apiVersion":"v1","items":[`
+		for i := 1; ; i++ {
+			if _, err := fmt.Fprintf(out, `%s{"metadata":{"name":"x%d","resourceVersion":"%d"},"data":{"version":"%d"}}`, before, i, i, i); err != nil {
+				return // nobody reads any more
+			}
+			before = ","
+			if i > pageSize {
+				select {
+				case <-time.After(time.Second):
+				case <-r.Context().Done():
+				}
+			}
+		}
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {jsonType}}, Body: in}, nil
+}
+
+// TestInitialEventsOfDrippingMember has a member that never fails and never has sent all: the
+// client gets its initial bookmark all the same.
+func TestInitialEventsOfDrippingMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.options.Members = func(context.Context) ([]Member, []Missing, error) {
+			return []Member{newCluster("a", "x"), dripping{newCluster("dripping")}}, nil, nil
+		}
+		c := f.watch(func(o *Options) { o.SendInitialEvents = new(true) })
+		defer c.stop()
+		time.Sleep(maxInitial + time.Second)
+		if !slices.Contains(c.events(), "BOOKMARK initial") {
+			t.Errorf("got no initial bookmark within %v", maxInitial)
 		}
 	})
 }

@@ -17,8 +17,8 @@
 // is asked for its own (initial.go). It is listed instead, from where it is, if it refuses
 // that, or ends or is silent without the bookmark behind them. What is different after a
 // 410 a list says. The client's initial bookmark follows when each member has sent all
-// objects or has failed once. Members' own bookmarks move their positions and are not
-// passed on.
+// objects or has failed once, and after 5 minutes in any case. Members' own bookmarks move
+// their positions and are not passed on.
 //
 // A member that fails keeps its objects in the client. It is asked again from its own last
 // version, after pauses of 200 ms to 10 s with full jitter, or of 30 s after a refusal. The
@@ -40,8 +40,9 @@
 //
 // Positions knows for each version of the last 5 minutes which version each member had,
 // so a client goes on where it was. What cannot be resumed is 410, before the stream
-// begins, or as an ERROR event. While a member is being listed the client has a part of its objects
-// only, and cannot tell which; versions from that time are not resumed.
+// begins, or as an ERROR event. While a member's list is being sent the client has a part of its
+// objects only, and cannot tell which; versions from that time are not resumed. That begins
+// with the first event of the list: a member that does not answer is no reason for 410.
 //
 // A version is no secret and no right: whoever has one may watch from it, at the members
 // that the user may reach. It holds for any user because the same one looks different after

@@ -53,7 +53,7 @@ func (m *member) initial(ctx context.Context) error {
 
 // initialEvents sends events on up to the bookmark behind the initial ones.
 func (m *member) initialEvents(body io.Closer, next func() (event, error)) error {
-	if !m.beginPart() {
+	if !m.knows() {
 		m.s.expire()
 		return errEnded
 	}
@@ -77,7 +77,7 @@ func (m *member) initialEvents(body io.Closer, next func() (event, error)) error
 			if err := checkNames(e.key); err != nil {
 				return err
 			}
-			if err := m.s.emit(m, e, func(int64) { m.show(e) }); err != nil {
+			if err := m.emitPart(e); err != nil {
 				return err
 			}
 		}

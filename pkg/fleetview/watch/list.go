@@ -23,7 +23,7 @@ func (m *member) list(ctx context.Context) error {
 		return ctx.Err()
 	case <-m.known:
 	}
-	if !m.beginPart() {
+	if !m.knows() {
 		// The difference cannot be known.
 		m.s.expire()
 		return errEnded
@@ -65,20 +65,26 @@ func (m *member) list(ctx context.Context) error {
 	return nil
 }
 
-// beginPart says that the client may have a part only of the member's objects. It reports
-// false if it is not known which ones the client has: load has not found out, or later
-// ones only, of which events would have told if the member still knew them.
-func (m *member) beginPart() bool {
+// knows reports whether it is known which objects the client has. It is not if load has not
+// found out, or later ones only, of which events would have told if the member still knew
+// them.
+func (m *member) knows() bool {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if !m.loaded || m.reached < m.upTo {
-		return false
-	}
-	if !m.part {
-		m.part = true
-		m.s.open++
-	}
-	return true
+	return m.loaded && m.reached >= m.upTo
+}
+
+// emitPart is emit for an event after which the client has a part only of the member's
+// objects, until endPart. Before the first of them it has what it had: a member that does not
+// answer keeps nobody from going on.
+func (m *member) emitPart(e event) error {
+	return m.s.emit(m, e, func(int64) {
+		if !m.part {
+			m.part = true
+			m.s.open++
+		}
+		m.show(e)
+	})
 }
 
 // endPart says that the client has all objects of a list of the member.
@@ -86,9 +92,11 @@ func (m *member) endPart(list merge.ListMeta, shown objects) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.s.remember(len(shown) - len(m.shown))
-	m.at, m.shown, m.part = list.ResourceVersion, shown, false
-	m.upTo = 0
-	m.s.open--
+	m.at, m.shown, m.upTo = list.ResourceVersion, shown, 0
+	if m.part {
+		m.part = false
+		m.s.open--
+	}
 	m.s.settle(m.to.UID(), m.at)
 }
 
@@ -108,7 +116,7 @@ func (m *member) update(e event) error {
 	case had.version != 0 && had.version == version.OfMember(e.key.Version):
 		return nil
 	}
-	return m.s.emit(m, e, func(int64) { m.show(e) })
+	return m.emitPart(e)
 }
 
 // gone sends DELETED for an object of which the key is all that is left.
@@ -119,7 +127,7 @@ func (m *member) gone(name string, k known) error {
 	m.s.mu.Lock()
 	e.key.APIVersion, e.key.Kind = m.s.of.APIVersion, m.s.of.Kind
 	m.s.mu.Unlock()
-	return m.s.emit(m, e, func(int64) { m.show(e) })
+	return m.emitPart(e)
 }
 
 // leave sends DELETED for all objects of a member that is not in the view any more. Its
@@ -129,7 +137,7 @@ func (m *member) leave() {
 	m.reached = m.upTo // a DELETED of what the client does not have does no harm
 	unnamed := m.s.of.Kind == "" && len(m.shown) > 0
 	m.s.mu.Unlock()
-	if unnamed || !m.beginPart() {
+	if unnamed || !m.knows() {
 		m.s.expire()
 		return
 	}

@@ -85,6 +85,8 @@ const (
 	// maxDoubt is how long objects wait for what other members have, if their kind is not likely
 	// to be the right one.
 	maxDoubt = 30 * time.Second
+	// maxInitial is how long the initial bookmark waits for a member that goes on sending.
+	maxInitial = 5 * time.Minute
 	// pageSize is the limit of the lists that members are asked for.
 	pageSize = 500
 	// maxObjects is the default of Options.MaxObjects. One takes about 200 bytes.

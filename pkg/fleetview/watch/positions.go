@@ -17,9 +17,12 @@ const (
 	keepPositions = 5 * time.Minute
 	// maxPositions bounds the bytes of all that is kept, by an estimate.
 	maxPositions = 64 << 20
-	recordSize   = 200
-	memberSize   = 100
-	stepSize     = 40
+	// morePositions is how much comes before a stream looks whether that is passed, which it may
+	// be by what cannot be forgotten.
+	morePositions = maxPositions / 8
+	recordSize    = 200
+	memberSize    = 100
+	stepSize      = 40
 )
 
 // Positions knows which version each member had at the versions that this process gave to
@@ -36,6 +39,7 @@ type Positions struct {
 	mu      sync.Mutex
 	records []*record // in the order of their beginning
 	size    int
+	look    int // the size at which a stream looks whether that is too much
 	// begun counts streams, and changes all changes of records.
 	begun, changes uint64
 }
@@ -237,7 +241,10 @@ func (p *Positions) step(r *record, s step) {
 		p.fold(r, s.time-keepPositions.Microseconds())
 	}
 	r.steps = append(r.steps, s)
-	p.grow(r, stepSize)
+	// A member says a new position as often as it likes, and nobody else may come.
+	if p.grow(r, stepSize); p.size > p.look {
+		p.expire()
+	}
 }
 
 // end says that a stream has ended, and what it had shown at its last event.
@@ -296,12 +303,10 @@ func (p *Positions) expire() {
 	clear(p.records[len(kept):])
 	p.records = kept
 	for _, r := range p.records {
-		if p.size <= maxPositions {
-			return
-		}
 		// Streams go on; what cannot be resumed any more is listed again.
-		if len(r.steps) > 1 {
+		if p.size > maxPositions && len(r.steps) > 1 {
 			p.fold(r, r.steps[len(r.steps)-1].time)
 		}
 	}
+	p.look = max(p.size, maxPositions) + morePositions
 }

@@ -114,6 +114,37 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// TestResumeWithoutAMember goes on while a member has never answered: it has sent no part of
+// a list.
+func TestResumeWithoutAMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, away := newCluster("a", "x"), newCluster("away", "x")
+		away.away = true
+		f := newFixture(t, a, away)
+		f.options.Bookmarks = true
+		c := f.watch(func(o *Options) { o.SendInitialEvents = new(true) })
+		diff(t, "at first", []string{"ADDED a/x", "BOOKMARK initial"}, c.events())
+		initial := c.last
+		time.Sleep(2 * maxBackoff) // it is asked for a list
+		a.set("y")
+		diff(t, "an event of the other", []string{"ADDED a/y"}, c.events())
+		newest := c.last
+		a.bookmark()
+		time.Sleep(bookmarkEvery)
+		diff(t, "a position of the other", []string{"BOOKMARK"}, c.events())
+		c.stop()
+		for at, want := range map[string][]string{initial: {"ADDED a/y"}, newest: nil} {
+			c = f.watch(func(o *Options) { o.ResourceVersion = at })
+			diff(t, "when the client comes back", want, c.events())
+			c.stop()
+		}
+		away.with(func() { away.away = false })
+		c = f.watch(func(o *Options) { o.ResourceVersion = newest })
+		defer c.stop()
+		diff(t, "when the member answers", []string{"ADDED away/x"}, c.events())
+	})
+}
+
 func TestResumeFromList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x", "y"), newCluster("b", "x")
@@ -128,6 +159,23 @@ func TestResumeFromList(t *testing.T) {
 		time.Sleep(membersEvery)
 		diff(t, "when a leaves", []string{"DELETED a/x", "DELETED a/y"}, sorted(c.events()))
 	})
+}
+
+// TestPositionsAreBounded has a stream go on for minutes in which nobody else asks for anything,
+// with a member that says a new position all the time.
+func TestPositionsAreBounded(t *testing.T) {
+	var p Positions
+	r := p.begin("jane", 0, version.Version{}, nil)
+	now := time.Now().UnixMicro()
+	const most = (maxPositions + morePositions) / stepSize
+	for i := range most {
+		r.steps = append(r.steps, step{time: now + int64(i), uid: "a", member: uint64(i + 1)})
+	}
+	p.grow(r, most*stepSize)
+	p.step(r, step{time: now + most, uid: "a", member: most + 1})
+	if p.size > maxPositions || len(r.steps) == 0 || r.at(len(r.steps) - 1)["a"] != most+1 {
+		t.Errorf("%d bytes are kept, want %d at most, and the newest position", p.size, maxPositions)
+	}
 }
 
 func TestVersionsRefused(t *testing.T) {
