@@ -317,9 +317,11 @@ var errDraining = &Error{Code: Draining, Message: "the carrier is drained"}
 func (c *Carrier) Open(ctx context.Context, r OpenRequest) (*Conn, error) {
 	frame := controlFrame(FrameOpen, r.append)
 	if len(frame) > smallBuffer || c.cfg.Role != Opener || !c.session.takesOpen() {
+		c.tellIdle() // who took the carrier for this does not know that it is idle still
 		return nil, violation("cannot send OPEN with %d bytes", len(frame))
 	}
 	if ctx.Err() != nil {
+		c.tellIdle()
 		return nil, ContextError(ctx)
 	}
 	reply := make(chan openReply, 1)

@@ -40,10 +40,10 @@
 //
 // A certificate names a cluster, so limits hold for all agents of a cluster
 // together (share.go): 64 agents, 8 control sessions of each of which the oldest makes room,
-// --max-carriers carriers of which 128 of one agent may be idle, and
-// --max-pending-dials dials without an answer. One connection has 16 gRPC streams on
-// the agent port and 10,000 on the client port, where konnectivity's clients have a
-// stream for each dial.
+// --max-carriers carriers of which 128 of one agent may be idle,
+// --max-pending-dials dials without an answer, and 512 connections for gRPC streams, of
+// which one may have 16. On the client port a connection may have 10,000, where
+// konnectivity's clients have a stream for each dial. The metadata of a stream may have 64 KiB.
 //
 // # Peers
 //

@@ -26,6 +26,7 @@ type liveness struct {
 
 	mu      sync.Mutex
 	last    time.Time // of the last answer
+	asked   time.Time // when check pinged last
 	suspect bool
 	pinging bool
 }
@@ -101,13 +102,15 @@ func (l *liveness) check(pinged time.Time) time.Time {
 		return time.Time{}
 	case !l.pinging:
 		l.pinging = true
-		go l.pingUntilHeard(now)
+		go l.pingUntilHeard()
 	}
+	l.asked = now
 	return now
 }
 
-// pingUntilHeard pings until there was an answer of some kind since began.
-func (l *liveness) pingUntilHeard(began time.Time) {
+// pingUntilHeard pings until there was an answer of some kind since check pinged last. An answer
+// to an earlier ping would not do: the dial that waits since makes a suspect all the same.
+func (l *liveness) pingUntilHeard() {
 	for {
 		ctx, cancel := context.WithTimeout(l.ctx, pingTimeout)
 		if l.ping(ctx) == nil {
@@ -115,7 +118,7 @@ func (l *liveness) pingUntilHeard(began time.Time) {
 		}
 		cancel()
 		l.mu.Lock()
-		if l.ctx.Err() != nil || !l.last.Before(began) {
+		if l.ctx.Err() != nil || !l.last.Before(l.asked) {
 			l.pinging = false
 			l.mu.Unlock()
 			return

@@ -75,6 +75,11 @@ func (m *muxListener) handshake(raw net.Conn) {
 		m.carriers(conn)
 		return
 	}
+	if m.conns.tooMany(conn) {
+		m.metrics.limited.WithLabelValues("streams").Inc()
+		_ = conn.Close()
+		return
+	}
 	if !m.Hand(conn) {
 		_ = conn.Close()
 	}

@@ -27,6 +27,9 @@ const (
 	prefaceTimeout = 10 * time.Second
 	// keepaliveTimeout is how long a ping may stay unanswered.
 	keepaliveTimeout = 10 * time.Second
+	// maxHeaders is how long the metadata of a gRPC stream may be, which is kept as long as
+	// the stream. An agent's take less than 1 KiB; gRPC's default is 16 MiB.
+	maxHeaders = 64 << 10
 	// minPingInterval is how often a peer may ping us. With gRPC's default of five
 	// minutes, clients that ping more often would lose their connections.
 	minPingInterval = 10 * time.Second
@@ -153,6 +156,7 @@ func (s *Server) newAgentServer(p *ports) *grpc.Server {
 func serverOptions(keepaliveTime time.Duration, streams uint32) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(streams),
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),

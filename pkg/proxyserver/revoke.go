@@ -47,6 +47,7 @@ type peerConns struct {
 	mu        sync.Mutex
 	conns     map[*tls.Conn]*peerConn
 	processes map[processKey]map[*peerConn]struct{}
+	streams   map[string]int // connections for streams of each cluster's agents
 }
 
 type peerConn struct {
@@ -54,6 +55,7 @@ type peerConn struct {
 	source      *pki.Reloader
 	certificate *pki.Certificate
 	agent       *pki.Agent       // nil for a client
+	streams     bool             // it is an agent's, and for streams
 	process     processKey       // zero until it is known
 	carrier     *carrier.Carrier // nil if it is none
 	ended       bool             // it was closed here, and its owner has not noticed yet
@@ -64,7 +66,7 @@ type peerConn struct {
 type processKey struct{ cluster, secret string }
 
 func newPeerConns(m *serverMetrics) *peerConns {
-	return &peerConns{metrics: m, changed: make(chan struct{}, 1), now: time.Now, conns: map[*tls.Conn]*peerConn{}, processes: map[processKey]map[*peerConn]struct{}{}}
+	return &peerConns{metrics: m, changed: make(chan struct{}, 1), now: time.Now, conns: map[*tls.Conn]*peerConn{}, processes: map[processKey]map[*peerConn]struct{}{}, streams: map[string]int{}}
 }
 
 // add registers a connection whose handshake is complete. remove must be called
@@ -85,13 +87,33 @@ func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Reloader, ofAg
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[conn] = c
+	if c.streams = c.agent != nil && state.NegotiatedProtocol != carrier.ALPN; c.streams {
+		p.streams[c.agent.Cluster]++
+	}
 	return func() { p.remove(conn, c) }
+}
+
+// tooMany reports whether a connection for streams is one more than its cluster may have.
+// Those on which no stream is opened are not limited otherwise.
+func (p *peerConns) tooMany(conn *tls.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.conns[conn]
+	return c != nil && c.streams && p.streams[c.agent.Cluster] > maxSessions*maxStreams
 }
 
 func (p *peerConns) remove(conn *tls.Conn, c *peerConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.conns[conn] == nil { // it was closed before
+		return
+	}
 	delete(p.conns, conn)
+	if c.streams {
+		if p.streams[c.agent.Cluster]--; p.streams[c.agent.Cluster] == 0 {
+			delete(p.streams, c.agent.Cluster)
+		}
+	}
 	delete(p.processes[c.process], c)
 	if len(p.processes[c.process]) == 0 {
 		delete(p.processes, c.process)
@@ -110,11 +132,12 @@ func (p *peerConns) carries(conn *tls.Conn, made *carrier.Carrier) {
 // belongs notes the agent process that a connection is from. If it shows a newer
 // certificate than other connections of that process, they count as having it too
 // from now on, and their carriers are replaced when they are idle: so a certificate
-// or CA can be taken away without a loss for agents that have renewed theirs.
+// or CA can be taken away without a loss for agents that have renewed theirs. If it
+// shows an older one, it counts as having theirs.
 func (p *peerConns) belongs(conn *tls.Conn, secret string) {
 	p.mu.Lock()
 	c := p.conns[conn]
-	if c == nil || c.agent == nil || secret == "" {
+	if c == nil || c.agent == nil || secret == "" || c.process.secret != "" { // each stream says it
 		p.mu.Unlock()
 		return
 	}
@@ -124,6 +147,9 @@ func (p *peerConns) belongs(conn *tls.Conn, secret string) {
 	}
 	var old []*carrier.Carrier
 	for other := range p.processes[c.process] {
+		if other.certificate.NewerThan(c.certificate) { // whose handshake was overtaken
+			c.certificate, c.agent = other.certificate, other.agent
+		}
 		if !c.certificate.NewerThan(other.certificate) {
 			continue
 		}

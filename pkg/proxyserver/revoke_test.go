@@ -253,3 +253,24 @@ func (h *testHub) issue(t *testing.T, ca *pki.CA, leaf pki.Leaf, at time.Time) *
 	}
 	return config
 }
+
+// TestCarrierThatComesLate has a handshake with the old certificate end after one with the new
+// one, as when both waited for their turn: what the agent has open on it goes on when the old CA
+// is dropped.
+func TestCarrierThatComesLate(t *testing.T) {
+	h := startHub(t)
+	certificate := agentCertificate("cluster1", "uid1", time.Hour)
+	old := h.issue(t, h.agentCA, certificate, time.Now())
+	next := pkitest.NewCA(t, "next")
+	h.trust(t, h.agentCA, next)
+	renewed := h.issue(t, next, certificate, time.Now().Add(2*time.Second))
+	if _, err := h.connectAgentTLS(t, agentSpec{cluster: "cluster1", process: "secret"}, renewed); err != nil {
+		t.Fatal(err)
+	}
+	h.agentCarrier(t, "agent", old, "secret")
+	eventually(t, "the carrier is there", func() bool { return h.registry.stats().Idle == 1 })
+	inUse := h.open(t, "cluster1")
+	h.trust(t, next)
+	h.conns.sweep()
+	exchange(t, inUse, "ping", "ping")
+}

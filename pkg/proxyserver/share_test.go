@@ -223,7 +223,7 @@ func TestAgentIDs(t *testing.T) {
 		{"a", codes.OK},
 		{strings.Repeat("a", maxAgentID), codes.OK},
 		{strings.Repeat("a", maxAgentID+1), codes.PermissionDenied},
-		{strings.Repeat("a", 64<<10), codes.PermissionDenied},
+		{strings.Repeat("a", maxHeaders/2), codes.PermissionDenied},
 		{"a/b c\"\\", codes.OK},
 	} {
 		_, err := h.connectAgent(t, agentSpec{cluster: "cluster1", id: test.id})
