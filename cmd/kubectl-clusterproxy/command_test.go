@@ -77,6 +77,40 @@ func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, e
 	return stdout.String(), stderr.String(), err
 }
 
+// TestKubeconfigOfTheHubOfFlags lists the clusters of another hub than the context's.
+func TestKubeconfigOfTheHubOfFlags(t *testing.T) {
+	kubeconfig := fakeHubWith(t, func(serve func(string, int, any)) {
+		serve("/other"+groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c3"}}}})
+	})
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := config.Clusters["hub"].DeepCopy()
+	other.Server += "/other"
+	config.Clusters["other"], config.AuthInfos["root"] = other, config.AuthInfos["ann"].DeepCopy()
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{{"--cluster=other", "--user=root", "--namespace=web"}, {"--server=" + other.Server, "--user=root", "--namespace=web"}} {
+		out, _, err := run(t, kubeconfig, append(flags, "kubeconfig", "--fleet=")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientcmd.Load([]byte(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := got.Contexts["c3"]
+		if c == nil || c.AuthInfo != "root" || c.Namespace != "web" || got.AuthInfos["root"] == nil {
+			t.Errorf("%q: the context is %+v, want user root and namespace web", flags, c)
+		}
+		if cluster := got.Clusters["c3"]; cluster == nil || !strings.HasPrefix(cluster.Server, other.Server+"/") {
+			t.Errorf("%q: the context does not lead to a cluster below %s", flags, other.Server)
+		}
+	}
+}
+
 func TestCommands(t *testing.T) {
 	kubeconfig := fakeHub(t)
 	for name, test := range map[string]struct {

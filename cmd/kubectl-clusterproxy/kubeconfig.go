@@ -90,6 +90,9 @@ type contexts struct {
 	// user is the user's kubeconfig; current is the hub's context in it.
 	user    *clientcmdapi.Config
 	current string
+	// hub is the way to the hub: that context's, with what flags say instead.
+	hub     *clientcmdapi.Cluster
+	hubName string
 	// merge says that added becomes part of user.
 	merge bool
 	added *clientcmdapi.Config
@@ -115,22 +118,27 @@ func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
 	if _, ok := user.Clusters[hub.Cluster]; !ok {
 		return nil, fmt.Errorf("context %q of the kubeconfig has no cluster", current)
 	}
+	// The clusters were listed with the flags, which may lead to another hub.
+	merged, err := clientcmd.NewNonInteractiveClientConfig(user, "", p.overrides, p.files).MergedRawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
+	}
+	hub = merged.Contexts[current]
 	added := clientcmdapi.NewConfig()
-	if info, ok := user.AuthInfos[hub.AuthInfo]; ok {
+	if info, ok := merged.AuthInfos[hub.AuthInfo]; ok && hub.AuthInfo != "" {
 		added.AuthInfos[hub.AuthInfo] = info
 	}
-	return &contexts{user: &user, current: current, merge: options.merge, added: added, authInfo: hub.AuthInfo, namespace: hub.Namespace}, nil
+	return &contexts{user: &user, current: current, hub: merged.Clusters[hub.Cluster], hubName: hub.Cluster, merge: options.merge, added: added, authInfo: hub.AuthInfo, namespace: hub.Namespace}, nil
 }
 
 // add makes a context out of the one for the hub, which leads to a path there. An entry
 // of the same name in the user's kubeconfig that leads elsewhere has another owner, or
 // another meaning for the user, and stays.
 func (c *contexts) add(name, path string) error {
-	hub := c.user.Contexts[c.current]
-	if !c.forOthers && (name == c.current || name == hub.Cluster) {
+	if !c.forOthers && (name == c.current || name == c.hubName) {
 		return fmt.Errorf("%q is the hub's own entry in the kubeconfig: choose a --prefix", name)
 	}
-	cluster := c.user.Clusters[hub.Cluster].DeepCopy()
+	cluster := c.hub.DeepCopy()
 	cluster.Server = strings.TrimSuffix(cluster.Server, "/") + path
 	if c.merge {
 		if old, ok := c.user.Clusters[name]; ok && old.Server != cluster.Server {
@@ -145,10 +153,15 @@ func (c *contexts) add(name, path string) error {
 	return nil
 }
 
-// merge adds the contexts to the user's kubeconfig.
+// merge adds the contexts to the user's kubeconfig. One that is there keeps its namespace,
+// which the user may have chosen since.
 func (p *plugin) merge(c *contexts) error {
 	for name, cluster := range c.added.Clusters {
-		c.user.Clusters[name], c.user.Contexts[name] = cluster, c.added.Contexts[name]
+		context := c.added.Contexts[name]
+		if old, ok := c.user.Contexts[name]; ok {
+			context.Namespace = old.Namespace
+		}
+		c.user.Clusters[name], c.user.Contexts[name] = cluster, context
 	}
 	access := p.loader().ConfigAccess()
 	if err := clientcmd.ModifyConfig(access, *c.user, true); err != nil {

@@ -35,6 +35,9 @@ func (p *plugin) passCommand() *cobra.Command {
 		Short: "Let somebody use some clusters for some hours",
 		Long: `Make, list and revoke passes. A pass is a kubeconfig with a token that ends by itself, and a right to
 some clusters of the hub. It is made with your own rights: you can give away only what you have.`,
+		// Without these, cobra takes an unknown command for a wish for help, which succeeds.
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var output string
 	list := &cobra.Command{

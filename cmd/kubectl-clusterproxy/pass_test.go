@@ -381,6 +381,17 @@ func TestPassList(t *testing.T) {
 	}
 }
 
+// TestPassUnknownCommand wants a mistyped command to fail: a script would believe that a pass has
+// ended.
+func TestPassUnknownCommand(t *testing.T) {
+	if out, _, err := run(t, fakeHub(t), "pass", "delete", "ann"); err == nil {
+		t.Errorf("a command that there is not succeeds, and prints %q", out)
+	}
+	if out, _, err := run(t, fakeHub(t), "pass"); err != nil || !strings.Contains(out, "revoke") {
+		t.Errorf("without a command: %v, and %q, want help", err, out)
+	}
+}
+
 // TestPassRevoke wants the rights to be taken first, which a user without a right to do so leaves to
 // the garbage collector, and the record last.
 func TestPassRevoke(t *testing.T) {

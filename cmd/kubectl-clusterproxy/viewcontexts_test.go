@@ -12,6 +12,27 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
+// TestMergeKeepsNamespaces runs the command again, as one does when a cluster has joined.
+func TestMergeKeepsNamespaces(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	for _, namespace := range []string{"team", "web"} {
+		if _, _, err := run(t, kubeconfig, "kubeconfig", "--merge"); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.LoadFromFile(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Contexts["c1"].Namespace; got != namespace {
+			t.Errorf("the namespace of context c1 is %q, want %q", got, namespace)
+		}
+		config.Contexts["c1"].Namespace = "web" // kubectl config set-context c1 --namespace=web
+		if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestKubeconfigOfViews says which contexts there are for views, and why there are not more.
 func TestKubeconfigOfViews(t *testing.T) {
 	both := []v1alpha1.FleetView{newView("all", 2), newView("prod", 1)}
