@@ -181,6 +181,37 @@ func TestManifestsAreOfWhatWasRead(t *testing.T) {
 	}
 }
 
+// TestIgnoredVariablesAreTold changes variables that change no manifest.
+func TestIgnoredVariablesAreTold(t *testing.T) {
+	r := newRendering(t)
+	spec := &addonv1alpha1.AddOnDeploymentConfigSpec{}
+	addon := r.AgentAddon.(*once).addon
+	addon.DeploymentConfigs = oneConfig{spec}
+	var told []string
+	addon.Ignored = func(_ context.Context, _ *addonv1alpha1.ManagedClusterAddOn, variables []string) { told = variables }
+	config := addonv1alpha1.AddOnConfig{
+		ConfigGroupResource: addonv1alpha1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"},
+		ConfigReferent:      addonv1alpha1.ConfigReferent{Name: "config", Namespace: "cluster1"},
+	}
+	mca := &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName, Namespace: "cluster1"}}
+	mca.Spec.Configs = []addonv1alpha1.AddOnConfig{config}
+	mca.Status.ConfigReferences = []addonv1alpha1.ConfigReference{{
+		ConfigGroupResource: config.ConfigGroupResource, DesiredConfig: &addonv1alpha1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: "x"},
+	}}
+	for _, want := range [][]string{nil, {"serviceDomain"}, nil} {
+		spec.CustomizedVariables = nil
+		for _, name := range want {
+			spec.CustomizedVariables = append(spec.CustomizedVariables, addonv1alpha1.CustomizedVariable{Name: name, Value: "cluster.local"})
+		}
+		if _, err := r.Manifests(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "uid"}}, mca); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told that %q are ignored, want %q", told, want)
+		}
+	}
+}
+
 // TestHubIsRecognizedWhenItsManifestsAreApplied makes the ClusterRole right after another cluster
 // has asked for it.
 func TestHubIsRecognizedWhenItsManifestsAreApplied(t *testing.T) {

@@ -45,6 +45,9 @@ func (o *once) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1
 	if err != nil {
 		return nil, err
 	}
+	if o.addon.Ignored != nil { // what is ignored changes no manifest
+		o.addon.Ignored(context.Background(), addon, values.ignored)
+	}
 	key, err := keyOf(cluster, addon, values)
 	if err != nil {
 		return nil, err

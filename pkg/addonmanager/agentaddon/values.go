@@ -118,11 +118,7 @@ func (a *Addon) getValues(cluster *clusterv1.ManagedCluster, addon *addonv1alpha
 	if !ok {
 		return nil, fmt.Errorf("rendering the agent of cluster %q: its values were not read", cluster.Name)
 	}
-	v := rendered.(*values)
-	if a.Ignored != nil {
-		a.Ignored(context.Background(), addon, v.ignored)
-	}
-	return addonfactory.JsonStructToValues(v)
+	return addonfactory.JsonStructToValues(rendered.(*values))
 }
 
 func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn) (*values, error) {

@@ -40,6 +40,9 @@ type Params struct {
 	// ServerNames are the DNS names and IP addresses of the proxy servers,
 	// UserServerNames those of the proxy API.
 	ServerNames, UserServerNames []string
+	// UserServerProvided says that a user brings the proxy API's certificate: none is made
+	// where there is none. One that was made before goes on until the user deletes it.
+	UserServerProvided bool
 
 	// Source returns the CAs; nil means that they are made here.
 	Source CASource
@@ -83,10 +86,10 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 	}
 	// First issue what the current phases ask for, in case an earlier call did not get
 	// that far: a phase does not end before that is written.
-	failed := p.keep(ctx, c, hub, agents, now, &result)
+	trusted, failed := p.keep(ctx, c, hub, agents, now, &result)
 	moved := false
 	for _, ca := range []CAName{HubCA, AgentCA} {
-		rotation, err := rotate(ctx, c, p, ca, hub, agents, failed == nil, now)
+		rotation, err := rotate(ctx, c, p, ca, hub, agents, trusted, failed == nil, now)
 		if err != nil {
 			// What there is goes on working.
 			result.SignerError = errors.Join(result.SignerError, err)
@@ -98,15 +101,15 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 		}
 	}
 	if moved {
-		failed = p.keep(ctx, c, hub, agents, now, &result)
+		_, failed = p.keep(ctx, c, hub, agents, now, &result)
 	}
 	return result, errors.Join(result.SignerError, failed)
 }
 
 // keep writes the bundles and issues the certificates that the phases of both CAs ask
 // for. If that changed anything, the time that pods may take to read changes begins
-// now.
-func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authority, now time.Time, result *Result) error {
+// now. trusted says that the bundles are written.
+func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authority, now time.Time, result *Result) (trusted bool, err error) {
 	var failures []error
 	changed := false
 	for name, a := range map[string]*authority{HubBundleSecret: hub, AgentBundleSecret: agents} {
@@ -115,7 +118,7 @@ func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authorit
 		changed = changed || wrote
 	}
 	if err := errors.Join(failures...); err != nil {
-		return err // what is issued now could not be verified
+		return false, err // what is issued now could not be verified
 	}
 	leaves := p.leaves()
 	// In order, so that the same failures make the same message.
@@ -124,6 +127,9 @@ func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authorit
 		if err != nil {
 			failures = append(failures, err)
 			continue
+		}
+		if expiry.IsZero() {
+			continue // the user has not brought it yet
 		}
 		changed = changed || wrote
 		result.Expiry[name] = expiry
@@ -135,7 +141,7 @@ func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authorit
 			failures = append(failures, a.write(ctx, c, now))
 		}
 	}
-	return errors.Join(failures...)
+	return true, errors.Join(failures...)
 }
 
 func (p Params) leaves() map[string]pki.Leaf {
@@ -170,11 +176,15 @@ func serving(commonName string, names []string) pki.Leaf {
 	return leaf
 }
 
+// ensureLeaf returns no expiry if a user is to bring the certificate and has not.
 func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, name string, leaf pki.Leaf, now time.Time) (expiry time.Time, wrote bool, err error) {
 	var secret corev1.Secret
 	err = c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return time.Time{}, false, fmt.Errorf("reading secret %q: %w", name, err)
+	}
+	if err != nil && name == UserServingSecret && p.UserServerProvided {
+		return time.Time{}, false, nil
 	}
 	if len(secret.Data[caKey]) > 0 {
 		return time.Time{}, false, fmt.Errorf("secret %q holds the key of a CA: a certificate must not replace it", name)

@@ -93,9 +93,9 @@ func checkOf(ca CAName, hub, agents *authority) Check {
 }
 
 // rotate starts a rotation if one is wanted, and goes on with one that has
-// begun as far as it may. issued says that the certificates which its phase asks for
-// were issued.
-func rotate(ctx context.Context, c client.Client, p Params, ca CAName, hub, agents *authority, issued bool, now time.Time) (Rotation, error) {
+// begun as far as it may. trusted says that the bundles of its phase were written, and
+// issued that the certificates which it asks for were issued too.
+func rotate(ctx context.Context, c client.Client, p Params, ca CAName, hub, agents *authority, trusted, issued bool, now time.Time) (Rotation, error) {
 	a, other := hub, agents
 	if ca == AgentCA {
 		a, other = agents, hub
@@ -104,6 +104,9 @@ func rotate(ctx context.Context, c client.Client, p Params, ca CAName, hub, agen
 		return p.start(ctx, c, ca, a, other, now)
 	}
 	rotation := Rotation{Phase: a.phase(), Expiry: a.current.NotAfter()}
+	if !trusted {
+		return rotation, nil // verifiers have not heard of the next CA
+	}
 	if !issued && a.phase() == Reissuing {
 		return rotation, nil // a certificate of the old CA may still be in use
 	}

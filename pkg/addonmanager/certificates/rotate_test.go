@@ -247,6 +247,28 @@ func TestPhaseBeginsWhenItIsWrittenOut(t *testing.T) {
 	}
 }
 
+// Proxy servers would refuse every agent with a certificate of a CA that is not in their
+// bundle.
+func TestNextAgentCAWaitsForItsBundle(t *testing.T) {
+	c, w := newClient(), &clusters{}
+	ensure(t, c, rotating("", w), start)
+	old := get(t, c, AgentSignerSecret).Data[caCert]
+	short := failing(c, AgentBundleSecret)
+	for i := range 3 {
+		if _, err := Ensure(t.Context(), short, rotating("1", w), start.Add(time.Duration(1+i)*time.Hour)); err == nil {
+			t.Error("a bundle could not be written, and nobody says so")
+		}
+	}
+	if !bytes.Equal(get(t, c, AgentSignerSecret).Data[caCert], old) {
+		t.Errorf("the next agent CA signs, and %d CA is trusted", trusted(t, c, AgentBundleSecret))
+	}
+	at := start.Add(4 * time.Hour)
+	ensure(t, c, rotating("1", w), at)
+	if got := ensure(t, c, rotating("1", w), at.Add(2*time.Minute)).Rotations[AgentCA]; got.Phase != Reissuing {
+		t.Errorf("%+v, want %s", got, Reissuing)
+	}
+}
+
 // A certificate that cannot be issued again is still the old CA's.
 func TestOldCAStaysForACertificateThatCannotBeIssued(t *testing.T) {
 	c, w := newClient(), &clusters{}

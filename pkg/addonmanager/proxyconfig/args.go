@@ -9,7 +9,8 @@ import (
 
 // canonicalArgs writes arguments as --flag=value: upstream hands on whatever its
 // flags parse, such as -v=2, a value in an argument of its own, and no value for
-// true. What is no flag stays as it is, for check to refuse.
+// true; and processes take _ for - in the name of a flag. What is no flag stays as it
+// is, for check to refuse.
 func canonicalArgs(args []string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
@@ -19,15 +20,15 @@ func canonicalArgs(args []string) []string {
 			out = append(out, arg)
 			continue
 		}
-		if !strings.Contains(name, "=") {
-			value := "true"
+		flag, value, ok := strings.Cut(name, "=")
+		if !ok {
+			value = "true"
 			if i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 				i++
 				value = args[i]
 			}
-			name += "=" + value
 		}
-		out = append(out, "--"+name)
+		out = append(out, "--"+strings.ReplaceAll(flag, "_", "-")+"="+value)
 	}
 	return out
 }

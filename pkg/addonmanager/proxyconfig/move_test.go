@@ -198,12 +198,29 @@ func TestCanonicalArgs(t *testing.T) {
 		{[]string{"-v=2"}, []string{"--v=2"}},
 		{[]string{"--v", "2", "--x"}, []string{"--v=2", "--x=true"}},
 		{[]string{"--enable", "--v=1"}, []string{"--enable=true", "--v=1"}},
+		{[]string{"--keep_alive=a_b", "--max_idle", "x_y"}, []string{"--keep-alive=a_b", "--max-idle=x_y"}},
 		{[]string{"word"}, []string{"word"}},
 		{nil, nil},
 	} {
 		if diff := cmp.Diff(tc.want, canonicalArgs(tc.in)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tc.in, diff)
 		}
+	}
+}
+
+// TestReservedFlagsBySpelling spells flags as the processes take them too.
+func TestReservedFlagsBySpelling(t *testing.T) {
+	for _, arg := range []string{"--agent-identity=declared", "--agent_identity=declared", "-agent_identity=declared"} {
+		_, err := Normalize(configuration(func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyServer.AdditionalArgs = []string{arg} }))
+		if err == nil {
+			t.Errorf("%s overrides what follows from the configuration", arg)
+		}
+	}
+	_, err := Normalize(configuration(func(c *v1alpha1.ManagedProxyConfiguration) {
+		c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--max_idle_conns=5"}
+	}))
+	if err != nil {
+		t.Errorf("a flag of upstream's that is ignored stops the configuration: %v", err)
 	}
 }
 

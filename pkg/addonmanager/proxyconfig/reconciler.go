@@ -79,8 +79,8 @@ type Cluster struct {
 
 // SetupWithManager starts the reconciler with the manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	// Secrets of CAs have no owner; a change of one concerns all configurations
-	// that use it.
+	// Secrets of CAs have no owner, nor has the proxy API's certificate if a user brings it; a
+	// change of one concerns all configurations that use it.
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		var list v1alpha1.ManagedProxyConfigurationList
 		if err := r.Client.List(ctx, &list); err != nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 		var requests []reconcile.Request
 		for _, item := range list.Items {
-			if slices.Contains(r.caSecrets(&item), object.GetName()) {
+			if object.GetName() == certificates.UserServingSecret || slices.Contains(r.caSecrets(&item), object.GetName()) {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&item)})
 			}
 		}
@@ -245,7 +245,7 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 		ProxyServerSecret: secrets.SigningProxyServerSecretName,
 		AgentServerSecret: secrets.SigningAgentServerSecretName,
 		ProxyClientSecret: secrets.SigningProxyClientSecretName,
-		ServerNames:       names, UserServerNames: userNames,
+		ServerNames:       names, UserServerNames: userNames, UserServerProvided: c.Spec.UserServer == nil,
 		Source: r.source(c), Request: c.Annotations[v1alpha1.RotateAnnotation],
 		Checker: r.Checker, Propagation: r.Options.Propagation,
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
@@ -29,6 +30,7 @@ const ns = "hub"
 func configuration(change func(*v1alpha1.ManagedProxyConfiguration)) *v1alpha1.ManagedProxyConfiguration {
 	c := &v1alpha1.ManagedProxyConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy", UID: "1", Generation: 7}}
 	c.Spec.ProxyServer.Image, c.Spec.ProxyAgent.Image, c.Spec.ProxyServer.Namespace, c.Spec.ProxyServer.Replicas = "i", "i", ns, 2
+	c.Spec.UserServer = &v1alpha1.ManagedProxyConfigurationUserServer{}
 	if change != nil {
 		change(c)
 	}
@@ -118,6 +120,36 @@ func TestReconcile(t *testing.T) {
 	reconcileOnce(t, c)
 	if stored(t, c).ResourceVersion != version {
 		t.Error("the status is written again for nothing")
+	}
+}
+
+// Without spec.userServer, a user makes the Secret with the proxy API's certificate.
+func TestUserMakesTheServingSecret(t *testing.T) {
+	c := newClient(t, configuration(nil))
+	reconcileOnce(t, c)
+	var secret corev1.Secret
+	if !exists(t, c, certificates.UserServingSecret, &secret) {
+		t.Fatal("with spec.userServer there is no certificate")
+	}
+	changed := stored(t, c)
+	changed.Spec.UserServer = nil
+	if err := c.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce(t, c)
+	if !exists(t, c, certificates.UserServingSecret, &secret) {
+		t.Fatal("the certificate in use is gone before the user brought another one")
+	}
+	if err := c.Delete(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce(t, c)
+	if exists(t, c, certificates.UserServingSecret, &secret) {
+		t.Error("the Secret that the user is to make is made again")
+	}
+	condition := apimeta.FindStatusCondition(stored(t, c).Status.Conditions, v1alpha1.ConditionTypeUserServerSecretSigned)
+	if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, certificates.UserServingSecret) {
+		t.Errorf("UserServerSecretSigned: %+v, want False and the name of the Secret", condition)
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxyconfig
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -56,6 +57,8 @@ func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certif
 			set(kind, true, "SuccessfullySigned", "Expiry:"+expiry.UTC().Format(time.RFC3339))
 		case err != nil:
 			set(kind, false, "NotYetSigned", err.Error())
+		default:
+			set(kind, false, "NotProvided", fmt.Sprintf("without spec.userServer, Secret %q with the certificate of the proxy API is yours to make", name))
 		}
 	}
 	if issued.SignerError != nil {
