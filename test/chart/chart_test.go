@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 )
 
 // everything switches on all that is optional.
@@ -32,6 +34,37 @@ ui: {enabled: true}
 monitoring: {podMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}, prometheusRule: {enabled: true, labels: {release: prometheus}}, dashboards: {enabled: true, annotations: {folder: a}}}
 proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t, recording: {enabled: true, existingClaim: r, fsGroup: 65532, clusters: [a], clusterSets: [b], failClosed: true, stdin: true}}
 `
+
+// TestHTTPProxyIsForAllPodsOnTheHub looks at the proxy servers too, which watch the hub's clusters
+// and are made by the addon manager.
+func TestHTTPProxyIsForAllPodsOnTheHub(t *testing.T) {
+	want := map[string]string{"HTTP_PROXY": "http://p:1", "HTTPS_PROXY": "http://p:2", "NO_PROXY": ".svc"}
+	check := func(of string, env []corev1.EnvVar) {
+		t.Helper()
+		got := map[string]string{}
+		for _, variable := range env {
+			if strings.HasSuffix(variable.Name, "_PROXY") {
+				got[variable.Name] = variable.Value
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", of, diff)
+		}
+	}
+	for _, d := range mustRender(t, "proxyConfig: {httpProxy: 'http://p:1', httpsProxy: 'http://p:2', noProxy: .svc}").deployments(t) {
+		container := d.Spec.Template.Spec.Containers[0]
+		check(d.Name, container.Env)
+		for _, arg := range container.Args {
+			if text, ok := strings.CutPrefix(arg, "--proxy-server-pods="); ok {
+				pods, err := proxyconfig.ParsePods(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check("proxy servers", pods.Env)
+			}
+		}
+	}
+}
 
 // Upgrades from upstream's chart find the objects that are there by these names.
 func TestNames(t *testing.T) {
@@ -163,6 +196,56 @@ func TestImages(t *testing.T) {
 				t.Errorf("proxy server's image is %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestNamesThatLookLikeNumbers gives objects names that YAML takes for something else than text.
+func TestNamesThatLookLikeNumbers(t *testing.T) {
+	for _, values := range []string{
+		"{imagePullSecrets: ['NAME'], priorityClassName: 'NAME'}",
+		"installByPlacement: {placementName: 'NAME', placementNamespace: 'NAME'}",
+		"{exposedServicesConfigMapName: 'NAME', exposedServices: [{namespace: a, service: b}]}",
+		"proxyAPI: {audit: {policyConfigMap: 'NAME', webhookSecret: 'NAME'}, tracingConfigMap: 'NAME', recording: {enabled: true, existingClaim: 'NAME'}}",
+		"proxyAPI: {recording: {enabled: true, service: {url: 'https://a', secret: 'NAME'}}}",
+	} {
+		for _, name := range []string{"2026", "null"} {
+			changed := mustRender(t, strings.ReplaceAll(values, "NAME", name))
+			same := mustRender(t, strings.ReplaceAll(values, "NAME", "a-name"))
+			for key, object := range same.byName {
+				got := changed.byName[strings.ReplaceAll(key, "a-name", name)]
+				if got == nil {
+					t.Errorf("with %s in %s there is no %s", name, values, key)
+					continue
+				}
+				checkText(t, key, object.Object, got.Object, name)
+			}
+		}
+	}
+}
+
+// checkText finds where an object has something else than the text name for "a-name".
+func checkText(t *testing.T, path string, object, got any, name string) {
+	t.Helper()
+	switch object := object.(type) {
+	case map[string]any:
+		fields, _ := got.(map[string]any)
+		for key, value := range object {
+			checkText(t, path+"."+key, value, fields[key], name)
+		}
+	case []any:
+		items, _ := got.([]any)
+		for i, value := range object {
+			if i < len(items) {
+				checkText(t, path+"[]", value, items[i], name)
+			}
+		}
+	case string:
+		if object == "a-name" && got != name {
+			t.Errorf("%s is %v (%T), want the text %q", path, got, got, name)
+		}
+		if quoted := `"a-name"`; strings.Contains(object, quoted) && got != strings.ReplaceAll(object, quoted, `"`+name+`"`) {
+			t.Errorf("%s is %v, want %q in it", path, got, name)
+		}
 	}
 }
 
@@ -404,6 +487,17 @@ func TestRecordingService(t *testing.T) {
 		policy, err := o.byName["NetworkPolicy/cluster-proxy-addon-user-network-policy"].MarshalJSON()
 		if err != nil || !strings.Contains(string(policy), `{"ports":[{"port":8443,"protocol":"TCP"}],"to":[{"podSelector":{"matchLabels":{"app":"recorder"}}}]}`) {
 			t.Errorf("the policy is %v %s, want the Service's pods in it", err, policy)
+		}
+	}
+}
+
+// The addon manager puts ca.crt of that Secret into the APIService; without it the hub's kube-apiserver
+// refuses the certificate.
+func TestNotesSayWhatTheServingSecretHolds(t *testing.T) {
+	notes := mustRender(t, "userServer: {enabled: false}").notes
+	for _, want := range []string{"--from-file=tls.crt=", "--from-file=tls.key=", "--from-file=ca.crt=", "cluster-proxy-addon-user." + namespace + ".svc:\n"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("NOTES.txt does not contain %q:\n%s", want, notes)
 		}
 	}
 }

@@ -87,11 +87,37 @@ func TestNetworkPoliciesNameTheirPeers(t *testing.T) {
 			}
 		}
 		for port, peers := range out {
-			if slices.Contains([]int32{53, 5353, 443, 6443}, port) {
+			if slices.Contains([]int32{53, 5353, 443, 6443, 1, 2}, port) { // the last two are proxyConfig's
 				continue
 			}
 			if want := test.out[port]; want == "" || strings.Join(peers, " ") != want {
 				t.Errorf("%s: its pods may dial port %d of %v", name, port, peers)
+			}
+		}
+	}
+}
+
+// TestNetworkPoliciesLetPodsToHTTPProxies puts an HTTP proxy before the hub's kube-apiserver.
+func TestNetworkPoliciesLetPodsToHTTPProxies(t *testing.T) {
+	for _, tc := range []struct {
+		values string
+		want   []int32
+	}{
+		{"httpProxy: 'http://p:3128', httpsProxy: 'http://p:3128'", []int32{3128}},
+		{"httpProxy: 'http://u:p@[2001:db8::1]:3128/', httpsProxy: '10.0.0.1:3129'", []int32{3128, 3129}},
+		{"httpProxy: 'p', httpsProxy: 'https://p'", []int32{80, 443}},
+	} {
+		rendered := mustRender(t, "{networkPolicies: {enabled: true}, proxyConfig: {"+tc.values+"}}")
+		for _, name := range []string{"addon-manager", "addon-user", "proxy-server"} {
+			policy := as[networkingv1.NetworkPolicy](t, rendered.byName["NetworkPolicy/cluster-proxy-"+name+"-network-policy"])
+			out := map[int32][]string{}
+			for _, rule := range policy.Spec.Egress {
+				allowed(rule.Ports, rule.To, out)
+			}
+			for _, port := range tc.want {
+				if !slices.Contains(out[port], "*") {
+					t.Errorf("%s: %s may not dial port %d", tc.values, name, port)
+				}
 			}
 		}
 	}

@@ -85,7 +85,7 @@ annotations:
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with $root.Values.nodeSelector }}
@@ -101,7 +101,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 topologySpreadConstraints:
 {{- if $root.Values.topologySpreadConstraints }}
@@ -138,6 +138,12 @@ capabilities:
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+{{- with include "cluster-proxy.proxyEnv" . | trim }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "cluster-proxy.proxyEnv" -}}
 {{- with .Values.proxyConfig }}
 {{- with .httpProxy }}
 - name: HTTP_PROXY
@@ -157,7 +163,7 @@ capabilities:
 {{/* What the addon manager is told of the proxy servers' pods, which it makes; the ManagedProxyConfiguration has the rest. */}}
 {{- define "cluster-proxy.proxyServerPods" -}}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.affinity }}
 affinity:
@@ -178,6 +184,10 @@ labels:
 {{- with .Values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "cluster-proxy.proxyEnv" . | trim }}
+env:
+  {{- . | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- /* Go's garbage collector works harder when memory comes near the limit that it is told of. */}}

@@ -20,6 +20,7 @@ type Pods struct {
 	Resources                 *corev1.ResourceRequirements      `json:"resources,omitempty"`
 	Labels                    map[string]string                 `json:"labels,omitempty"`
 	Annotations               map[string]string                 `json:"annotations,omitempty"`
+	Env                       []corev1.EnvVar                   `json:"env,omitempty"`
 }
 
 // ParsePods reads Pods from JSON; empty text means none. A field that does not
@@ -61,6 +62,7 @@ func (p Pods) apply(template *corev1.PodTemplateSpec) {
 			ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"},
 		}})
 	}
+	spec.Containers[0].Env = append(spec.Containers[0].Env, p.Env...)
 	template.Labels = merged(merged(map[string]string{appLabel: identity.AddonName}, p.Labels), template.Labels)
 	template.Annotations = merged(p.Annotations, template.Annotations)
 }

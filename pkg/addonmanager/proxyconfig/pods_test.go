@@ -10,7 +10,7 @@ func TestPods(t *testing.T) {
 	if _, err := ParsePods(`{"priorityClass":"x"}`); err == nil {
 		t.Error("a field that does not exist was let by")
 	}
-	pods, err := ParsePods(`{"priorityClassName":"high","resources":{"limits":{"memory":"1Gi"}},"labels":{"a":"b","own":"theirs"},"annotations":{"c":"d"}}`)
+	pods, err := ParsePods(`{"priorityClassName":"high","resources":{"limits":{"memory":"1Gi"}},"labels":{"a":"b","own":"theirs"},"annotations":{"c":"d"},"env":[{"name":"HTTPS_PROXY","value":"p"}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestPods(t *testing.T) {
 	if template.Spec.PriorityClassName != "high" || template.Spec.Containers[0].Resources.Limits.Memory().String() != "1Gi" || template.Annotations["c"] != "d" {
 		t.Errorf("the pods do not have what was set: %+v", template)
 	}
-	if env := template.Spec.Containers[0].Env; len(env) != 1 || env[0].Name != "GOMEMLIMIT" || env[0].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
+	if env := template.Spec.Containers[0].Env; len(env) != 2 || env[1].Name != "HTTPS_PROXY" || env[0].Name != "GOMEMLIMIT" || env[0].ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
 		t.Errorf("environment %v does not tell Go of the memory limit", env)
 	}
 	if template.Labels["own"] != "ours" || template.Labels["a"] != "b" {
