@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,46 @@ func TestKubeconfigOfTheHubOfFlags(t *testing.T) {
 		}
 		if cluster := got.Clusters["c3"]; cluster == nil || !strings.HasPrefix(cluster.Server, other.Server+"/") {
 			t.Errorf("%q: the context does not lead to a cluster below %s", flags, other.Server)
+		}
+	}
+}
+
+// TestKubeconfigOfPathsInFlags names a file from another folder than the kubeconfig's.
+func TestKubeconfigOfPathsInFlags(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	ca := config.Clusters["hub"].CertificateAuthorityData
+	if err := os.WriteFile("hub-ca.crt", ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--merge"}} {
+		out, _, err := run(t, kubeconfig, append(flags, "--certificate-authority=hub-ca.crt", "kubeconfig")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientcmd.Load([]byte(out))
+		if flags != nil {
+			got, err = clientcmd.LoadFromFile(kubeconfig)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := clientcmd.ResolveLocalPaths(got); err != nil {
+			t.Fatal(err)
+		}
+		c := got.Clusters["c1"]
+		found := c.CertificateAuthorityData
+		if c.CertificateAuthority != "" {
+			if found, err = os.ReadFile(c.CertificateAuthority); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(found, ca) {
+			t.Errorf("%q: the context verifies the hub by %q", flags, found)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -118,7 +119,16 @@ func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
 	if _, ok := user.Clusters[hub.Cluster]; !ok {
 		return nil, fmt.Errorf("context %q of the kubeconfig has no cluster", current)
 	}
-	// The clusters were listed with the flags, which may lead to another hub.
+	// The clusters were listed with the flags, which may lead to another hub. A path in a flag is
+	// relative to the working directory, and one in a kubeconfig to the kubeconfig's.
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	paths := append(clientcmd.GetClusterFileReferences(&p.overrides.ClusterInfo), clientcmd.GetAuthInfoFileReferences(&p.overrides.AuthInfo)...)
+	if err := clientcmd.ResolvePaths(paths, here); err != nil {
+		return nil, err
+	}
 	merged, err := clientcmd.NewNonInteractiveClientConfig(user, "", p.overrides, p.files).MergedRawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
@@ -154,11 +164,11 @@ func (c *contexts) add(name, path string) error {
 }
 
 // merge adds the contexts to the user's kubeconfig. One that is there keeps its namespace,
-// which the user may have chosen since.
+// which the user may have chosen since, unless --namespace names another one.
 func (p *plugin) merge(c *contexts) error {
 	for name, cluster := range c.added.Clusters {
 		context := c.added.Contexts[name]
-		if old, ok := c.user.Contexts[name]; ok {
+		if old, ok := c.user.Contexts[name]; ok && p.overrides.Context.Namespace == "" {
 			context.Namespace = old.Namespace
 		}
 		c.user.Clusters[name], c.user.Contexts[name] = cluster, context

@@ -31,6 +31,16 @@ func TestMergeKeepsNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "--merge", "--namespace=other"); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.Contexts["c1"].Namespace; got != "other" {
+		t.Errorf("with --namespace=other, the namespace of context c1 is %q", got)
+	}
 }
 
 // TestKubeconfigOfViews says which contexts there are for views, and why there are not more.

@@ -46,7 +46,7 @@ func StatusOf(err error, cluster string, since time.Time) (code int, message str
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), tunnel.CodeOf(err) == tunnel.Canceled:
 		// The request itself was not, or nobody would be there to read this.
 		return http.StatusServiceUnavailable, fmt.Sprintf("what the request to cluster %q waited for was canceled on its way: try again", cluster)
 	case errors.Is(err, context.DeadlineExceeded):

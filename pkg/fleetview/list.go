@@ -48,6 +48,8 @@ type listing struct {
 	// next has the members to ask, in order; memberToken goes on with the first of them.
 	next        []Member
 	memberToken string
+	// begun is the member of whose objects the page before had a part; nil if there is none.
+	begun Member
 	// deferred have been passed over. They are next when there are no others, which last
 	// says.
 	deferred []Member
@@ -142,7 +144,9 @@ func (l *listing) resume(token version.Continue) {
 		}
 	}
 	if len(l.next) > 0 && l.next[0].Name() == token.Next {
-		l.memberToken = token.Member
+		if l.memberToken = token.Member; token.Member != "" {
+			l.begun = l.next[0]
+		}
 	}
 	l.failures = slices.DeleteFunc(l.failures, func(f *fault.Fault) bool { return !now(f.Cluster) && !later(f.Cluster) })
 	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch"} {
@@ -370,8 +374,10 @@ func (l *listing) take(p *memberList, deferring bool) (complete bool, err error)
 
 // fail notes that a member has no part in the page.
 func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
-	begun := l.memberToken != ""
-	l.memberToken = ""
+	begun := m == l.begun
+	if begun {
+		l.memberToken = ""
+	}
 	switch {
 	case f.Code == http.StatusNotFound:
 		l.absent = append(l.absent, f)
@@ -418,7 +424,7 @@ func (l *listing) requestTo(m Member) memberRequest {
 	if l.limit > 0 {
 		query.Set("limit", strconv.Itoa(l.limit-l.page.items))
 	}
-	if l.memberToken != "" { // it is asked alone
+	if m == l.begun { // with a limit it is asked alone
 		query.Set("continue", l.memberToken)
 	}
 	if l.exact != nil {

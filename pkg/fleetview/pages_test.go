@@ -225,6 +225,28 @@ func TestMemberFailsBetweenPages(t *testing.T) {
 	}
 }
 
+// TestRestWithoutALimit asks for all that follows a page at once: of the members, one alone goes
+// on where the page ended.
+func TestRestWithoutALimit(t *testing.T) {
+	a, b := newCluster("a", pods(5)...), newCluster("b", pods(2)...)
+	h := New(Options{})
+	first := h.getList(t, testView(a, b), "/api/v1/pods?limit=3")
+	next := "/api/v1/pods?continue=" + first.list.Metadata.Continue
+	got := h.getList(t, testView(a, b), next)
+	if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2)), got.names()); diff != "" || len(got.warnings) > 0 {
+		t.Errorf("got %d with Warnings %q; names (-want +got):\n%s", got.code, got.warnings, diff)
+	}
+	b.failing(away)
+	if got := h.getList(t, testView(a, b), next); got.code != http.StatusOK || len(got.names()) != 2 || len(got.warnings) != 1 {
+		t.Errorf("without one of which no page had a part: got %d with %q and Warnings %q, want the others' objects and a Warning", got.code, got.names(), got.warnings)
+	}
+	b.failing(nil)
+	a.failing(away)
+	if got := h.getList(t, testView(a, b), next); got.code != http.StatusServiceUnavailable {
+		t.Errorf("without the one of which a page had a part: got %d with %q, want %d", got.code, got.names(), http.StatusServiceUnavailable)
+	}
+}
+
 // TestSilentMemberIsPassedOver lists with a member that does not answer: the others' objects
 // are out before its timeout, and the last page says that it lacks.
 func TestSilentMemberIsPassedOver(t *testing.T) {

@@ -12,8 +12,10 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // A carrier that is dialed for one proxy server may lead to another one behind
@@ -96,6 +98,7 @@ func (s *servers) join(serverID string, speaksCarriers bool, session control) {
 		known = &serverSession{}
 		s.sessions[serverID] = known
 		delete(s.share.left, serverID)
+		delete(s.share.stopping, agentapi.NumberOf(serverID)) // it was started again under its name
 		s.search.found()
 		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
 	}
@@ -249,8 +252,8 @@ func (s *servers) more(serverID string, n int) {
 	}
 }
 
-// showAgain is the pause before the agent's certificate is shown again to a server to which no
-// dial has led; it doubles up to showAgainMost.
+// showAgain is the most that an agent waits before it shows its certificate again to a server to
+// which no dial has led; it doubles up to showAgainMost.
 const (
 	showAgain     = 10 * time.Second
 	showAgainMost = time.Hour
@@ -271,12 +274,13 @@ func (s *servers) renew() {
 // show dials until a carrier was made: an idle agent dials none for weeks, and what it has
 // would end with the old certificate.
 func (s *servers) show(serverID string, known *serverSession) {
-	for pause := showAgain; ; pause = min(2*pause, showAgainMost) {
+	pause := dial.Jitter(showAgain, showAgainMost)
+	for failures := 1; ; failures++ {
 		if made, err := known.dial(s.draining); err == nil {
 			_ = known.pool.Add(made) // which closes what it does not want
 			return
 		}
-		again := time.NewTimer(pause)
+		again := time.NewTimer(pause(failures))
 		select {
 		case <-s.draining.Done():
 			again.Stop()

@@ -382,3 +382,20 @@ func TestServersThatStop(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatCameBack has a server stop, as others say, and start again under its name.
+func TestServerThatCameBack(t *testing.T) {
+	s := newServers(t.Context(), nil, pool.Config{}, dial.FullJitter)
+	s.join("a", false, newPartStream())
+	old := newPartStream()
+	s.join("b", false, old)
+	s.stops(agentapi.NumberOf("b"))
+	s.leave("b", old)
+	if !s.goesAway([]string{"a", "b"}) {
+		t.Error("connections through a server that stops should be replaced")
+	}
+	s.join("b", false, newPartStream())
+	if s.goesAway([]string{"b"}) || s.goesAway([]string{"a", "b"}) {
+		t.Error("connections through a server that is back should stay")
+	}
+}

@@ -327,7 +327,7 @@ func servedElsewhere(err error) bool {
 	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Draining, carrier.CutOff, carrier.Protocol:
 		return true
 	}
-	return false
+	return isFull(err)
 }
 
 // speaksFor reports whether an agent with carriers serves an address.

@@ -136,7 +136,16 @@ type route struct {
 	tried   []*agentSession
 	peers   lastAsked
 	via     atomic.Uint64 // hops of the connection, or of the last refusal
+	full    atomic.Bool   // an agent takes no more connections: only others here are asked
 }
+
+// fullAgent is the refusal of an agent that takes no more connections: another one of its
+// cluster may, while this one, if it has the fewest, would be asked first each time.
+type fullAgent struct{ error }
+
+func (f fullAgent) Unwrap() error { return f.error }
+
+func isFull(err error) bool { return errors.As(err, new(fullAgent)) }
 
 // lastAsked tells whether it is time to ask somebody (again).
 type lastAsked struct {
@@ -166,12 +175,15 @@ func (l *lastAsked) end() {
 // next is what hedge tries next.
 func (r *route) next() attempt {
 	agent := r.server.registry.choose(r.request.Address, r.tried, answering)
-	peers := r.server.peers
-	if peers != nil && r.request.Hops == 0 && (agent == nil || agent.draining() && peers.have(r.request.Address)) && r.peers.begin() {
+	full, peers := r.full.Load(), r.server.peers
+	if peers != nil && !full && r.request.Hops == 0 && (agent == nil || agent.draining() && peers.have(r.request.Address)) && r.peers.begin() {
 		return r.throughPeers
 	}
 	if agent != nil {
 		return r.through(agent)
+	}
+	if full {
+		return nil
 	}
 	if agent := r.server.registry.choose(r.request.Address, r.tried, suspects); agent != nil {
 		return r.through(agent)
@@ -183,8 +195,12 @@ func (r *route) through(agent *agentSession) attempt {
 	r.tried = append(r.tried, agent)
 	return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
 		conn, err := agent.open(ctx, r.request, silent)
-		if err == nil {
+		switch {
+		case err == nil:
 			r.via.Store(r.request.Hops)
+		case carrier.CodeOf(err) == carrier.Overloaded:
+			r.full.Store(true)
+			err = fullAgent{err}
 		}
 		return conn, err
 	}

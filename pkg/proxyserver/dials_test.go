@@ -38,3 +38,28 @@ func (h *testHub) dialFailures(t *testing.T, reason string) string {
 	}
 	return ""
 }
+
+// TestFullAgent has one of two agents refuse connections for want of memory. It has the fewest,
+// and would be asked first for each.
+func TestFullAgent(t *testing.T) {
+	h := startHub(t)
+	h.carrierAgent(t, agentSpec{cluster: "cluster1", id: "full", full: true}, 4)
+	open := func() (*carrier.Conn, error) {
+		return h.Server.open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"})
+	}
+	if _, err := open(); carrier.CodeOf(err) != carrier.Overloaded {
+		t.Errorf("a dial with no other agent: %v, want %s", err, carrier.Overloaded)
+	}
+	h.carrierAgent(t, agentSpec{cluster: "cluster1", id: "free"}, 4)
+	for range 3 {
+		conn, err := open()
+		if err != nil {
+			t.Fatalf("a dial with another agent: %v", err)
+		}
+		defer conn.Close()
+	}
+	_, err := h.Server.open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:98"})
+	if carrier.CodeOf(err) != carrier.Overloaded {
+		t.Errorf("a dial while the other agent stops: %v, want %s", err, carrier.Overloaded)
+	}
+}

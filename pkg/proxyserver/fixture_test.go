@@ -171,6 +171,7 @@ type agentSpec struct {
 	process     string // the secret of its process
 	moves       bool   // it can be asked to move
 	opens       bool   // its control session takes an OPEN
+	full        bool   // it has no memory for more connections
 	meantFor    string // the only server that its control session is for, if any
 }
 

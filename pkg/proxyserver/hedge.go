@@ -109,7 +109,9 @@ func (h *hedged) decide(conn *carrier.Conn, err error) bool {
 	case err == nil || !servedElsewhere(err):
 		h.finish(conn, err)
 	default:
-		h.err = err
+		if !isFull(h.err) { // which says more than that others stop, or are gone
+			h.err = err
+		}
 		return false
 	}
 	return true

@@ -161,6 +161,39 @@ func TestAgentsAreAwaited(t *testing.T) {
 	})
 }
 
+// TestAgentsThatLeaveSoon has an agent leave that had to make a new session a moment ago, while
+// what it has open on the one before goes on.
+func TestAgentsThatLeaveSoon(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := newMemHub(t, dir).start("server-0")
+		defer stop()
+		spec := agentSpec{cluster: "cluster1", opens: true}
+		s.memControlOf(spec, make(chan struct{}))
+		synctest.Wait()
+		conn, err := s.open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := s.memControlOf(spec, make(chan struct{}))
+		if err := next.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_ = next.Close()
+		<-next.gone
+		synctest.Wait()
+		if s.registry.knows("cluster1:443") {
+			t.Error("the agent is known after it has left")
+		}
+		go func() { _, _ = conn.Write([]byte("x")) }()
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Errorf("what is open ends with the session: %v", err)
+		}
+		_ = conn.Close()
+	})
+}
+
 // TestControlSessionsForOneServer are meant for this one, or for another one to which a load
 // balancer should have led.
 func TestControlSessionsForOneServer(t *testing.T) {

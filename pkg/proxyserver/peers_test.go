@@ -78,6 +78,10 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 		}
 		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName}},
 			carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
+				if spec.full {
+					_ = p.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: "no memory"})
+					return
+				}
 				if strings.HasPrefix(p.Address, spec.cluster+":99") {
 					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one, via " + p.Via})
 					return

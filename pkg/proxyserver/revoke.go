@@ -58,6 +58,7 @@ type peerConn struct {
 	streams     bool             // it is an agent's, and for streams
 	process     processKey       // zero until it is known
 	carrier     *carrier.Carrier // nil if it is none
+	drained     bool             // the carrier opens nothing new, and ends when it is idle
 	ended       bool             // it was closed here, and its owner has not noticed yet
 }
 
@@ -234,7 +235,8 @@ func (p *peerConns) sweep() {
 			continue
 		}
 		if c.agent == nil && reason == endedCA {
-			if c.carrier != nil {
+			if c.carrier != nil && !c.drained {
+				c.drained = true
 				drain = append(drain, c.carrier)
 			}
 			continue
@@ -254,6 +256,11 @@ func (p *peerConns) sweep() {
 	}
 	for _, c := range drain {
 		c.Drain()
+		// A peer would use it again: it takes the refusal for that of a server that stops.
+		go func() {
+			_ = c.WaitIdle(context.Background())
+			_ = c.Close()
+		}()
 	}
 	for _, raw := range end {
 		_ = raw.Close()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -273,4 +274,66 @@ func TestCarrierThatComesLate(t *testing.T) {
 	h.trust(t, next)
 	h.conns.sweep()
 	exchange(t, inUse, "ping", "ping")
+}
+
+// TestPeersAfterADroppedCA drops the hub CA of which servers had their certificates when they
+// met: they reach each other's clusters by the new ones at once, and what is open goes on.
+func TestPeersAfterADroppedCA(t *testing.T) {
+	hubs := startPeers(t, 2)
+	hubs[1].carrierAgent(t, agentSpec{cluster: "cluster1", name: "agent"}, 3)
+	dial := func() (*carrier.Conn, error) {
+		return hubs[0].Server.open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443", Timeout: testTimeout})
+	}
+	inUse, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := pkitest.NewCA(t, "next")
+	for _, rotate := range []func(dir string){
+		func(dir string) { writeFile(t, dir, "server-ca.crt", hubs[0].hubCA.CertPEM(), next.CertPEM()) },
+		func(dir string) {
+			pair, err := next.Issue(pki.Leaf{CommonName: servingLeaf.CommonName, IPs: servingLeaf.IPs, Server: true, Client: true, Validity: time.Hour}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, dir, "server.crt", pair.CertPEM)
+			writeFile(t, dir, "server.key", pair.KeyPEM)
+		},
+		func(dir string) { writeFile(t, dir, "server-ca.crt", next.CertPEM()) },
+	} {
+		for _, h := range hubs {
+			rotate(h.dir)
+		}
+		for _, h := range hubs {
+			if err := h.clientSource.Load(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	hubs[1].conns.sweep()
+	eventually(t, "what is idle with an old certificate has ended", func() bool {
+		p := hubs[1].conns
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, c := range p.conns {
+			if _, err := p.check(c); err != nil && c.carrier != nil && c.carrier.Resting() {
+				return false
+			}
+		}
+		return true
+	})
+	conn, err := dial()
+	if err != nil {
+		t.Fatalf("a dial through the peer: %v", err)
+	}
+	_ = conn.Close()
+	exchange(t, inUse, "ping", "agent:ping")
+	_ = inUse.Close()
+}
+
+func writeFile(t *testing.T, dir, name string, parts ...[]byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), slices.Concat(parts...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

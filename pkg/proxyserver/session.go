@@ -135,7 +135,8 @@ func (agent *agentSession) addControl(c control) (listening []control) {
 
 // forgetControl takes a control session away that has ended, and reports whether it was the
 // last one. One that has become a carrier keeps the agent known while it has no other: until
-// the next one comes, and if that is a probe, which ends at once.
+// the next one comes, and if that is a probe, which ends at once and has not said that the
+// agent leaves.
 func (agent *agentSession) forgetControl(c control) (last bool) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
@@ -144,7 +145,7 @@ func (agent *agentSession) forgetControl(c control) (last bool) {
 	if len(agent.controls) == before || agent.listens() {
 		return false
 	}
-	if stable := !c.carries() && time.Since(c.link().started) >= stableAfter; stable {
+	if stable := !c.carries() && (c.link().draining.Load() || time.Since(c.link().started) >= stableAfter); stable {
 		agent.controls = nil
 	}
 	agent.lostAt = time.Now()

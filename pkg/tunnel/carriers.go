@@ -189,7 +189,7 @@ func (t *carrierTransport) dialError(ctx context.Context, address string, err er
 	t.mu.Lock()
 	unreachable := t.lastErr
 	t.mu.Unlock()
-	if errors.Is(context.Cause(ctx), context.Canceled) {
+	if errors.Is(ctx.Err(), context.Canceled) { // whatever the caller says is the cause
 		return fail(Canceled, address, "the dial was canceled", context.Cause(ctx))
 	}
 	if stats := t.pool.Stats(); unreachable != nil && stats.Idle+stats.InUse == 0 {

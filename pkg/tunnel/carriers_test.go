@@ -209,5 +209,11 @@ func TestCanceledDialToAServerThatIsGone(t *testing.T) {
 		if _, err := via.dial(ctx, someTarget); CodeOf(err) != Canceled || !errors.Is(err, context.Canceled) {
 			t.Errorf("a dial that was canceled: %v, want %s", err, Canceled)
 		}
+		reason := errors.New("the user's token is revoked")
+		ctx, cancelFor := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancelFor(reason) })
+		if _, err := via.dial(ctx, someTarget); CodeOf(err) != Canceled || !errors.Is(err, reason) {
+			t.Errorf("a dial that was canceled for a reason: %v, want %s and the reason", err, Canceled)
+		}
 	})
 }

@@ -49,6 +49,11 @@ func (f *fleet) begin(ctx context.Context, members []Member, missing []Missing) 
 			f.s.initial[m] = true
 		}
 	}
+	if f.s.initial != nil {
+		// A member that sends a little all the time keeps no client from having what others have.
+		late := time.AfterFunc(maxInitial, f.s.arrivedAll)
+		context.AfterFunc(ctx, func() { late.Stop() })
+	}
 	f.s.endInitial()
 	f.s.mu.Unlock()
 	for _, m := range first {

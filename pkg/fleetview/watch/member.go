@@ -98,9 +98,6 @@ func (m *member) run(ctx context.Context) {
 		at := m.at
 		m.s.running.Go(func() { m.load(ctx, at) })
 	}
-	// One that sends a little all the time keeps no client from having what the others have.
-	late := time.AfterFunc(maxInitial, func() { m.s.arrived(m) })
-	defer late.Stop()
 	for backoff := minBackoff; ctx.Err() == nil; {
 		began := time.Now()
 		err := m.follow(ctx)

@@ -134,6 +134,14 @@ func (s *stream) arrived(m *member) {
 	s.endInitial()
 }
 
+// arrivedAll says that the initial bookmark waits for no member any more.
+func (s *stream) arrivedAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.initial)
+	s.endInitial()
+}
+
 // endInitial sends the initial bookmark if it waits for no member, and it is known what it
 // is about. The caller holds mu.
 func (s *stream) endInitial() {

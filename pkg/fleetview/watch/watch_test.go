@@ -165,15 +165,14 @@ func TestResumeFromList(t *testing.T) {
 // with a member that says a new position all the time.
 func TestPositionsAreBounded(t *testing.T) {
 	var p Positions
-	r := p.begin("jane", 0, version.Version{}, nil)
+	ended, live := p.begin("joe", 0, version.Version{}, nil), p.begin("jane", 0, version.Version{}, nil)
+	p.end(ended, 0, nil)
+	p.grow(ended, maxPositions)
 	now := time.Now().UnixMicro()
-	const most = (maxPositions + morePositions) / stepSize
-	for i := range most {
-		r.steps = append(r.steps, step{time: now + int64(i), uid: "a", member: uint64(i + 1)})
+	for i := range morePositions/stepSize + 2 {
+		p.step(live, step{time: now + int64(i), uid: "a", member: uint64(i + 1)})
 	}
-	p.grow(r, most*stepSize)
-	p.step(r, step{time: now + most, uid: "a", member: most + 1})
-	if p.size > maxPositions || len(r.steps) == 0 || r.at(len(r.steps) - 1)["a"] != most+1 {
+	if p.size > maxPositions || len(live.steps) == 0 || live.at(len(live.steps) - 1)["a"] != morePositions/stepSize+2 {
 		t.Errorf("%d bytes are kept, want %d at most, and the newest position", p.size, maxPositions)
 	}
 }
