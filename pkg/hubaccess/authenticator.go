@@ -120,6 +120,17 @@ func (a *Authenticator) Run(ctx context.Context) error {
 // names an unverified credential for the methods that take one, without giving it
 // away. The error is a *RefusedError.
 func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error) {
+	return a.authenticate(r, false)
+}
+
+// AuthenticateAgain is Authenticate for a request whose credential the hub knew before, and
+// that goes on. Limits of unverified credentials are not for it: a flood of those, from the
+// same address or of the same class, must not hide that the hub knows it no more.
+func (a *Authenticator) AuthenticateAgain(r *http.Request) (user.Info, string, error) {
+	return a.authenticate(r, true)
+}
+
+func (a *Authenticator) authenticate(r *http.Request, again bool) (user.Info, string, error) {
 	if len(r.Header["Authorization"]) > 1 {
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the request has more than one Authorization header: send one"}
 	}
@@ -140,7 +151,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error)
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
 	}
 	class := classOf(bearerOf(r))
-	if !a.limiter.admit(credential, class, ClientAddress(r)) {
+	if !again && !a.limiter.admit(credential, class, ClientAddress(r)) {
 		a.limiter.holdBack(r.Context())
 		return nil, "", &RefusedError{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
 	}
@@ -151,7 +162,11 @@ func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error)
 		// The hub can be asked about bearer tokens only.
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\""}
 	}
-	answer, ok, err := a.ask(r, credential, class)
+	ask := func() (*authenticator.Response, bool, error) { return a.ask(r, credential, class) }
+	if again {
+		ask = func() (*authenticator.Response, bool, error) { return a.tokens.AuthenticateRequest(r) }
+	}
+	answer, ok, err := ask()
 	switch {
 	case ok && err == nil:
 		a.limiter.verified(credential, class)
@@ -280,4 +295,14 @@ func ClientAddress(r *http.Request) string {
 		return r.RemoteAddr
 	}
 	return host
+}
+
+// ClientSource is what one client has of addresses: ClientAddress, or the /64 that an IPv6
+// address is in.
+func ClientSource(r *http.Request) string {
+	address := ClientAddress(r)
+	if source, _ := sourceOf(address); source.Addr().Is6() {
+		return source.String()
+	}
+	return address
 }

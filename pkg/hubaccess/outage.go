@@ -267,6 +267,13 @@ func keyOf(a authorizer.Attributes) [sha256.Size]byte {
 	if !a.IsResourceRequest() {
 		fmt.Fprintf(sum, " %q", a.GetPath())
 	}
+	// The hub may allow what is selected, and nothing else.
+	if selected, err := a.GetFieldSelector(); err != nil || len(selected) > 0 {
+		fmt.Fprintf(sum, " fields %q %t", fmt.Sprint(selected), err != nil)
+	}
+	if selected, err := a.GetLabelSelector(); err != nil || len(selected) > 0 {
+		fmt.Fprintf(sum, " labels %q %t", fmt.Sprint(selected), err != nil)
+	}
 	return [sha256.Size]byte(sum.Sum(nil))
 }
 

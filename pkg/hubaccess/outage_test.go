@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -244,5 +245,35 @@ func TestPastIsBounded(t *testing.T) {
 	}
 	if _, ok := p.get([32]byte{byte(999 & 255), 999 >> 8}, time.Minute); !ok {
 		t.Error("the latest is gone")
+	}
+}
+
+// TestPastAnswersAreOfTheWholeQuestion has a hub allow a list of one object by its authorization
+// webhook, and then be away. A list of all objects is another question.
+func TestPastAnswersAreOfTheWholeQuestion(t *testing.T) {
+	down := apierrors.NewServiceUnavailable("away")
+	away := false
+	o := &Outage{grace: time.Minute, gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "outage"}), count: prometheus.NewCounter(prometheus.CounterOpts{Name: "answers"}),
+		past: newPastAnswers(maxPast), foreign: newPastAnswers(maxForeign), began: make(chan struct{}, 1), probe: func(context.Context) error { return down }}
+	hub := o.permissions(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		switch selected, _ := a.GetFieldSelector(); {
+		case away:
+			return authorizer.DecisionNoOpinion, "", down
+		case len(selected) > 0:
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionDeny, "", nil
+	}))
+	all := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "jane"}, Verb: "list", ResourceRequest: true, Resource: "sessions"}
+	one := all
+	one.FieldSelectorRequirements = fields.OneTermEqualSelector("metadata.name", "a").Requirements()
+	for _, away = range []bool{false, true} {
+		if decision, _, err := hub.Authorize(t.Context(), one); decision != authorizer.DecisionAllow || err != nil {
+			t.Errorf("hub away %t, one object: %v, %v; want it to be allowed", away, decision, err)
+		}
+		if decision, _, _ := hub.Authorize(t.Context(), all); decision == authorizer.DecisionAllow && away {
+			t.Error("while the hub is away all objects are allowed, of which it allowed one")
+		}
+		_, _, _ = hub.Authorize(t.Context(), one) // a refusal forgets nothing else
 	}
 }

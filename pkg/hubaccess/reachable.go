@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,15 +40,26 @@ var ErrUnfinished = errors.New("the hub has not answered all questions in time")
 type lists struct {
 	// authorizer caches nothing.
 	authorizer authorizer.Authorizer
-	asking     singleflight.Group
 	refreshed  singleflight.Group
 	pace       *pace
 	said       *memory
 	made       *madeLists
+
+	mu     sync.Mutex
+	making map[[sha256.Size]byte]*making
+}
+
+// making is the work on a list that some wait for.
+type making struct {
+	end     context.CancelFunc
+	waiting int
+	done    chan struct{}
+	made    madeList // with err, when done is closed
+	err     error
 }
 
 func newLists(uncached authorizer.Authorizer) *lists {
-	return &lists{authorizer: uncached, pace: newPace(), said: newMemory(), made: newMadeLists()}
+	return &lists{authorizer: uncached, pace: newPace(), said: newMemory(), made: newMadeLists(), making: map[[sha256.Size]byte]*making{}}
 }
 
 // once returns a list that was made lately, or what list returns. The caller must not
@@ -56,26 +68,57 @@ func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(conte
 	if made, ok := l.made.get(key); ok {
 		return made, nil
 	}
-	done := l.asking.DoChan(string(key[:]), func() (any, error) {
+	l.mu.Lock()
+	m := l.making[key]
+	if m == nil {
+		m = &making{done: make(chan struct{})}
 		// Others may wait for the answer too if this request goes away.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
-		defer cancel()
-		made, err := list(ctx)
-		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", ErrUnfinished, err)
-		}
-		if err == nil {
-			l.made.add(key, made)
-		}
-		return made, err
-	})
+		var asking context.Context
+		asking, m.end = context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+		l.making[key] = m
+		go l.make(asking, key, m, list)
+	}
+	m.waiting++
+	l.mu.Unlock()
 	select {
-	case result := <-done:
-		made, _ := result.Val.(madeList)
-		return made, result.Err
+	case <-m.done:
+		return m.made, m.err
 	case <-ctx.Done():
+		l.leave(key, m)
 		return madeList{}, ctx.Err()
 	}
+}
+
+func (l *lists) make(ctx context.Context, key [sha256.Size]byte, m *making, list func(context.Context) (madeList, error)) {
+	defer m.end()
+	m.made, m.err = list(ctx)
+	if m.err != nil && ctx.Err() != nil {
+		m.err = fmt.Errorf("%w: %w", ErrUnfinished, m.err)
+	}
+	if m.err == nil {
+		l.made.add(key, m.made)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.making[key] == m {
+		delete(l.making, key)
+	}
+	close(m.done)
+}
+
+// leave ends the work on a list that nobody waits for any more. What requests are counted by
+// would not bound it: a user could begin lists and go away from them, faster than the hub
+// answers, and take the turns of all others.
+func (l *lists) leave(key [sha256.Size]byte, m *making) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.waiting--; m.waiting > 0 {
+		return
+	}
+	if l.making[key] == m {
+		delete(l.making, key)
+	}
+	m.end()
 }
 
 // questions are asked about names.

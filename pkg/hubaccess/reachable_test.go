@@ -1,7 +1,10 @@
 package hubaccess
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,6 +89,68 @@ func TestListsOfAll(t *testing.T) {
 		d.api.Set(func(h *hubapi.Hub) { h.Down = true })
 		if got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, "all", names); err == nil {
 			t.Errorf("with the hub down: %v, want an error", got)
+		}
+	})
+}
+
+// TestListsThatNobodyWaitsFor has a user begin lists and go away from each, as fast as that
+// goes. Another user's list must not wait for the hub to answer what they take.
+func TestListsThatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 500, 0)
+		f.limit(2, 7*time.Millisecond)
+		reach := func(ctx context.Context, name, verb string) error {
+			_, _, err := f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: name}, []Right{{Verb: verb}}, "all", func() []string { return slices.Clone(f.clusters) })
+			return err
+		}
+		for i := range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			began := make(chan error)
+			go func() { began <- reach(ctx, "eve", fmt.Sprint("verb-", i)) }()
+			synctest.Wait()
+			cancel()
+			if err := <-began; !errors.Is(err, context.Canceled) {
+				t.Errorf("list %d: %v, want %v", i, err, context.Canceled)
+			}
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := reach(t.Context(), "jane", "get"); err != nil || time.Since(began) > 3*time.Second {
+			t.Errorf("beside lists that nobody waits for another user's ended after %s: %v; want it after some 2 s", time.Since(began), err)
+		}
+	})
+}
+
+// TestListWithOneWhoStays has one of two who wait for a list go away, and another come after all
+// have gone.
+func TestListWithOneWhoStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 100, 1)
+		f.slow = time.Second
+		reach := func(ctx context.Context) (answer chan string) {
+			answer = make(chan string)
+			go func() {
+				names, _, err := f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, "all", func() []string { return slices.Clone(f.clusters) })
+				answer <- fmt.Sprint(names, err)
+			}()
+			synctest.Wait()
+			return answer
+		}
+		const want = "[cluster-0000] <nil>"
+		ctx, cancel := context.WithCancel(t.Context())
+		goes, stays := reach(ctx), reach(t.Context())
+		cancel()
+		<-goes
+		if got := <-stays; got != want {
+			t.Errorf("who stays has %s, want %s", got, want)
+		}
+		time.Sleep(2 * listTTL)
+		ctx, cancel = context.WithCancel(t.Context())
+		goes = reach(ctx)
+		cancel()
+		<-goes
+		if got := <-reach(t.Context()); got != want {
+			t.Errorf("who comes later has %s, want %s", got, want)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 // RenewalReason says why the first certificate of certPEM should be issued
 // again, or "" if it is still good: it is want's, issuer signed it, and more
-// than a third of its life is left. Order and repetition of names do not
-// matter.
+// than a third of its life is left, or it ends with issuer: a new one would too.
+// Order and repetition of names do not matter.
 func RenewalReason(certPEM []byte, issuer *CA, want Leaf, now time.Time) string {
 	cert, err := parseCertificate(certPEM)
 	if err != nil {
@@ -35,7 +35,7 @@ func RenewalReason(certPEM []byte, issuer *CA, want Leaf, now time.Time) string 
 		return "its key usages differ"
 	}
 	life := cert.NotAfter.Sub(cert.NotBefore)
-	if left := cert.NotAfter.Sub(now); left <= life/3 {
+	if left := cert.NotAfter.Sub(now); left <= life/3 && (left <= 0 || cert.NotAfter.Before(issuer.cert.NotAfter)) {
 		return fmt.Sprintf("it expires at %s", cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return ""

@@ -29,7 +29,11 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 			failed.ServeHTTP(w, r)
 			return
 		}
-		u, credential, err := f.authenticator.Authenticate(r)
+		authenticate := f.authenticator.Authenticate
+		if scope.again {
+			authenticate = f.authenticator.AuthenticateAgain
+		}
+		u, credential, err := authenticate(r)
 		scope.credential = credential
 		switch {
 		case err != nil:

@@ -18,7 +18,8 @@ const exposureInterval = 4 * time.Second
 var errUnexposed = errors.New("the Service is not exposed any more")
 
 // exposure ends requests for Services that are taken off the list of exposed Services,
-// whoever the caller is: connections to a Service may last for days.
+// whoever the caller is, and those without a credential if the list does not allow them any
+// more: connections to a Service may last for days.
 type exposure struct {
 	filters *requestFilters
 
@@ -78,13 +79,13 @@ func (e *exposure) check(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for o := range e.open {
-		if e.filters.terms(o.scope).Exposed {
+		if terms := e.filters.terms(o.scope); terms.Exposed && (terms.Anonymous || !o.scope.anonymous()) {
 			continue
 		}
 		delete(e.open, o)
 		e.filters.metrics.withdrawn.WithLabelValues("not-exposed").Inc()
 		o.end(errUnexposed)
 		s := o.scope.target.Service
-		klog.FromContext(ctx).Info("A request ended, its Service is not exposed any more", "cluster", o.scope.target.Cluster, "service", s.Namespace+"/"+s.Service, "port", s.Port)
+		klog.FromContext(ctx).Info("A request ended, its Service is not exposed any more to who sent it", "cluster", o.scope.target.Cluster, "service", s.Namespace+"/"+s.Service, "port", s.Port)
 	}
 }

@@ -89,3 +89,37 @@ func newRequest(t *testing.T, url string) *http.Request {
 	r.Header.Set("Authorization", "Bearer jane")
 	return r
 }
+
+// TestStreamsOfAnonymousUsersEnd has a Service be exposed no longer to those who send no
+// credential, while they and a user have connections to it.
+func TestStreamsOfAnonymousUsersEnd(t *testing.T) {
+	const list, forAll = `- {namespace: ns, service: web}`, `- {namespace: ns, service: web, anonymous: true}`
+	w := start(t)
+	w.waitForCAs()
+	w.agent("cluster1", http.HandlerFunc(endless), "cluster1")
+	w.api.User("jane", "jane")
+	w.api.Allow("jane * clusters/proxy cluster1", "jane create clusters/stream cluster1")
+	w.api.SetExposed(map[string]string{"services": forAll})
+	client := w.client()
+	eventually(t, func() bool { // the list was read
+		resp, err := client.Do(newRequest(t, w.url+"/cluster1"+ofServices+"web/proxy-service/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	config := client.Transport.(*http.Transport).TLSClientConfig
+	const text = "GET /cluster1" + ofServices + "web/proxy-service/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+	anonymous, jane := w.openStream(config, text, ""), w.openStream(config, text, "Authorization: Bearer jane\r\n")
+
+	w.api.SetExposed(map[string]string{"services": list})
+	select {
+	case <-anonymous.ended:
+	case <-time.After(30 * time.Second):
+		t.Error("a connection of somebody without a credential goes on")
+	}
+	if !jane.open() {
+		t.Error("a user's connection ended, want it open")
+	}
+}

@@ -27,8 +27,8 @@ func (f *requestFilters) withInflightLimits(next http.Handler) http.Handler {
 		scope := scopeOf(r.Context())
 		scope.holder = userOf(r.Context()).GetName()
 		if scope.passThrough {
-			// All users are anonymous there: the address tells them apart best.
-			scope.holder = hubaccess.ClientAddress(r)
+			// All users are anonymous there: where they are tells them apart best.
+			scope.holder = hubaccess.ClientSource(r)
 		}
 		parts := [...]held{{f.uploads, uploadOf(r)}, {f.requests, 1}}
 		switch {

@@ -1,13 +1,19 @@
 package proxyapi
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
 // TestOwnRequestsAreLimited has a user ask for the list of clusters more often at
@@ -47,4 +53,36 @@ func TestOwnRequestsAreLimited(t *testing.T) {
 	})
 	release()
 	lists.Wait()
+}
+
+// TestLimitsOfAddresses has one who is unknown to the hub open streams from several addresses.
+// Those of one IPv6 /64 are one sender's, who must not take what the cluster has for all.
+func TestLimitsOfAddresses(t *testing.T) {
+	for _, tc := range []struct {
+		first, second string
+		want          int
+	}{
+		{"[2001:db8::1]:1", "[2001:db8::1]:2", http.StatusTooManyRequests},
+		{"[2001:db8::1]:1", "[2001:db8::ffff:2]:1", http.StatusTooManyRequests},
+		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", http.StatusOK},
+		{"192.0.2.1:1", "192.0.2.1:2", http.StatusTooManyRequests},
+		{"192.0.2.1:1", "[::ffff:192.0.2.2]:1", http.StatusOK},
+	} {
+		f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, metrics: newMetrics(prometheus.NewRegistry()), allowAnonymous: true,
+			requests: newLimiter("requests", 1, 100), streams: newLimiter("streams", 1, 100), uploads: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster)}
+		send := func(from string, while func()) int {
+			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
+			r.RemoteAddr = from
+			scope := &requestScope{kind: clusterScope, target: route.Target{Cluster: "cluster1"}, passThrough: true, long: true}
+			answer := httptest.NewRecorder()
+			f.withInflightLimits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { while() })).
+				ServeHTTP(answer, r.WithContext(context.WithValue(request.WithUser(r.Context(), anonymous), scopeKey{}, scope)))
+			return answer.Code
+		}
+		send(tc.first, func() {
+			if got := send(tc.second, func() {}); got != tc.want {
+				t.Errorf("a stream from %s beside the one that %s may have: %d, want %d", tc.second, tc.first, got, tc.want)
+			}
+		})
+	}
 }

@@ -179,6 +179,7 @@ func (v *revalidation) withdrawn(ctx context.Context, g *streamGroup) (reason st
 	}()
 	answer := &verdict{header: http.Header{}}
 	scope := g.scope
+	scope.again = true
 	asked := *g.asked
 	asked.Header = g.asked.Header.Clone()
 	v.filters.ServeHTTP(answer, asked.WithContext(context.WithValue(ctx, scopeKey{}, &scope)))

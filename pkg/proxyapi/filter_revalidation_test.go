@@ -271,3 +271,47 @@ func TestSlowEndIsCountedOnce(t *testing.T) {
 		t.Errorf("%v streams were counted and %d ended, want 2; %d groups are left", got, ended, len(v.groups))
 	}
 }
+
+// TestFloodHidesNoWithdrawal has a flood of unknown credentials come from the address of a
+// user whose token is withdrawn. It is not among those that were good lately any more, as
+// after the first 401 of a cluster.
+func TestFloodHidesNoWithdrawal(t *testing.T) {
+	w := start(t)
+	hub := w.api.Client(t)
+	outage := hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers)
+	authorizer, err := hubaccess.NewAuthorizer(hub, outage, &fakeViews{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authenticator, err := hubaccess.NewAuthenticator(hub, nil, outage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	background.Go(func() { _ = authenticator.Run(running) })
+	defer func() { stop(); background.Wait() }()
+	f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
+	r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
+	r.Header.Set("Authorization", "Bearer withdrawn")
+	scope, err := endpoints{}.newScope(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope.user = &user.DefaultInfo{Name: "jane"}
+	v := newRevalidation(f, time.Hour)
+	var end context.CancelCauseFunc
+	defer v.join(keepAsked(r), scope, &end)()
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel() // so that refusals are not held back
+	flood := httptest.NewRequestWithContext(gone, http.MethodGet, "/", nil)
+	for err == nil { // of requests from the same address
+		_, _, err = authenticator.Authenticate(flood)
+	}
+	for _, g := range v.groups {
+		if got := v.withdrawn(t.Context(), g); got != "unauthenticated" {
+			t.Errorf("beside a flood the stream of a withdrawn token ends as %q, want %q", got, "unauthenticated")
+		}
+	}
+}

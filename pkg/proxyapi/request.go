@@ -78,6 +78,8 @@ type requestScope struct {
 	long bool
 	// credential names an unverified credential, see hubaccess.Authenticator.
 	credential string
+	// again says that it is asked again about an open stream.
+	again bool
 	// passThrough says that the hub does not know the caller, who may be a user of the
 	// managed cluster.
 	passThrough bool

@@ -27,11 +27,14 @@ func (f *requestFilters) mayBeAnonymous(scope *requestScope) bool {
 	return f.allowAnonymous || scope.target.ForService() && f.terms(scope).Anonymous
 }
 
+// anonymous reports whether a request has no credential.
+func (scope *requestScope) anonymous() bool { return scope.passThrough && scope.credential == "" }
+
 // admitToService decides about a request for a Service, and about what the Service
 // gets to see as Authorization.
 func (f *requestFilters) admitToService(scope *requestScope, r *http.Request) error {
 	s, terms := scope.target.Service, f.terms(scope)
-	if scope.passThrough && scope.credential == "" && !terms.Anonymous {
+	if scope.anonymous() && !terms.Anonymous {
 		return refusal(http.StatusUnauthorized, "Services are not for anonymous users: send a token")
 	}
 	if !terms.Exposed {

@@ -301,6 +301,17 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
+// TestValuesWithoutContent has keys below which everything is commented out, which YAML reads as null, and
+// Helm as a value without the default.
+func TestValuesWithoutContent(t *testing.T) {
+	for _, name := range []string{"proxyServer", "userServer", "installByPlacement", "registry", "proxyAgentImage", "enableKubeApiProxy"} {
+		_, err := render(t, load(t), name+":")
+		if err == nil || !strings.Contains(err.Error(), "missing property '"+name+"'") {
+			t.Errorf("%s: null: got error %v, want one that says what is missing", name, err)
+		}
+	}
+}
+
 // Every value changes something, so that none is accepted and ignored.
 func TestEveryValueIsRead(t *testing.T) {
 	text := func(values string) string {
@@ -349,6 +360,19 @@ func TestEveryValueIsRead(t *testing.T) {
 		}
 		if values != "" && text(values) == unchanged[base] {
 			t.Errorf("%s changes nothing", values)
+		}
+	}
+}
+
+// TestDisruptionBudgetsHaveABound wants none without: it would let no pod be evicted, and no node be
+// drained.
+func TestDisruptionBudgetsHaveABound(t *testing.T) {
+	for value, want := range map[string]any{"null": 1., "0": 0., "2": 2., "50%": "50%"} {
+		rendered := mustRender(t, "{replicas: 3, podDisruptionBudget: {maxUnavailable: "+value+"}}")
+		for _, name := range []string{"cluster-proxy-addon-manager", "cluster-proxy-addon-user"} {
+			if got := rendered.byName["PodDisruptionBudget/"+name].Object["spec"].(map[string]any)["maxUnavailable"]; got != want {
+				t.Errorf("maxUnavailable: %s gives %s %v, want %v", value, name, got, want)
+			}
 		}
 	}
 }

@@ -63,8 +63,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // Reconcile writes the bundle if it is not there yet. Without an APIService it
-// does nothing: the chart was told to make none. One that leads to another Service is
-// somebody else's.
+// does nothing: the chart was told to make none, and then gives no right to one. One that
+// leads to another Service is somebody else's.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	again := ctrl.Result{RequeueAfter: checkAgain}
 	bundle, err := r.bundle(ctx)
@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	service := &unstructured.Unstructured{}
 	service.SetGroupVersionKind(kind)
 	err = r.Hub.Get(ctx, request.NamespacedName, service)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 		return again, nil
 	}
 	if err != nil {

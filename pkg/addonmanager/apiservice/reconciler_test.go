@@ -1,16 +1,21 @@
 package apiservice
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func secret(name, ca string) *corev1.Secret {
@@ -63,5 +68,22 @@ func TestNoAPIServiceIsFine(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret("proxy-server-ca", "a")).Build()
 	if _, err := (&Reconciler{Client: c, Hub: c, Namespace: "addons"}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: Names[0]}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNoRightToAPIServicesIsFine asks a hub whose chart made no APIService: it then gives the addon
+// manager no right to one either, and RBAC is asked before the object is looked for.
+func TestNoRightToAPIServicesIsFine(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret("proxy-server-ca", "a")).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if object.GetObjectKind().GroupVersionKind() == kind {
+				return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: "apiservices"}, key.Name, errors.New("RBAC"))
+			}
+			return c.Get(ctx, key, object, opts...)
+		},
+	}).Build()
+	result, err := (&Reconciler{Client: c, Hub: c, Namespace: "addons"}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: Names[0]}})
+	if err != nil || result.RequeueAfter != checkAgain {
+		t.Errorf("Reconcile returned %v, %v; want to be asked again after %v, and no error", result, err, checkAgain)
 	}
 }

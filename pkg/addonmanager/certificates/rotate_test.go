@@ -160,6 +160,26 @@ func TestRotationStartsByItselfBeforeTheEnd(t *testing.T) {
 	}
 }
 
+// TestLastMinutesOfACA has a cluster hold up a rotation until the CA ends. Each write calls the
+// reconciler again, so nothing may be written of which there is nothing better.
+func TestLastMinutesOfACA(t *testing.T) {
+	c := newClient()
+	p := rotating("", &clusters{missing: []string{"gone"}})
+	ensure(t, c, p, start)
+	end := start.Add(caValidity)
+	for _, before := range []time.Duration{leafValidity, leafValidity / 4, time.Hour, 2 * time.Minute, time.Minute, 30 * time.Second} {
+		ensure(t, c, p, end.Add(-before))
+		written := get(t, c, "proxy-server").ResourceVersion
+		ensure(t, c, p, end.Add(-before+time.Second))
+		if get(t, c, "proxy-server").ResourceVersion != written {
+			t.Errorf("%v before the end of the CA a certificate is issued at each call", before)
+		}
+	}
+	if expiry, err := pki.NotAfter(get(t, c, "proxy-server").Data["tls.crt"]); err != nil || !expiry.Equal(end) {
+		t.Errorf("the certificate expires at %v (%v), want %v as the CA does", expiry, err, end)
+	}
+}
+
 // Without anybody who can tell, nothing is dropped.
 func TestNoCheckerNoProgress(t *testing.T) {
 	c := newClient()
