@@ -50,6 +50,8 @@ type listing struct {
 	memberToken string
 	// begun is the member of whose objects the page before had a part; nil if there is none.
 	begun Member
+	// asked is the wave that is read now.
+	asked []Member
 	// deferred have been passed over. They are next when there are no others, which last
 	// says.
 	deferred []Member
@@ -256,6 +258,7 @@ func (l *listing) enough() int {
 
 // read asks the members of a wave and puts their items on the page, in order.
 func (l *listing) read(ctx context.Context, wave []Member) error {
+	l.asked = wave
 	wait := waitLimits{timeout: l.view.Timeout}
 	if l.limit > 0 && !l.last && l.memberToken == "" && l.deferredBytes() < maxDeferred {
 		wait.hold, wait.begun = hold, l.page.items > 0
@@ -383,8 +386,9 @@ func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
 		l.absent = append(l.absent, f)
 	case f.Code == http.StatusGone && (begun || l.exact != nil):
 		gone := fault.Refuse(http.StatusGone, fmt.Sprintf("cluster %q: %s", m.Name(), f.Reason))
-		if f.Answer.Continue != "" {
-			l.next, l.memberToken = append([]Member{m}, l.next...), f.Answer.Continue
+		if begun && f.Answer.Continue != "" {
+			// It is the first of its wave, whose others have no part in an answer either.
+			l.next, l.memberToken = slices.Concat(l.asked, l.next), f.Answer.Continue
 			gone.ErrStatus.Continue = l.token()
 		}
 		return gone

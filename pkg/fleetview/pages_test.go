@@ -247,6 +247,24 @@ func TestRestWithoutALimit(t *testing.T) {
 	}
 }
 
+// TestRestWithoutALimitExpires asks for all that is left of members that were passed over at
+// once, when the one that a page ended in does not know its token any more: the token that
+// goes on is for the others, too.
+func TestRestWithoutALimitExpires(t *testing.T) {
+	a, b, c := newCluster("a", pods(5)...), newCluster("b", pods(2)...), newCluster("c", pods(1)...)
+	a.with(func(c *cluster) { c.expired = true })
+	h := New(Options{})
+	token := version.Continue{Time: time.Now().UnixMicro(), Page: 1, Next: "a", Member: "from-3-of-1", Deferred: []string{"a", "b", "c"}, Clusters: 1, Items: 3}
+	got := h.getList(t, testView(a, b, c), "/api/v1/pods?continue="+token.String())
+	if got.code != http.StatusGone || got.status.Continue == "" {
+		t.Fatalf("got %d with %q, want %d and a token", got.code, got.body, http.StatusGone)
+	}
+	got = h.getList(t, testView(a, b, c), "/api/v1/pods?continue="+got.status.Continue)
+	if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2), podNames("c", 1)), got.names()); diff != "" || got.list.Metadata.Continue != "" {
+		t.Errorf("got %d; names (-want +got):\n%s", got.code, diff)
+	}
+}
+
 // TestSilentMemberIsPassedOver lists with a member that does not answer: the others' objects
 // are out before its timeout, and the last page says that it lacks.
 func TestSilentMemberIsPassedOver(t *testing.T) {

@@ -27,7 +27,8 @@
 // once; so does any flood to new tokens that are no JWTs, or a cluster's. The hub is
 // asked about at most 32 unverified credentials at a time, and sources take turns.
 // Refusals above the limits are delayed a little, because an immediate refusal invites
-// the next request.
+// the next request. Questions about open streams, whose credentials the hub knew, are not
+// limited: a flood must not hide that it knows one no more.
 //
 // # What they may do
 //
@@ -57,7 +58,8 @@
 //     asks on its own. What is half as old is asked about again after a list, while nobody
 //     waits, so that somebody who lists again and again never waits for denials.
 //   - A list that takes longer than 30 s is an error (ErrUnfinished) and no part of a list.
-//     The next try goes on with what is missing.
+//     The next try goes on with what is missing, as it does after a list that nobody waits
+//     for any more: that asks nothing new.
 //   - As many questions are asked at a time, 4 to 64 for all users together, as leave the hub's
 //     answers as fast as a few questions' are (pace). Lists take turns.
 //   - Half a million answers are remembered, 32 MiB, and an eighth of them for one

@@ -269,7 +269,7 @@ func keyOf(a authorizer.Attributes) [sha256.Size]byte {
 	}
 	// The hub may allow what is selected, and nothing else.
 	if selected, err := a.GetFieldSelector(); err != nil || len(selected) > 0 {
-		fmt.Fprintf(sum, " fields %q %t", fmt.Sprint(selected), err != nil)
+		fmt.Fprintf(sum, " fields %q %t", selected, err != nil)
 	}
 	if selected, err := a.GetLabelSelector(); err != nil || len(selected) > 0 {
 		fmt.Fprintf(sum, " labels %q %t", fmt.Sprint(selected), err != nil)

@@ -277,3 +277,15 @@ func TestPastAnswersAreOfTheWholeQuestion(t *testing.T) {
 		_, _, _ = hub.Authorize(t.Context(), one) // a refusal forgets nothing else
 	}
 }
+
+// TestSelectionsAreDifferentQuestions has a value of one selector read like the end of it and
+// the beginning of another.
+func TestSelectionsAreDifferentQuestions(t *testing.T) {
+	question := func(selected fields.Selector) [32]byte {
+		return keyOf(authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "jane"}, Verb: "list", ResourceRequest: true, Resource: "sessions", FieldSelectorRequirements: selected.Requirements()})
+	}
+	two := fields.AndSelectors(fields.OneTermEqualSelector("a", "b"), fields.OneTermEqualSelector("c", "d"))
+	if one := fields.OneTermEqualSelector("a", "b} {= c d"); question(one) == question(two) {
+		t.Errorf("%s and %s are the same question", one, two)
+	}
+}

@@ -211,6 +211,19 @@ func (l *lists) may(ctx context.Context, a authorizer.Attributes) (decision, err
 		return decision{}, err
 	}
 	defer release()
+	if err := ctx.Err(); err != nil {
+		return decision{}, err
+	}
+	// The hub works on a question also when nobody waits for the answer any more, so the
+	// question keeps its turn: lists that begin and end would send more of them than there are
+	// turns. Its answer is for the next list.
+	deadline, limited := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
 	asked := l.said.now()
 	said, _, err := l.authorizer.Authorize(ctx, a)
 	switch {

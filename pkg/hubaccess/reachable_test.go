@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
@@ -151,6 +153,39 @@ func TestListWithOneWhoStays(t *testing.T) {
 		<-goes
 		if got := <-reach(t.Context()); got != want {
 			t.Errorf("who comes later has %s, want %s", got, want)
+		}
+	})
+}
+
+// TestListsThatBeginAgainAndAgain has a user begin a list and go away from it, over and over,
+// while the hub works on its first questions. To go away from them does not take these back from
+// the hub, so they keep their turns.
+func TestListsThatBeginAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 500, 0)
+		var sent atomic.Int64
+		f.authorizer.lists = newLists(authorizer.AuthorizerFunc(func(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
+			sent.Add(1)
+			select {
+			case <-ctx.Done():
+				return authorizer.DecisionNoOpinion, "", ctx.Err()
+			case <-time.After(time.Second):
+				return authorizer.DecisionNoOpinion, "", nil
+			}
+		}))
+		for range 500 {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _, _ = f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: "eve"}, []Right{{Verb: "get"}}, "all", func() []string { return slices.Clone(f.clusters) })
+			}()
+			synctest.Wait()
+			cancel()
+			<-ended
+		}
+		if n := sent.Load(); n > maxDecisions {
+			t.Errorf("%d questions are sent at a time, want %d at most", n, maxDecisions)
 		}
 	})
 }

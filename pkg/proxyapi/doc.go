@@ -299,7 +299,8 @@
 //     none, takes nothing away. Callers whom only the managed cluster knows are the
 //     managed cluster's business.
 //   - A Service: taken off the list, it gets no new requests, and those under way end
-//     within 4 s, whoever the caller is (filter_exposure.go).
+//     within 4 s, whoever the caller is (filter_exposure.go). If its entry is not anonymous
+//     any more, those of callers without a credential do.
 //
 // # Readiness
 //

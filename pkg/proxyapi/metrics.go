@@ -63,7 +63,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		}, []string{"reason"}),
 		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_streams_withdrawn_total",
-			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden, not-exposed (the Service was taken off the list of exposed Services), ended (somebody has deleted the session), not-recorded (the session's recording has failed).",
+			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden, not-exposed (the Service was taken off the list of exposed Services, or is not there any more for callers without a credential), ended (somebody has deleted the session), not-recorded (the session's recording has failed).",
 		}, []string{"reason"}),
 		handshakesDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_tls_handshakes_dropped_total",

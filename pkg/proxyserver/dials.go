@@ -198,6 +198,7 @@ func (r *route) through(agent *agentSession) attempt {
 		switch {
 		case err == nil:
 			r.via.Store(r.request.Hops)
+		case err == errTooManyDials: // all agents of the cluster have that limit together
 		case carrier.CodeOf(err) == carrier.Overloaded:
 			r.full.Store(true)
 			err = fullAgent{err}

@@ -63,3 +63,18 @@ func TestFullAgent(t *testing.T) {
 		t.Errorf("a dial while the other agent stops: %v, want %s", err, carrier.Overloaded)
 	}
 }
+
+// TestDialsOfAFullCluster has a cluster with two agents have as many dials as it may. Who dials
+// is refused once: every agent would refuse for the same reason.
+func TestDialsOfAFullCluster(t *testing.T) {
+	h := startHub(t)
+	h.carrierAgent(t, agentSpec{cluster: "cluster1", id: "one"}, 2)
+	h.carrierAgent(t, agentSpec{cluster: "cluster1", id: "two"}, 2)
+	share := h.registry.choose("cluster1:443", nil, suspects).share
+	share.dials.Add(share.maxDials)
+	defer share.dials.Add(-share.maxDials)
+	r := &route{server: h.Server, request: carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"}}
+	if _, err := hedge(t.Context(), r.next); carrier.CodeOf(err) != carrier.Overloaded || len(r.tried) != 1 {
+		t.Errorf("a dial too many: %v after %d agents, want %s after one", err, len(r.tried), carrier.Overloaded)
+	}
+}

@@ -147,7 +147,8 @@
 //     old key and knows the agent's ID. Carriers with the old certificate are replaced
 //     when they are idle. Agents of older versions have no such secret: what they have
 //     open on connections with an old certificate is cut when its CA is dropped.
-//   - The hub CA: clients whose certificate it signed open nothing new. What they
+//   - The hub CA: clients whose certificate it signed open nothing new, and their
+//     carriers are closed as soon as they are idle. What they
 //     have open ends with their certificate at the latest. A rotation must not drop
 //     it, and these clients are on the hub.
 //
