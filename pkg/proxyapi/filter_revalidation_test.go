@@ -177,31 +177,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 			w.api.Set(func(h *hubapi.Hub) {
 				h.Down, h.Users, h.Errors, h.Rules = false, map[string]authenticationv1.UserInfo{"jane": {Username: "jane"}}, nil, []string{"jane * clusters/proxy cluster1"}
 			})
-			hub := w.api.Client(t)
-			outage := hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers)
-			authorizer, err := hubaccess.NewAuthorizer(hub, outage, &fakeViews{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			authenticator, err := hubaccess.NewAuthenticator(hub, nil, outage)
-			if err != nil {
-				t.Fatal(err)
-			}
-			running, stop := context.WithCancel(t.Context())
-			var background sync.WaitGroup
-			background.Go(func() { _ = authenticator.Run(running) })
-			defer func() { stop(); background.Wait() }()
-			f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
-			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
-			r.Header.Set("Authorization", "Bearer jane")
-			c, err := endpoints{}.newScope(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.user = &user.DefaultInfo{Name: "jane"}
-			v := newRevalidation(f, time.Hour)
-			var end context.CancelCauseFunc
-			defer v.join(keepAsked(r), c, &end)()
+			v, _ := w.joinStream(t, "jane")
 			w.api.Set(tc.change)
 			for _, g := range v.groups {
 				if got := v.withdrawn(t.Context(), g); got != tc.want {
@@ -272,11 +248,10 @@ func TestSlowEndIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestFloodHidesNoWithdrawal has a flood of unknown credentials come from the address of a
-// user whose token is withdrawn. It is not among those that were good lately any more, as
-// after the first 401 of a cluster.
-func TestFloodHidesNoWithdrawal(t *testing.T) {
-	w := start(t)
+// joinStream has a stream of jane's with a token, about which a revalidation asks that looks by
+// itself in an hour.
+func (w *world) joinStream(t *testing.T, token string) (*revalidation, *hubaccess.Authenticator) {
+	t.Helper()
 	hub := w.api.Client(t)
 	outage := hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers)
 	authorizer, err := hubaccess.NewAuthorizer(hub, outage, &fakeViews{})
@@ -290,10 +265,10 @@ func TestFloodHidesNoWithdrawal(t *testing.T) {
 	running, stop := context.WithCancel(t.Context())
 	var background sync.WaitGroup
 	background.Go(func() { _ = authenticator.Run(running) })
-	defer func() { stop(); background.Wait() }()
+	t.Cleanup(func() { stop(); background.Wait() })
 	f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
 	r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
-	r.Header.Set("Authorization", "Bearer withdrawn")
+	r.Header.Set("Authorization", "Bearer "+token)
 	scope, err := endpoints{}.newScope(r)
 	if err != nil {
 		t.Fatal(err)
@@ -301,13 +276,22 @@ func TestFloodHidesNoWithdrawal(t *testing.T) {
 	scope.user = &user.DefaultInfo{Name: "jane"}
 	v := newRevalidation(f, time.Hour)
 	var end context.CancelCauseFunc
-	defer v.join(keepAsked(r), scope, &end)()
+	t.Cleanup(v.join(keepAsked(r), scope, &end))
+	return v, authenticator
+}
 
+// TestFloodHidesNoWithdrawal has a flood of unknown credentials come from the address of a
+// user whose token is withdrawn. It is not among those that were good lately any more, as
+// after the first 401 of a cluster.
+func TestFloodHidesNoWithdrawal(t *testing.T) {
+	w := start(t)
+	v, authenticator := w.joinStream(t, "withdrawn")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel() // so that refusals are not held back
 	flood := httptest.NewRequestWithContext(gone, http.MethodGet, "/", nil)
-	for err == nil { // of requests from the same address
-		_, _, err = authenticator.Authenticate(flood)
+	for admitted := true; admitted; { // requests from the same address
+		_, _, err := authenticator.Authenticate(flood)
+		admitted = err == nil
 	}
 	for _, g := range v.groups {
 		if got := v.withdrawn(t.Context(), g); got != "unauthenticated" {
