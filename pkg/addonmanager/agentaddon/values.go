@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,6 +46,7 @@ type values struct {
 	Tolerations         []corev1.Toleration         `json:"tolerations,omitempty"`
 	MinReadySeconds     int32                       `json:"minReadySeconds,omitempty"`
 	Former              *former                     `json:"former,omitempty"`
+	GraceSeconds        int64                       `json:"graceSeconds"`
 
 	// namespace is the agent's; addon-framework asks for it by itself.
 	namespace string
@@ -90,6 +92,9 @@ func peer(host string, port int) networkPeer {
 // from it, while upstream's proxy servers serve its clients. They do for no longer than
 // 80 seconds after the first agent of this release can be ready (package proxyconfig).
 const overlapSeconds = 90
+
+// exitTime is for how long an agent may take to exit once it has drained.
+const exitTime = 10 * time.Second
 
 // containerID is the agent's container in AddOnDeploymentConfig's resource
 // requirements.
@@ -155,6 +160,8 @@ func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := checkOIDC(v.Args); err != nil {
 		return nil, err
 	}
+	drain := proxyconfig.Drain(v.Args, "min-drain-duration") + proxyconfig.Drain(v.Args, "drain-timeout")
+	v.GraceSeconds = int64((drain + exitTime) / time.Second)
 	return v, nil
 }
 
@@ -233,6 +240,8 @@ func (a *Addon) baseArgs(cluster, namespace, host string, port int32) []string {
 		"--admin-server-port=8094",
 		"--addon-lease-namespace=" + namespace,
 		"--owner-policy=/etc/owner-policy",
+		"--min-drain-duration=5s",
+		"--drain-timeout=25s",
 	}
 }
 

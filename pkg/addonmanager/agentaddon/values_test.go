@@ -140,6 +140,30 @@ func TestEntrypoints(t *testing.T) {
 	}
 }
 
+// TestGracePeriod: a pod that is killed before it has drained cuts its connections.
+func TestGracePeriod(t *testing.T) {
+	for name, test := range map[string]struct {
+		args, serviceProxyArgs []string
+		want                   int64
+	}{
+		"without":                     {nil, nil, 5 + 25 + 10},
+		"a longer drain":              {[]string{"--drain-timeout=10m"}, nil, 5 + 600 + 10},
+		"of upstream's service proxy": {nil, []string{"--drain-timeout=10m", "--min-drain-duration=1m"}, 60 + 600 + 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := configuration(nil)
+			c.Spec.ProxyAgent.AdditionalArgs, c.Spec.ProxyAgent.AdditionalServiceProxyArgs = test.args, test.serviceProxyArgs
+			deployment, _, err := render(t, "cluster1", c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := *deployment.Spec.Template.Spec.TerminationGracePeriodSeconds; got != test.want {
+				t.Errorf("the pod's grace period is %d s, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 // TestServersPerAgent reaches agents when it is set, since an agent of an older release
 // does not know the flag.
 func TestServersPerAgent(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -41,13 +40,6 @@ const (
 	// the one in the addon's status is written by the cluster.
 	tokenAccount = identity.AddonName + "-agent"
 
-	// drainTimeout is how long connections may go on when a proxy server ends;
-	// the pod's grace period is a little longer.
-	drainTimeout = 600
-	// minDrain is for how long no client must have connected before a proxy server that
-	// ends takes no more. health.Arrivals waits longestDrain at most.
-	minDrain     = 10
-	longestDrain = health.LongestLull * minDrain
 	// PeersSuffix makes the name of the Service in which there are all proxy servers
 	// of this release, and none of upstream's.
 	PeersSuffix = "-peers"
@@ -233,6 +225,7 @@ func portForwardRBAC(c *v1alpha1.ManagedProxyConfiguration, clusters []Cluster) 
 
 func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration, m move) *appsv1.Deployment {
 	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	container := o.container(c)
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: meta(c, c.Name),
@@ -255,12 +248,12 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration, m move) *apps
 					ImagePullSecrets:              pullSecrets(c),
 					NodeSelector:                  c.Spec.ProxyServer.NodePlacement.NodeSelector,
 					Tolerations:                   c.Spec.ProxyServer.NodePlacement.Tolerations,
-					TerminationGracePeriodSeconds: ptr.To[int64](longestDrain + drainTimeout + 20),
+					TerminationGracePeriodSeconds: ptr.To(grace(container.Args)),
 					SecurityContext:               &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
 						spread(corev1.LabelHostname), spread(corev1.LabelTopologyZone),
 					},
-					Containers: []corev1.Container{o.container(c)},
+					Containers: []corev1.Container{container},
 					Volumes:    volumes(c),
 				},
 			},
@@ -309,8 +302,8 @@ func (o Options) arguments(c *v1alpha1.ManagedProxyConfiguration) []string {
 		"--cluster-ca-cert=/etc/agent-ca-pki/ca.crt",
 		"--tls-profile=/etc/tls-profile",
 		"--backend-dial-timeout=10s",
-		fmt.Sprintf("--graceful-shutdown-timeout=%ds", drainTimeout),
-		fmt.Sprintf("--min-drain-duration=%ds", minDrain),
+		"--graceful-shutdown-timeout=600s",
+		"--min-drain-duration=10s",
 		fmt.Sprintf("--peers=%s%s.%s.svc:%d", c.Spec.ProxyServer.InClusterServiceName, PeersSuffix, c.Spec.ProxyServer.Namespace, ports.ProxyServer),
 		fmt.Sprintf("--peer-server-name=%s.%s.svc", c.Spec.ProxyServer.InClusterServiceName, c.Spec.ProxyServer.Namespace),
 	}

@@ -123,6 +123,33 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// TestGracePeriod: a pod that is killed before it has drained cuts its connections.
+func TestGracePeriod(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want int64
+	}{
+		"without":                {nil, 3*10 + 600 + 20},
+		"a longer drain":         {[]string{"--graceful-shutdown-timeout=2h"}, 3*10 + 7200 + 20},
+		"a longer lull":          {[]string{"--min_drain_duration", "1m"}, 3*60 + 600 + 20},
+		"the last of several":    {[]string{"--graceful-shutdown-timeout=2h", "--graceful-shutdown-timeout=5m"}, 3*10 + 300 + 20},
+		"none":                   {[]string{"--graceful-shutdown-timeout=0"}, 3*10 + 20},
+		"something else is said": {[]string{"--graceful-shutdown-timeouts=2h"}, 3*10 + 600 + 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, configuration(func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyServer.AdditionalArgs = test.args }))
+			reconcileOnce(t, c)
+			var d appsv1.Deployment
+			if !exists(t, c, "cluster-proxy", &d) {
+				t.Fatal("no Deployment")
+			}
+			if got := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; got != test.want {
+				t.Errorf("the pod's grace period is %d s, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 // Without spec.userServer, a user makes the Secret with the proxy API's certificate.
 func TestUserMakesTheServingSecret(t *testing.T) {
 	c := newClient(t, configuration(nil))
