@@ -4,7 +4,7 @@
 // It polls. A kubelet projects a changed volume by swapping a symbolic link of a
 // folder above the files, about a minute after the change, and inotify on the files
 // sees nothing of that. Where the files are known, it looks at them and reads them if
-// there is something new (marks.go), since a process does so every second of its life.
+// there is something new (marks.go), since a process does so every few seconds of its life.
 package filewatch
 
 import (

@@ -21,7 +21,7 @@
 // # Using certificates
 //
 // A Reloader holds a certificate, its key and a CA bundle from files, and returns TLS
-// configurations. It looks at the files every second and reads them when one was written
+// configurations. It looks at the files every three seconds and reads them when one was written
 // or replaced: a renewed Secret takes effect on the next handshake without a restart. A
 // change that does not parse (half written, key of another certificate) is logged, and the
 // last good state stays in use.

@@ -21,8 +21,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
 )
 
-// pollInterval is how often a Reloader looks at its files (package filewatch).
-const pollInterval = time.Second
+// pollInterval is how often a Reloader looks at its files (package filewatch). A kubelet
+// takes a minute to bring a change; looks are half of what an idle agent does.
+const pollInterval = 3 * time.Second
 
 // sessionsPerReloader bounds the client's resumable sessions, one per server name:
 // the proxy API talks to an agent of each cluster, of which a hub has thousands.
