@@ -56,6 +56,7 @@
 //	validate.go    defaults and checks of a configuration
 //	desired.go     the objects that are desired; no I/O
 //	args.go        the arguments of proxy servers, in one form
+//	grace.go       for how long pods may drain, which their arguments say
 //	pods.go        settings of the proxy servers' pods from the hub's chart
 //	entrypoint.go  the address that agents dial
 //	apply.go       server-side apply, and the removal of what is not desired
