@@ -23,8 +23,9 @@ import (
 // warning is what kubectl says of each cluster that has no part in an answer.
 var warning = regexp.MustCompile(`(?m)^Warning: .*\n`)
 
-// kubectl runs a program with a kubeconfig, and returns how long it took and the lines it wrote.
-func (w *world) kubectl(ctx context.Context, program, kubeconfig string, args ...string) (took time.Duration, lines int, err error) {
+// kubectl runs a program with a kubeconfig, and returns how long it took, the lines it wrote, and
+// what it said beside them.
+func (w *world) kubectl(ctx context.Context, program, kubeconfig string, args ...string) (took time.Duration, lines int, beside string, err error) {
 	kubectl, env := w.lab.Kubectl("hub")
 	if program == "" {
 		program = kubectl
@@ -42,13 +43,13 @@ func (w *world) kubectl(ctx context.Context, program, kubeconfig string, args ..
 		text := warning.ReplaceAll(said.Bytes(), nil)
 		err = fmt.Errorf("running %s %q: %w after %s: %.500s", program, args, err, took.Round(time.Second), text)
 	}
-	return took, lines, err
+	return took, lines, said.String(), err
 }
 
 // timed adds how long a command takes the first time and again, and the CPU time that the proxy
 // API takes for it again, and wants so many lines.
 func (w *world) timed(ctx context.Context, row string, wantLines int, program, kubeconfig string, args ...string) error {
-	first, lines, err := w.kubectl(ctx, program, kubeconfig, args...)
+	first, lines, beside, err := w.kubectl(ctx, program, kubeconfig, args...)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (w *world) timed(ctx context.Context, row string, wantLines int, program, k
 	if err != nil {
 		return err
 	}
-	again, _, err := w.kubectl(ctx, program, kubeconfig, args...)
+	again, _, _, err := w.kubectl(ctx, program, kubeconfig, args...)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (w *world) timed(ctx context.Context, row string, wantLines int, program, k
 	w.add(row+": again, s", again.Seconds())
 	w.add(row+": again, CPU s of the proxy API", after-before)
 	if lines != wantLines {
-		return fmt.Errorf("%s has %d lines, want %d", row, lines, wantLines)
+		return fmt.Errorf("%s has %d lines, want %d: %.500s", row, lines, wantLines, beside)
 	}
 	return nil
 }
