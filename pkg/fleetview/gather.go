@@ -114,12 +114,18 @@ type waitLimits struct {
 	late bool
 }
 
-// alarm rings when those that have not answered are late; never until one has.
-func (w waitLimits) alarm() <-chan time.Time {
+// asOne is how many members that are asked together may take as long as one before the first
+// answers. To each that nobody has used lately there are handshakes, of which all end at the same
+// moment if they share few processors: passed over together, they would be asked twice, and those
+// that are asked next would stand behind what they have begun.
+const asOne = 16
+
+// alarm rings when those of n members that have not answered are late; never until one has.
+func (w waitLimits) alarm(n int) <-chan time.Time {
 	if !w.begun {
 		return nil
 	}
-	return time.After(w.hold)
+	return time.After(w.hold * time.Duration(1+n/asOne))
 }
 
 // gather asks members, some at a time, and returns what they answer in the same order.
@@ -143,7 +149,7 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 			done <- numbered{i, ask(asking, i)}
 		}()
 	}
-	late := wait.alarm()
+	late := wait.alarm(len(members))
 	waiting := len(members)
 	for given := false; waiting > 0 && !given; {
 		select {

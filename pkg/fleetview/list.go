@@ -25,7 +25,7 @@ const (
 	// asked for before. How many it needs is known when they have answered.
 	firstWave = 8
 	// hold is how long a page with a limit waits for members that have not begun to answer
-	// when others have. They go to the last page, which waits for the view's timeout.
+	// when others have, and for the first of many longer (asOne). They go to the last page, which waits for the view's timeout.
 	hold = 300 * time.Millisecond
 	// maxDeferred is how many bytes the names of members that were passed over may have before
 	// pages wait for members again. The names come back in the URLs of the next pages, which

@@ -343,6 +343,31 @@ func TestManyLateMembers(t *testing.T) {
 	})
 }
 
+// TestMembersThatAreLateTogether lists members that nobody has used for a while, of a hub with few
+// processors: those of a wave all answer at the same moment. None is passed over, which would ask
+// it twice.
+func TestMembersThatAreLateTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var members []*cluster
+		for i := range 3 * maxBegun {
+			c := newCluster(fmt.Sprintf("cluster-%04d", i), pods(1)...)
+			if i >= firstWave {
+				c.fault = slow(time.Second)
+			}
+			members = append(members, c)
+		}
+		pages := New(Options{}).pages(t, testView(members...), 500)
+		if got := namesOf(pages); len(got) != len(members) {
+			t.Errorf("got %d objects of %d members", len(got), len(members))
+		}
+		for _, c := range members {
+			if n := len(c.asked()); n != 1 {
+				t.Fatalf("member %s was asked %d times, want once", c.name, n)
+			}
+		}
+	})
+}
+
 // TestSilentMemberIsLast lists with a silent member that is asked after all others: what the
 // page has of them does not wait for it, and it is not waited for twice.
 func TestSilentMemberIsLast(t *testing.T) {
