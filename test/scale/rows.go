@@ -24,10 +24,8 @@ type group struct {
 	measure func(context.Context, *world) error
 }
 
-// groups are in the order in which they disturb each other least, with those that take minutes last.
-// A connection to a cluster is kept for five minutes after its use, and the lab's Services, which are
-// one process, have no files for more than one to each of 5,000: watches come when those of the view are gone,
-// and idle connections before them.
+// groups are in the order in which they disturb each other least, with those that take minutes last:
+// idle connections and watches come when those of the view have ended.
 var groups = []group{
 	{"before any cluster", true, false, measureEmpty},
 	{"clusters come", true, false, measureArrival},

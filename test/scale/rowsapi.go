@@ -90,8 +90,27 @@ func measureView(ctx context.Context, w *world) error {
 	return w.timed(ctx, "kubectl get pods -A, of a view of all", w.size*podsOfCluster+1, "", w.users.all, "--context=fleet", "get", "pods", "-A")
 }
 
+// mostUsed is how many connections to clusters there may be when others are measured: one is kept
+// for five minutes after its use, and the lab's Services, which are one process, have no files for
+// more than one to each of 5,000.
+const mostUsed = 1000
+
+// awaitUnused waits until the connections of earlier rows have ended.
+func (w *world) awaitUnused(ctx context.Context) error {
+	return w.await(ctx, "the end of connections to clusters", 8*time.Minute, func() error {
+		now, err := w.usages(ctx)
+		if n := now[theAPI].minus(w.empty[theAPI]).files; err == nil && n > mostUsed {
+			err = fmt.Errorf("the proxy API has %.0f", n)
+		}
+		return err
+	})
+}
+
 // measureWatches opens watches through the proxy API, evenly over the clusters, in two steps.
 func measureWatches(ctx context.Context, w *world) error {
+	if err := w.awaitUnused(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	open := 0
@@ -110,6 +129,9 @@ func measureWatches(ctx context.Context, w *world) error {
 // measureConnections opens connections to the kube-apiservers of the clusters, evenly, by CONNECT,
 // on which nobody says anything.
 func measureConnections(ctx context.Context, w *world) error {
+	if err := w.awaitUnused(ctx); err != nil {
+		return err
+	}
 	token, err := w.makeUser(ctx, "scale-connector", "cluster-proxy-user")
 	if err != nil {
 		return err
@@ -143,6 +165,9 @@ const (
 // measureViews makes views of some clusters each, lists through each, and watches through each. No
 // two have a cluster in common while there are enough.
 func measureViews(ctx context.Context, w *world) error {
+	if err := w.awaitUnused(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	token, err := w.makeUser(ctx, "scale-viewer", "cluster-proxy-user")
