@@ -81,7 +81,7 @@ func (w *world) announce(ctx context.Context) error {
 	if len(plan.Programs) > 0 {
 		w.say("Before anything else, " + plan.String() + ".")
 	}
-	w.say(fmt.Sprintf("%d clusters take about %d minutes on 2 cores, and %d GiB of memory.", w.size, 15+w.size*60/5000, 2+w.size*16/5000))
+	w.say(fmt.Sprintf("%d clusters take about %d minutes on 2 cores, and %d GiB of memory.", w.size, 20+w.size*65/5000, 2+w.size*16/5000))
 	return nil
 }
 
