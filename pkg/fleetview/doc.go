@@ -63,12 +63,13 @@
 // A page with a limit holds whole answers of members, or the first part of one: asking the
 // last one for fewer would mean to ask it twice. So it may have fewer items than the limit,
 // and has more only if a member does not heed it. It asks 8 members first, or as many as it
-// needed the last time, and then as many as the sizes of the former ones let expect. Members that have not answered 300 ms after
-// another one did are passed over, the first of many after up to 1.5 s (gather.go), and so
-// are those that fail behind the first MiB of others; the last page waits for them, for the view's timeout, and has their Warnings. The
-// items of a member wait in memory until all of them are known to fit on the page: 16 MiB at
-// most, else they begin the next one. A member that fails when the page before had a part of
-// its objects is not left out: its error is the answer, and the page can be asked for again.
+// needed the last time, and then as many as the sizes of the former ones let expect. Members
+// that have not answered 300 ms after another one did are passed over, the first of many
+// after up to 1.5 s (gather.go), and so are those that fail behind the first MiB of others;
+// the last page waits for them, for the view's timeout, and has their Warnings. The items of
+// a member wait in memory until all of them are known to fit on the page: 16 MiB at most,
+// else they begin the next one. A member that fails when the page before had a part of its
+// objects is not left out: its error is the answer, and the page can be asked for again.
 //
 // An answer without a limit waits for the beginning of each member's answer before its
 // header, which has the Warnings. Half of the view's timeout after the others it does not
