@@ -164,7 +164,11 @@ func (s *servers) connect() step {
 	}
 	c := &controlCarrier{servers: s, session: session}
 	if s.has(c.serverID()) {
-		_ = session.Close()
+		if s.rejoinUnheard(c) {
+			c.start()
+		} else {
+			_ = session.Close()
+		}
 		return dialControl
 	}
 	s.counted(c.count())

@@ -250,8 +250,8 @@ func TestControlSessionsAreRenewed(t *testing.T) {
 }
 
 // TestServersThatCannotBeReachedAgain take the agent's session for a connection, and their
-// address leads to others then: the agent looks for a server again when that has ended, and
-// leaves at once when it is told that it is forgotten.
+// address leads to others then: without another server, the agent stays until that has ended,
+// and leaves at once when it is told that it is forgotten.
 func TestServersThatCannotBeReachedAgain(t *testing.T) {
 	use := func(t *testing.T) (s *servers, session *carrier.Session) {
 		f, s := startFakeServers(t, 1, "one", "two")
@@ -364,5 +364,80 @@ func TestServersThatDrainAreToldOnce(t *testing.T) {
 	}
 	if more := len(f.got); more > 0 {
 		t.Errorf("the servers were told %d times more than once that the agent leaves", more)
+	}
+}
+
+// TestServersThatCannotBeHeard has a server open a connection on its session while no dial
+// leads to it any more, so that it can neither say that it drains nor ask for carriers.
+func TestServersThatCannotBeHeard(t *testing.T) {
+	stops := agentapi.ControlMessage(agentapi.PeerDraining, agentapi.NumberOf("one"))
+	gone := func(t *testing.T, s *servers, one *carrier.Session) {
+		t.Helper()
+		eventually(t, "the agent has left the server, which knows it", func() bool { return !s.has("one") && one.Err() != nil })
+	}
+	for _, tc := range []struct {
+		name   string
+		before func(t *testing.T, two *carrier.Session) // no dial leads to the server
+		then   func(t *testing.T, f *fakeServers, s *servers, one, two *carrier.Session)
+	}{
+		{name: "another one says later that it drains", then: func(t *testing.T, _ *fakeServers, s *servers, one, two *carrier.Session) {
+			if err := two.Send(stops); err != nil {
+				t.Error(err)
+			}
+			gone(t, s, one)
+		}},
+		{name: "another one has said that it drains", before: func(t *testing.T, two *carrier.Session) {
+			if err := two.Send(stops); err != nil {
+				t.Error(err)
+			}
+		}, then: func(t *testing.T, _ *fakeServers, s *servers, one, _ *carrier.Session) { gone(t, s, one) }},
+		{name: "a dial finds another one", then: func(t *testing.T, f *fakeServers, s *servers, one, _ *carrier.Session) {
+			if wanted, _, _ := s.wanted(2); wanted != 3 || one.Err() != nil {
+				t.Errorf("the agent wants %d servers and has the error %v of the server; want 3, and none while it has no other", wanted, one.Err())
+			}
+			f.names.Store(&[]string{"three"})
+			s.connect()
+			gone(t, s, one)
+		}},
+		{name: "a dial leads to it again", then: func(t *testing.T, f *fakeServers, s *servers, _, _ *carrier.Session) {
+			f.names.Store(&[]string{"one"})
+			s.connect()
+			one := <-f.sessions
+			if wanted, _, _ := s.wanted(2); wanted != 2 || s.connected() != 2 {
+				t.Errorf("the agent wants %d servers and has %d, want 2", wanted, s.connected())
+			}
+			eventually(t, "the next connection can be opened on the session", one.Opens)
+			if _, err := one.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
+				t.Errorf("a connection on the session: %v, want that the agent denies it", err)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, s := startFakeServers(t, 2, "one", "two")
+			f.opens.Store(true)
+			s.connect()
+			one := <-f.sessions
+			s.connect()
+			two := <-f.sessions
+			s.wanted(2)
+			f.names.Store(&[]string{"two"})
+			if tc.before != nil {
+				tc.before(t, two)
+				eventually(t, "the agent has heard it", func() bool { return s.goesAway([]string{"", "one"}) })
+			}
+			eventually(t, "both know that an OPEN may come", one.Opens)
+			if _, err := one.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
+				t.Fatalf("a connection on the session: %v, want that the agent denies it", err)
+			}
+			eventually(t, "no dial leads to the server", func() bool { return f.controls.Load() >= 2+carrierTries })
+			if tc.before == nil {
+				eventually(t, "the agent knows it", func() bool {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return !s.sessions["one"].elsewhere.IsZero()
+				})
+			}
+			tc.then(t, f, s, one, two)
+		})
 	}
 }

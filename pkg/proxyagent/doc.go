@@ -6,8 +6,10 @@
 // The agent keeps a control session with each proxy server. It asks each for a control
 // carrier (controlcarrier.go), which has one goroutine and is its idle carrier to that server
 // as well: an idle agent has one connection to each. When the server opens a connection on it,
-// the agent makes another session with that very server, and is connected all the while; if
-// it cannot, it looks for a server once that connection has ended. A server of konnectivity's selects
+// the agent makes another session with that very server, and is connected all the while. If
+// no dial leads there any more, the server can neither say that it drains nor ask for carriers:
+// the agent looks for another one in its place, and leaves it then, or at once if its other
+// server says that this one drains. A server of konnectivity's selects
 // HTTP/2 instead, and an older one of ours does not confirm: the next dial is then one of
 // konnectivity's own agent package, whose gRPC stream is the session and, with a server
 // of konnectivity's, carries the connections. The destination policy (package policy) sees

@@ -87,7 +87,7 @@ func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-c
 	}
 	wanted = s.wantedOf(s.share.total)
 	for _, known := range s.sessions {
-		if known.draining || known.leaving {
+		if !known.stays() {
 			wanted++
 		}
 	}

@@ -20,11 +20,11 @@ import (
 
 // A carrier that is dialed for one proxy server may lead to another one behind
 // a load balancer. It is kept for that one; after this many the attempt counts
-// as failed and the backoff has its turn. Of many servers, one in a hundred attempts
-// fails then.
+// as failed and the backoff has its turn. Of many servers, two in a thousand attempts
+// fail then.
 const (
 	carrierTries     = 8
-	carrierTriesEach = 4 // for each server that there is
+	carrierTriesEach = 6 // for each server that there is
 )
 
 // errElsewhere is a failure to reach a certain proxy server.
@@ -62,7 +62,9 @@ type serverSession struct {
 	// findsPeers says that the server reaches agents through other servers, leaving that
 	// another one is to take its place, and parted that it has been told (share.go).
 	findsPeers, leaving, parted bool
-	// elsewhere is until when no carrier is dialed, since dials did not lead here.
+	// unheard says that the server can tell the agent nothing: no dial has led to it for the next
+	// control session. elsewhere is until when none is made.
+	unheard   bool
 	elsewhere time.Time
 }
 
@@ -124,12 +126,35 @@ func (s *servers) rejoin(known *serverSession, c *controlCarrier) bool {
 	if s.sessions[c.serverID()] != known || s.stopped {
 		return false
 	}
+	s.renewed(known, c)
+	return true
+}
+
+// rejoinUnheard is rejoin for a session that was dialed to find another server.
+func (s *servers) rejoinUnheard(c *controlCarrier) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.sessions[c.serverID()]
+	if known == nil || !known.unheard || known.renewing || s.stopped {
+		return false
+	}
+	s.search.found()
+	s.renewed(known, c)
+	known.elsewhere = time.Time{}
+	if c.session.Opens() {
+		go func() { _ = known.pool.Add(c.session.Carrier()) }()
+	}
+	return true
+}
+
+// renewed puts a control session in the place of one that has become a carrier; mu is held.
+func (s *servers) renewed(known *serverSession, c *controlCarrier) {
+	known.unheard = false
 	known.control = append(slices.DeleteFunc(known.control, control.over), c)
 	// What concerns other servers is as before, and a busy agent makes many sessions a minute.
 	if known.parted || known.draining && s.serving() {
 		go c.leave()
 	}
-	return true
 }
 
 // newPool starts to dial what lacks besides the first carrier, which may be nil; mu is held.
@@ -327,10 +352,25 @@ func (s *servers) counted(n int) {
 	s.news(0)
 }
 
-// serving reports whether a server that does not drain is connected; mu is held.
+// noteUnheard notes that no dial leads to a server any more, which has no control session: it
+// may be about to stop, and cannot say so. mu is held.
+func (s *servers) noteUnheard(serverID string, known *serverSession) {
+	if s.sessions[serverID] != known || known.unheard || known.listens() {
+		return
+	}
+	known.unheard = true
+	_, stops := s.share.stopping[agentapi.NumberOf(serverID)]
+	known.draining = known.draining || stops
+	klog.Background().Info("No dial leads to a proxy server any more; looking for another one", "serverID", serverID, "draining", known.draining)
+	s.leaveServers()
+	s.news(0)
+}
+
+// serving reports whether a server that does not drain, as far as it can say, is connected; mu
+// is held.
 func (s *servers) serving() bool {
 	for _, known := range s.sessions {
-		if !known.draining {
+		if !known.draining && !known.unheard {
 			return true
 		}
 	}
@@ -407,6 +447,9 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 	}
 	s.mu.Lock()
 	known.elsewhere = time.Now().Add(s.search.within(elsewhereWindow))
+	if renews {
+		s.noteUnheard(serverID, known)
+	}
 	s.mu.Unlock()
 	return nil, errElsewhere
 }

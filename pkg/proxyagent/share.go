@@ -58,10 +58,13 @@ func (s *servers) tellSearch() {
 	}
 }
 
+// stays reports whether nobody has to take the server's place; mu is held.
+func (k *serverSession) stays() bool { return !k.draining && !k.leaving && !k.unheard }
+
 // staying is how many servers the agent has that it does not leave; mu is held.
 func (s *servers) staying() (n int) {
 	for _, known := range s.sessions {
-		if !known.draining && !known.leaving {
+		if known.stays() {
 			n++
 		}
 	}
@@ -102,15 +105,19 @@ func (s *servers) stay() {
 
 // leaveServers tells the servers that drain to go without waiting for this agent, if it
 // has another one, and leaves those that asked it to move, if it has as many as it
-// wants besides. mu is held.
+// wants besides. What cannot be told is left without a word: its unused carriers are
+// closed, and open connections continue. mu is held.
 func (s *servers) leaveServers() {
-	serving, enough := s.serving(), s.staying() >= s.wantedOf(s.share.total)
+	serving, enough := s.serving(), s.staying() >= s.wantedOf(max(s.share.total, 1))
 	for serverID, known := range s.sessions {
-		if known.draining && serving {
+		switch {
+		case known.unheard && (enough || known.draining && serving):
+			s.remove(serverID, known)
+		case known.draining && serving:
 			for _, stream := range known.control {
 				go stream.leave()
 			}
-		} else if known.leaving && !known.parted && enough {
+		case known.leaving && !known.parted && enough:
 			s.part(serverID, known)
 		}
 	}
@@ -168,7 +175,7 @@ func (s *servers) trim() {
 	}
 	var staying []*serverSession
 	for _, known := range s.sessions {
-		if !known.draining && !known.leaving {
+		if known.stays() {
 			staying = append(staying, known)
 		}
 	}
@@ -179,12 +186,18 @@ func (s *servers) trim() {
 	s.leaveServers()
 }
 
-// stops notes that a proxy server drains, which the agent may not be connected to:
-// connections come through it all the same.
+// stops notes that a proxy server drains, as another one says. The agent may not be connected
+// to it, and connections come through it all the same; or it is, but cannot be told by it.
 func (s *servers) stops(number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.share.stopping = remember(s.share.stopping, number)
+	for serverID, known := range s.sessions {
+		if known.unheard && !known.draining && agentapi.NumberOf(serverID) == number {
+			known.draining = true
+			s.leaveServers()
+		}
+	}
 }
 
 // goesAway reports whether a connection should be replaced by one on another way: a proxy

@@ -22,7 +22,8 @@ type control interface {
 	link() *agentLink
 	// tell sends the agent a message, and reports false if the session is over. It may block.
 	tell(what client.PacketType, n int) bool
-	// end ends the session. It does not block.
+	// end ends the session. It does not block, and the caller holds no lock: the session
+	// leaves the registry.
 	end()
 	// carries reports whether the session has become a carrier, and takes no message.
 	carries() bool

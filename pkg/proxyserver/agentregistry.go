@@ -2,6 +2,7 @@ package proxyserver
 
 import (
 	"context"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -96,7 +97,7 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 	defer agent.mu.Unlock()
 	if listening := agent.addControl(c); key.cluster != "" && len(listening) > maxStreams {
 		a.refused("streams")
-		listening[len(listening)-1-maxStreams].end()
+		go listening[len(listening)-1-maxStreams].end()
 	}
 	return agent, fresh, nil
 }
@@ -237,16 +238,20 @@ func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) (first b
 	return first, agent.pool.Add(c)
 }
 
-// end ends the control sessions on carriers. Streams end with their gRPC server.
+// end ends the control sessions on carriers, which are told why, and closes the other carriers:
+// those that sessions have become, too. Streams end with their gRPC server.
 func (a *agentRegistry) end() {
 	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
+	agents := slices.Collect(maps.Values(a.sessions))
+	a.mu.RUnlock()
+	for _, agent := range agents {
 		agent.mu.Lock()
-		for _, c := range agent.controls {
+		controls := slices.Clone(agent.controls)
+		agent.mu.Unlock()
+		for _, c := range controls {
 			c.end()
 		}
-		agent.mu.Unlock()
+		_ = agent.pool.Close()
 	}
 }
 

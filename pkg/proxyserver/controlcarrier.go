@@ -32,7 +32,7 @@ func (c *controlCarrier) carries() bool { return c.session.Carries() }
 
 // end is part of control.
 func (c *controlCarrier) end() {
-	go c.session.Abort(&carrier.Error{Code: carrier.Draining, Message: "the proxy server ended this session: it is about to stop, or the agent has too many"})
+	c.session.Abort(&carrier.Error{Code: carrier.Draining, Message: "the proxy server ended this session: it is about to stop, or the agent has too many"})
 }
 
 // takeControlCarrier makes a control session of a connection whose HELLO asks for one. The

@@ -270,3 +270,29 @@ func TestRenewedCertificateReplacesUsedSessions(t *testing.T) {
 		t.Errorf("the session ended: %v", session.Err())
 	}
 }
+
+// TestNothingIsLeftOfAgents ends a server with an agent whose session has become a carrier.
+func TestNothingIsLeftOfAgents(t *testing.T) {
+	h := startHub(t)
+	used := h.mustConnectControl(t, agentSpec{cluster: "cluster1", opens: true})
+	eventually(t, "the session can be used", func() bool { return h.registry.stats().Idle == 1 })
+	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	eventually(t, "the carrier can be used again", func() bool { return h.registry.stats().Idle == 1 })
+	session := h.mustConnectControl(t, agentSpec{cluster: "cluster1", opens: true})
+	h.stop()
+	<-h.done
+	for name, a := range map[string]*controlAgent{"used session": used, "session": session} {
+		select {
+		case <-a.gone:
+		case <-time.After(testTimeout):
+			t.Errorf("the server has ended, and the %s has not", name)
+		}
+	}
+	if code := carrier.CodeOf(session.Err()); code != carrier.Draining {
+		t.Errorf("the session has ended with %v, want that the agent is told why", session.Err())
+	}
+}

@@ -153,7 +153,7 @@ func (h *hub) startServer(change func(*proxyserver.Options)) *server {
 func (h *hub) waitForAgents(n int) {
 	h.t.Helper()
 	for _, s := range h.servers {
-		eventually(h.t, fmt.Sprintf("%s has %d agents", s.options.ServerID, n), func() bool {
+		calmly.Until(h.t, fmt.Sprintf("%s has %d agents", s.options.ServerID, n), func() bool {
 			return s.metric(h.t, "cluster_proxy_server_agents", `speaks="carriers"`) >= float64(n)
 		})
 	}
@@ -231,6 +231,11 @@ func (h *hub) dialer(address string) *tunnel.Dialer {
 
 // eventually waits for what other goroutines do.
 var eventually = wait.Poll{Every: 10 * time.Millisecond, For: testTimeout}.Until
+
+// calmly waits for agents that have a server and look for further ones. They dial once in 90 s,
+// and a dial in two or four leads to a server that they have: of a hundred agents one needs
+// more than five minutes.
+var calmly = wait.Poll{Every: 200 * time.Millisecond, For: 5 * testTimeout}
 
 // metric is the sum of a server's metric over all labels that contain with.
 func (s *server) metric(t testing.TB, name, with string) float64 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
-	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
 // agentsOn are the agents with carriers of each server.
@@ -51,8 +50,13 @@ func TestFourServers(t *testing.T) {
 	for _, cluster := range clusters {
 		agents = append(agents, h.startAgent(cluster, "agent-"+cluster, h.agents.address(), patientAgent))
 	}
-	settled := func() bool { _, sum := agentsOn(t, servers); return sum == 2*len(clusters) }
-	eventually(t, "each agent has two servers", seldom(settled))
+	settled := func() error {
+		if counts, sum := agentsOn(t, servers); sum != 2*len(clusters) {
+			return fmt.Errorf("servers have %v agents, %d together; want %d", counts, sum, 2*len(clusters))
+		}
+		return nil
+	}
+	calmly.Success(t, "each agent to have two servers", settled)
 	h.reachFromEach(target, servers, clusters)
 
 	d := h.patientDialer()
@@ -78,7 +82,7 @@ func TestFourServers(t *testing.T) {
 	eventually(t, "work goes on", func() bool { return l.done.Load() > count+20 })
 	l.stopInTime(t, others)
 	h.reachFromEach(target, servers, clusters)
-	eventually(t, "each agent has two servers again", seldom(settled))
+	calmly.Success(t, "each agent to have two servers again", settled)
 	for _, last := range agents {
 		last.stop() // or the servers would wait for it to find others
 	}
@@ -113,16 +117,9 @@ func TestServersAreAdded(t *testing.T) {
 	h.startServer(counted)
 	h.startServer(counted)
 	write(4)
-	// Half of the dials of an agent that moves lead to a server that it has, and it dials within 30 s,
-	// so one of a hundred needs some minutes.
-	var counts []int
-	var sum int
-	moved := seldom(func() bool {
-		counts, sum = agentsOn(t, h.servers)
-		return sum == 2*len(clusters) && slices.Min(counts) >= 3 && slices.Max(counts) <= 8 // 6 is the share
-	})
-	wait.Poll{Every: 10 * time.Millisecond, For: 5 * testTimeout}.Success(t, "agents to move", func() error {
-		if !moved() {
+	calmly.Success(t, "agents to move", func() error {
+		counts, sum := agentsOn(t, h.servers)
+		if sum != 2*len(clusters) || slices.Min(counts) < 3 || slices.Max(counts) > 8 { // 6 is the share
 			return fmt.Errorf("servers have %v agents, %d together; want 3 to 8, and %d", counts, sum, 2*len(clusters))
 		}
 		return nil
