@@ -441,3 +441,60 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 		})
 	}
 }
+
+// TestServersThatCannotBeHeardAreKept has a connection open on the session with a server to
+// which no dial leads any more: the server knows the agent by it, and would ask for carriers.
+func TestServersThatCannotBeHeardAreKept(t *testing.T) {
+	open := func(t *testing.T) (*fakeServers, *servers, net.Conn) {
+		f, s := startFakeServers(t, 2, "one", "two")
+		f.opens.Store(true)
+		s.search.random = func(time.Duration) time.Duration { return time.Millisecond }
+		target, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = target.Close() })
+		s.carriers.decide = func(string, string) (policy.Target, error) {
+			return policy.Target{Address: target.Addr().String()}, nil
+		}
+		s.connect()
+		one := <-f.sessions
+		s.connect()
+		<-f.sessions
+		s.wanted(2)
+		f.names.Store(&[]string{"two"})
+		eventually(t, "both know that an OPEN may come", one.Opens)
+		conn, err := one.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the agent knows that no dial leads to the server", func() bool {
+			wanted, _, _ := s.wanted(2)
+			return wanted == 3
+		})
+		f.names.Store(&[]string{"three"})
+		s.connect()
+		tries := f.controls.Load()
+		eventually(t, "dials lead elsewhere still", func() bool { return f.controls.Load() > tries+2*carrierTries })
+		if !s.has("one") || !s.has("three") {
+			t.Error("the agent should have the third server, and stay until nothing is open on the first one")
+		}
+		return f, s, conn
+	}
+	t.Run("until nothing is open", func(t *testing.T) {
+		_, s, conn := open(t)
+		_ = conn.Close()
+		eventually(t, "the agent has left the server", func() bool { return !s.has("one") })
+	})
+	t.Run("until it can be heard", func(t *testing.T) {
+		f, s, conn := open(t)
+		defer conn.Close()
+		f.names.Store(&[]string{"one"})
+		eventually(t, "the agent has a session with the server again, and as many as it wants", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			one := s.sessions["one"]
+			return len(s.sessions) == 2 && (one == nil || one.listens() && !one.unheard)
+		})
+	})
+}

@@ -8,8 +8,8 @@
 // as well: an idle agent has one connection to each. When the server opens a connection on it,
 // the agent makes another session with that very server, and is connected all the while. If
 // no dial leads there any more, the server can neither say that it drains nor ask for carriers:
-// the agent looks for another one in its place, and leaves it then, or at once if its other
-// server says that this one drains. A server of konnectivity's selects
+// the agent looks for another one in its place, and leaves it when it has that one and nothing is
+// open, or at once if its other server says that this one drains. A server of konnectivity's selects
 // HTTP/2 instead, and an older one of ours does not confirm: the next dial is then one of
 // konnectivity's own agent package, whose gRPC stream is the session and, with a server
 // of konnectivity's, carries the connections. The destination policy (package policy) sees
@@ -122,7 +122,8 @@
 //     session.go: the stream to a proxy server, where the destination policy decides.
 //   - servers.go, search.go: the proxy servers that the agent is connected to, and when
 //     it looks for more. share.go: how many it wants, and how it moves from one to another.
-//     servercounter.go: how many there are.
+//     servercounter.go: how many there are. elsewhere.go: dials for one of them that lead to
+//     others.
 //   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the
 //     proxy on the way to the hub.
 //   - connlistener.go: connections of carriers for the handler. goaway.go: asks the proxy

@@ -103,21 +103,28 @@ func (s *servers) stay() {
 	s.trimLater()
 }
 
+// enough reports whether the agent has as many servers as it wants besides those that it
+// leaves; mu is held.
+func (s *servers) enough() bool { return s.staying() >= s.wantedOf(max(s.share.total, 1)) }
+
 // leaveServers tells the servers that drain to go without waiting for this agent, if it
 // has another one, and leaves those that asked it to move, if it has as many as it
-// wants besides. What cannot be told is left without a word: its unused carriers are
-// closed, and open connections continue. mu is held.
+// wants besides, when they can be told. A server that cannot be told for long is left without
+// a word: its unused carriers are closed, and open connections continue. Unless it drains it is
+// kept as long as there are any, by which it knows the agent. mu is held.
 func (s *servers) leaveServers() {
-	serving, enough := s.serving(), s.staying() >= s.wantedOf(max(s.share.total, 1))
+	serving, enough := s.serving(), s.enough()
 	for serverID, known := range s.sessions {
 		switch {
-		case known.unheard && (enough || known.draining && serving):
-			s.remove(serverID, known)
+		case known.unheard:
+			if known.draining && serving || enough && known.unused() {
+				s.remove(serverID, known)
+			}
 		case known.draining && serving:
 			for _, stream := range known.control {
 				go stream.leave()
 			}
-		case known.leaving && !known.parted && enough:
+		case known.leaving && !known.parted && enough && known.listens():
 			s.part(serverID, known)
 		}
 	}
@@ -132,14 +139,22 @@ func (s *servers) part(serverID string, known *serverSession) {
 	for _, stream := range known.control {
 		go stream.leave()
 	}
-	time.AfterFunc(leaveAfter, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sessions[serverID] == known {
-			known.end()
-			s.remove(serverID, known) // or a control session that is just being renewed would keep it
-		}
-	})
+	time.AfterFunc(leaveAfter, func() { s.endParted(serverID, known) })
+}
+
+// endParted ends the control session with a server that was left. One that is just being
+// renewed is waited for: without its end, a connection that is open would keep the agent known.
+func (s *servers) endParted(serverID string, known *serverSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopped, s.sessions[serverID] != known:
+	case known.listens():
+		known.end()
+		s.remove(serverID, known)
+	default:
+		time.AfterFunc(leaveAfter, func() { s.endParted(serverID, known) })
+	}
 }
 
 // remember adds a name, and forgets old ones.

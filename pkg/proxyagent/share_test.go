@@ -226,14 +226,19 @@ func (a *askers) grow(from, to int) {
 	a.tell(to)
 }
 
-// partStream counts what a server is told.
-type partStream struct{ left, ended chan struct{} }
+// partStream counts what a server is told, which it is not while the stream is used.
+type partStream struct {
+	left, ended chan struct{}
+	used        *atomic.Bool
+}
 
-func newPartStream() partStream { return partStream{make(chan struct{}, 9), make(chan struct{}, 9)} }
+func newPartStream() partStream {
+	return partStream{make(chan struct{}, 9), make(chan struct{}, 9), new(atomic.Bool)}
+}
 
-func (s partStream) leave()   { s.left <- struct{}{} }
-func (s partStream) end()     { s.ended <- struct{}{} }
-func (partStream) over() bool { return false }
+func (s partStream) leave()     { s.left <- struct{}{} }
+func (s partStream) end()       { s.ended <- struct{}{} }
+func (s partStream) over() bool { return s.used.Load() }
 
 // fourServers is an agent that has servers a and b of four.
 func fourServers(streams map[string]partStream) *servers {
@@ -289,6 +294,40 @@ func TestMove(t *testing.T) {
 		if n := s.connected(); n != 2 {
 			t.Errorf("%s later, the agent has %d servers, want 2", leaveAfter, n)
 		}
+	})
+}
+
+// TestMoveOfAUsedSession has the session with the server that is left become a carrier when the
+// agent would tell it, and when it would end it.
+func TestMoveOfAUsedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := map[string]partStream{}
+		s := fourServers(streams)
+		s.move("a", 4)
+		streams["a"].used.Store(true)
+		for _, name := range []string{"c", "d"} {
+			streams[name] = newPartStream()
+			s.join(name, false, streams[name])
+			s.findsPeers(name)
+			synctest.Wait()
+			if told := len(streams["a"].left); name == "c" && told != 0 || name == "d" && told != 1 {
+				t.Errorf("with server %s the one that is left was told %d times", name, told)
+			}
+			streams["a"].used.Store(false)
+		}
+		streams["a"].used.Store(true)
+		time.Sleep(leaveAfter)
+		synctest.Wait()
+		if _, known := s.sessions["a"]; !known {
+			t.Error("the server was left without the end of the session that is being renewed")
+		}
+		streams["a"].used.Store(false)
+		time.Sleep(leaveAfter)
+		synctest.Wait()
+		if _, known := s.sessions["a"]; known || len(streams["a"].ended) != 1 {
+			t.Errorf("the server is known: %t, and the stream has ended %d times; want false and 1", known, len(streams["a"].ended))
+		}
+		s.close()
 	})
 }
 
