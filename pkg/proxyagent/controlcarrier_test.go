@@ -116,6 +116,15 @@ func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 	session.Start(func(m carrier.Control) { f.got <- m }, func(error) {})
 }
 
+// openDenied opens a connection on a session, which is a carrier then. The agent denies it.
+func openDenied(t *testing.T, session *carrier.Session) {
+	t.Helper()
+	eventually(t, "both know that an OPEN may come", session.Opens)
+	if _, err := session.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
+		t.Fatalf("a connection on the session: %v, want that the agent denies it", err)
+	}
+}
+
 // denyAll is a decision.
 func denyAll(string, string) (policy.Target, error) { return policy.Target{}, errors.New("denied") }
 
@@ -208,20 +217,13 @@ func TestControlSessionsAreRenewed(t *testing.T) {
 	s.draining = draining
 	s.connect()
 	session := <-f.sessions
-	open := func() {
-		t.Helper()
-		eventually(t, "both know that an OPEN may come", session.Opens)
-		if _, err := session.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
-			t.Errorf("a connection on the session: %v, want that the agent denies it", err)
-		}
-	}
 	connected := func() int { return s.connected() }
 	stats := func() pool.Stats {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.sessions["one"].pool.Stats()
 	}
-	open()
+	openDenied(t, session)
 	first, second := session, <-f.sessions
 	if n := f.controls.Load(); n != 4 {
 		t.Errorf("%d control sessions were asked for, want that the one that was used is replaced with the 4th", n)
@@ -236,7 +238,7 @@ func TestControlSessionsAreRenewed(t *testing.T) {
 		t.Errorf("the server was told %+v, want that the agent drains", got)
 	}
 	session = second
-	open()
+	openDenied(t, session)
 	_ = second.Carrier().Close() // before the agent can have another one
 	third := <-f.sessions
 	if got := <-f.got; got != leaves {
@@ -345,10 +347,7 @@ func TestServersThatDrainAreToldOnce(t *testing.T) {
 		t.Errorf("a server that drains was told %+v, want that the agent has another one", got)
 	}
 	for range connections {
-		eventually(t, "both know that an OPEN may come", two.Opens)
-		if _, err := two.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
-			t.Errorf("a connection on the session: %v, want that the agent denies it", err)
-		}
+		openDenied(t, two)
 		two = <-f.sessions
 		eventually(t, "the session has taken the place of the one before", func() bool {
 			s.mu.Lock()
@@ -406,10 +405,7 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 			if wanted, _, _ := s.wanted(2); wanted != 2 || s.connected() != 2 {
 				t.Errorf("the agent wants %d servers and has %d, want 2", wanted, s.connected())
 			}
-			eventually(t, "the next connection can be opened on the session", one.Opens)
-			if _, err := one.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
-				t.Errorf("a connection on the session: %v, want that the agent denies it", err)
-			}
+			openDenied(t, one)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -425,10 +421,7 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 				tc.before(t, two)
 				eventually(t, "the agent has heard it", func() bool { return s.goesAway([]string{"", "one"}) })
 			}
-			eventually(t, "both know that an OPEN may come", one.Opens)
-			if _, err := one.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"}); carrier.CodeOf(err) != carrier.Denied {
-				t.Fatalf("a connection on the session: %v, want that the agent denies it", err)
-			}
+			openDenied(t, one)
 			eventually(t, "no dial leads to the server", func() bool { return f.controls.Load() >= 2+carrierTries })
 			if tc.before == nil {
 				eventually(t, "the agent knows it", func() bool {
