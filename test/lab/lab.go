@@ -266,7 +266,10 @@ func (l *Lab) Stop() error {
 		return Down(l.dir)
 	}
 	l.group.stop()
-	return stopNodes(l.dir)
+	if l.nodes == nil {
+		return nil
+	}
+	return l.nodes.Stop()
 }
 
 func (l *Lab) cluster(name string) *Cluster {

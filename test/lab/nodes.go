@@ -271,7 +271,8 @@ func (l *Lab) openNodes() (err error) {
 	return nil
 }
 
-// stopNodes removes what a lab with nodes left in dir besides files.
+// stopNodes removes what a lab with nodes of another process left in dir besides
+// files.
 func stopNodes(dir string) error {
 	if !nodes.Is(dir) {
 		return nil

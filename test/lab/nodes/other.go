@@ -7,3 +7,6 @@ type (
 	Lab     struct{}
 	Machine struct{ Address string }
 )
+
+// Stop is for labs on Linux.
+func (*Lab) Stop() error { return nil }
