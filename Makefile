@@ -50,9 +50,18 @@ test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only
 	go test $(RACE) -count=1 -timeout=60m -skip '$(LONG)' $(TESTFLAGS) $(LAB_TESTS)
 
 .PHONY: test-long
-test-long: ## Run fleets of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
+test-long: test-long-unit test-fleet test-long-lab ## Run fleets of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
+
+.PHONY: test-long-unit
+test-long-unit:
 	go test $(RACE) -count=1 -run '$(LONG_UNIT)' $(TESTFLAGS) $(LONG_PACKAGES)
+
+.PHONY: test-fleet
+test-fleet:
 	go test $(RACE) -count=1 -timeout=30m $(TESTFLAGS) $(LONG_TESTS)
+
+.PHONY: test-long-lab
+test-long-lab:
 	go test $(RACE) -count=1 -timeout=60m -run '$(LONG)' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-scale

@@ -180,71 +180,77 @@ func TestExpiredPages(t *testing.T) {
 }
 
 func TestClusterGoesBetweenPages(t *testing.T) {
-	a, b, c := newCluster("a", pods(2)...), newCluster("b", pods(2)...), newCluster("c", pods(2)...)
-	h := New(Options{})
-	first := h.getList(t, testView(a, b, c), "/api/v1/pods?limit=2")
-	got := h.getList(t, lacking(testView(a, c), "b"), "/api/v1/pods?limit=9&continue="+first.list.Metadata.Continue)
-	if diff := cmp.Diff(podNames("c", 2), got.names()); diff != "" || len(got.lacks()) != 1 || !strings.Contains(got.lacks()[0], "cluster b") {
-		t.Errorf("got Warnings %q, want one for b; names (-want +got):\n%s", got.warnings, diff)
-	}
-	// The client has all of a.
-	got = h.getList(t, lacking(testView(b, c), "a"), "/api/v1/pods?limit=9&continue="+first.list.Metadata.Continue)
-	if len(got.lacks()) != 0 || len(got.names()) != 4 {
-		t.Errorf("got %q with Warnings %q, want b and c without Warnings", got.names(), got.warnings)
-	}
+	synctest.Test(t, func(t *testing.T) { // or a busy machine passes members over
+		a, b, c := newCluster("a", pods(2)...), newCluster("b", pods(2)...), newCluster("c", pods(2)...)
+		h := New(Options{})
+		first := h.getList(t, testView(a, b, c), "/api/v1/pods?limit=2")
+		got := h.getList(t, lacking(testView(a, c), "b"), "/api/v1/pods?limit=9&continue="+first.list.Metadata.Continue)
+		if diff := cmp.Diff(podNames("c", 2), got.names()); diff != "" || len(got.lacks()) != 1 || !strings.Contains(got.lacks()[0], "cluster b") {
+			t.Errorf("got Warnings %q, want one for b; names (-want +got):\n%s", got.warnings, diff)
+		}
+		// The client has all of a.
+		got = h.getList(t, lacking(testView(b, c), "a"), "/api/v1/pods?limit=9&continue="+first.list.Metadata.Continue)
+		if len(got.lacks()) != 0 || len(got.names()) != 4 {
+			t.Errorf("got %q with Warnings %q, want b and c without Warnings", got.names(), got.warnings)
+		}
+	})
 }
 
 // TestMemberFailsBetweenPages has a member fail of whose objects a page had a part: there is
 // no next page without the others, and it comes when the member answers again.
 func TestMemberFailsBetweenPages(t *testing.T) {
-	a, b := newCluster("a", pods(5)...), newCluster("b", pods(2)...)
-	h := New(Options{})
-	first := h.getList(t, testView(a, b), "/api/v1/pods?limit=3")
-	next := "/api/v1/pods?limit=9&continue=" + first.list.Metadata.Continue
-	for name, test := range map[string]struct {
-		view  View
-		fault func(http.ResponseWriter, *http.Request) bool
-		code  int
-	}{
-		"away":       {testView(a, b), away, http.StatusServiceUnavailable},
-		"known away": {lacking(testView(b), "a"), nil, http.StatusServiceUnavailable},
-		"broken":     {testView(a, b), breaking(a, 150, reset), http.StatusServiceUnavailable},
-		"refusing":   {testView(a, b), refusing(http.StatusForbidden), http.StatusForbidden},
-	} {
-		for _, accept := range []string{jsonType, protobufType} {
-			a.failing(test.fault)
-			if got := h.getList(t, test.view, next, "Accept", accept); got.code != test.code {
-				t.Errorf("%s, %s: got %d with %q and Warnings %q, want %d", name, accept, got.code, got.names(), got.warnings, test.code)
+	synctest.Test(t, func(t *testing.T) { // or a busy machine passes members over
+		a, b := newCluster("a", pods(5)...), newCluster("b", pods(2)...)
+		h := New(Options{})
+		first := h.getList(t, testView(a, b), "/api/v1/pods?limit=3")
+		next := "/api/v1/pods?limit=9&continue=" + first.list.Metadata.Continue
+		for name, test := range map[string]struct {
+			view  View
+			fault func(http.ResponseWriter, *http.Request) bool
+			code  int
+		}{
+			"away":       {testView(a, b), away, http.StatusServiceUnavailable},
+			"known away": {lacking(testView(b), "a"), nil, http.StatusServiceUnavailable},
+			"broken":     {testView(a, b), breaking(a, 150, reset), http.StatusServiceUnavailable},
+			"refusing":   {testView(a, b), refusing(http.StatusForbidden), http.StatusForbidden},
+		} {
+			for _, accept := range []string{jsonType, protobufType} {
+				a.failing(test.fault)
+				if got := h.getList(t, test.view, next, "Accept", accept); got.code != test.code {
+					t.Errorf("%s, %s: got %d with %q and Warnings %q, want %d", name, accept, got.code, got.names(), got.warnings, test.code)
+				}
 			}
 		}
-	}
-	a.failing(nil)
-	got := h.getList(t, testView(a, b), next)
-	if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2)), got.names()); diff != "" || len(got.warnings) > 1 {
-		t.Errorf("when it answers again: got Warnings %q; names (-want +got):\n%s", got.warnings, diff)
-	}
+		a.failing(nil)
+		got := h.getList(t, testView(a, b), next)
+		if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2)), got.names()); diff != "" || len(got.warnings) > 1 {
+			t.Errorf("when it answers again: got Warnings %q; names (-want +got):\n%s", got.warnings, diff)
+		}
+	})
 }
 
 // TestRestWithoutALimit asks for all that follows a page at once: of the members, one alone goes
 // on where the page ended.
 func TestRestWithoutALimit(t *testing.T) {
-	a, b := newCluster("a", pods(5)...), newCluster("b", pods(2)...)
-	h := New(Options{})
-	first := h.getList(t, testView(a, b), "/api/v1/pods?limit=3")
-	next := "/api/v1/pods?continue=" + first.list.Metadata.Continue
-	got := h.getList(t, testView(a, b), next)
-	if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2)), got.names()); diff != "" || len(got.warnings) > 0 {
-		t.Errorf("got %d with Warnings %q; names (-want +got):\n%s", got.code, got.warnings, diff)
-	}
-	b.failing(away)
-	if got := h.getList(t, testView(a, b), next); got.code != http.StatusOK || len(got.names()) != 2 || len(got.warnings) != 1 {
-		t.Errorf("without one of which no page had a part: got %d with %q and Warnings %q, want the others' objects and a Warning", got.code, got.names(), got.warnings)
-	}
-	b.failing(nil)
-	a.failing(away)
-	if got := h.getList(t, testView(a, b), next); got.code != http.StatusServiceUnavailable {
-		t.Errorf("without the one of which a page had a part: got %d with %q, want %d", got.code, got.names(), http.StatusServiceUnavailable)
-	}
+	synctest.Test(t, func(t *testing.T) { // or a busy machine passes members over
+		a, b := newCluster("a", pods(5)...), newCluster("b", pods(2)...)
+		h := New(Options{})
+		first := h.getList(t, testView(a, b), "/api/v1/pods?limit=3")
+		next := "/api/v1/pods?continue=" + first.list.Metadata.Continue
+		got := h.getList(t, testView(a, b), next)
+		if diff := cmp.Diff(slices.Concat(podNames("a", 5)[3:], podNames("b", 2)), got.names()); diff != "" || len(got.warnings) > 0 {
+			t.Errorf("got %d with Warnings %q; names (-want +got):\n%s", got.code, got.warnings, diff)
+		}
+		b.failing(away)
+		if got := h.getList(t, testView(a, b), next); got.code != http.StatusOK || len(got.names()) != 2 || len(got.warnings) != 1 {
+			t.Errorf("without one of which no page had a part: got %d with %q and Warnings %q, want the others' objects and a Warning", got.code, got.names(), got.warnings)
+		}
+		b.failing(nil)
+		a.failing(away)
+		if got := h.getList(t, testView(a, b), next); got.code != http.StatusServiceUnavailable {
+			t.Errorf("without the one of which a page had a part: got %d with %q, want %d", got.code, got.names(), http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // TestRestWithoutALimitExpires asks for all that is left of members that were passed over at
@@ -426,14 +432,16 @@ func TestUsualPages(t *testing.T) {
 }
 
 func TestTokenOfOtherReplica(t *testing.T) {
-	a, b := newCluster("a", pods(2)...), newCluster("b", pods(2)...)
-	first := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3")
-	second := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3&continue="+first.list.Metadata.Continue)
-	if got := namesOf([]response{first, second}); len(got) != 4 || second.list.Metadata.Continue != "" {
-		t.Errorf("got %q, want all", got)
-	}
-	token, err := version.ParseContinue(first.list.Metadata.Continue)
-	if err != nil || token.Next != "b" || token.Kind != "PodList" {
-		t.Errorf("got token %+v, %v", token, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newCluster("a", pods(2)...), newCluster("b", pods(2)...)
+		first := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3")
+		second := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3&continue="+first.list.Metadata.Continue)
+		if got := namesOf([]response{first, second}); len(got) != 4 || second.list.Metadata.Continue != "" {
+			t.Errorf("got %q, want all", got)
+		}
+		token, err := version.ParseContinue(first.list.Metadata.Continue)
+		if err != nil || token.Next != "b" || token.Kind != "PodList" {
+			t.Errorf("got token %+v, %v", token, err)
+		}
+	})
 }

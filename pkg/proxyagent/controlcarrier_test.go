@@ -68,6 +68,7 @@ func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *
 	s := newServers(t.Context(), &carrierDialer{address: listener.Addr().String(), serverName: "127.0.0.1", session: "agent", identifiers: "host=cluster1", process: "secret",
 		source: source, decide: denyAll, memory: memlimit.New(prometheus.NewRegistry()), denied: metrics.dialsDenied, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
 		pool.Config{MinIdle: 1, Backoff: func(int) time.Duration { return time.Hour }}, func(int) time.Duration { return time.Millisecond })
+	s.share.total = count // or what the test connects to is more than the agent wants
 	t.Cleanup(s.close)
 	return f, s
 }
@@ -394,6 +395,11 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 			if wanted, _, _ := s.wanted(2); wanted != 3 || one.Err() != nil {
 				t.Errorf("the agent wants %d servers and has the error %v of the server; want 3, and none while it has no other", wanted, one.Err())
 			}
+			eventually(t, "nothing is open on the server", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.sessions["one"].unused()
+			})
 			f.names.Store(&[]string{"three"})
 			s.connect()
 			gone(t, s, one)
@@ -411,11 +417,11 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f, s := startFakeServers(t, 2, "one", "two")
 			f.opens.Store(true)
+			s.search.random = func(most time.Duration) time.Duration { return most } // the test's dials come first
 			s.connect()
 			one := <-f.sessions
 			s.connect()
 			two := <-f.sessions
-			s.wanted(2)
 			f.names.Store(&[]string{"two"})
 			if tc.before != nil {
 				tc.before(t, two)
@@ -454,7 +460,6 @@ func TestServersThatCannotBeHeardAreKept(t *testing.T) {
 		one := <-f.sessions
 		s.connect()
 		<-f.sessions
-		s.wanted(2)
 		f.names.Store(&[]string{"two"})
 		eventually(t, "both know that an OPEN may come", one.Opens)
 		conn, err := one.Carrier().Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"})

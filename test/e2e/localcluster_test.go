@@ -100,7 +100,10 @@ func awaitOwnAgents(t *testing.T) {
 				err = errors.Join(err, fmt.Errorf("pod %s is ending", pod.Name))
 			}
 		}
-		return err
+		if err != nil || installed.Lab.Nodes() != nil {
+			return err
+		}
+		return installed.Lab.PodsEnded(t.Context(), "hub") // whose pods may be gone from the API
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +40,7 @@ func makeIssuer(t *testing.T, name, role string, more ...rbacv1.PolicyRule) *res
 	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: "default"}}
 	bindings, inPasses := installed.Hub.RbacV1().ClusterRoleBindings(), installed.Hub.RbacV1().RoleBindings(identity.PassNamespace)
 	const issuer = "cluster-proxy-pass-issuer"
-	for _, role := range []string{issuer, role} {
+	for _, role := range []string{role, issuer} { // awaitIssuer looks at the last one
 		made, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + role}, Subjects: subject,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
 		if err != nil {
@@ -52,7 +53,28 @@ func makeIssuer(t *testing.T, name, role string, more ...rbacv1.PolicyRule) *res
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = inPasses.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	return hubConfigOf(t, token)
+	cfg := hubConfigOf(t, token)
+	awaitIssuer(t, cfg)
+	return cfg
+}
+
+// awaitIssuer waits until the hub knows what makeIssuer has given a user: its authorizer hears of
+// a binding a moment after it was made.
+func awaitIssuer(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	reviews := suite.Clientset(t, cfg).AuthorizationV1().SelfSubjectAccessReviews()
+	for _, may := range []authorizationv1.ResourceAttributes{
+		{Verb: "create", Group: "proxy.open-cluster-management.io", Resource: "passes"},
+		{Verb: "create", Resource: "serviceaccounts", Namespace: identity.PassNamespace},
+	} {
+		suite.Eventually(t, "the rights of who makes passes", func() error {
+			review, err := reviews.Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &may}}, metav1.CreateOptions{})
+			if err == nil && !review.Status.Allowed {
+				err = fmt.Errorf("%s of %s is not allowed: %s", may.Verb, may.Resource, review.Status.Reason)
+			}
+			return err
+		})
+	}
 }
 
 func hubConfigOf(t *testing.T, token string) *rest.Config {

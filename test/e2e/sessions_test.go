@@ -36,10 +36,14 @@ func TestSessions(t *testing.T) {
 	}
 	defer watch.Stop()
 
-	open := sessionsBy(t, before)
-	if len(open) != 3 {
-		t.Fatalf("sessions are %+v, want two of exec and one view-watch", open)
-	}
+	var open map[string]v1alpha1.Session
+	suite.Eventually(t, "two sessions of exec and one view-watch", func() error {
+		// A replica that a busy machine made late is passed over, with a Warning.
+		if open = sessionsBy(t, before); len(open) != 3 {
+			return fmt.Errorf("sessions are %+v", open)
+		}
+		return nil
+	})
 	if err := suite.Get(t.Context(), hubConfigOf(t, installed.HubToken), sessionsPath); err == nil || !strings.Contains(err.Error(), "is forbidden") {
 		t.Errorf("the user lists sessions: error %v, want 403", err)
 	}
@@ -49,9 +53,16 @@ func TestSessions(t *testing.T) {
 		if isWatch := status.Kind == "view-watch" && status.View == "all"; !isExec && !isWatch || !strings.HasSuffix(status.User, ":"+suite.HubUser) || isExec && status.BytesOut == 0 {
 			t.Errorf("session is %+v, want %s's exec or view-watch", status, suite.HubUser)
 		}
-		if err := installed.Hub.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error(); err != nil {
-			t.Errorf("ending %s: %v", status.Kind, err)
-		}
+		suite.Eventually(t, "the end of "+status.Kind, func() error {
+			err := installed.Hub.RESTClient().Delete().AbsPath(sessionsPath, session.Name).Do(t.Context()).Error()
+			if apierrors.IsServiceUnavailable(err) { // its replica was passed over
+				return err
+			}
+			if err != nil {
+				t.Errorf("ending %s: %v", status.Kind, err)
+			}
+			return nil
+		})
 	}
 	for name, err := range map[string]error{"spdy": <-ended["spdy"], "websocket": <-ended["websocket"]} {
 		if err == nil || !strings.Contains(err.Error(), "ended by an administrator") {

@@ -57,11 +57,12 @@ type hub struct {
 	clients        *balancer
 	clientSource   *pki.Reloader
 	servers        []*server
+	agentFiles     map[string]pki.Files // by cluster
 }
 
 func newHub(t testing.TB, servers int) *hub {
 	t.Helper()
-	h := &hub{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t)}
+	h := &hub{t: t, dir: t.TempDir(), hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents"), agents: newBalancer(t), clients: newBalancer(t), agentFiles: map[string]pki.Files{}}
 	for range servers {
 		h.peers = append(h.peers, net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Take(t))))
 	}
@@ -89,7 +90,8 @@ func portOf(t testing.TB, address string) int {
 	return port
 }
 
-// process is a server or an agent that runs until stop, which is its SIGTERM.
+// process is a server or an agent that runs until stop, which is its SIGTERM. One that ends with
+// an error fails the test.
 type process struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -103,7 +105,12 @@ func run(t testing.TB, f func(context.Context) error) *process {
 		defer close(p.done)
 		p.err = f(ctx)
 	}()
-	t.Cleanup(func() { cancel(); <-p.done })
+	t.Cleanup(func() {
+		cancel()
+		if <-p.done; p.err != nil {
+			t.Errorf("a process ended: %v", p.err)
+		}
+	})
 	return p
 }
 
@@ -206,9 +213,16 @@ func (h *hub) startAgent(cluster, id, address string, change func(*proxyagent.Op
 	return &agent{run(h.t, made.Run)}
 }
 
+// issueAgent returns the certificate that all agents of a cluster share. An agent that has just
+// been started may still read it.
 func (h *hub) issueAgent(cluster string) pki.Files {
 	h.t.Helper()
-	return h.issue("agent-"+cluster, h.agentCA, h.hubCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true})
+	files, ok := h.agentFiles[cluster]
+	if !ok {
+		files = h.issue("agent-"+cluster, h.agentCA, h.hubCA, pki.Leaf{CommonName: identity.AgentCommonName(cluster), Client: true})
+		h.agentFiles[cluster] = files
+	}
+	return files
 }
 
 func agentOptions(files pki.Files, cluster, id string, port int) *proxyagent.Options {

@@ -143,6 +143,9 @@ func (r *podRunner) sync(ctx context.Context) error {
 		}
 		wanted[pod.UID] = true
 		if r.pods[pod.UID] == nil {
+			if r.runs(pod.UID) || !r.exists(ctx, pod) {
+				continue // it was paused and has not ended yet, or is deleted
+			}
 			if err := r.start(ctx, pod); err != nil {
 				r.noteOnce(fmt.Sprintf("pod %s/%s cannot run yet: %v", pod.Namespace, pod.Name, err))
 				continue
@@ -157,10 +160,7 @@ func (r *podRunner) sync(ctx context.Context) error {
 			r.log.note(fmt.Sprintf("stopping pod %s/%s", pod.pod.Namespace, pod.pod.Name))
 			pod.cancel()
 			delete(r.pods, uid)
-			r.ending.Go(func() {
-				<-pod.done
-				_ = os.RemoveAll(pod.dir)
-			})
+			r.ending.Go(func() { <-pod.done })
 		}
 	}
 	return r.syncServices(ctx)
@@ -196,6 +196,9 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	}
 	podCtx, cancel := context.WithCancel(ctx)
 	running.cancel = cancel
+	r.mu.Lock()
+	r.alive[pod.UID] = pod.Namespace + "/" + pod.Name
+	r.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, p := range programs {
 		r.log.note(fmt.Sprintf("running pod %s/%s: %s %q", pod.Namespace, pod.Name, filepath.Base(p.path), p.args))
@@ -203,11 +206,9 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 			(&supervised{program: p, wanted: func(ctx context.Context) bool { return r.exists(ctx, pod) }}).keepRunning(podCtx)
 		})
 	}
-	r.mu.Lock()
-	r.alive[pod.UID] = pod.Namespace + "/" + pod.Name
-	r.mu.Unlock()
 	go func() {
 		wg.Wait()
+		_ = os.RemoveAll(running.dir)
 		r.mu.Lock()
 		delete(r.alive, pod.UID)
 		r.mu.Unlock()
@@ -216,6 +217,14 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 	r.pods[pod.UID] = running
 	r.ending.Go(func() { running.probe(podCtx) })
 	return nil
+}
+
+// runs reports whether a process of a pod has not ended yet.
+func (r *podRunner) runs(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, alive := r.alive[uid]
+	return alive
 }
 
 // exists reports whether a pod is not known to be deleted. Its process may have been killed with

@@ -34,9 +34,11 @@ func TestMain(m *testing.M) {
 // runFirst is the first process: it starts the others, each of which holds the
 // pipe that it was given open.
 func runFirst() error {
+	held := os.NewFile(3, "held")
+	defer held.Close()
 	for range crowd {
 		cmd := exec.Command("sleep", "1000")
-		cmd.ExtraFiles = []*os.File{os.NewFile(3, "held")}
+		cmd.ExtraFiles = []*os.File{held}
 		if err := cmd.Start(); err != nil {
 			return err
 		}
