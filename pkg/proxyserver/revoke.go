@@ -56,6 +56,7 @@ type peerConn struct {
 	certificate *pki.Certificate
 	agent       *pki.Agent       // nil for a client
 	streams     bool             // it is an agent's, and for streams
+	tooMany     bool             // it was one more of those than its cluster may have when it came
 	process     processKey       // zero until it is known
 	carrier     *carrier.Carrier // nil if it is none
 	drained     bool             // the carrier opens nothing new, and ends when it is idle
@@ -90,17 +91,18 @@ func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Reloader, ofAg
 	p.conns[conn] = c
 	if c.streams = c.agent != nil && state.NegotiatedProtocol != carrier.ALPN; c.streams {
 		p.streams[c.agent.Cluster]++
+		c.tooMany = p.streams[c.agent.Cluster] > maxSessions*maxStreams
 	}
 	return func() { p.remove(conn, c) }
 }
 
-// tooMany reports whether a connection for streams is one more than its cluster may have.
-// Those on which no stream is opened are not limited otherwise.
+// tooMany reports whether a connection for streams was one more than its cluster may have when
+// it came. Those on which no stream is opened are not limited otherwise.
 func (p *peerConns) tooMany(conn *tls.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.conns[conn]
-	return c != nil && c.streams && p.streams[c.agent.Cluster] > maxSessions*maxStreams
+	return c != nil && c.tooMany
 }
 
 func (p *peerConns) remove(conn *tls.Conn, c *peerConn) {
