@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,7 +81,8 @@ func breakServerCertificate(t *testing.T) {
 		suite.Eventually(t, fmt.Sprint(replicas, " addon managers"), func() (err error) {
 			var now *appsv1.Deployment
 			if now, err = managers.Get(ctx, identity.AddonManager, metav1.GetOptions{}); err == nil {
-				err = suite.RolledOut(now)
+				// One that is ending would still mend it.
+				err = errors.Join(suite.RolledOut(now), podCount(ctx, now.Spec.Selector, int(replicas)))
 			}
 			return err
 		})

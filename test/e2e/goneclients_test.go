@@ -31,10 +31,10 @@ func TestClientsThatGoAway(t *testing.T) {
 	cs := suite.Clientset(t, installed.Direct(cluster))
 	ns := suite.Scratch(t, cs)
 	pod := suite.WebPod(t, cs)
-	// Nobody else in the lab watches these.
+	// Nobody else watches events, not even the garbage collector.
 	there := func() (float64, error) {
 		raw, err := cs.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-		watches, err1 := scrape.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `resource="limitranges"`, `verb="WATCH"`)
+		watches, err1 := scrape.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `resource="events"`, `verb="WATCH"`)
 		commands, err2 := scrape.Sum(bytes.NewReader(raw), `apiserver_longrunning_requests{`, `subresource="exec"`)
 		return watches + commands, errors.Join(err, err1, err2)
 	}
@@ -65,7 +65,7 @@ func TestClientsThatGoAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range each {
-				resp, err := client.Get(cfg.Host + "/api/v1/namespaces/" + ns + "/limitranges?watch=1")
+				resp, err := client.Get(cfg.Host + "/api/v1/namespaces/" + ns + "/events?watch=1")
 				if err != nil {
 					t.Fatal(err)
 				}
