@@ -51,7 +51,6 @@ type runningPod struct {
 	ports  map[int32]int // container port to local port
 	names  map[string]int32
 	cancel context.CancelFunc
-	done   chan struct{}
 	ready  atomic.Bool // its readiness probes have succeeded
 }
 
@@ -119,9 +118,6 @@ func (r *podRunner) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			for _, pod := range r.pods {
-				<-pod.done
-			}
 			r.ending.Wait()
 			return
 		case <-tick.C:
@@ -160,7 +156,6 @@ func (r *podRunner) sync(ctx context.Context) error {
 			r.log.note(fmt.Sprintf("stopping pod %s/%s", pod.pod.Namespace, pod.pod.Name))
 			pod.cancel()
 			delete(r.pods, uid)
-			r.ending.Go(func() { <-pod.done })
 		}
 	}
 	return r.syncServices(ctx)
@@ -169,7 +164,7 @@ func (r *podRunner) sync(ctx context.Context) error {
 // start prepares a pod's volumes and starts its containers. A volume that is
 // not there yet is an error, and the pod is tried again.
 func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
-	running := &runningPod{pod: pod, dir: r.cluster.file(filepath.Join("pods", string(pod.UID))), ports: map[int32]int{}, names: map[string]int32{}, done: make(chan struct{})}
+	running := &runningPod{pod: pod, dir: r.cluster.file(filepath.Join("pods", string(pod.UID))), ports: map[int32]int{}, names: map[string]int32{}}
 	if err := r.refresh(ctx, running); err != nil {
 		return err
 	}
@@ -206,14 +201,13 @@ func (r *podRunner) start(ctx context.Context, pod *corev1.Pod) error {
 			(&supervised{program: p, wanted: func(ctx context.Context) bool { return r.exists(ctx, pod) }}).keepRunning(podCtx)
 		})
 	}
-	go func() {
+	r.ending.Go(func() {
 		wg.Wait()
 		_ = os.RemoveAll(running.dir)
 		r.mu.Lock()
 		delete(r.alive, pod.UID)
 		r.mu.Unlock()
-		close(running.done)
-	}()
+	})
 	r.pods[pod.UID] = running
 	r.ending.Go(func() { running.probe(podCtx) })
 	return nil
