@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -92,6 +93,9 @@ type Client struct {
 
 	mu    sync.Mutex
 	pools map[string]*pool // by cluster
+
+	// withoutServer is when a dial last found no proxy server, in nanoseconds since 1970.
+	withoutServer atomic.Int64
 }
 
 // New makes a Client. It does no I/O.

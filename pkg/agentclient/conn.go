@@ -21,8 +21,7 @@ func (p *pool) connect(ctx context.Context, protocol string) (net.Conn, error) {
 	start := time.Now()
 	host := identity.HandlerHost(p.cluster)
 	raw, err := p.client.options.Dial(ctx, "tcp", net.JoinHostPort(host, identity.HandlerPort))
-	p.client.observeDial(err)
-	if err != nil {
+	if err := p.dialed(err); err != nil {
 		return nil, err
 	}
 	conn, err := p.track(raw)
@@ -117,6 +116,7 @@ func (c *pooledConn) Close() error {
 	c.once.Do(func() {
 		c.pool.mu.Lock()
 		delete(c.pool.conns, c)
+		c.pool.presence.there = time.Now()
 		c.pool.mu.Unlock()
 		c.pool.client.options.Metrics.Connections.Dec()
 	})

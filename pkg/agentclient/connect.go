@@ -15,11 +15,11 @@ func (c *Client) DialAPIServer(ctx context.Context, cluster string) (net.Conn, e
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	raw, err := c.options.Dial(ctx, "tcp", net.JoinHostPort(cluster, "443"))
-	c.observeDial(err)
-	if err != nil {
+	p := c.pool(cluster)
+	if err := p.dialed(err); err != nil {
 		return nil, err
 	}
-	return c.pool(cluster).track(raw)
+	return p.track(raw)
 }
 
 // DialService has the agent connect to a Service, which it decides about too. The

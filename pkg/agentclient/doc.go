@@ -36,6 +36,11 @@
 //
 // StatusOf maps every error to an HTTP status and a message that says what to do.
 //
+// A cluster without an agent is expected back for AwayAfter if its agent was there just
+// now: a connection to it was open, or the proxy servers were gone themselves. Any other is
+// away (IsAway). That there was no connection lately is no sign of an agent, so a cluster that nobody
+// uses is away as soon as its agent restarts.
+//
 // A pooled connection that is found dead before a request was sent on it is replaced
 // without an error. A request that was sent is not repeated, except a read (GET and
 // HEAD, no watch, no stream) that failed within 15 s before anything of its answer
@@ -56,5 +61,6 @@
 //	conn.go     one connection to an agent, from the dial to its end
 //	recheck.go  certificates of agents that are connected
 //	connect.go  connections in place of requests: to kube-apiservers and to Services
+//	presence.go whether an agent that is not there is expected back
 //	errors.go   what an error means to a client
 package agentclient

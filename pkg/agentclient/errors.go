@@ -13,7 +13,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -48,11 +48,11 @@ func StatusOf(err error, cluster string, since time.Time) (code int, message str
 	switch {
 	case errors.Is(err, context.Canceled), tunnel.CodeOf(err) == tunnel.Canceled:
 		// The request itself was not, or nobody would be there to read this.
-		return http.StatusServiceUnavailable, fmt.Sprintf("what the request to cluster %q waited for was canceled on its way: try again", cluster)
+		return http.StatusServiceUnavailable, fmt.Sprintf("the request to cluster %q was interrupted on its way: try again", cluster)
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout, late(cluster)
 	case errors.As(err, &untrusted):
-		return http.StatusBadGateway, fmt.Sprintf("what answers in the name of cluster %q has no valid certificate of that cluster's agent: check the agent's certificate and the agent CA of the hub", cluster)
+		return http.StatusBadGateway, fmt.Sprintf("the certificate of the agent of cluster %q is not trusted (%s): run \"kubectl clusterproxy check %s\"; \"kubectl get managedproxyconfiguration\" on the hub says whether a rotation is under way", cluster, pki.HandshakeReason(err), cluster)
 	case errors.As(err, &handshake):
 		return http.StatusBadGateway, fmt.Sprintf("the TLS handshake with the agent of cluster %q failed: check the proxy-agent pods on that cluster and the certificate of the proxy API", cluster)
 	}
@@ -73,9 +73,13 @@ func statusOfTunnel(err error, cluster string, since time.Time) (code int, messa
 	case tunnel.NoSuchCluster:
 		return http.StatusNotFound, fmt.Sprintf("managed cluster %q is not known to the proxy server", cluster)
 	case tunnel.NoAgent:
+		var away *AwayError
+		if errors.As(err, &away) && since.IsZero() {
+			since = away.Since // the hub takes minutes to notice
+		}
 		return http.StatusServiceUnavailable, noAgent(cluster, since)
 	case tunnel.Denied:
-		return http.StatusForbidden, fmt.Sprintf("the agent of cluster %q does not allow this destination: see its destination policy", cluster)
+		return http.StatusForbidden, fmt.Sprintf("the agent of cluster %q refuses connections to its own API handler: update the addon on that cluster (\"kubectl clusterproxy version\" lists the versions)", cluster)
 	case tunnel.Overloaded:
 		return http.StatusTooManyRequests, fmt.Sprintf("the tunnel to cluster %q has too many connections: try again", cluster)
 	case tunnel.Draining:
@@ -106,8 +110,7 @@ func noAgent(cluster string, since time.Time) string {
 	if !since.IsZero() {
 		when = " since " + since.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("no agent of cluster %q is connected%s: check \"kubectl get managedclusteraddon -n %s %s\" on the hub and the %s pods on that cluster",
-		cluster, when, cluster, identity.AddonName, identity.AgentUser)
+	return fmt.Sprintf("no agent of cluster %q is connected%s; see: kubectl clusterproxy check %s", cluster, when, cluster)
 }
 
 // refusedByAgent is what the agent said, if it said anything.

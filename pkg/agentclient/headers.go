@@ -22,7 +22,7 @@ var callersHeaders = []string{"Authorization", agentapi.Impersonate}
 
 // errUndecided is the error of a request without a Target or an Identity. It is a bug
 // of the caller, and must not be sent.
-var errUndecided = errors.New("the request has no target or no identity")
+var errUndecided = errors.New("internal error: the request has no target or no identity; report it with the request's Audit-Id from the proxy API's audit log")
 
 // SetHeaders tells the agent by front-proxy headers which user a request is from, and
 // which Service it is for. It first deletes every header that could say so, and then

@@ -51,6 +51,7 @@ type pool struct {
 	requests *connGroup
 	replaced time.Time // when requests was replaced
 	later    bool      // requests is to be replaced again
+	presence presence
 }
 
 // connGroup is the connections for requests until the agent wants new ones. Watches

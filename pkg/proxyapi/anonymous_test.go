@@ -43,7 +43,7 @@ func TestUnknownTokensDoNotTellClustersApart(t *testing.T) {
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer of-cluster1" {
 			rw.Header().Set("Www-Authenticate", "Bearer")
-			writeStatus(rw, http.StatusUnauthorized, "Unauthorized")
+			writeStatus(rw, newStatus(http.StatusUnauthorized, "Unauthorized"))
 		}
 	}), "cluster1")
 	w.hub.Forward(w.handlerAddress("cluster2"), "127.0.0.1:1")

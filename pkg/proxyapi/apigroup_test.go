@@ -93,11 +93,11 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 	for _, c := range table.ColumnDefinitions {
 		titles = append(titles, strings.ToUpper(c.Name))
 	}
-	if got := strings.Join(titles, ","); got != "NAME,AVAILABLE,TUNNELS,LATENCY,VERSION,LAST SEEN,REASON" {
-		t.Errorf("columns %s, want those and REASON", got)
+	if got := strings.Join(titles, ","); got != "NAME,AVAILABLE,LATENCY,VERSION,LAST SEEN,REASON,CONNECTIONS" {
+		t.Errorf("columns %s, want those, and REASON", got)
 	}
-	if len(table.Rows) != 1 || fmt.Sprint(table.Rows[0].Cells) != "[cluster1 True 0 <none> v1.36.3 <unknown> ]" {
-		t.Errorf("rows %v, want one: cluster1 True 0 <none> v1.36.3 <unknown>", table.Rows)
+	if len(table.Rows) != 1 || fmt.Sprint(table.Rows[0].Cells) != "[cluster1 True <none> v1.36.3 <unknown>  0]" {
+		t.Errorf("rows %v, want one: cluster1 True <none> v1.36.3 <unknown> and 0", table.Rows)
 	}
 	for _, path := range []string{groupPath + "/clusters", clustersPath + "cluster1/identity", "/apis", "/openapi/v2"} {
 		if resp, _ := get(t, client, w.url+path, http.Header{"Authorization": {"Bearer of-a-cluster"}}); resp.StatusCode != http.StatusUnauthorized {

@@ -259,8 +259,12 @@
 //
 // Every error is a metav1.Status that says what to do; statusFor is the one place that
 // knows which, with agentclient.StatusOf. Clients of client-go repeat a request up to
-// ten times when it is refused with Retry-After, which is why that is always a second:
-// it rides out the restart of an agent, and does not keep people waiting.
+// ten times when it is refused with Retry-After, and kubectl asks for discovery five times. A
+// second rides out the restart of an agent. A cluster that has been away for longer, and proxy
+// servers that have, are answered without Retry-After (agentclient.IsAway).
+//
+// Discovery of client-go throws the Status away. The message of a request that is for no
+// resource is therefore in a Warning, too, which kubectl shows (warn).
 //
 // Answers do not tell which clusters there are. A cluster that a user of the hub has no
 // right to is 403 whether there is one or not. A token that the hub does not know is

@@ -206,7 +206,7 @@ func TestConnectService(t *testing.T) {
 			t.Errorf("the agent got %s %v, %v", r.Method, r.Header, err)
 		}
 		if s.Port == "1" {
-			writeStatus(rw, http.StatusForbidden, "the owner says no")
+			writeStatus(rw, newStatus(http.StatusForbidden, "the owner says no"))
 			return
 		}
 		conn, err := connect.Accept(rw, r)

@@ -149,6 +149,8 @@ func (f *requestFilters) allowed(w http.ResponseWriter, r *http.Request, a autho
 	if a.GetResource() == v1alpha1.Sessions {
 		role = "cluster-proxy-session-manager"
 	}
-	responsewriters.Forbidden(a, w, r, strings.TrimSpace(reason+" bind a role such as ClusterRole "+role+" on the hub"), codecs)
+	refused := responsewriters.ForbiddenStatusError(a, strings.TrimSpace(reason+" bind a role such as ClusterRole "+role+" on the hub"))
+	warn(w.Header(), scopeOf(r.Context()), refused.ErrStatus.Message)
+	responsewriters.RespondWithError(w, r, refused, codecs)
 	return false
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // errWithdrawn ends a stream whose caller would be refused now.
-var errWithdrawn = errors.New("the caller's credential or right was withdrawn")
+var errWithdrawn = errors.New("your access was revoked: the credential or the right")
 
 // revalidation asks the hub again, regularly, whether open streams would still be
 // allowed. Streams of one caller to one cluster with one verb are one question,

@@ -98,12 +98,13 @@ func (f *requestFilters) refuse(w http.ResponseWriter, r *http.Request, err erro
 	if errors.Is(err, context.Canceled) {
 		klog.FromContext(r.Context()).Info("Something that a request waited for was canceled", "cluster", cluster, "err", err)
 	}
-	code, message := statusFor(f.hidden(scope, err), cluster, f.clusters.AwaySince(cluster))
-	if code == http.StatusUnauthorized && r.Method == http.MethodConnect {
-		code = http.StatusProxyAuthRequired
+	status := statusFor(f.hidden(scope, err), cluster, f.clusters.AwaySince(cluster))
+	if status.Code == http.StatusUnauthorized && r.Method == http.MethodConnect {
+		status.Code = http.StatusProxyAuthRequired
 		w.Header().Set("Proxy-Authenticate", `Basic realm="cluster-proxy: any user name, a token of the hub as password"`)
 	}
-	writeStatus(w, code, message)
+	warn(w.Header(), scope, status.Message)
+	writeStatus(w, status)
 }
 
 // unauthenticated answers a request whose caller is not authenticated.

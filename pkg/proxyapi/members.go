@@ -181,6 +181,5 @@ func (m *member) outcome(ctx context.Context, err error) string {
 
 // failed is err as users may read it.
 func (m *member) failed(err error) error {
-	_, message := statusFor(err, m.cluster, m.clusters.AwaySince(m.cluster))
-	return &memberError{message: message, err: err}
+	return &memberError{message: statusFor(err, m.cluster, m.clusters.AwaySince(m.cluster)).Message, err: err}
 }

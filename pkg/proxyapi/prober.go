@@ -12,8 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 const (
@@ -43,6 +45,9 @@ type prober struct {
 	// of this release at next; and former, that upstream's is all there is.
 	probed              chan struct{}
 	own, onNext, former atomic.Bool
+	// failing is when the first of the probes that failed since was made, in nanoseconds since
+	// 1970; 0 if the last one did not.
+	failing atomic.Int64
 }
 
 // check is an error while upstream's proxy servers answer, until once one of this
@@ -72,28 +77,44 @@ var (
 	errFormer    = errors.New("the proxy server is one of OCM's own cluster-proxy; waiting for the addon manager to lead clients over")
 )
 
+// expecting is the error of a dial: one that found no proxy server, for longer than a restart
+// takes, is an agentclient.AwayError.
+func (p *prober) expecting(err error) error {
+	if tunnel.CodeOf(err) != tunnel.NoProxyServer {
+		return err
+	}
+	failing := p.failing.Load()
+	if failing == 0 || time.Since(time.Unix(0, failing)) < agentclient.AwayAfter {
+		return err
+	}
+	return &agentclient.AwayError{Err: err}
+}
+
 // run keeps trying until ctx is done.
 func (p *prober) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	probed := sync.OnceFunc(func() { close(p.probed) })
-	for failing := false; ; {
+	for connected := false; ; {
 		err := p.look(ctx)
-		probed()
 		switch {
 		case ctx.Err() != nil:
+			probed()
 			return nil
 		case err == nil:
-			if failing {
-				logger.Info("The proxy server can be reached again")
+			if !connected {
+				logger.Info("Connected to the proxy server")
 			}
+			connected = true
+			p.failing.Store(0)
 			p.reachable.Set(1)
 		default:
-			if !failing {
+			if p.failing.CompareAndSwap(0, time.Now().UnixNano()) {
 				logger.Error(err, "The proxy server cannot be reached; requests to clusters are answered with 503")
 			}
+			connected = false
 			p.reachable.Set(0)
 		}
-		failing = err != nil
+		probed()
 		pause := probeInterval
 		if p.former.Load() || p.onNext.Load() {
 			pause = formerInterval

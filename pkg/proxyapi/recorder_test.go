@@ -250,7 +250,7 @@ func TestRecordingPolicy(t *testing.T) {
 // TestRefusedSessionsHaveNoFile has a user whom the cluster refuses.
 func TestRefusedSessionsHaveNoFile(t *testing.T) {
 	w, dir := recorded(t, &shell{}, func(*Options) {})
-	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { writeStatus(rw, http.StatusForbidden, "no") }), "cluster1")
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { writeStatus(rw, newStatus(http.StatusForbidden, "no")) }), "cluster1")
 	if _, _, err := w.exec(remotecommand.NewSPDYExecutor, execPath, "", false); err == nil || !strings.Contains(err.Error(), "no") {
 		t.Errorf("error %v, want the cluster's", err)
 	}

@@ -50,7 +50,7 @@ const (
 )
 
 // errNoScope is the error of a request that is for nothing: a bug.
-var errNoScope = refusal(http.StatusInternalServerError, "it is not known whether the request is for a cluster, a view, or the proxy API: report this")
+var errNoScope = refusal(http.StatusInternalServerError, "internal error: the request is for no cluster, no view, and not for the proxy API; report it with the request's Audit-Id from the proxy API's audit log")
 
 // requestScope is what is known of one request. It belongs to the goroutine that serves
 // the request.

@@ -107,7 +107,7 @@ func (c lingeringConn) Close() error {
 type noUpgrade struct{}
 
 func (noUpgrade) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	writeStatus(w, http.StatusBadGateway, err.Error())
+	writeStatus(w, newStatus(http.StatusBadGateway, err.Error()))
 }
 
 // config is that of a client of the cluster's API.

@@ -5,17 +5,23 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
-// retryAfter is always this short: see the package comment.
-const retryAfter = 1
+const (
+	// retryAfter is always this short: see the package comment.
+	retryAfter = 1
+	// maxWarning is how many bytes of a message are in a Warning.
+	maxWarning = 500
+)
 
 // refusal is the error of a request that is refused with an HTTP status, and a message
 // that says what the caller can do.
@@ -23,14 +29,18 @@ func refusal(code int, message string) *hubaccess.RefusedError {
 	return &hubaccess.RefusedError{Code: code, Message: message}
 }
 
-// statusFor says what err means to a client that wanted cluster: the HTTP status, and
-// what to do. The cluster's addon was lost at since, if not zero.
-func statusFor(err error, cluster string, since time.Time) (code int, message string) {
+// statusFor says what err means to a client that wanted cluster, and what to do. The
+// cluster's addon was lost at since, if not zero.
+func statusFor(err error, cluster string, since time.Time) metav1.Status {
 	var malformed *route.Error
 	if errors.As(err, &malformed) {
-		return malformed.Code, malformed.Reason
+		return newStatus(malformed.Code, malformed.Reason)
 	}
-	return agentclient.StatusOf(err, cluster, since)
+	status := newStatus(agentclient.StatusOf(err, cluster, since))
+	if agentclient.IsAway(err, since) {
+		status.Details = nil // a client would come back ten times, for nothing
+	}
+	return status
 }
 
 var reasons = map[int]metav1.StatusReason{
@@ -57,21 +67,37 @@ func newStatus(code int, message string) metav1.Status {
 	return status
 }
 
+// warn puts the message of a refusal into a Warning, where clients throw the Status away:
+// discovery of client-go does, and kubectl shows Warnings. Of requests for resources
+// they show the Status.
+func warn(header http.Header, scope *requestScope, message string) {
+	info := scope.inner
+	if info == nil {
+		info = scope.info
+	}
+	if info != nil && info.IsResourceRequest {
+		return
+	}
+	if len(message) > maxWarning {
+		message = strings.ToValidUTF8(message[:maxWarning], "") + "..."
+	}
+	fault.AddWarning(header, message)
+}
+
 // writeStatus answers with a metav1.Status.
-func writeStatus(w http.ResponseWriter, code int, message string) {
-	status := newStatus(code, message)
+func writeStatus(w http.ResponseWriter, status metav1.Status) {
 	if status.Details != nil {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	body, err := json.Marshal(status)
 	if err != nil {
-		http.Error(w, message, code)
+		http.Error(w, status.Message, int(status.Code))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(code)
+	w.WriteHeader(int(status.Code))
 	// The client may be gone, and no one else reads the error.
 	_, _ = w.Write(body)
 }

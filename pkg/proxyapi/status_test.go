@@ -37,9 +37,9 @@ func TestStatusFor(t *testing.T) {
 		{&route.Error{Code: http.StatusBadRequest, Reason: "x"}, http.StatusBadRequest},
 		{refusal(http.StatusNotFound, "x"), http.StatusNotFound},
 	} {
-		code, message := statusFor(fmt.Errorf("wrapped: %w", tc.err), "cluster1", time.Time{})
-		if code != tc.want || message == "" {
-			t.Errorf("%v: %d %q, want %d", tc.err, code, message, tc.want)
+		status := statusFor(fmt.Errorf("wrapped: %w", tc.err), "cluster1", time.Time{})
+		if int(status.Code) != tc.want || status.Message == "" {
+			t.Errorf("%v: %d %q, want %d", tc.err, status.Code, status.Message, tc.want)
 		}
 	}
 }

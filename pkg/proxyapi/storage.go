@@ -123,11 +123,11 @@ func (a *clusterAPI) describe(name string) v1alpha1.Cluster {
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "Name of the ManagedCluster"},
 	{Name: "Available", Type: "string", Description: "Condition Available of the cluster's ManagedClusterAddOn"},
-	{Name: "Tunnels", Type: "integer", Description: "Connections through the tunnel that the replica which answers has open"},
 	{Name: "Latency", Type: "string", Description: "Moving average of the time to the header of an answer"},
 	{Name: "Version", Type: "string", Description: "Version of Kubernetes on the cluster"},
 	{Name: "Last Seen", Type: "string", Description: "How long ago the cluster was last known to be reachable"},
 	{Name: "Reason", Type: "string", Priority: 1, Description: "Why the cluster is not available"},
+	{Name: "Connections", Type: "integer", Priority: 1, Description: "Connections through the tunnel that the replica which answers has open; 0 says nothing of the cluster"},
 }
 
 // ConvertToTable is what kubectl get shows.
@@ -157,7 +157,7 @@ func cells(c *v1alpha1.Cluster, now time.Time) []any {
 	if c.Status.LastSeen != nil {
 		seen = duration.HumanDuration(now.Sub(c.Status.LastSeen.Time))
 	}
-	return []any{c.Name, string(c.Status.Available), c.Status.Tunnels, latency, c.Status.Version, seen, c.Status.Reason}
+	return []any{c.Name, string(c.Status.Available), latency, c.Status.Version, seen, c.Status.Reason, c.Status.Tunnels}
 }
 
 var everyMethod = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}

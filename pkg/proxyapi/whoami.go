@@ -110,6 +110,5 @@ func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, e
 }
 
 func (a *clusterAPI) statusError(cluster string, err error) error {
-	code, message := statusFor(err, cluster, a.clusters.AwaySince(cluster))
-	return &apierrors.StatusError{ErrStatus: newStatus(code, message)}
+	return &apierrors.StatusError{ErrStatus: statusFor(err, cluster, a.clusters.AwaySince(cluster))}
 }

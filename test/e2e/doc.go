@@ -99,7 +99,8 @@
 // The addon's life:
 //
 //   - lifecycle_test.go, addonmanagers_test.go: agents, proxy servers and addon
-//     managers that come and go, and the configuration. nodes_test.go: entrypoints and
+//     managers that come and go, and the configuration. away_test.go: what kubectl says of a
+//     cluster without agents. nodes_test.go: entrypoints and
 //     clusters that leave, with what else only real nodes show.
 //   - deploymentconfig_test.go: settings of one cluster. portforward_test.go: agents in
 //     PortForward mode.

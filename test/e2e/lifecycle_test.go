@@ -16,7 +16,7 @@ import (
 )
 
 // TestAgentComesAndGoes takes the agent of one cluster away and gives it back.
-// While it is away the answer is 503 with a time to come back, the other cluster
+// While it is away the answer is 503, the other cluster
 // does not notice, and afterwards everything works again by itself. It disturbs
 // one cluster, whose agents stop for a while.
 func TestAgentComesAndGoes(t *testing.T) {
@@ -36,8 +36,8 @@ func TestAgentComesAndGoes(t *testing.T) {
 		if resp.StatusCode != http.StatusServiceUnavailable {
 			return fmt.Errorf("answered %d: %s", resp.StatusCode, s.Message)
 		}
-		if resp.Header.Get("Retry-After") == "" || !strings.Contains(s.Message, away) {
-			return fmt.Errorf("503 without Retry-After or without the cluster's name: %q", s.Message)
+		if !strings.Contains(s.Message, away) {
+			return fmt.Errorf("503 without the cluster's name: %q", s.Message)
 		}
 		return nil
 	})
