@@ -7,7 +7,8 @@
 // the cluster's name and translates metadata.resourceVersion. Restorer is its inverse, for
 // what users write. Both copy bytes and look only at what they change. They never decode an
 // object, because decoding and encoding would cost ten times as much as everything else that
-// a list does, and would lose fields that no decoder here knows.
+// a list does, and would lose fields that no decoder here knows. What leads a client to the
+// cluster outside of metadata is in Places, of single objects and of what is written only.
 //
 // # Lists
 //
@@ -38,6 +39,7 @@
 //
 // # Files
 //
+//	applied.go           what kubectl has applied, in an annotation
 //	discovery.go         the types of aggregated discovery, and Catalog: what clusters serve together
 //	discoverylegacy.go   translates discovery of servers and clients without aggregated discovery
 //	discoveryunion.go    Union, and what makes a cluster the newest
@@ -48,9 +50,11 @@
 //	majority.go          Majority: what the objects of several clusters are
 //	object.go            walks the members of a JSON object
 //	openapi.go           the index of OpenAPI v3 documents; OpenAPI v2 documents
+//	places.go            Places: selectors, and names of other objects
 //	protobuf.go          edits metadata in protobuf
 //	protobufevent.go     events of watches, and Statuses, in protobuf
 //	protobuflist.go      lists in protobuf
+//	protobufplaces.go    restores Places, labels and owners in protobuf
 //	protobufreader.go    ProtobufReader
 //	readbuffer.go        the buffer of a Reader
 //	reader.go            Reader

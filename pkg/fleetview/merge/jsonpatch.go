@@ -61,7 +61,7 @@ func (r *Restorer) restore(o operation) (bool, error) {
 		return false, err
 	}
 	if (op == "copy" || op == "move") && r.ours(pointer(from)) {
-		return false, fmt.Errorf("%q is an annotation of the view: it cannot be copied or moved", from)
+		return false, fmt.Errorf("%q is an annotation or a label of the view: it cannot be copied or moved", from)
 	}
 	tokens := pointer(path)
 	if r.ours(tokens) {
@@ -78,16 +78,27 @@ func (r *Restorer) restore(o operation) (bool, error) {
 	return true, err
 }
 
-// ours reports whether a pointer leads to an annotation of the view.
+// ours reports whether a pointer leads to an annotation or a label of the view.
 func (r *Restorer) ours(tokens []string) bool {
-	return len(tokens) == 3 && tokens[0] == "metadata" && tokens[1] == "annotations" && slices.Contains(r.Annotations, tokens[2])
+	last := len(tokens) - 1
+	if last < 1 {
+		return false
+	}
+	switch in := tokens[:last]; {
+	case slices.Equal(in, []string{"metadata", "annotations"}):
+		return slices.Contains(r.Annotations, tokens[last])
+	case tokens[last] != r.Label:
+		return false
+	default:
+		return slices.Equal(in, []string{"metadata", "labels"}) || r.Places.has(in)
+	}
 }
 
-// testOurs makes the test that an operation makes of an annotation of the view.
+// testOurs makes the test that an operation makes of an annotation or a label of the view.
 func (r *Restorer) testOurs(op string, value json.RawMessage) error {
 	var s string
 	if op == "test" && (json.Unmarshal(value, &s) != nil || s != r.Cluster) {
-		return errors.New("testing an annotation of the view: it has another value")
+		return errors.New("testing an annotation or a label of the view: it has another value")
 	}
 	return nil
 }
@@ -97,7 +108,7 @@ func (r *Restorer) restoreValue(tokens []string, value json.RawMessage) (json.Ra
 	switch {
 	case len(tokens) == 0:
 		return r.AppendJSON(nil, value)
-	case tokens[0] != "metadata", len(tokens) > 2:
+	case tokens[0] != "metadata" && len(r.Places.within(0, tokens[0])) == 0:
 		return value, nil
 	}
 	// The value is restored as a part of an object.
@@ -119,7 +130,7 @@ func (r *Restorer) restoreValue(tokens []string, value json.RawMessage) (json.Ra
 			return nil, fmt.Errorf("reading a value: %w", err)
 		}
 		if restored = object[token]; restored == nil {
-			return json.RawMessage("{}"), nil // only our annotations were there
+			return json.RawMessage("{}"), nil // only ours were there
 		}
 	}
 	return restored, nil

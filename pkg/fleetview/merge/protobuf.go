@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,9 @@ const (
 	typeAPIVersion, typeKind                                  = 1, 2
 	objectMetadata                                            = 1
 	metaName, metaNamespace, metaUID, metaVersion             = 1, 3, 5, 6
-	metaAnnotations                                           = 12
+	metaLabels, metaAnnotations, metaOwners                   = 11, 12, 13
+	ownerName                                                 = 3
+	selectorLabels                                            = 1
 	entryKey, entryValue                                      = 1, 2
 )
 
@@ -224,34 +225,36 @@ func (e *edit) appendProtobufObject(dst, object []byte) (_ []byte, err error) {
 
 // appendProtobufMeta appends the fields of an edited ObjectMeta.
 func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
-	var name, version bool
+	var seen [metaVersion + 1]bool
 	for len(meta) > 0 {
 		var f field
 		if f, meta, err = nextField(meta); err != nil {
 			return dst, err
 		}
-		var text string
 		switch f.number {
-		case metaName:
-			err, text = f.known(&name), e.name(string(f.content))
-		case metaVersion:
-			if err = f.known(&version); err == nil {
-				text, err = e.version(string(f.content))
+		case metaName, metaNamespace, metaVersion:
+			if err := f.known(&seen[f.number]); err != nil {
+				return dst, err
+			}
+			var text string
+			if text, err = e.text(f.number, string(f.content)); err == nil {
+				dst = protowire.AppendTag(dst, f.number, protowire.BytesType)
+				dst = protowire.AppendString(dst, text)
 			}
 		case metaAnnotations:
 			var ours bool
 			if ours, err = e.oursEntry(f); err == nil && !ours {
 				dst = append(dst, f.text...)
 			}
+		case metaLabels:
+			dst, err = e.appendProtobufLabel(dst, f)
+		case metaOwners:
+			dst, err = e.appendProtobufOwner(dst, f)
 		default:
 			dst = append(dst, f.text...)
 		}
 		if err != nil {
 			return dst, err
-		}
-		if f.number == metaName || f.number == metaVersion {
-			dst = protowire.AppendTag(dst, f.number, protowire.BytesType)
-			dst = protowire.AppendString(dst, text)
 		}
 	}
 	if e.sets() {
@@ -260,16 +263,20 @@ func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
 	return dst, nil
 }
 
-// name returns an edited name.
-func (e *edit) name(name string) string {
+// text returns an edited text of an ObjectMeta.
+func (e *edit) text(number protowire.Number, text string) (string, error) {
 	switch {
-	case name == "":
+	case number == metaVersion:
+		return e.version(text)
+	case text == "":
+	case !e.sets() && number == metaName:
+		return e.plainName(text), nil
 	case !e.sets():
-		return strings.TrimSuffix(name, "@"+e.cluster)
-	case e.qualify:
-		return name + "@" + e.cluster
+		return e.plain(text), nil
+	case number == metaName && e.qualify, number == metaNamespace && e.qualifyNamespace:
+		return text + "@" + e.cluster, nil
 	}
-	return name
+	return text, nil
 }
 
 // oursEntry reports whether an entry of the annotations has one of our keys.
@@ -286,6 +293,9 @@ func (e *edit) oursEntry(f field) (bool, error) {
 		if entry = rest; in.number == entryKey {
 			ours = e.ours(in.content) // decoders take the last of several
 		}
+	}
+	if ours && e.note != nil {
+		e.noteEntry(f, true)
 	}
 	return ours, nil
 }

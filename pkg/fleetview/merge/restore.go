@@ -3,6 +3,7 @@ package merge
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -11,21 +12,29 @@ import (
 
 // Restorer is the inverse of Rewriter, for what users write to one cluster. It removes the
 // annotations of the view, makes metadata.resourceVersion the member's own, and cuts
-// @CLUSTER off metadata.name. Preconditions of DeleteOptions, and those of an Eviction, are
+// @CLUSTER off metadata.name, metadata.namespace and the names of owners. It removes the
+// view's label, and cuts @CLUSTER off the names in Places. Preconditions of DeleteOptions, and those of an Eviction, are
 // restored too; their uid is the member's already. An error means that the write must be
 // refused; dst is as before then. Its methods are safe for concurrent use.
 type Restorer struct {
 	// Cluster is the name of the cluster that is written to.
 	Cluster string
-	// Annotations are the keys of the view.
+	// Annotations are the keys of the view, and Label the one of the label.
 	Annotations []string
+	Label       string
+	// Places are those of the resource.
+	Places Places
+	// Derived says that names cannot have an @, and that clients make them of other names.
+	Derived bool
+	// Note gets what may name clusters, if it is set. What is appended means nothing then.
+	Note func(Mention)
 	// Version returns the member's own version. It returns an error if the version is not
 	// one of this cluster's in a view.
 	Version func(view string) (string, error)
 }
 
 func (r *Restorer) edit() edit {
-	return edit{cluster: r.Cluster, annotations: r.Annotations, restore: true, toMember: r.Version}
+	return edit{cluster: r.Cluster, annotations: r.Annotations, label: r.Label, places: r.Places, derived: r.Derived, restore: true, note: r.Note, toMember: r.Version}
 }
 
 // AppendJSON appends an object in JSON. It may be a part of one: a merge patch, a strategic
@@ -34,8 +43,11 @@ func (r *Restorer) AppendJSON(dst, body []byte) ([]byte, error) {
 	e := r.edit()
 	start := len(dst)
 	dst, err := e.appendObject(dst, NewItem(body))
+	if err == nil && len(r.Places) > 0 {
+		dst, err = e.appendPlaces(dst[:start], slices.Clone(dst[start:]), r.Places)
+	}
 	if err != nil {
-		return dst, err
+		return dst[:start], err
 	}
 	key, err := typeOfJSON(body)
 	if err != nil {
@@ -173,7 +185,9 @@ func (r *Restorer) AppendProtobuf(dst, body []byte) ([]byte, error) {
 			dst, err = e.appendProtobufAt(dst, object, evictionOptions, optionsPreconditions, preconditionsVersion)
 		}
 	default:
-		dst, err = e.appendProtobufObject(dst, envelope.raw)
+		if dst, err = e.appendProtobufObject(dst, envelope.raw); err == nil {
+			dst, err = e.appendProtobufPlaces(dst[:raw], slices.Clone(dst[raw:]), r.Places, 0)
+		}
 	}
 	if err != nil {
 		return dst[:start], err

@@ -8,8 +8,15 @@ type Rewriter struct {
 	Cluster string
 	// Annotations are the keys that get the cluster's name.
 	Annotations []string
-	// Qualified makes metadata.name NAME@CLUSTER.
+	// Qualified makes metadata.name, and the names of owners, NAME@CLUSTER.
 	Qualified bool
+	// QualifiedNamespace makes metadata.namespace NAMESPACE@CLUSTER.
+	QualifiedNamespace bool
+	// Places are where selectors get Label with the cluster's name, if they are not empty, in
+	// JSON. What kubectl has applied gets its name qualified there too. It costs a second look
+	// at the object.
+	Places Places
+	Label  string
 	// Version translates metadata.resourceVersion, which is not empty. Objects without one
 	// stay without.
 	Version func(member string) string
@@ -25,20 +32,35 @@ func (w *Rewriter) AppendJSON(dst, object []byte) ([]byte, error) {
 // AppendItem is AppendJSON for an Item.
 func (w *Rewriter) AppendItem(dst []byte, object Item) ([]byte, error) {
 	e := w.edit()
-	return e.appendObject(dst, object)
+	if w.Label == "" {
+		return e.appendObject(dst, object)
+	}
+	rewritten, err := e.appendObject(nil, object)
+	if err != nil {
+		return dst, err
+	}
+	return e.appendPlaces(dst, rewritten, w.Places)
 }
 
 func (w *Rewriter) edit() edit {
-	return edit{cluster: w.Cluster, annotations: w.Annotations, qualify: w.Qualified, toView: w.Version}
+	return edit{cluster: w.Cluster, annotations: w.Annotations, label: w.Label, places: w.Places, qualify: w.Qualified, qualifyNamespace: w.QualifiedNamespace, toView: w.Version}
 }
 
 // edit is what happens to an object's metadata, on the way to the view or back.
 type edit struct {
 	cluster     string
 	annotations []string
-	qualify     bool
+	// label is the label of the view, in selectors of objects and on the way back in all labels.
+	label  string
+	places Places
+	// qualify and qualifyNamespace say what is qualified.
+	qualify, qualifyNamespace bool
 	// restore is the way back: annotations are removed instead of set.
 	restore bool
+	// derived says that names which have @CLUSTER within are made of one that ends in it.
+	derived bool
+	// note, on the way back, gets what names clusters instead of having it restored.
+	note func(Mention)
 	// toView is set on the way to the view, toMember on the way back.
 	toView   func(string) string
 	toMember func(string) (string, error)
@@ -56,9 +78,17 @@ func (e *edit) ours(annotation []byte) bool {
 	return false
 }
 
+// names are the members of metadata that are edited.
+func (e *edit) names() []string {
+	if e.qualify || e.qualifyNamespace {
+		return []string{"annotations", "name", "resourceVersion", "namespace", "ownerReferences"}
+	}
+	return []string{"annotations", "name", "resourceVersion"}
+}
+
 func (e *edit) version(s string) (string, error) {
 	switch {
-	case s == "":
+	case s == "", e.note != nil:
 		return s, nil
 	case e.toMember != nil:
 		return e.toMember(s)

@@ -2,7 +2,6 @@ package merge
 
 import (
 	"fmt"
-	"strings"
 )
 
 // appendObject appends an object with its metadata edited.
@@ -49,7 +48,7 @@ func (e *edit) appendWalked(dst []byte, m *members, begin int) ([]byte, error) {
 		}
 		return e.appendObject(dst[:start], NewItem(object))
 	}
-	if !seen && e.sets() {
+	if !seen && e.sets() && len(e.annotations) > 0 {
 		dst = append(dst, m.data[begin:open]...)
 		dst = append(dst, `"metadata":{`...)
 		dst = append(e.appendAnnotations(dst), '}')
@@ -83,13 +82,19 @@ func (e *edit) appendMetadata(dst []byte, m *members) []byte {
 			if in.once(&name) {
 				dst = e.appendName(dst, &in)
 			}
+		case "namespace":
+			dst = e.appendNamespace(dst, &in)
+		case "ownerReferences":
+			dst = e.appendOther(dst, &in, owners, !e.sets() || e.qualify)
+		case "labels":
+			dst = e.appendOther(dst, &in, labels, !e.sets())
 		case "resourceVersion":
 			if in.once(&version) {
 				dst = e.appendVersion(dst, &in)
 			}
 		default:
 			in.skip()
-			if in.err == nil && (!e.sets() || !isTwin(in.key, []string{"annotations", "name", "resourceVersion"})) {
+			if in.err == nil && (!e.sets() || !isTwin(in.key, e.names())) {
 				dst = appendMember(dst, in.data[in.start:in.next])
 			}
 		}
@@ -98,7 +103,7 @@ func (e *edit) appendMetadata(dst []byte, m *members) []byte {
 		m.fail(fmt.Errorf("reading metadata: %w", in.err))
 		return dst
 	}
-	if !annotations && e.sets() {
+	if !annotations && e.sets() && len(e.annotations) > 0 {
 		dst = e.appendAnnotations(appendComma(dst))
 	}
 	m.next = in.next
@@ -124,10 +129,53 @@ func (e *edit) appendNameText(dst, raw []byte, name string) []byte {
 		if e.qualify {
 			return appendSuffixed(dst, raw, "@"+e.cluster)
 		}
-	} else if plain, ok := strings.CutSuffix(name, "@"+e.cluster); ok {
+	} else if plain := e.plainName(name); plain != name {
 		return appendQuoted(dst, plain)
 	}
 	return append(dst, raw...)
+}
+
+// appendNamespace appends the member metadata.namespace.
+func (e *edit) appendNamespace(dst []byte, m *members) []byte {
+	if e.sets() && !e.qualifyNamespace {
+		m.skip()
+		if m.err == nil {
+			dst = appendMember(dst, m.data[m.start:m.next])
+		}
+		return dst
+	}
+	raw, namespace := m.text()
+	if m.err != nil {
+		return dst
+	}
+	dst = appendMember(dst, m.data[m.start:m.value])
+	if e.sets() && namespace != "" {
+		return appendSuffixed(dst, raw, "@"+e.cluster)
+	}
+	if plain := e.plain(namespace); plain != namespace {
+		return appendQuoted(dst, plain)
+	}
+	return append(dst, raw...)
+}
+
+// appendOther appends another member of metadata, edited or as it is.
+func (e *edit) appendOther(dst []byte, m *members, what what, edited bool) []byte {
+	value := m.skip()
+	if m.err != nil {
+		return dst
+	}
+	if !edited {
+		return appendMember(dst, m.data[m.start:m.next])
+	}
+	start := len(dst)
+	dst, kept, err := e.appendPlace(appendMember(dst, m.data[m.start:m.value]), value, what)
+	if err != nil {
+		m.fail(err)
+	}
+	if !kept {
+		return dst[:start]
+	}
+	return dst
 }
 
 // appendVersion appends the member resourceVersion of metadata or preconditions.
@@ -181,6 +229,10 @@ func (e *edit) appendAnnotationMap(dst []byte, m *members) (_ []byte, removed, l
 		case in.err != nil:
 		case e.ours(in.key):
 			removed = true
+			e.mention(in.key, in.data[in.value:in.next], true)
+		case string(in.key) == appliedAnnotation && e.label != "":
+			left = true
+			dst = e.appendApplied(appendMember(dst, in.data[in.start:in.value]), in.data[in.value:in.next])
 		default:
 			left = true
 			dst = appendMember(dst, in.data[in.start:in.next])
