@@ -154,7 +154,7 @@ func TestNarrowedWatch(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %s of %s", event.Type, event.Object.name(), event.Object.cluster()))
 				left.Store(true)
 			}
-			if diff := cmp.Diff([]string{"ADDED web-0000 of b", "DELETED web-0000 of b"}, got); diff != "" {
+			if diff := cmp.Diff([]string{"ADDED web-0000@b of b", "DELETED web-0000@b of b"}, got); diff != "" {
 				t.Errorf("%s: events (-want +got):\n%s", name, diff)
 			}
 			if requests := a.asked(); len(requests) != 0 {

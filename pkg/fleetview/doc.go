@@ -11,8 +11,7 @@
 // # One request, many members
 //
 // Lists, watches, discovery and a name without its cluster ask all members, at most 64 at a
-// time. NAME@CLUSTER, and field selectors with metadata.cluster, choose members. A write is
-// for one member: the one that its path names, or its object by name or annotation, or the
+// time. NAME@CLUSTER, and selectors, choose members. A write is for one member: the one that its path names, or its object by name or annotation, or the
 // only one that has the object. Whether another has it too must be known for that, so a
 // write by a plain name is refused while a member does not answer.
 //
@@ -25,8 +24,31 @@
 // which a member could read another name than the view is refused: one with an encoded
 // slash up to the subresource, or with a segment of dots.
 //
+// # Names that lead to the cluster
+//
 // An answer calls the object as the request does. What kubectl asks for by NAME@CLUSTER it
-// goes on to ask for by the name in the answer: logs, exec, attach, port-forward, cp.
+// goes on to ask for by what it reads in the answer, and each of that leads to the cluster:
+//
+//   - the name: logs, exec, attach, port-forward, cp; in field selectors: wait, drain, events;
+//   - the selector of a workload or a Service, by which kubectl finds pods. If it selects
+//     anything it gets the label AnnotationCluster, which is no label of any object: a label
+//     selector with it chooses clusters, as the field metadata.cluster does, and it is taken
+//     off before members are asked. Selectors are written in JSON only, so such an answer is;
+//   - the names of owners: drain asks for the DaemonSet of a pod;
+//   - the namespace, if the request calls that NAMESPACE@CLUSTER. The objects in it have the
+//     names then that they have there, and kubectl finds them where others refer to them.
+//
+// A list or a watch that is of one cluster, by a label, a field, a name in either, or the
+// namespace, calls objects so too. Lists do not change selectors: what is listed is asked for
+// by name. An object that was asked for by its plain name has neither in a Plain view, because
+// programs compare what they read with what they wrote.
+//
+// All of that is taken off what is written (merge.Places), also where kubectl keeps what it
+// has applied, so no cluster sees it. A write may name its cluster by any of it, or by a name
+// that kubectl has put into another object: the owner of a Job that is made from a CronJob, the
+// node of a pod that debugs it. What is written for one cluster and names another is refused,
+// and so is a selector that may mean a cluster or not. Names that kubectl makes of NAME@CLUSTER
+// where there can be no @ (labels, containers) are made of NAME.
 //
 // Logs, exec, attach, port-forward, proxy and all upgrades are not about objects. They go to
 // View.Relay as they are, to the member that is found as for a write.
@@ -43,8 +65,8 @@
 // is as every other: it would change its form under its clients when a second one joins.
 //
 // What the rules of such a view leave out is refused before anything is sent, and its discovery
-// is made here then, of answers that nothing is known of before. NAME@CLUSTER, metadata.cluster,
-// and the annotation of an object that is made mean in it what they mean in other views, and are
+// is made here then, of answers that nothing is known of before. NAME@CLUSTER, what selectors
+// say of clusters, and the annotation of an object that is made mean in it what they mean in other views, and are
 // taken off; other requests go on byte for byte. An annotation that is on an object is the
 // cluster's own word.
 //
@@ -115,6 +137,8 @@
 //	request.go            what a request wants, and of which members
 //	path.go               the path of a resource, and names in it
 //	selector.go           field selectors that choose clusters
+//	labels.go             label selectors that do
+//	mention.go            what names a cluster in what is written, and leads to it in answers
 //	form.go               what the client accepts
 //	ask.go                requests to members
 //	list.go               lists, page by page

@@ -327,14 +327,18 @@ func (h *Handler) getList(t testing.TB, view View, url string, header ...string)
 	return h.request(t, view, http.MethodGet, url, "", header...)
 }
 
-// names are NAME@CLUSTER of the objects of a list or Table.
+// names are NAME@CLUSTER of the objects of a list or Table, however the answer calls them.
 func (r response) names() []string {
 	names := []string{}
+	add := func(o object) {
+		cluster := "@" + o.meta()["annotations"].(map[string]any)[AnnotationCluster].(string)
+		names = append(names, strings.TrimSuffix(o.name(), cluster)+cluster)
+	}
 	for _, item := range r.list.Items {
-		names = append(names, item.name()+"@"+item.meta()["annotations"].(map[string]any)[AnnotationCluster].(string))
+		add(item)
 	}
 	for _, row := range r.list.Rows {
-		names = append(names, row.Object.name()+"@"+row.Object.meta()["annotations"].(map[string]any)[AnnotationCluster].(string))
+		add(row.Object)
 	}
 	return names
 }

@@ -38,6 +38,8 @@ var kinds = map[string]string{
 	"pods": "Pod", "configmaps": "ConfigMap", "deployments": "Deployment", "clusterroles": "ClusterRole", "events": "Event", "widgets": "Widget",
 	"network-attachment-definitions": "NetworkAttachmentDefinition", // is not called like its kind
 	"services":                       "Service", "serviceaccounts": "ServiceAccount", "namespaces": "Namespace",
+	"replicasets": "ReplicaSet", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet", "jobs": "Job", "cronjobs": "CronJob", "replicationcontrollers": "ReplicationController",
+	"nodes": "Node", "horizontalpodautoscalers": "HorizontalPodAutoscaler", "persistentvolumeclaims": "PersistentVolumeClaim",
 }
 
 type change struct {
@@ -144,7 +146,14 @@ func (c *cluster) selected(r *http.Request, info *apirequest.RequestInfo) ([]obj
 			set[key] = value.(string)
 		}
 		if involved, ok := o["involvedObject"].(map[string]any); ok {
-			values["involvedObject.name"] = involved["name"].(string)
+			for field, value := range involved {
+				values["involvedObject."+field] = fmt.Sprint(value)
+			}
+		}
+		if info.Resource == "pods" {
+			spec, _ := o["spec"].(map[string]any)
+			node, _ := spec["nodeName"].(string)
+			values["spec.nodeName"], values["status.phase"] = node, "Running"
 		}
 		for _, requirement := range byField.Requirements() {
 			if _, ok := values[requirement.Field]; !ok {

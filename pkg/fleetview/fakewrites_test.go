@@ -85,6 +85,11 @@ func (c *cluster) store(w http.ResponseWriter, r *http.Request, info *apirequest
 	if info.Namespace != "" {
 		meta["namespace"] = info.Namespace
 	}
+	if former != nil && r.URL.Query().Has("dryRun") { // of what changes nothing
+		meta["resourceVersion"], meta["uid"], o["kind"], o["apiVersion"] = former.version(), former.meta()["uid"], former["kind"], former["apiVersion"]
+		c.answer(w, r, info, metav1.ListMeta{}, []object{o}, false)
+		return
+	}
 	c.put(path, info, o)
 	c.answer(w, r, info, metav1.ListMeta{}, []object{o}, false)
 }

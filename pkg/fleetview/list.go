@@ -463,8 +463,12 @@ func (l *listing) token() string {
 func (q *request) rewriter(m Member, at version.Version) *merge.Rewriter {
 	number := version.Number(m.UID())
 	return &merge.Rewriter{
-		Cluster: m.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...), Qualified: q.view.Qualified || q.qualified,
+		Cluster: m.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...),
+		Qualified: q.qualifies(), QualifiedNamespace: q.inNamespace,
 		Version: func(member string) string {
+			if sent, ok := q.sent[member]; ok {
+				return sent
+			}
 			return version.Version{Time: at.Time, Replica: at.Replica, Cluster: number, Member: version.OfMember(member)}.String()
 		},
 	}

@@ -55,6 +55,13 @@ func (p path) named(name string) path {
 	return p
 }
 
+// within returns the path with another namespace, which is before the resource.
+func (p path) within(namespace string) path {
+	p.segments = slices.Clone(p.segments)
+	p.segments[p.resource-1] = url.PathEscape(namespace)
+	return p
+}
+
 // in returns the path of a collection in one namespace.
 func (p path) in(namespace string) path {
 	p.segments = slices.Insert(slices.Clone(p.segments), p.resource, "namespaces", url.PathEscape(namespace))

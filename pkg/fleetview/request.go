@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -28,8 +29,18 @@ type request struct {
 	rules []ResourceRule
 	// terms are what the request says of clusters.
 	terms []clusterTerm
-	// qualified says that the request calls its object NAME@CLUSTER. The answer does too.
+	// everyone has the names of the clusters that may be named: those of which the view has
+	// what is requested, and that the user may reach.
+	everyone []string
+	// qualified says that the request calls its object NAME@CLUSTER, or is about objects of one
+	// cluster. The answer calls them so too.
 	qualified bool
+	// inNamespace says that the request calls its namespace NAMESPACE@CLUSTER. The answer does
+	// too, and calls objects by their plain names: the namespace leads to the cluster.
+	inNamespace bool
+	// sent are the versions that a write came with, by the member's. An answer with the same
+	// one has it as it was: kubectl diff compares the text.
+	sent map[string]string
 	// streams says that the request or its answer is no object.
 	streams bool
 	// unlisted is set if the view does not have the resource: it gets the request as it is.
@@ -44,17 +55,18 @@ var streaming = []string{"exec", "attach", "portforward", "proxy", "log"}
 
 // newRequest finds out what a request wants, and of which members.
 func newRequest(r *http.Request, view *View, members []Member, missing []Missing) (*request, error) {
-	info, err := requestInfo.NewRequestInfo(r)
+	info, err := requestInfo.NewRequestInfo(parsable(r))
 	if err != nil {
 		return nil, fault.Refuse(http.StatusBadRequest, err.Error())
 	}
 	if !info.IsResourceRequest || isFormerVerb(r.URL.Path, info) {
 		return nil, fault.Refuse(http.StatusNotFound, "a view has the resources of the Kubernetes API, discovery and OpenAPI: ask one cluster for anything else")
 	}
-	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing}
+	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing, everyone: clusterNames(members, missing)}
 	if q.path, err = newPath(r.URL, info); err != nil {
 		return nil, err
 	}
+	q.cutNamespace()
 	listed, err := q.listed()
 	if err != nil {
 		return nil, err
@@ -64,19 +76,77 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 			// In other words than find's: they would tell the name of the cluster.
 			err = fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has resource %q of API group %q on no cluster that you may reach", view.Name, info.Resource, info.APIGroup))
 		}
+		if err == nil && q.inNamespace && !slices.Contains(q.terms[0].clusters, view.UnlistedCluster) {
+			err = q.noCluster()
+		}
 		return q, err
 	}
+	q.everyone = clusterNames(q.having(members, missing))
 	q.members, q.missing = q.narrow(members, missing)
 	if q.collection() {
 		return q, q.chooseBySelector()
 	}
 	q.streams = slices.Contains(streaming, info.Subresource) || r.Header.Get("Upgrade") != ""
-	if plain, cluster, ok := q.cut(info.Name); ok {
+	if plain, cluster, ok := q.cutName(); ok {
 		q.path, q.info.Name, q.qualified = q.path.named(plain), plain, true
-		q.terms = []clusterTerm{{cluster, true}}
+		q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
 		q.members, q.missing = q.narrow(q.members, q.missing)
 	}
 	return q, nil
+}
+
+// parsable is the request without its label selector, if that has a name of the view's in
+// it: RequestInfo does not need it, and logs what it cannot parse.
+func parsable(r *http.Request) *http.Request {
+	query := r.URL.Query()
+	if !strings.Contains(query.Get("labelSelector"), "@") {
+		return r
+	}
+	query.Del("labelSelector")
+	r = r.Clone(r.Context())
+	r.URL.RawQuery = query.Encode()
+	return r
+}
+
+func clusterNames(members []Member, missing []Missing) []string {
+	names := make([]string, 0, len(members)+len(missing))
+	for _, m := range members {
+		names = append(names, m.Name())
+	}
+	for _, m := range missing {
+		names = append(names, m.Cluster)
+	}
+	return names
+}
+
+// cutNamespace takes the cluster off a namespace in the path: kubectl lists what is in the
+// namespace that it describes, and -n NAMESPACE@CLUSTER is a cluster for everything.
+func (q *request) cutNamespace() {
+	if q.info.Resource == "namespaces" {
+		return // it is the object
+	}
+	plain, cluster, ok := q.cut(q.info.Namespace)
+	if !ok {
+		return
+	}
+	q.path, q.info.Namespace, q.inNamespace = q.path.within(plain), plain, true
+	q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
+}
+
+// cutName takes the cluster off the name in the path. The name of what is behind a proxy may
+// have a scheme and a port: https:NAME@CLUSTER:8443.
+func (q *request) cutName() (plain, cluster string, ok bool) {
+	if plain, cluster, ok = q.cut(q.info.Name); ok || q.info.Subresource != "proxy" {
+		return plain, cluster, ok
+	}
+	scheme, name, port, ok := utilnet.SplitSchemeNamePort(q.info.Name)
+	if !ok {
+		return "", "", false
+	}
+	if plain, cluster, ok = q.cut(name); !ok {
+		return "", "", false
+	}
+	return utilnet.JoinSchemeNamePort(scheme, plain, port), cluster, true
 }
 
 // isFormerVerb reports whether the path has a verb before the resource, as
@@ -163,9 +233,7 @@ func (q *request) cut(name string) (plain, cluster string, ok bool) {
 		return "", "", false
 	}
 	plain, cluster = name[:at], name[at+1:]
-	known := slices.ContainsFunc(q.members, func(m Member) bool { return m.Name() == cluster }) ||
-		slices.ContainsFunc(q.missing, func(m Missing) bool { return m.Cluster == cluster })
-	return plain, cluster, known
+	return plain, cluster, slices.Contains(q.everyone, cluster)
 }
 
 // only returns the member that the request is about, if it is about one whatever the

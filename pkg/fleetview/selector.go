@@ -11,21 +11,52 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
-// clusterField is the field selector that chooses clusters.
+// clusterField is the field selector that chooses clusters. AnnotationCluster is the label
+// selector that does.
 const clusterField = "metadata.cluster"
 
-// namingFields are fields whose value may be NAME@CLUSTER.
-var namingFields = []string{"metadata.name", "involvedObject.name", "regarding.name"}
-
-// clusterTerm is what a request says of clusters: that it is about one, or not.
-type clusterTerm struct {
-	cluster string
-	equal   bool
+// namingFields are fields whose value may be NAME@CLUSTER. Events of nodes have the node's
+// name for its uid.
+var namingFields = []string{
+	"metadata.name", "metadata.namespace", "spec.nodeName", "spec.podName", "spec.serviceAccountName", "status.nominatedNodeName",
+	"involvedObject.name", "involvedObject.namespace", "involvedObject.uid", "regarding.name", "regarding.namespace", "regarding.uid",
 }
 
-// chooseBySelector finds out which clusters the request's field selector names, and takes
-// that part out of the selector: members do not know it.
+// clusterTerm is what a request says of clusters: that it is about one of some, or about
+// none of them.
+type clusterTerm struct {
+	clusters []string
+	equal    bool
+}
+
+// chooseBySelector finds out which clusters the request's selectors name, and takes that
+// part out of the selectors: members do not know it. The answer of a list that is of one
+// cluster then calls objects NAME@CLUSTER, so that what is done next with them is done there.
 func (q *request) chooseBySelector() error {
+	before := len(q.terms)
+	if err := q.chooseByFields(); err != nil {
+		return err
+	}
+	if err := q.chooseByLabels(); err != nil {
+		return err
+	}
+	if len(q.terms) > before {
+		q.members, q.missing = q.narrow(q.members, q.missing)
+		q.qualified = q.chosen() && !q.inNamespace
+	}
+	return nil
+}
+
+// setSelector puts a selector back, or takes it away if nothing is left of it.
+func (q *request) setSelector(parameter, text string) {
+	q.query.Del(parameter)
+	if text != "" {
+		q.query.Set(parameter, text)
+	}
+}
+
+// chooseByFields takes clusters out of the field selector.
+func (q *request) chooseByFields() error {
 	const parameter = "fieldSelector"
 	if !q.query.Has(parameter) {
 		return nil
@@ -34,51 +65,67 @@ func (q *request) chooseBySelector() error {
 	if err != nil {
 		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the field selector: %v", err))
 	}
+	before := len(q.terms)
 	var rest []fields.Selector
+	var doubt error
 	for _, requirement := range selector.Requirements() {
-		equal := requirement.Operator != selection.NotEquals
-		if requirement.Field == clusterField {
-			q.terms = append(q.terms, clusterTerm{requirement.Value, equal})
+		field, value, equal := requirement.Field, requirement.Value, requirement.Operator != selection.NotEquals
+		if field == clusterField {
+			q.terms = append(q.terms, clusterTerm{[]string{value}, equal})
 			continue
 		}
-		if slices.Contains(namingFields, requirement.Field) && equal {
-			if plain, cluster, ok := q.cut(requirement.Value); ok {
-				q.terms = append(q.terms, clusterTerm{cluster, true})
-				requirement.Value = plain
-			}
+		plain, cluster, ok := q.cut(value)
+		switch naming := slices.Contains(namingFields, field); {
+		case !ok:
+		case naming && equal:
+			q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
+			value = plain
+		case naming:
+			return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("field selector %s!=%s is of one cluster and of all others: choose one, as %s=%s,%s!=%s", field, value, clusterField, cluster, field, plain))
+		default:
+			doubt = fault.Refuse(http.StatusBadRequest, fmt.Sprintf("field selector %s takes no cluster, and value %q may mean one: choose the cluster with %s=%s", field, value, clusterField, cluster))
 		}
 		if equal {
-			rest = append(rest, fields.OneTermEqualSelector(requirement.Field, requirement.Value))
+			rest = append(rest, fields.OneTermEqualSelector(field, value))
 		} else {
-			rest = append(rest, fields.OneTermNotEqualSelector(requirement.Field, requirement.Value))
+			rest = append(rest, fields.OneTermNotEqualSelector(field, value))
 		}
 	}
-	if len(q.terms) == 0 {
+	if doubt != nil && !q.chosen() {
+		return doubt
+	}
+	if len(q.terms) == before {
 		return nil
 	}
-	q.query.Del(parameter)
+	text := ""
 	if len(rest) > 0 {
-		q.query.Set(parameter, fields.AndSelectors(rest...).String())
+		text = fields.AndSelectors(rest...).String()
 	}
-	q.members, q.missing = q.narrow(q.members, q.missing)
+	q.setSelector(parameter, text)
 	return nil
 }
 
 // narrow leaves the clusters of which the view has what is requested, and that the request
 // is about. A watch asks it again when the clusters of the view have changed.
 func (q *request) narrow(members []Member, missing []Missing) ([]Member, []Missing) {
+	members, missing = q.having(members, missing)
+	for _, term := range q.terms {
+		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return slices.Contains(term.clusters, m.Name()) != term.equal })
+		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return slices.Contains(term.clusters, m.Cluster) != term.equal })
+	}
+	return members, missing
+}
+
+// having leaves the clusters of which the view has what is requested.
+func (q *request) having(members []Member, missing []Missing) ([]Member, []Missing) {
 	if slices.ContainsFunc(q.rules, func(rule ResourceRule) bool { return rule.Clusters != nil }) {
 		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !ruled(q.rules, m.Name()) })
 		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return !ruled(q.rules, m.Cluster) })
-	}
-	for _, term := range q.terms {
-		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return (m.Name() == term.cluster) != term.equal })
-		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return (m.Cluster == term.cluster) != term.equal })
 	}
 	return members, missing
 }
 
 // chosen reports whether the request names its cluster.
 func (q *request) chosen() bool {
-	return slices.ContainsFunc(q.terms, func(term clusterTerm) bool { return term.equal })
+	return slices.ContainsFunc(q.terms, func(term clusterTerm) bool { return term.equal && len(term.clusters) == 1 })
 }

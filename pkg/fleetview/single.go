@@ -81,7 +81,9 @@ func (q *request) unnamed(r *http.Request, to Member) (*http.Request, error) {
 		if err != nil {
 			media = jsonType
 		}
-		switch cluster := q.clusterOf(media, body); {
+		switch cluster, err := q.clusterOf(media, body); {
+		case err != nil:
+			return nil, err
 		case cluster == to.Name():
 			if body, err = restore(to, q, media, body); err != nil {
 				return nil, err

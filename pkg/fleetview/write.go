@@ -3,7 +3,6 @@ package fleetview
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
@@ -64,14 +60,17 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 		return unknownOutcome(to, err.Error())
 	}
 	defer cancel()
-	return q.answerWrite(w, q.rewriter(to, at), memberResponse{member: to, response: response})
+	return q.answerWrite(w, q.leading(to, at), memberResponse{member: to, response: response})
 }
 
 // destination finds the cluster that a write is for: the one that the path or a field
 // selector names, or the object in the body, or the only one that has the object.
 func destination(ctx context.Context, q *request, media string, body []byte) (Member, error) {
 	if !q.chosen() && q.info.Verb != "delete" && q.info.Verb != "deletecollection" {
-		if cluster := q.clusterOf(media, body); cluster != "" {
+		if cluster, err := q.clusterOf(media, body); err != nil || cluster != "" {
+			if err != nil {
+				return nil, err
+			}
 			return q.find(cluster)
 		}
 	}
@@ -88,32 +87,6 @@ func destination(ctx context.Context, q *request, media string, body []byte) (Me
 	return nil, fault.Refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+clusterField+"=CLUSTER")
 }
 
-// clusterOf is the cluster that an object in a request names, and notes whether its name
-// does; empty if it names none. What is wrong with the body is for the member to say.
-func (q *request) clusterOf(media string, body []byte) string {
-	var object metav1.PartialObjectMetadata
-	var err error
-	switch media {
-	case protobufType:
-		var unknown runtime.Unknown
-		if err = unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))); err == nil {
-			err = object.Unmarshal(unknown.Raw)
-		}
-	case yamlType, string(types.ApplyYAMLPatchType):
-		err = yaml.Unmarshal(body, &object)
-	default:
-		err = json.Unmarshal(body, &object)
-	}
-	if err != nil {
-		return ""
-	}
-	if _, cluster, ok := q.cut(object.Name); ok {
-		q.qualified = true
-		return cluster
-	}
-	return object.Annotations[AnnotationCluster]
-}
-
 // bodyTypes are what bodies of requests may be.
 var bodyTypes = []string{
 	jsonType, yamlType, protobufType, string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
@@ -124,38 +97,28 @@ func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return body, nil
 	}
+	if err := q.agrees(to, media, body); err != nil {
+		return nil, err
+	}
 	number := version.Number(to.UID())
-	restorer := &merge.Restorer{
-		Cluster: to.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...),
-		Version: func(text string) (string, error) {
-			v, err := version.Parse(text)
-			switch {
-			case err != nil && q.view.Single:
-				return text, nil // it has the member's own
-			case err != nil:
-				return "", fault.Refuse(http.StatusBadRequest, err.Error())
-			case v.Cluster != number || v.Member == 0:
-				return "", fault.Refuse(http.StatusConflict, fmt.Sprintf("resourceVersion %s is not one of an object of cluster %q: read the object again", text, to.Name()))
-			}
-			return strconv.FormatUint(v.Member, 10), nil
-		},
+	restorer := q.restorer()
+	restorer.Cluster = to.Name()
+	q.sent = map[string]string{}
+	restorer.Version = func(text string) (string, error) {
+		v, err := version.Parse(text)
+		switch {
+		case err != nil && q.view.Single:
+			return text, nil // it has the member's own
+		case err != nil:
+			return "", fault.Refuse(http.StatusBadRequest, err.Error())
+		case v.Cluster != number || v.Member == 0:
+			return "", fault.Refuse(http.StatusConflict, fmt.Sprintf("resourceVersion %s is not one of an object of cluster %q: read the object again", text, to.Name()))
+		}
+		member := strconv.FormatUint(v.Member, 10)
+		q.sent[member] = text
+		return member, nil
 	}
-	var restored []byte
-	var err error
-	switch {
-	case !slices.Contains(bodyTypes, media):
-		return nil, fault.Refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
-	case media == protobufType:
-		restored, err = restorer.AppendProtobuf(nil, body)
-	case media == string(types.JSONPatchType):
-		restored, err = restorer.AppendJSONPatch(nil, body)
-	case media == string(types.ApplyYAMLPatchType), media == yamlType:
-		restored, err = restorer.AppendYAML(nil, body)
-	case q.info.Verb == "delete" || q.info.Verb == "deletecollection":
-		restored, err = restorer.AppendDeleteOptions(nil, body)
-	default:
-		restored, err = restorer.AppendJSON(nil, body)
-	}
+	restored, err := q.appendBody(restorer, media, body)
 	var refused *apierrors.StatusError
 	switch {
 	case err == nil:
@@ -164,6 +127,23 @@ func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
 		return nil, refused
 	}
 	return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
+}
+
+// appendBody restores a body of any type.
+func (q *request) appendBody(restorer *merge.Restorer, media string, body []byte) ([]byte, error) {
+	switch {
+	case !slices.Contains(bodyTypes, media):
+		return nil, fault.Refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
+	case media == protobufType:
+		return restorer.AppendProtobuf(nil, body)
+	case media == string(types.JSONPatchType):
+		return restorer.AppendJSONPatch(nil, body)
+	case media == string(types.ApplyYAMLPatchType), media == yamlType:
+		return restorer.AppendYAML(nil, body)
+	case q.info.Verb == "delete" || q.info.Verb == "deletecollection":
+		return restorer.AppendDeleteOptions(nil, body)
+	}
+	return restorer.AppendJSON(nil, body)
 }
 
 // send sends the write.
@@ -176,7 +156,7 @@ func send(r *http.Request, q *request, to Member, accepted []form, body []byte) 
 	}
 	request.URL.RawQuery = q.query.Encode()
 	types := make([]string, 0, len(accepted))
-	for _, f := range accepted {
+	for _, f := range q.readable(accepted) {
 		if f.as != "Table" {
 			types = append(types, f.accept)
 		}

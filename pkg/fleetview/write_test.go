@@ -150,7 +150,7 @@ func TestUpdate(t *testing.T) {
 			{"with another cluster's version", shop + "/one@a", object{"metadata": map[string]any{"name": "one", "resourceVersion": web.version()}}, 409, `not one of an object of cluster "a"`},
 			{"with a member's version", shop + "/web@b", object{"metadata": map[string]any{"name": "web", "resourceVersion": "101"}}, 400, "not one of a fleet view"},
 			{"with an unknown version", shop + "/web@b", object{"metadata": map[string]any{"name": "web", "resourceVersion": version.Version{Time: 1_700_000_000_000_000, Cluster: version.Number("uid-of-b")}.String()}}, 409, "read the object again"},
-			{"of another name", shop + "/web@b", object{"metadata": map[string]any{"name": "web@a"}}, 400, "does not match"},
+			{"of another name", shop + "/web@b", object{"metadata": map[string]any{"name": "web@a"}}, 400, `clusters "b" and "a"`},
 			{"of status", shop + "/web@b/status", object{"metadata": map[string]any{"name": "web"}}, 200, "b"},
 		}
 		for _, test := range tests {

@@ -251,10 +251,10 @@ func testSelectors(t *testing.T, k kubectl, f *fleet) {
 	}
 	for selector, want := range map[string][]string{
 		"metadata.name=a": append([]string{first + " a"}, rest("a")...),
-		"metadata.name=a,metadata.cluster=" + second:      {second + " a"},
+		"metadata.name=a,metadata.cluster=" + second:      {second + " a@" + second},
 		"metadata.cluster!=" + first + ",metadata.name=b": rest("b"),
-		"metadata.name=c@" + second:                       {second + " c"},
-		"metadata.cluster=" + first + ",metadata.name!=a": {first + " b", first + " c", first + " only"},
+		"metadata.name=c@" + second:                       {second + " c@" + second},
+		"metadata.cluster=" + first + ",metadata.name!=a": {first + " b@" + first, first + " c@" + first, first + " only@" + first},
 	} {
 		table := k.run(t, "get", "configmaps", "-n", f.ns, "-l", fleetLabel, "--field-selector="+selector)
 		wantSame(t, "field selector "+selector, rows(t, table, "CLUSTER", "NAME"), want)

@@ -112,9 +112,9 @@ func (f *thirdMember) lists(t *testing.T, endpoint suite.Endpoint) {
 	table := k.run(t, "get", "configmaps", "-n", f.ns, "-l", fleetLabel)
 	wantSame(t, "kubectl get", rows(t, table, "CLUSTER", "NAME"), f.names("m"))
 	for selector, want := range map[string][]string{
-		"metadata.cluster=" + localCluster:                        {localCluster + " m"},
+		"metadata.cluster=" + localCluster:                        {localCluster + " m@" + localCluster},
 		"metadata.cluster!=" + localCluster + ",metadata.name=m":  f.names("m", localCluster),
-		"metadata.name=m@" + localCluster:                         {localCluster + " m"},
+		"metadata.name=m@" + localCluster:                         {localCluster + " m@" + localCluster},
 		"metadata.cluster!=" + localCluster + ",metadata.name!=m": nil,
 	} {
 		list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: fleetLabel, FieldSelector: selector})
