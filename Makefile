@@ -117,8 +117,8 @@ conformance-upstream: ## Run the e2e suite of OCM's own cluster-proxy against th
 	CONFORMANCE_UPSTREAM=$(CURDIR)/test/conformance/upstream.txt go test -v -count=1 -timeout=40m $(TESTFLAGS) ./test/conformance/upstream
 
 .PHONY: bench
-bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=dial for the rows of that name, which writes nothing)
-	hack/awake.sh go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/results)
+bench: ## Measure the data plane beside konnectivity, the bare relay and direct TCP; writes test/bench/results.txt (BENCH_ROUNDS=1 for a glance, BENCH_ONLY=regexp for some rows, which writes nothing). BASE=commit measures the processes of that commit beside today's in place of the others, and writes base.txt
+	hack/awake.sh go run ./test/bench -rounds=$(or $(BENCH_ROUNDS),3) $(if $(BASE),-base=$(BASE)) $(if $(BENCH_ONLY),-only='$(BENCH_ONLY)',-out=$(CURDIR)/test/bench/$(if $(BASE),base,results))
 
 .PHONY: bench-loss
 bench-loss: ## Measure what 1 % loss at 50 ms does to users who share connections, and what 80 ms do to downloads; root on Linux, writes test/bench/loss.txt and roundtrip.txt

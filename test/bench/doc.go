@@ -20,6 +20,12 @@
 // the agent and the target are in a network namespace behind it (shape.go),
 // which needs root on Linux and the token bucket filter.
 //
+// With -base, server and agent of an earlier commit are built of its own files and
+// go.mod and take the place of konnectivity and the bare relay. Both have today's
+// clients, so that a ratio is about the relaying processes alone, and is the median of
+// the ratios of the rounds. A relay that became slower shows in the CPU time first,
+// which other load on the machine changes less than throughput.
+//
 // The output is a table in Markdown, each row as soon as it is measured, and for
 // each target figure (figures.go) whether it is met. With -out the output goes to
 // a file as well, with the raw figures as JSON beside it.

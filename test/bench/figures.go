@@ -13,6 +13,8 @@ const (
 	konnectivitySystem = "konnectivity"
 	stockClient        = "ours, stock client"
 	ourDialer          = "ours, our dialer"
+	baseStockClient    = "base, stock client"
+	baseDialer         = "base, our dialer"
 )
 
 // targetFigure is a target: the median of one of our subjects, as a multiple of

@@ -28,6 +28,7 @@ func (l link) String() string {
 // rows are all measurements, in the order in which they are made.
 func rows() []row {
 	systems := []string{konnectivitySystem, ourDialer}
+	relaying := []string{bareRelay, konnectivitySystem, stockClient, baseStockClient, ourDialer, baseDialer}
 	all := []row{
 		{name: "write", run: throughput(modeSink, bulk)},
 		{name: "read", run: throughput(modeSource, bulk)},
@@ -36,8 +37,8 @@ func rows() []row {
 		{name: "64 workers", run: workers},
 		{name: "beside stalled readers", run: besideStalled(modeFlood), fresh: true},
 		{name: "beside stalled targets", run: besideStalled(modeStall), fresh: true},
-		{name: "stalled reader", run: stalledMemory(modeFlood), fresh: true, once: true, of: columns[1:]},
-		{name: "stalled target", run: stalledMemory(modeStall), fresh: true, once: true, of: columns[1:]},
+		{name: "stalled reader", run: stalledMemory(modeFlood), fresh: true, once: true, of: relaying},
+		{name: "stalled target", run: stalledMemory(modeStall), fresh: true, once: true, of: relaying},
 		{name: "idle agent", run: idleAgents, fresh: true, once: true, of: systems},
 	}
 	for _, l := range []link{{shaped: true}, {roundTrip: 20 * time.Millisecond}, {roundTrip: 80 * time.Millisecond}} {

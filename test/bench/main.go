@@ -16,7 +16,8 @@ import (
 func main() {
 	o := options{}
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of every row; the median counts")
-	flag.StringVar(&o.only, "only", "", "measure the rows whose name holds this text")
+	flag.StringVar(&o.only, "only", "", "measure the rows whose names this regular expression matches")
+	flag.StringVar(&o.base, "base", "", "measure the processes of this commit beside today's, in place of konnectivity and the bare relay")
 	flag.StringVar(&o.out, "out", "", "write the tables to this file with .txt, and the raw figures to it with .json, after each row")
 	child := childOptions{}
 	flag.StringVar(&child.role, "child", "", "run as one of bench's own processes: hub, edge, target, agents or konnectivity-agents")

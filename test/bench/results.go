@@ -70,14 +70,28 @@ func (all *results) median(row, subject, figure string) (value float64, ok bool)
 	if len(values) == 0 || all.failed(row, subject) {
 		return 0, false
 	}
-	slices.Sort(values)
-	if n := len(values); n%2 == 0 {
-		return (values[n/2-1] + values[n/2]) / 2, true
-	}
-	return values[len(values)/2], true
+	return quantile(values, 0.5), true
 }
 
-var columns = []string{direct, bareRelay, konnectivitySystem, stockClient, ourDialer}
+// quantile interpolates between the two values that are nearest.
+func quantile(values []float64, q float64) float64 {
+	slices.Sort(values)
+	at := q * float64(len(values)-1)
+	below := int(at)
+	above := min(below+1, len(values)-1)
+	return values[below] + (at-float64(below))*(values[above]-values[below])
+}
+
+// columns are the subjects that are measured, with the processes of an earlier commit
+// or without.
+func columns(withBase bool) []string {
+	if withBase {
+		return []string{direct, stockClient, baseStockClient, ourDialer, baseDialer}
+	}
+	return []string{direct, bareRelay, konnectivitySystem, stockClient, ourDialer}
+}
+
+func (all *results) columns() []string { return columns(all.base != "") }
 
 // head is the machine, and the head of the table.
 func (all *results) head() string {
@@ -85,6 +99,9 @@ func (all *results) head() string {
 	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), all.ground, all.rounds, all.on)
 	fmt.Fprintf(&b, "✓ and ✗: target met or missed; the lines below the table say by how much. –: there is no such figure.\n")
 	fmt.Fprintf(&b, "At 20ms and 80ms: a relay that ends TCP on both sides delays the bytes, so that the kernel's windows, slow start and losses are no part of it.\n\n")
+	if all.base != "" {
+		fmt.Fprintf(&b, "base: server and agent of commit %s with today's clients. × base: the median of today's figure ÷ base's, round by round.\n", all.base)
+	}
 	line := func(cells ...string) {
 		b.WriteString("| " + pad(cells[0], 34))
 		for _, cell := range cells[1:] {
@@ -92,7 +109,7 @@ func (all *results) head() string {
 		}
 		b.WriteString(" |\n")
 	}
-	line(append([]string{""}, columns...)...)
+	line(append([]string{""}, all.columns()...)...)
 	line("---", "---", "---", "---", "---", "---")
 	return b.String()
 }
@@ -122,24 +139,29 @@ func (all *results) lines(r row) string {
 	if !slices.ContainsFunc(all.done, func(other row) bool { return other.name == r.name }) {
 		all.done = append(all.done, r)
 	}
-	figures := map[string]bool{}
-	for _, of := range all.values[r.name] {
-		for figure := range of {
-			figures[figure] = true
-		}
-	}
 	if err := all.failures[r.name][""]; err != nil {
 		return "| " + pad(r.name, 34) + " | not measured: " + err.Error() + " |\n"
 	}
 	var b strings.Builder
-	for _, figure := range slices.Sorted(maps.Keys(figures)) {
+	for _, figure := range all.figures(r) {
 		b.WriteString("| " + pad(r.name+", "+figure, 34))
-		for _, subject := range columns {
+		for _, subject := range all.columns() {
 			b.WriteString(" | " + pad(all.cell(r, subject, figure), 18))
 		}
 		b.WriteString(" |\n")
 	}
 	return b.String()
+}
+
+// figures are those that a row has.
+func (all *results) figures(r row) []string {
+	names := map[string]bool{}
+	for _, of := range all.values[r.name] {
+		for figure := range of {
+			names[figure] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 func (all *results) cell(r row, subject, figure string) string {
@@ -151,6 +173,9 @@ func (all *results) cell(r row, subject, figure string) string {
 	}
 	switch value, ok := all.median(r.name, subject, figure); {
 	case ok:
+		if ratio, ok := all.toBase(r.name, subject, figure); ok {
+			mark += fmt.Sprintf(" (%s × base)", number(ratio.median))
+		}
 		return number(value) + mark
 	case errors.Is(all.failures[r.name][subject], errEndless):
 		return fmt.Sprintf("no end in %s", sampleLimit) + mark
@@ -180,6 +205,7 @@ func (all *results) printVerdicts(out io.Writer) {
 			fmt.Fprintln(out, v)
 		}
 	}
+	all.printBase(out)
 	for _, r := range all.done {
 		for _, subject := range slices.Sorted(maps.Keys(all.failures[r.name])) {
 			fmt.Fprintf(out, "%s, %s: %v\n", r.name, subject, all.failures[r.name][subject])
@@ -209,7 +235,7 @@ func (all *results) save() error {
 		}
 	}
 	raw, err := json.MarshalIndent(map[string]any{
-		"date": all.date.Format(time.RFC3339), "machine": all.on, "ground": all.ground, "rounds": all.values, "failures": failures,
+		"date": all.date.Format(time.RFC3339), "machine": all.on, "ground": all.ground, "base": all.base, "rounds": all.values, "failures": failures,
 	}, "", " ")
 	if err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
+	"slices"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/test/bench/ground"
@@ -16,6 +17,7 @@ import (
 type options struct {
 	rounds int
 	only   string
+	base   string // a commit
 	out    string
 }
 
@@ -44,6 +46,10 @@ var errEndless = fmt.Errorf("did not end within %s", sampleLimit)
 
 // bench measures all rows, and prints each as it is had.
 func bench(ctx context.Context, o options) (err error) {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("parsing -only: %w", err)
+	}
 	on, err := ground.Look(".")
 	if err == nil && o.out != "" {
 		err = on.Check()
@@ -61,12 +67,17 @@ func bench(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer w.close()
+	if o.base != "" {
+		if w.base, err = checkOut(ctx, o.base, dir); err != nil {
+			return err
+		}
+	}
 	all := newResults(o, on)
 	var open []*subject
 	defer func() { closeAll(open) }()
 	at := link{}
 	for _, r := range rows() {
-		if !strings.Contains(r.name, o.only) {
+		if !only.MatchString(r.name) {
 			continue
 		}
 		if open == nil || r.link != at {
@@ -110,13 +121,18 @@ func closeAll(subjects []*subject) {
 }
 
 // measure runs rounds that are interleaved: whatever else the machine does hits
-// all subjects. A subject that did not end is not asked again.
+// all subjects. Every second round is in reverse order, so that none always follows
+// the same one. A subject that did not end is not asked again.
 func measure(ctx context.Context, all *results, r row, subjects []*subject) {
 	rounds := all.rounds
 	if r.once {
 		rounds = 1
 	}
+	subjects = slices.Clone(subjects)
 	for round := range rounds {
+		if round > 0 {
+			slices.Reverse(subjects)
+		}
 		for _, s := range subjects {
 			if !r.wants(s) || all.failed(r.name, s.name) || ctx.Err() != nil {
 				continue

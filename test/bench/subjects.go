@@ -53,7 +53,8 @@ type world struct {
 	dir    string
 	certs  certFiles
 	target *target
-	builds map[string]error // of what was built, by its name
+	builds map[string]error // of what was built, by its file
+	base   *source          // of an earlier commit, if there is one to compare with
 }
 
 func newWorld(dir string) (*world, error) {
@@ -103,17 +104,25 @@ func (w *world) subjects(l link) ([]*subject, error) {
 			return p, nil
 		}
 	}
-	subjects := []*subject{first}
 	if l.roundTrip > 0 {
 		first.start = func() (*path, error) { return w.distantTLS(at) }
-	} else {
-		subjects = append(subjects, &subject{name: bareRelay, start: func() (*path, error) { return w.bareRelay(at) }})
 	}
-	return append(subjects,
-		&subject{name: konnectivitySystem, start: func() (*path, error) { return w.stock(at) }},
-		&subject{name: stockClient, start: func() (*path, error) { return w.ours(at, w.withStockClient) }},
-		&subject{name: ourDialer, start: func() (*path, error) { return w.ours(at, w.withOurDialer) }},
-	), nil
+	start := map[string]func() (*path, error){
+		bareRelay:          func() (*path, error) { return w.bareRelay(at) },
+		konnectivitySystem: func() (*path, error) { return w.stock(at) },
+		stockClient:        func() (*path, error) { return w.ours(at, today, w.withStockClient) },
+		ourDialer:          func() (*path, error) { return w.ours(at, today, w.withOurDialer) },
+		baseStockClient:    func() (*path, error) { return w.ours(at, w.base, w.withStockClient) },
+		baseDialer:         func() (*path, error) { return w.ours(at, w.base, w.withOurDialer) },
+	}
+	subjects := []*subject{first}
+	for _, name := range columns(w.base != nil)[1:] {
+		if name == bareRelay && l.roundTrip > 0 {
+			continue
+		}
+		subjects = append(subjects, &subject{name: name, start: start[name]})
+	}
+	return subjects, nil
 }
 
 // direct dials the target. Its connections end with it, since nothing else
@@ -183,7 +192,7 @@ func (w *world) stock(at *place) (*path, error) {
 	var binaries [2]string
 	for i, name := range []string{"server", "agent"} {
 		var err error
-		if binaries[i], err = w.build("konnectivity-"+name, "sigs.k8s.io/apiserver-network-proxy/cmd/"+name); err != nil {
+		if binaries[i], err = w.build(today, "konnectivity-"+name, "sigs.k8s.io/apiserver-network-proxy/cmd/"+name); err != nil {
 			return nil, err
 		}
 	}
@@ -194,13 +203,13 @@ func (w *world) stock(at *place) (*path, error) {
 	return w.withStockClient(at, s)
 }
 
-// ours is our server and agent, with a client of either kind.
-func (w *world) ours(at *place, with func(*place, *system) (*path, error)) (*path, error) {
-	binary, err := w.build("cluster-proxy", "open-cluster-management.io/cluster-proxy/cmd/cluster-proxy")
+// ours is our server and agent of a commit, with a client of either kind.
+func (w *world) ours(at *place, of *source, with func(*place, *system) (*path, error)) (*path, error) {
+	binary, err := w.build(of, "cluster-proxy", "open-cluster-management.io/cluster-proxy/cmd/cluster-proxy")
 	if err != nil {
 		return nil, err
 	}
-	s, err := w.startSystem("ours", at, []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
+	s, err := w.startSystem(of.name, at, []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
 	if err != nil {
 		return nil, err
 	}

@@ -105,17 +105,17 @@ func (w *world) startAgents(role, to string) (*process, error) {
 // builds is the folder of the programs in that of a run.
 const builds = "bin"
 
-// build builds a program once.
-func (w *world) build(name, pkg string) (string, error) {
-	out := filepath.Join(w.dir, builds, name)
-	err, built := w.builds[name]
+// build builds a program of a source once.
+func (w *world) build(of *source, name, pkg string) (string, error) {
+	out := filepath.Join(w.dir, builds, of.name+"-"+name)
+	err, built := w.builds[out]
 	if !built {
 		cmd := exec.Command("go", "build", "-o", out, pkg)
-		cmd.Stderr = os.Stderr
+		cmd.Dir, cmd.Stderr = of.dir, os.Stderr
 		if err = cmd.Run(); err != nil {
-			err = fmt.Errorf("building %s: %w", pkg, err)
+			err = fmt.Errorf("building %s of %s: %w", pkg, of.name, err)
 		}
-		w.builds[name] = err
+		w.builds[out] = err
 	}
 	return out, err
 }
