@@ -50,6 +50,30 @@ func (cn *Conn) writeData(buf *[MaxFrame]byte, n int) error {
 	return err
 }
 
+// WriteFrom sends n bytes that r holds already, such as a message in memory. Nothing is
+// copied: r reads into the frames, which are as large as they can be. What r may still
+// have to wait for is for ReadFrom.
+func (cn *Conn) WriteFrom(r io.Reader, n int) (total int64, err error) {
+	if err := cn.lockWrite(); err != nil {
+		return 0, err
+	}
+	defer func() { <-cn.c.wsem }()
+	buf := buffers.Get().(*[MaxFrame]byte)
+	defer buffers.Put(buf)
+	for n > 0 {
+		size := min(n, MaxFrame-HeaderSize)
+		if _, err := io.ReadFull(r, buf[HeaderSize:HeaderSize+size]); err != nil {
+			return total, &readFailure{err}
+		}
+		if err := cn.writeData(buf, size); err != nil {
+			return total, err
+		}
+		n -= size
+		total += int64(size)
+	}
+	return total, nil
+}
+
 // ReadFrom is part of io.ReaderFrom: it sends what it reads from r until the end,
 // and does not send FIN. Nothing that is long is copied: r reads into the frame. No frame is
 // held while nothing arrives on a TCP connection, and none but after a long read on others.

@@ -134,7 +134,7 @@ func receiveData(stream grpc.ServerStream, conn *carrier.Conn, count *int64) err
 		if packet.data != nil {
 			err := checkOnly(packet.connection)
 			if err == nil && !broken { // sendData tells the client what broke
-				n, failed := conn.ReadFrom(packet.data)
+				n, failed := conn.WriteFrom(packet.data, packet.data.Remaining())
 				*count += n
 				broken = failed != nil
 			}
