@@ -16,10 +16,19 @@ import (
 // The bound is what the transport takes in unsentTime, between leastUnsent and
 // mostUnsent: a transport that is woken for every record would not fill a fast
 // link, and 128 KiB are five seconds where four downloads share 1 Mbit/s.
+//
+// The kernel wakes a writer when half of the bound is sent. On a fast network 64 KiB are
+// gone before a writer is awake, which costs throughput and CPU time. A transport that
+// takes more than mostUnsent in fastTime may queue that, up to mostUnsentFast. It must have
+// taken fastBounds times the bound at this rate, pauses included, since a slow link
+// seems fast until its queues are full.
 type unsent struct {
 	bound int
 	bytes int // written since then
 	since time.Time
+	// run is what was written since runSince, while bound is mostUnsent or more.
+	run      int
+	runSince time.Time
 }
 
 const (
@@ -29,6 +38,10 @@ const (
 	// unsentSample is the number of bytes after which the rate is measured: more than
 	// an idle transport takes at once on a slow link.
 	unsentSample = 64 << 10
+
+	fastTime       = 10 * time.Millisecond
+	mostUnsentFast = 1 << 20
+	fastBounds     = 4
 )
 
 // wrote notes a write of n bytes that began and ended at these times, and reports
@@ -41,15 +54,33 @@ func (u *unsent) wrote(n int, began, ended time.Time) (changed bool) {
 	if u.bytes += n; u.bytes < unsentSample {
 		return false
 	}
-	took := max(ended.Sub(u.since), time.Microsecond)
-	within := int(int64(u.bytes) * int64(unsentTime) / int64(took))
-	bound := max(leastUnsent, min(within, 2*u.bound, mostUnsent))
-	u.bytes = 0
-	changed = bound > u.bound || bound <= u.bound/2
-	if changed {
-		u.bound = bound
+	before := u.bound
+	switch taken := max(leastUnsent, within(unsentTime, u.bytes, ended.Sub(u.since))); {
+	case taken <= u.bound/2:
+		u.bound, u.run = min(taken, mostUnsent), 0
+	case u.bound < mostUnsent:
+		u.bound = max(u.bound, min(taken, 2*u.bound, mostUnsent))
+	default:
+		u.grow(ended)
 	}
-	return changed
+	u.bytes = 0
+	return u.bound != before
+}
+
+// grow lets a fast transport queue more than mostUnsent.
+func (u *unsent) grow(now time.Time) {
+	if u.run == 0 {
+		u.runSince = u.since
+	}
+	if u.run += u.bytes; u.run >= fastBounds*u.bound {
+		u.bound = max(u.bound, min(within(fastTime, u.run, now.Sub(u.runSince)), 2*u.bound, mostUnsentFast))
+		u.run = 0
+	}
+}
+
+// within returns how many bytes go in d where so many took that long.
+func within(d time.Duration, bytes int, took time.Duration) int {
+	return int(int64(bytes) * int64(d) / int64(max(took, time.Microsecond)))
 }
 
 // apply has the kernel keep to the bound.

@@ -11,7 +11,8 @@ import (
 )
 
 // TestLittleWaitsInTheKernel writes to a peer that reads nothing until writes
-// wait. The kernel may hold no more unsent bytes than mostUnsent and a segment.
+// wait. The kernel may hold no more unsent bytes than mostUnsentFast, as loopback is
+// fast, and a segment.
 func TestLittleWaitsInTheKernel(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,8 +43,8 @@ func TestLittleWaitsInTheKernel(t *testing.T) {
 	const segment = 64 << 10
 	if err := raw.Control(func(fd uintptr) {
 		unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD)
-		if err != nil || unsent > mostUnsent+segment {
-			t.Errorf("%d bytes are unsent, %v; want %d at most", unsent, err, mostUnsent+segment)
+		if err != nil || unsent > mostUnsentFast+segment {
+			t.Errorf("%d bytes are unsent, %v; want %d at most", unsent, err, mostUnsentFast+segment)
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -62,7 +63,14 @@ func TestUnsentFollowsTheRate(t *testing.T) {
 		want   int
 	}{
 		{"a fast link, at first", 100 << 20, leastUnsent, 4, 2 * leastUnsent},
-		{"a fast link", 100 << 20, leastUnsent, 100, mostUnsent},
+		{"100 Mbit/s", 12 << 20, leastUnsent, 1000, mostUnsent},
+		{"1 Gbit/s, before the run is long enough", 110 << 20, mostUnsent, 31, mostUnsent},
+		{"1 Gbit/s, after one run", 110 << 20, mostUnsent, 32, 2 * mostUnsent},
+		{"1 Gbit/s", 110 << 20, leastUnsent, 1000, mostUnsentFast},
+		{"400 Mbit/s", 48 << 20, leastUnsent, 1000, 48 << 20 / 100},
+		{"1 Gbit/s that became 100 Mbit/s", 12 << 20, mostUnsentFast, 1000, mostUnsentFast},
+		{"1 Gbit/s that became 24 Mbit/s", 3 << 20, mostUnsentFast, 4, mostUnsent},
+		{"1 Gbit/s that became slow", 31 << 10, mostUnsentFast, 4, leastUnsent},
 		{"a quarter of 1 Mbit/s", 31 << 10, leastUnsent, 100, leastUnsent},
 		{"a link that became slow", 31 << 10, mostUnsent, 4, leastUnsent},
 		{"a link in between", 600 << 10, leastUnsent, 100, 60 << 10},
@@ -83,11 +91,34 @@ func TestUnsentFollowsTheRate(t *testing.T) {
 	}
 }
 
+// TestUnsentOfALongQueue has a slow link take bursts into a queue that is empty again
+// before the next one. It never counts as fast.
+func TestUnsentOfALongQueue(t *testing.T) {
+	const record, queue, rate = 16 << 10, 256 << 10, 2 << 20
+	u, now := unsent{bound: leastUnsent}, time.Unix(0, 0)
+	for burst := range 20 {
+		room := queue
+		for range 40 {
+			began := now
+			if room < record {
+				now = now.Add(time.Duration(record) * time.Second / rate)
+			}
+			room = max(0, room-record)
+			now = now.Add(time.Microsecond)
+			u.wrote(record, began, now)
+		}
+		if u.bound > mostUnsent {
+			t.Fatalf("%d bytes may be unsent after burst %d, want %d at most", u.bound, burst+1, mostUnsent)
+		}
+		now = now.Add(queue * time.Second / rate)
+	}
+}
+
 // TestUnsentForgetsPauses has a transport be idle for an hour between two bursts.
 func TestUnsentForgetsPauses(t *testing.T) {
 	u, now := unsent{bound: leastUnsent}, time.Unix(0, 0)
 	for range 3 {
-		for range 100 {
+		for range 30 {
 			u.wrote(16<<10, now, now.Add(time.Microsecond))
 			now = now.Add(time.Microsecond)
 		}
