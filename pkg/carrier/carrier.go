@@ -85,6 +85,7 @@ type Carrier struct {
 	pend     *Pending       // state pending
 	err      error          // state closed
 	draining bool
+	asked    bool // an OPEN has come
 	unsent   bool // the last FIN of a connection is being written, though it is over
 	watching bool // the watcher has rsem, or is about to be started with it
 	observer Observer
@@ -271,6 +272,14 @@ func (c *Carrier) InSession() bool { return c.session != nil && !c.session.Over(
 
 // BeganAsSession reports whether the carrier was a control session at first.
 func (c *Carrier) BeganAsSession() bool { return c.session != nil }
+
+// WasAsked reports whether an OPEN has come. A RESET after that may be a client's, which relays
+// pass on as it is, and says nothing about the peer itself.
+func (c *Carrier) WasAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
 
 // Done is closed when the carrier can carry nothing any more.
 func (c *Carrier) Done() <-chan struct{} { return c.done }

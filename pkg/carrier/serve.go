@@ -27,7 +27,7 @@ func (c *Carrier) serve(payload []byte) (func(), error) {
 		cancel(nil)
 		return nil, nil
 	}
-	c.state, c.pend = pending, p
+	c.state, c.pend, c.asked = pending, p, true
 	c.session.opened(r.Network, Acceptor)
 	observer, draining := c.observer, c.draining
 	c.mu.Unlock()

@@ -138,7 +138,7 @@ func (s *servers) newPool(serverID string, first *carrier.Carrier, dial func(con
 	config := s.config
 	config.Dial = dial
 	config.Ended = func(c *carrier.Carrier) {
-		if carrier.CodeOf(c.Err()) == carrier.NoAgent {
+		if carrier.CodeOf(c.Err()) == carrier.NoAgent && !c.WasAsked() {
 			s.forgotten(serverID)
 		}
 	}
@@ -217,9 +217,9 @@ func (s *servers) remove(serverID string, left *serverSession) {
 	}()
 }
 
-// forgotten ends the control sessions with a server that has none of this agent any more,
-// as it says when it gets a carrier. Until they were found dead, the server
-// could not reach this cluster.
+// forgotten ends the control sessions with a server that has none of this agent any more, as
+// it says when it gets a carrier, before it asks for anything on it. Until they were found
+// dead, the server could not reach this cluster.
 func (s *servers) forgotten(serverID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,6 +3,7 @@ package proxyagent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,59 @@ func TestStreamEndsIfServerForgotAgent(t *testing.T) {
 	got := map[string]bool{<-ended: true, <-ended: true}
 	if !got["first"] || !got["second"] {
 		t.Errorf("streams that ended: %v, want both to the server that forgot", got)
+	}
+}
+
+// TestResetOfAConnectionEndsNoSession has a client end connections with every code there is. The
+// server passes the code on, and only a carrier that has carried nothing yet says whether the server
+// has forgotten the agent.
+func TestResetOfAConnectionEndsNoSession(t *testing.T) {
+	for code := carrier.NoSuchCluster; code <= carrier.Closed; code++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServers(t.Context(), nil, pool.Config{MinIdle: 1}, func(int) time.Duration { return time.Second })
+			ended := make(chan string, 1)
+			stream := &endStream{func() { ended <- "control session" }}
+			s.join("one", false, stream)
+			opener := make(chan *carrier.Carrier, 1)
+			accept := func(_ context.Context, p *carrier.Pending) {
+				conn, err := p.Accept(carrier.Endpoints{})
+				if err == nil {
+					_, _ = io.Copy(io.Discard, conn)
+				}
+			}
+			s.mu.Lock()
+			carriers := s.newPool("one", nil, func(ctx context.Context) (*carrier.Carrier, error) {
+				here, there := net.Pipe()
+				go func() {
+					c, _, err := carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Opener})
+					if err == nil {
+						opener <- c
+					}
+				}()
+				return carrier.Dialed(ctx, here, carrier.Hello{Session: "agent"}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(accept)})
+			})
+			s.mu.Unlock()
+			server := <-opener
+			conn, err := server.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Abort(&carrier.Error{Code: code, Message: "a client says it"})
+			synctest.Wait()
+			select {
+			case what := <-ended:
+				t.Errorf("a client's RESET with code %d (%s) ended the agent's %s", code, code, what)
+			default:
+			}
+			_ = carriers.Close()
+			_ = server.Close()
+			s.leave("one", stream)
+			s.close()
+			for len(opener) > 0 {
+				_ = (<-opener).Close()
+			}
+			synctest.Wait()
+		})
 	}
 }
 
