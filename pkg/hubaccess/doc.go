@@ -98,11 +98,12 @@
 //
 // One failed question makes no outage: a probe must fail too, in which no client has a
 // part (Outage.look). Otherwise a user who lost a right could keep it by tokens that
-// the hub fails on. From then on no question that has a past answer waits for the hub,
-// and the hub is probed every second. What is remembered has 32 MiB at most. Each
-// replica remembers what it was asked itself, and one that starts in an outage
-// remembers nothing. The log, an annotation of audit events and metrics (hub_outage,
-// hub_outage_answers_total) show it.
+// the hub fails on. A slow hub is not away either: a probe may take 6 s, and those who wait
+// share one. From then on no question that has a past answer waits for the hub, and
+// the hub is probed every second until it has answered three times in a row. What is
+// remembered has 32 MiB at most. Each replica remembers what it was asked itself, and
+// one that starts in an outage remembers nothing. The log, an annotation of audit
+// events and metrics (hub_outage, hub_outage_answers_total) show it.
 //
 // The list of clusters stays valid as it was read last. Before the first answer
 // Clusters.Synced returns an error, and the caller decides: the proxy API refuses

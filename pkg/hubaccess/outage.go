@@ -26,10 +26,14 @@ import (
 const (
 	// askTimeout is how long a question that has a past answer waits for the hub
 	// before the hub itself is probed; probeTimeout is how long a probe takes at
-	// most, and probeInterval the time between two probes.
+	// most, and probeInterval the time between two probes of a hub that is away. A hub
+	// that needs seconds for an answer is slow, and not away.
 	askTimeout    = 2 * time.Second
-	probeTimeout  = 2 * time.Second
+	probeTimeout  = 6 * time.Second
 	probeInterval = time.Second
+	// endsAfter is how many probes in a row end an outage: a hub that answers now and then
+	// does not change the way of every request each time.
+	endsAfter = 3
 	// maxPast is how many bytes of past answers are kept, and maxForeign how many
 	// of those about tokens that the hub does not know.
 	maxPast    = 32 << 20
@@ -51,8 +55,11 @@ type Outage struct {
 	foreign *pastAnswers
 	began   chan struct{}
 
-	mu    sync.Mutex
-	since time.Time // zero while the hub answers
+	mu      sync.Mutex
+	since   time.Time     // zero while the hub answers
+	good    int           // probes in a row, in an outage
+	probing chan struct{} // closed when the probe that is under way has ended; nil without one
+	verdict chan struct{} // the probing of the last one that has not been given up
 }
 
 // NewOutage does no I/O. A grace of 0 means that past answers never stand. gauge is 1
@@ -97,14 +104,48 @@ func (o *Outage) Run(ctx context.Context) error {
 	}
 }
 
-// look asks the hub something, and reports whether there is an outage.
+// look asks the hub something, and reports whether there is an outage. Those who look at the
+// same time share one probe.
 func (o *Outage) look(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		o.mu.Lock()
+		probing := o.probing
+		if probing == nil {
+			o.probing = make(chan struct{})
+			o.mu.Unlock()
+			o.lookNow(ctx)
+			break
+		}
+		o.mu.Unlock()
+		select {
+		case <-probing:
+			if o.mu.Lock(); o.verdict == probing {
+				o.mu.Unlock()
+				return !o.away().IsZero()
+			}
+			o.mu.Unlock() // who probed has gone away
+		case <-ctx.Done():
+		}
+	}
+	return !o.away().IsZero()
+}
+
+// lookNow is look for the one who probes.
+func (o *Outage) lookNow(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := o.probe(limited)
-	away := err != nil && unreachable(err) && ctx.Err() == nil
+	away := err != nil && unreachable(err)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	defer func() {
+		close(o.probing)
+		o.probing = nil
+	}()
+	if ctx.Err() != nil {
+		return // nothing is known
+	}
+	o.verdict = o.probing
 	switch {
 	case away && o.since.IsZero():
 		o.since = time.Now()
@@ -114,12 +155,16 @@ func (o *Outage) look(ctx context.Context) bool {
 		case o.began <- struct{}{}:
 		default:
 		}
-	case !away && ctx.Err() == nil && !o.since.IsZero():
+	case away:
+		o.good = 0
+	case !o.since.IsZero():
+		if o.good++; o.good < endsAfter {
+			return
+		}
 		klog.FromContext(ctx).Info("The hub answers again", "outage", time.Since(o.since).Round(time.Millisecond))
-		o.since = time.Time{}
+		o.since, o.good = time.Time{}, 0
 		o.gauge.Set(0)
 	}
-	return !o.since.IsZero()
 }
 
 // away is since when there is an outage; zero if there is none.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,7 +186,7 @@ func TestOutageEnds(t *testing.T) {
 			t.Error("not allowed in an outage")
 		}
 		hub.set(func(h *oracle) { h.down, h.no = nil, true })
-		time.Sleep(probeInterval + time.Second)
+		time.Sleep(endsAfter*probeInterval + time.Second)
 		if d, _, err := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow || err != nil {
 			t.Errorf("allowed after the hub withdrew it, %v", err)
 		}
@@ -229,6 +230,49 @@ func TestNoOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowHubIsNotAway has a hub that needs seconds for every answer, and a hundred users who ask
+// again and again. It decides by itself, and has no more to do than one probe at a time.
+func TestSlowHubIsNotAway(t *testing.T) {
+	lost(t, func(t *testing.T, hub *oracle, o *Outage) {
+		var probes, most, outages atomic.Int32
+		o.probe = func(ctx context.Context) error {
+			most.Store(max(most.Load(), probes.Add(1)))
+			defer probes.Add(-1)
+			return hub.ask(ctx)
+		}
+		permissions := o.permissions(hub)
+		allowed := func(name string) bool {
+			d, _, err := permissions.Authorize(t.Context(), reading(name))
+			return d == authorizer.DecisionAllow && err == nil
+		}
+		const users = 100
+		for i := range users {
+			if !allowed(fmt.Sprint("user ", i)) {
+				t.Fatal("not allowed")
+			}
+		}
+		hub.set(func(h *oracle) { h.slow = 2200 * time.Millisecond })
+		var all sync.WaitGroup
+		end := time.Now().Add(10 * time.Minute)
+		for i := range users {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					if !allowed(fmt.Sprint("user ", i)) {
+						t.Error("not allowed by a slow hub")
+					}
+					if !o.away().IsZero() {
+						outages.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if outages.Load() > 0 || most.Load() != 1 || testutil.ToFloat64(o.count) > 0 {
+			t.Errorf("%d answers came in an outage, %v were of the past, and %d probes were under way at a time; want 0, 0 and 1", outages.Load(), testutil.ToFloat64(o.count), most.Load())
+		}
+	})
 }
 
 func TestPastIsBounded(t *testing.T) {
