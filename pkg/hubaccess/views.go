@@ -69,7 +69,7 @@ func listWatch(config *rest.Config, resource string) (*cache.ListWatch, error) {
 type optional struct {
 	what     string
 	informer cache.SharedIndexInformer
-	// lacking says that the hub does not have the kind, or does not let us read it.
+	// lacking says that the hub does not have the kind.
 	lacking atomic.Bool
 }
 
@@ -85,9 +85,10 @@ func watchOptional(what string, informer cache.SharedIndexInformer) (*optional, 
 }
 
 // failed is called whenever the hub could not be asked. The informer asks again, less and
-// less often.
+// less often. A refusal says nothing about the kind: a kube-apiserver that has just started
+// refuses everybody, until it has read its roles.
 func (o *optional) failed(ctx context.Context, r *cache.Reflector, err error) {
-	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+	if !apierrors.IsNotFound(err) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 		return
 	}
@@ -148,10 +149,15 @@ func (v *Views) Sets() ([]string, error) {
 }
 
 // Clusters are the served clusters of a view, sorted. The error says which selector of the
-// view cannot be read. The view's status has no say: it is written later, by another
+// view cannot be read, or that it is not known yet whether there is a set of the view. The
+// view's status has no say: it is written later, by another
 // process, which may not run.
 func (v *Views) Clusters(view *v1alpha1.FleetView) ([]string, error) {
+	notYet := v.sets.synced() // before the sets are looked at
 	selection, err := NewSelection(&view.Spec, v.set)
+	if err == nil && len(selection.MissingSets()) > 0 {
+		err = notYet
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -24,8 +26,10 @@ import (
 // listingHub lists what it has by resource, is silent on watches, and answers 404 for
 // resources that it lacks.
 type listingHub struct {
-	mu    sync.Mutex
-	lists map[string]any
+	mu      sync.Mutex
+	lists   map[string]any
+	refuses string // a resource, which is answered 403
+	refused int    // how often it was
 }
 
 func (h *listingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -33,8 +37,15 @@ func (h *listingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	h.mu.Lock()
 	list, ok := h.lists[resource]
+	refuses := resource == h.refuses
+	if refuses {
+		h.refused++
+	}
 	h.mu.Unlock()
 	switch {
+	case refuses:
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil).ErrStatus)
 	case !ok:
 		http.NotFound(w, r)
 	case r.URL.Query().Has("sendInitialEvents"):
@@ -167,4 +178,43 @@ func TestHubWithoutViews(t *testing.T) {
 	}
 	hub.set("fleetviews", v1alpha1.GroupVersion.String(), "FleetView", view("all", func(*v1alpha1.FleetView) {}))
 	wait.Poll{Every: 10 * time.Millisecond}.Until(t, "the view comes", func() bool { found, _ := views.Get("all"); return found != nil })
+}
+
+// TestRefusedIsNotNone has a hub that has just started, and refuses to list sets for a moment. A
+// view of a set and a name is not served without the set's clusters meanwhile, nor is the set
+// known to be none.
+func TestRefusedIsNotNone(t *testing.T) {
+	some := view("some", func(v *v1alpha1.FleetView) {
+		v.Spec.Clusters.ClusterSets, v.Spec.Clusters.Names = []string{"prod"}, []string{"a"}
+	})
+	views, clusters, hub := startViews(t, func(hub *listingHub) {
+		hub.set("fleetviews", v1alpha1.GroupVersion.String(), "FleetView", some)
+		hub.set("managedclustersets", "cluster.open-cluster-management.io/v1beta2", "ManagedClusterSet", &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
+		hub.refuses = "managedclustersets"
+	})
+	until := wait.Poll{Every: 10 * time.Millisecond}.Until
+	until(t, "the sets are refused twice", func() bool {
+		hub.mu.Lock()
+		defer hub.mu.Unlock()
+		return hub.refused >= 2 && clusters.Synced() == nil // what came of the first time has happened
+	})
+	if sets, err := views.Sets(); err == nil {
+		t.Errorf("the sets are %q though the hub has refused to list them", sets)
+	}
+	if selected, err := views.Clusters(some); err == nil {
+		t.Errorf("the view has %q though its set is not known", selected)
+	}
+	if selected, err := views.Clusters(view("names", func(v *v1alpha1.FleetView) { v.Spec.Clusters.Names = []string{"a"} })); err != nil || len(selected) != 1 {
+		t.Errorf("a view without sets has %q, %v; want a", selected, err)
+	}
+	hub.mu.Lock()
+	hub.refuses = ""
+	hub.mu.Unlock()
+	until(t, "the view has both clusters", func() bool {
+		selected, err := views.Clusters(some)
+		if err == nil && len(selected) != 2 {
+			t.Fatalf("the view has %q", selected)
+		}
+		return err == nil
+	})
 }

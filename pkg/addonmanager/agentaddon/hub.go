@@ -7,7 +7,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -74,7 +73,7 @@ func (h *hubRoles) find(ctx context.Context, hub client.Reader, name string, sin
 	}
 	var role rbacv1.ClusterRole
 	err = hub.Get(ctx, client.ObjectKey{Name: name}, &role)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // one that may not ask takes no cluster for the hub
+	if client.IgnoreNotFound(err) != nil { // a refusal says nothing either: a kube-apiserver that has just started refuses everybody
 		return "", err
 	}
 	if h.known == nil {
