@@ -2,7 +2,8 @@
 // fail.
 //
 // StaleDialer dials hosts by name, also while DNS does not answer: it then uses the
-// address that the name had last, as RFC 8767 (serve-stale) allows resolvers to. A
+// address that the name had last, as RFC 8767 (serve-stale) allows resolvers to, and
+// goes on to wait for DNS, which may be slow and the address another one by now. A
 // cluster that has lost its DNS thus keeps its tunnels. It never decides whom to trust:
 // the peer shows a certificate for the name.
 //
