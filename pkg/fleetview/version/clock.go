@@ -32,14 +32,14 @@ func (c *Clock) Next() int64 {
 	}
 }
 
-// aheadLimit is how far ahead of the clock a version from a client may be.
+// aheadLimit is how far ahead of the wall clock a version from a client may be.
 const aheadLimit = 10 * time.Second
 
 // Follow makes Next return more than t, which is from a client. It reports false, and does
-// not, if t is more than 10 s ahead: the clock does not go back, and anyone can write a t.
+// not, if t is more than 10 s ahead of the wall clock and more than every time of this Clock:
+// the clock does not go back, and anyone can write a t, one after the other too.
 func (c *Clock) Follow(t int64) bool {
-	limit := aheadLimit.Microseconds()
-	if t > time.Now().UnixMicro()+limit && t > c.Next()+limit {
+	if t > time.Now().Add(aheadLimit).UnixMicro() && t > c.last.Load() {
 		return false
 	}
 	c.After(t)
