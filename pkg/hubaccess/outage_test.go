@@ -265,6 +265,7 @@ func TestSlowHubIsNotAway(t *testing.T) {
 					if !o.away().IsZero() {
 						outages.Add(1)
 					}
+					time.Sleep(time.Second) // in an outage answers take no time
 				}
 			})
 		}
