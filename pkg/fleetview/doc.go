@@ -11,9 +11,7 @@
 // # One request, many members
 //
 // Lists, watches, discovery and a name without its cluster ask all members, at most 64 at a
-// time. NAME@CLUSTER, and selectors, choose members. A write is for one member: the one that its path names, or its object by name or annotation, or the
-// only one that has the object. Whether another has it too must be known for that, so a
-// write by a plain name is refused while a member does not answer.
+// time. NAME@CLUSTER, and selectors, choose members.
 //
 // A view may have a resource of some of its members only (ResourceRule.Clusters), and one
 // member that is asked about nothing but unlisted resources. A list of all namespaces is
@@ -53,6 +51,23 @@
 // Logs, exec, attach, port-forward, proxy and all upgrades are not about objects. They go to
 // View.Relay as they are, to the member that is found as for a write.
 //
+// # Writes
+//
+// A write is for one member, and so is a stream such as exec, in which anything may be said.
+// By default (WritesNamed) it must name the member: in its path or selector, or by the object
+// that it sends. A name alone is refused, and the refusal says which
+// NAME@CLUSTER there is. Otherwise kubectl's delete --all, scale -l and rollout restart, which
+// list and then write each object by its name, would change every cluster by habit. The
+// annotation of a Scale does not count for the same reason: kubectl makes one of each object
+// that it has listed.
+//
+// With WritesAny a name alone means the only member that has the object. Whether another has it
+// too must be known for that, so it is refused while a member does not answer; and also if
+// fewer than half of the members have the resource, because one of them could say that it has
+// everything.
+//
+// These refusals are 409 without the reason Conflict, which clients take for a reason to try again.
+//
 // # Views of a single cluster
 //
 // A view that names one cluster, and selects by nothing else, can have no other unless somebody
@@ -68,7 +83,7 @@
 // is made here then, of answers that nothing is known of before. NAME@CLUSTER, what selectors
 // say of clusters, and the annotation of an object that is made mean in it what they mean in other views, and are
 // taken off; other requests go on byte for byte. An annotation that is on an object is the
-// cluster's own word.
+// cluster's own word. Writes need not name the cluster; with WritesNone they are refused.
 //
 // When somebody gives such a view a second cluster, or takes it away, clients have versions
 // that mean nothing any more. Those are 410, so that clients list again, and watches that were
@@ -149,6 +164,7 @@
 //	page.go               the answer to a list
 //	get.go                one object
 //	write.go              writes to one cluster
+//	writes.go             which requests are writes, and whether the view takes them
 //	rewrite.go            answers with one object, and lists of what was deleted
 //	watch.go              watches, for package watch
 //	discovery.go          answers /api, /apis and /version

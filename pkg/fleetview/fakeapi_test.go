@@ -95,12 +95,17 @@ func (c *cluster) note(change change) {
 }
 
 func answerStatus(w http.ResponseWriter, code int, message string) {
-	w.Header().Set("Content-Type", jsonType)
-	w.WriteHeader(code)
-	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: int32(code), Reason: fault.Refuse(code, "").ErrStatus.Reason, Message: message, Status: metav1.StatusFailure}
+	status := metav1.Status{Code: int32(code), Reason: fault.Refuse(code, "").ErrStatus.Reason, Message: message, Status: metav1.StatusFailure}
 	if code < 300 {
 		status.Status = metav1.StatusSuccess
 	}
+	write(w, status)
+}
+
+func write(w http.ResponseWriter, status metav1.Status) {
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(status)
 }
 

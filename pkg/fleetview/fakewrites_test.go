@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -22,7 +24,7 @@ func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request, info *apir
 	apply := r.Method == http.MethodPatch && contentType == string(types.ApplyYAMLPatchType)
 	switch {
 	case info.Name != "" && !ok && !apply:
-		answerStatus(w, http.StatusNotFound, fmt.Sprintf("%s %q not found", info.Resource, info.Name))
+		write(w, apierrors.NewNotFound(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name).ErrStatus)
 	case info.Verb == "get":
 		c.answer(w, r, info, metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}, []object{former}, false)
 	case info.Verb == "delete" || info.Verb == "deletecollection":

@@ -38,7 +38,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 	at := h.clock.Now()
 	for i, form := range accepted {
 		ask := memberRequest{method: http.MethodGet, path: q.path.String(), query: q.query, accept: form.accept, timeout: q.view.Timeout}
-		found, failures, err := findOne(r.Context(), q, ask)
+		found, _, failures, err := findOne(r.Context(), q, ask)
 		if apierrors.IsNotAcceptable(err) && i+1 < len(accepted) {
 			continue
 		}
@@ -70,16 +70,14 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 	return nil
 }
 
-// findOne returns the answer of the one member that has what is asked for.
-func findOne(ctx context.Context, q *request, ask memberRequest) (memberResponse, []*fault.Fault, error) {
-	answers := ask.askAll(ctx, q.members)
-	failures := failuresOf(q.missing)
-	var found []memberResponse
-	var absent []*fault.Fault
-	for _, a := range answers {
+// findOne returns the answer of the one member that has what is asked for, and the others'.
+func findOne(ctx context.Context, q *request, ask memberRequest) (found memberResponse, absent, failures []*fault.Fault, _ error) {
+	failures = failuresOf(q.missing)
+	var having []memberResponse
+	for _, a := range ask.askAll(ctx, q.members) {
 		switch {
 		case a.failure == nil:
-			found = append(found, a)
+			having = append(having, a)
 		case a.failure.Code == http.StatusNotFound:
 			absent = append(absent, a.failure)
 		default:
@@ -87,25 +85,25 @@ func findOne(ctx context.Context, q *request, ask memberRequest) (memberResponse
 		}
 	}
 	incomplete := q.view.FailWhenUnreachable && len(failures) > 0
-	if len(found) == 1 && !incomplete {
-		return found[0], failures, nil
+	if len(having) == 1 && !incomplete {
+		return having[0], absent, failures, nil
 	}
-	for _, a := range found {
+	for _, a := range having {
 		_ = a.response.Body.Close() // it is not wanted
 	}
 	switch {
-	case len(found) > 1:
-		return memberResponse{}, nil, ambiguous(q, found)
+	case len(having) > 1:
+		return memberResponse{}, nil, nil, ambiguous(q, having)
 	case incomplete:
-		return memberResponse{}, nil, fault.Unreachable(failures)
+		return memberResponse{}, nil, nil, fault.Unreachable(failures)
 	}
-	return memberResponse{}, nil, noneAnswered(failures, absent)
+	return memberResponse{}, nil, nil, noneAnswered(failures, absent)
 }
 
 // ambiguous is the error of a name that objects of several clusters have.
-func ambiguous(q *request, found []memberResponse) error {
-	candidates := make([]string, len(found))
-	for i, a := range found {
+func ambiguous(q *request, having []memberResponse) error {
+	candidates := make([]string, len(having))
+	for i, a := range having {
 		candidates[i] = q.info.Name + "@" + a.member.Name()
 	}
 	shown := candidates
@@ -113,7 +111,14 @@ func ambiguous(q *request, found []memberResponse) error {
 	if len(shown) > fault.MaxNamed {
 		shown, more = shown[:fault.MaxNamed], fmt.Sprintf(" and %d more", len(candidates)-fault.MaxNamed)
 	}
-	err := fault.Refuse(http.StatusConflict, fmt.Sprintf("%d clusters have %s %q: name one of them: %s%s", len(found), q.info.Resource, q.info.Name, strings.Join(shown, ", "), more))
+	return notNamed(q, candidates, fmt.Sprintf("%d clusters have %s %q: name one of them: %s%s", len(having), q.info.Resource, q.info.Name, strings.Join(shown, ", "), more))
+}
+
+// notNamed is the error of a request that must name one of these objects.
+func notNamed(q *request, candidates []string, message string) error {
+	err := fault.Refuse(http.StatusConflict, message)
+	// Clients repeat what ends in a Conflict, kubectl scale for five minutes. This would end so again.
+	err.ErrStatus.Reason = metav1.StatusReasonBadRequest
 	err.ErrStatus.Details = &metav1.StatusDetails{Name: q.info.Name, Group: q.info.APIGroup, Kind: q.info.Resource}
 	for _, candidate := range candidates {
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: "Candidate", Field: "metadata.name", Message: candidate})
@@ -121,29 +126,52 @@ func ambiguous(q *request, found []memberResponse) error {
 	return err
 }
 
-// owner returns the member that has the object of the request's path.
+// owner returns the member that a request is for which changes the object of its path, or reads
+// its log.
 func owner(ctx context.Context, q *request) (Member, error) {
 	if m, ok, err := q.only(); ok {
 		return m, err
 	}
-	object := q.path.object()
+	object, name := q.path.object(), q.info.Name
 	if q.info.Subresource == "proxy" {
 		// The name may have a scheme and a port: https:web:8443.
-		if _, name, _, ok := utilnet.SplitSchemeNamePort(q.info.Name); ok {
-			object = object.named(name)
+		if _, plain, _, ok := utilnet.SplitSchemeNamePort(name); ok {
+			object, name = object.named(plain), plain
 		}
 	}
 	ask := memberRequest{method: http.MethodGet, path: object.String(), query: url.Values{}, accept: metadataOnly, timeout: q.view.Timeout}
-	found, failures, err := findOne(ctx, q, ask)
+	found, absent, failures, err := findOne(ctx, q, ask)
 	if err != nil {
 		return nil, err
 	}
 	_ = found.response.Body.Close() // that there is one is enough
+	candidate := q.info.Name + "@" + found.member.Name()
+	has := fmt.Sprintf("cluster %q has %s %q", found.member.Name(), q.info.Resource, q.info.Name)
 	if len(failures) > 0 {
-		return nil, fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q has %s %q, but %d clusters did not answer, such as %s: name the cluster, as %s@%s",
-			found.member.Name(), q.info.Resource, q.info.Name, len(failures), failures[0].Cluster, q.info.Name, found.member.Name()))
+		has += fmt.Sprintf(", but %d clusters did not answer, such as %s", len(failures), failures[0].Cluster)
+	}
+	switch {
+	case q.bare():
+		return nil, notNamed(q, []string{candidate}, has+": to change it or to connect to it, name the cluster, as "+candidate)
+	case len(failures) > 0:
+		return nil, fault.Refuse(http.StatusServiceUnavailable, has+": name the cluster, as "+candidate)
+	case q.changes && lone(absent, name):
+		return nil, notNamed(q, []string{candidate}, fmt.Sprintf("%s, and most clusters do not have %s at all: name the cluster, as %s", has, q.info.Resource, candidate))
 	}
 	return found.member, nil
+}
+
+// lone reports whether fewer than half of the members have the resource of which one has an
+// object: that one may say so to be written to in another's place. The others' answers tell: a
+// Status about an object has its name.
+func lone(absent []*fault.Fault, name string) bool {
+	having := 1
+	for _, f := range absent {
+		if details := f.Answer.Details; details != nil && details.Name == name {
+			having++
+		}
+	}
+	return 2*having < 1+len(absent)
 }
 
 // relayed are the headers of a member's answer that clients get to see.

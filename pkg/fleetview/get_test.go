@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
@@ -88,7 +89,7 @@ func TestAmbiguousGet(t *testing.T) {
 	for _, cause := range got.status.Details.Causes {
 		causes = append(causes, cause.Message)
 	}
-	if diff := cmp.Diff([]string{"web-0000@a", "web-0000@b"}, causes); diff != "" || got.status.Reason != "Conflict" {
+	if diff := cmp.Diff([]string{"web-0000@a", "web-0000@b"}, causes); diff != "" || got.status.Reason != metav1.StatusReasonBadRequest {
 		t.Errorf("got reason %q; causes (-want +got):\n%s", got.status.Reason, diff)
 	}
 }

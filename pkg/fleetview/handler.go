@@ -44,6 +44,10 @@ func New(o Options) *Handler {
 // Serve answers a request for a view. The request's URL is the Kubernetes path and query,
 // without what precedes it in the view's endpoint.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
+	if err := refuseChanges(&view, r); err != nil {
+		fault.Write(w, err)
+		return
+	}
 	members, missing, err := view.Members(r.Context())
 	if err != nil {
 		fault.Write(w, err)

@@ -17,7 +17,8 @@ func TestAnswersNameObjectsAsAsked(t *testing.T) {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","namespace":"shop"}}`
 	}
 	const noted = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"noted","namespace":"shop","annotations":{"` + AnnotationCluster + `":"b"}}}`
-	h := New(Options{})
+	h, view := New(Options{}), testView(a, b)
+	view.Writes = WritesAny
 	for name, test := range map[string]struct{ method, url, contentType, body, want string }{
 		"get":                {http.MethodGet, shop + "/web@b", "", "", "web@b"},
 		"get by plain name":  {http.MethodGet, shop + "/only", "", "", "only"},
@@ -26,7 +27,7 @@ func TestAnswersNameObjectsAsAsked(t *testing.T) {
 		"create":             {http.MethodPost, shop, jsonType, pod("new@b"), "new@b"},
 		"create, annotation": {http.MethodPost, shop, jsonType, noted, "noted"},
 	} {
-		got := h.request(t, testView(a, b), test.method, test.url, test.body, "Content-Type", test.contentType)
+		got := h.request(t, view, test.method, test.url, test.body, "Content-Type", test.contentType)
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal([]byte(got.body), &object); got.code >= 300 || err != nil || object.Name != test.want {
 			t.Errorf("%s: got %d %q, %v; want the name %q", name, got.code, got.body, err, test.want)

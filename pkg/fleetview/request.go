@@ -43,6 +43,8 @@ type request struct {
 	sent map[string]string
 	// streams says that the request or its answer is no object.
 	streams bool
+	// changes says that the request may change something, or opens a stream.
+	changes bool
 	// unlisted is set if the view does not have the resource: it gets the request as it is.
 	unlisted Member
 }
@@ -62,7 +64,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 	if !info.IsResourceRequest || isFormerVerb(r.URL.Path, info) {
 		return nil, fault.Refuse(http.StatusNotFound, "a view has the resources of the Kubernetes API, discovery and OpenAPI: ask one cluster for anything else")
 	}
-	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing, everyone: clusterNames(members, missing)}
+	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing, everyone: clusterNames(members, missing), changes: changes(r, info)}
 	if q.path, err = newPath(r.URL, info); err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 	if q.collection() {
 		return q, q.chooseBySelector()
 	}
-	q.streams = slices.Contains(streaming, info.Subresource) || r.Header.Get("Upgrade") != ""
+	q.streams = isStream(r, info)
 	if plain, cluster, ok := q.cutName(); ok {
 		q.path, q.info.Name, q.qualified = q.path.named(plain), plain, true
 		q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
@@ -240,6 +242,8 @@ func (q *request) cut(name string) (plain, cluster string, ok bool) {
 // members answer. The error says that it does not answer.
 func (q *request) only() (m Member, ok bool, err error) {
 	switch {
+	case q.bare():
+		return nil, false, nil
 	case len(q.members) == 1 && len(q.missing) == 0:
 		return q.members[0], true, nil
 	case q.chosen() && len(q.members) == 0 && len(q.missing) == 1:

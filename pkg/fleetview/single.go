@@ -17,7 +17,7 @@ func single(w http.ResponseWriter, r *http.Request, view *View, members []Member
 	q, err := newRequest(r, view, members, missing)
 	switch {
 	case err == nil:
-	case len(view.Resources) > 0:
+	case len(view.Resources) > 0 || view.Writes == WritesNone && isResource(r):
 		return err
 	default:
 		// It is for no resource, or the cluster refuses it in its own words.

@@ -54,6 +54,8 @@ type View struct {
 	// Single says that the view is of one cluster and can have no other, and that Qualified is
 	// not set. It is not to be told from the cluster then.
 	Single bool
+	// Writes says which requests may change something.
+	Writes Writes
 	// FailWhenUnreachable answers 503 instead of leaving out clusters that do not answer.
 	FailWhenUnreachable bool
 	// Timeout is how long a member may take to begin its answer.
@@ -61,6 +63,18 @@ type View struct {
 	// Annotations are further annotations for the cluster's name, beside AnnotationCluster.
 	Annotations []string
 }
+
+// Writes says which requests of a view may change something: writes, and streams such as exec.
+type Writes int
+
+const (
+	// WritesNamed are those that name their cluster; in a view that is Single, all.
+	WritesNamed Writes = iota
+	// WritesAny are also those to the only cluster that has the object.
+	WritesAny
+	// WritesNone are none.
+	WritesNone
+)
 
 // ResourceRule selects resources of the Kubernetes API. Resource may be "*".
 type ResourceRule struct {

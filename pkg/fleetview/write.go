@@ -66,7 +66,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 // destination finds the cluster that a write is for: the one that the path or a field
 // selector names, or the object in the body, or the only one that has the object.
 func destination(ctx context.Context, q *request, media string, body []byte) (Member, error) {
-	if !q.chosen() && q.info.Verb != "delete" && q.info.Verb != "deletecollection" {
+	// A Scale is what kubectl makes of each object that a selector finds: it was not read as one.
+	isObject := q.info.Verb != "delete" && q.info.Verb != "deletecollection" && q.info.Subresource != "scale"
+	if !q.chosen() && isObject {
 		if cluster, err := q.clusterOf(media, body); err != nil || cluster != "" {
 			if err != nil {
 				return nil, err

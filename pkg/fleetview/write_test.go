@@ -100,8 +100,12 @@ func TestCreate(t *testing.T) {
 			t.Errorf("%s: the write was sent to %q, want none", name, sent)
 		}
 	}
-	// A view of one cluster needs no name, but takes none of others.
+	// A view that happens to have one cluster needs no name if it takes any write, but takes none of others.
 	w := newWrites(newCluster("a"))
+	if got, sent := w.send(t, http.MethodPost, shop, jsonType, named("new")); got.code != 405 || len(sent) != 0 {
+		t.Errorf("one cluster that is not named: got %d %q, want 405", got.code, got.body)
+	}
+	w.view.Writes = WritesAny
 	if got, sent := w.send(t, http.MethodPost, shop+"?dryRun=All&fieldManager=x&fieldValidation=Strict", jsonType, named("new")); got.code != 201 || len(sent) != 1 {
 		t.Errorf("one cluster: got %d %q", got.code, got.body)
 	}
@@ -143,7 +147,7 @@ func TestUpdate(t *testing.T) {
 		}{
 			{"of a cluster", shop + "/web@b", web, 200, "b"},
 			{"with a former version", shop + "/web@b", web, 409, "modified"},
-			{"by plain name", shop + "/one", one, 200, "a"},
+			{"by plain name, with the annotation", shop + "/one", one, 200, "a"},
 			{"by the annotation", shop + "/web", object{"metadata": map[string]any{"name": "web", "annotations": map[string]any{AnnotationCluster: "b"}}}, 200, "b"},
 			{"of several", shop + "/web", object{"metadata": map[string]any{"name": "web"}}, 409, "web@a, web@b"},
 			{"of none", shop + "/none", object{"metadata": map[string]any{"name": "none"}}, 404, "not found"},
@@ -183,8 +187,8 @@ func TestPatch(t *testing.T) {
 		{"other version", shop + "/web@b", merged, `{"metadata":{"resourceVersion":"` + wrong + `"}}`, 409, "read the object again"},
 		{"merge with version", shop + "/web@b", merged, `{"metadata":{"resourceVersion":"` + v + `","labels":{"a":"b"}}}`, 200, "b"},
 		{"merge with a former one", shop + "/web@b", merged, `{"metadata":{"resourceVersion":"` + v + `","labels":{"a":"b"}}}`, 409, "modified"},
-		{"merge", shop + "/one", merged, `{"metadata":{"labels":{"a":"b"}}}`, 200, "a"},
-		{"strategic", shop + "/one", strategic, `{"metadata":{"labels":{"a":"c"}}}`, 200, "a"},
+		{"merge", shop + "/one@a", merged, `{"metadata":{"labels":{"a":"b"}}}`, 200, "a"},
+		{"strategic", shop + "/one@a", strategic, `{"metadata":{"labels":{"a":"c"}}}`, 200, "a"},
 		{"JSON patch", shop + "/web@b", json6902, `[{"op":"add","path":"/metadata/labels","value":{"a":"d"}}]`, 200, "b"},
 		{"JSON patch of several", shop + "/web", json6902, `[{"op":"add","path":"/metadata/labels","value":{"a":"d"}}]`, 409, "web@a, web@b"},
 		{"apply", shop + "/web@b", apply, "metadata:\n  name: web\n  labels: {x: y}\n", 200, "b"},
@@ -193,7 +197,7 @@ func TestPatch(t *testing.T) {
 		{"apply creates", shop + "/newer@a", apply, "metadata:\n  name: newer\n", 200, "a"},
 		{"apply of none", shop + "/nowhere", apply, "metadata:\n  name: nowhere\n", 404, "not found"},
 		{"no YAML", shop + "/web@b", apply, "\t{", 400, "reading YAML"},
-		{"scale", shop + "/one/scale", merged, `{"spec":{"replicas":3}}`, 201, "a"},
+		{"scale", shop + "/one@a/scale", merged, `{"spec":{"replicas":3}}`, 201, "a"},
 	}
 	for _, test := range tests {
 		got, sent := w.send(t, http.MethodPatch, test.path, test.contentType, test.body)
@@ -210,8 +214,8 @@ func TestDelete(t *testing.T) {
 	a, b := newCluster("a", shop+"/web", shop+"/one"), newCluster("b", shop+"/web", shop+"/two")
 	w := newWrites(a, b)
 	web := w.h.request(t, w.view, http.MethodGet, shop+"/web@b", "").object(t)
-	if got, _ := w.send(t, http.MethodDelete, shop+"/one?propagationPolicy=Foreground", "", ""); got.code != 200 {
-		t.Errorf("by plain name: got %d %q", got.code, got.body)
+	if got, _ := w.send(t, http.MethodDelete, shop+"/one@a?propagationPolicy=Foreground", "", ""); got.code != 200 {
+		t.Errorf("by name: got %d %q", got.code, got.body)
 	}
 	if got, sent := w.send(t, http.MethodDelete, shop+"/web", "", ""); got.code != 409 || len(sent) != 0 {
 		t.Errorf("of several: got %d %q", got.code, got.body)
@@ -259,6 +263,7 @@ func TestWritesToMissingClusters(t *testing.T) {
 		"options":         {http.MethodOptions, shop, "", 405, "OPTIONS", false},
 	} {
 		w.view = lacking(testView(a, gone), "missing")
+		w.view.Writes = WritesAny
 		a.set(shop+"/web", nil)
 		got, _ := w.send(t, test.method, test.url, jsonType, test.body)
 		if got.code != test.code || !strings.Contains(got.status.Message, test.want) || test.method == http.MethodTrace && got.header.Get("Allow") == "" {
@@ -275,13 +280,13 @@ func TestSubresources(t *testing.T) {
 	w := newWrites(a, b)
 	db := w.h.request(t, w.view, http.MethodGet, shop+"/db", "").object(t)
 	eviction := fmt.Sprintf(`{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"db"},"deleteOptions":{"preconditions":{"resourceVersion":%q}}}`, db.version())
-	got := w.h.request(t, w.view, http.MethodPost, shop+"/db/eviction", eviction)
+	got := w.h.request(t, w.view, http.MethodPost, shop+"/db@b/eviction", eviction)
 	asked := b.asked()
 	if got.code != 201 || !strings.Contains(asked[len(asked)-1].body, `"resourceVersion":"101"`) {
 		t.Errorf("eviction: got %d %q, b was asked %+v, want its own version", got.code, got.body, asked)
 	}
 	token := `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"audiences":["x"]}}`
-	if got, sent := w.send(t, http.MethodPost, "/api/v1/namespaces/shop/serviceaccounts/sa/token", jsonType, token); got.code != 201 || strings.Join(sent, "") != "a" {
+	if got, sent := w.send(t, http.MethodPost, "/api/v1/namespaces/shop/serviceaccounts/sa@a/token", jsonType, token); got.code != 201 || strings.Join(sent, "") != "a" {
 		t.Errorf("token: got %d %q", got.code, got.body)
 	}
 	if got := w.h.request(t, w.view, http.MethodGet, shop+"/db/status", ""); got.code != 200 || got.object(t).cluster() != "b" {

@@ -66,6 +66,12 @@ func (d *fleetViewDefinition) describe(view *fleetview.View) error {
 	spec := d.view.Spec
 	view.Name = d.view.Name
 	view.Qualified = spec.Names == proxyv1alpha1.NamesQualified
+	switch spec.Writes {
+	case proxyv1alpha1.WritesAny:
+		view.Writes = fleetview.WritesAny
+	case proxyv1alpha1.WritesNone:
+		view.Writes = fleetview.WritesNone
+	}
 	view.FailWhenUnreachable = spec.WhenUnreachable == proxyv1alpha1.WhenUnreachableFail
 	if spec.ClusterTimeoutSeconds > 0 {
 		view.Timeout = time.Duration(spec.ClusterTimeoutSeconds) * time.Second
@@ -131,7 +137,7 @@ func (d *registriesDefinition) clusters() ([]string, string, error) {
 
 func (d *registriesDefinition) describe(view *fleetview.View) error {
 	view.Name, view.UnlistedCluster = registriesView, d.controlPlane
-	view.Annotations = []string{karmadav1alpha1.CachedFrom}
+	view.Annotations, view.Writes = []string{karmadav1alpha1.CachedFrom}, fleetview.WritesAny
 	rules, err := d.registries.Rules()
 	// Without rules a view has everything. This one is of no resource.
 	view.Resources = []fleetview.ResourceRule{{Clusters: func(string) bool { return false }}}
@@ -158,7 +164,7 @@ func (d *everyDefinition) clusters() ([]string, string, error) {
 }
 
 func (d *everyDefinition) describe(view *fleetview.View) error {
-	view.Name, view.Annotations = everyView, []string{karmadav1alpha1.CachedFrom}
+	view.Name, view.Annotations, view.Writes = everyView, []string{karmadav1alpha1.CachedFrom}, fleetview.WritesAny
 	return nil
 }
 

@@ -33,7 +33,7 @@ func admitView(t *testing.T, s admission.Schema, name, spec string) (map[string]
 // TestFleetViewDefaults wants the same view with an empty spec and without one.
 func TestFleetViewDefaults(t *testing.T) {
 	s := newFleetViewSchema(t)
-	want := map[string]any{"names": "Plain", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5)}
+	want := map[string]any{"names": "Plain", "writes": "NamedCluster", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5)}
 	for _, spec := range []string{"", "spec: {}"} {
 		view, errs := admitView(t, s, "all", spec)
 		if len(errs) > 0 {
@@ -58,6 +58,7 @@ func TestFleetViewValidation(t *testing.T) {
 			unlistedResources: {cluster: local-cluster}, names: Qualified, whenUnreachable: Fail, clusterTimeoutSeconds: 60}`},
 		"the core group by default":       {spec: `{resources: [{resource: pods}]}`},
 		"names":                           {spec: "{names: Short}", want: "spec.names"},
+		"writes":                          {spec: "{writes: Some}", want: "spec.writes"},
 		"when unreachable":                {spec: "{whenUnreachable: Wait}", want: "spec.whenUnreachable"},
 		"no timeout":                      {spec: "{clusterTimeoutSeconds: 0}", want: "spec.clusterTimeoutSeconds"},
 		"a long timeout":                  {spec: "{clusterTimeoutSeconds: 61}", want: "spec.clusterTimeoutSeconds"},

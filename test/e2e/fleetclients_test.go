@@ -161,7 +161,7 @@ func TestFleetWrites(t *testing.T) {
 			t.Errorf("the answer to create is of cluster %q, want %q", clusterOf(made), target)
 		}
 		made.Data["step"] = "updated"
-		updated, err := maps.Update(t.Context(), made, metav1.UpdateOptions{}) // one cluster has the name
+		updated, err := maps.Update(t.Context(), made, metav1.UpdateOptions{}) // its annotation names the cluster
 		if err != nil {
 			t.Fatal("update with the version of create:", err)
 		}
@@ -179,7 +179,7 @@ func TestFleetWrites(t *testing.T) {
 			t.Error("update with the version of a list:", err)
 		}
 		stale := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"step":"stale"}}`, made.ResourceVersion)
-		if _, err := maps.Patch(t.Context(), "new", types.MergePatchType, stale, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+		if _, err := maps.Patch(t.Context(), "new@"+target, types.MergePatchType, stale, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
 			t.Errorf("patch with an old version: %v, want a conflict", err)
 		}
 		if _, err := maps.Patch(t.Context(), "new@"+target, types.StrategicMergePatchType, []byte(`{"data":{"step":"patched"}}`), metav1.PatchOptions{}); err != nil {
@@ -204,17 +204,19 @@ func TestFleetWrites(t *testing.T) {
 func (f *fleet) testDeletes(t *testing.T, cs *kubernetes.Clientset, target, old string) {
 	t.Helper()
 	maps := cs.CoreV1().ConfigMaps(f.ns)
-	if err := maps.Delete(t.Context(), "both", metav1.DeleteOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("delete of a name that two clusters have: %v, want a conflict", err)
+	for _, name := range []string{"both", "new"} {
+		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), name+"@"+target) || apierrors.IsConflict(err) {
+			t.Errorf("delete of %s without its cluster: %v, want it refused with %s@%s, and not as a conflict, which clients repeat", name, err, name, target)
+		}
 	}
-	if err := maps.Delete(t.Context(), "new", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}); !apierrors.IsConflict(err) {
+	if err := maps.Delete(t.Context(), "new@"+target, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &old}}); !apierrors.IsConflict(err) {
 		t.Errorf("delete with an old version: %v, want a conflict", err)
 	}
 	now, err := maps.Get(t.Context(), "new", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := maps.Delete(t.Context(), "new", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &now.ResourceVersion, UID: ptr.To(now.UID)}}); err != nil {
+	if err := maps.Delete(t.Context(), "new@"+target, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &now.ResourceVersion, UID: ptr.To(now.UID)}}); err != nil {
 		t.Error("delete with the version of get:", err)
 	}
 	f.makeMaps(t, target, "new")

@@ -60,6 +60,15 @@ type FleetViewSpec struct {
 	// +optional
 	// +kubebuilder:default=Plain
 	Names FleetViewNames `json:"names,omitempty"`
+	// Writes says which requests may change objects or connect to them (exec, attach,
+	// port-forward, proxy). NamedCluster takes those that name their cluster: by
+	// NAME@CLUSTER, by a namespace or a selector of one cluster, or by the annotation of
+	// the object that is sent. Any also takes a name that only one cluster has. None
+	// takes none. A view of one name (see clusters.names) is its cluster: NamedCluster
+	// refuses nothing there.
+	// +optional
+	// +kubebuilder:default=NamedCluster
+	Writes FleetViewWrites `json:"writes,omitempty"`
 	// WhenUnreachable is what a request does for which a cluster does not answer: Warn
 	// leaves out its objects and says so in a Warning header, Fail answers 503.
 	// +optional
@@ -140,6 +149,20 @@ const (
 	NamesPlain FleetViewNames = "Plain"
 	// NamesQualified makes metadata.name NAME@CLUSTER.
 	NamesQualified FleetViewNames = "Qualified"
+)
+
+// FleetViewWrites says which requests of a view may change objects.
+// +kubebuilder:validation:Enum=NamedCluster;Any;None
+type FleetViewWrites string
+
+// Which requests may change objects, or connect to them.
+const (
+	// WritesNamedCluster are those that name their cluster.
+	WritesNamedCluster FleetViewWrites = "NamedCluster"
+	// WritesAny are also those to a name that one cluster has.
+	WritesAny FleetViewWrites = "Any"
+	// WritesNone are none.
+	WritesNone FleetViewWrites = "None"
 )
 
 // FleetViewWhenUnreachable is what a request does for which a cluster does not answer.
