@@ -189,3 +189,34 @@ func TestLabelsChooseClusters(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesThatMislead has a member call its objects as those of another are called: what a
+// client does with them must not be done there.
+func TestNamesThatMislead(t *testing.T) {
+	evil, victim := newCluster("a", shop+"/db@b", "/apis/rbac.authorization.k8s.io/v1/clusterroles/ann@example.com"), newCluster("b", shop+"/db")
+	h := New(Options{})
+	view := testView(evil, victim)
+	for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
+		list := h.getList(t, view, shop, "Accept", accept)
+		if want := []string{"db@b@a", "db"}; !slices.Equal(list.named(), want) {
+			t.Errorf("as %s: got %q, want %q", accept, list.named(), want)
+		}
+		if len(list.list.Rows) > 0 && list.list.Rows[0].Cells[1] != "db@b@a" {
+			t.Errorf("the row is %v, want db@b@a", list.list.Rows[0].Cells)
+		}
+	}
+	paged := h.request(t, view, http.MethodGet, shop+"?limit=10", "", "Accept", protobufType)
+	if !strings.Contains(paged.body, "db@b@a") {
+		t.Errorf("in protobuf: got %q, want db@b@a", paged.body)
+	}
+	if got := h.request(t, view, http.MethodPost, shop+"/db@b@a/exec", ""); got.header.Get("Relayed-To") != "a" || !strings.Contains(got.body, "db@b/exec") {
+		t.Errorf("exec: got %q by %q, want the pod of a", got.body, got.header.Get("Relayed-To"))
+	}
+	if got := h.getList(t, view, "/apis/rbac.authorization.k8s.io/v1/clusterroles"); !slices.Equal(got.named(), []string{"ann@example.com"}) {
+		t.Errorf("a name that leads nowhere: got %q, want it as it is", got.named())
+	}
+	evil.set("/api/v1/namespaces/shop@b/pods/db", nil)
+	if got := h.getList(t, view, "/api/v1/pods"); !slices.Equal(got.names(), []string{"db@b"}) || len(got.lacks()) != 1 {
+		t.Errorf("a namespace that leads to another cluster: got %q with %q, want the objects of b and a warning", got.names(), got.warnings)
+	}
+}

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -457,21 +456,6 @@ func (l *listing) token() string {
 		return ""
 	}
 	return token.String()
-}
-
-// rewriter makes a member's objects those of the view.
-func (q *request) rewriter(m Member, at version.Version) *merge.Rewriter {
-	number := version.Number(m.UID())
-	return &merge.Rewriter{
-		Cluster: m.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...),
-		Qualified: q.qualifies(), QualifiedNamespace: q.inNamespace,
-		Version: func(member string) string {
-			if sent, ok := q.sent[member]; ok {
-				return sent
-			}
-			return version.Version{Time: at.Time, Replica: at.Replica, Cluster: number, Member: version.OfMember(member)}.String()
-		},
-	}
 }
 
 // noneAnswered is the error of a request in which no member has a part.

@@ -106,3 +106,22 @@ func (q *request) leading(m Member, at version.Version) *merge.Rewriter {
 	}
 	return rewriter
 }
+
+// rewriter makes a member's objects those of the view.
+func (q *request) rewriter(m Member, at version.Version) *merge.Rewriter {
+	number := version.Number(m.UID())
+	return &merge.Rewriter{
+		Cluster: m.Name(), Annotations: append([]string{AnnotationCluster}, q.view.Annotations...),
+		Qualified: q.qualifies(), QualifiedNamespace: q.inNamespace,
+		Misleading: func(name string) bool {
+			_, _, ok := q.cut(name)
+			return ok
+		},
+		Version: func(member string) string {
+			if sent, ok := q.sent[member]; ok {
+				return sent
+			}
+			return version.Version{Time: at.Time, Replica: at.Replica, Cluster: number, Member: version.OfMember(member)}.String()
+		},
+	}
+}

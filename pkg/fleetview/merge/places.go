@@ -67,13 +67,17 @@ var places = map[string]Places{
 	"batch/cronjobs": append(template("spec.jobTemplate.spec.template"), at("spec.jobTemplate.metadata.name", name)),
 	// debug node/NAME makes a pod there.
 	"/pods": append(podSpec("spec"), at("spec.nodeName", name, 2, 10)),
-	// autoscale, create token, and what schedulers and recorders of events write.
+	// autoscale, create token, auth can-i, and what schedulers and recorders of events write.
 	"autoscaling/horizontalpodautoscalers": {at("spec.scaleTargetRef.name", name, 2, 1, 2)},
 	"/serviceaccounts/token":               {at("spec.boundObjectRef.name", name, 2, 3, 3)},
 	"/pods/binding":                        {at("target.name", name, 2, 3)},
 	"/bindings":                            {at("target.name", name, 2, 3)},
-	"/events":                              append(reference("involvedObject", 2), reference("related", 13)...),
-	"events.k8s.io/events":                 append(reference("regarding", 8), reference("related", 9)...),
+	"authorization.k8s.io/selfsubjectaccessreviews": {
+		at("spec.resourceAttributes.namespace", name, 2, 1, 1), at("spec.resourceAttributes.name", name, 2, 1, 7),
+	},
+	"authorization.k8s.io/selfsubjectrulesreviews": {at("spec.namespace", name, 2, 1)},
+	"/events":              append(reference("involvedObject", 2), reference("related", 13)...),
+	"events.k8s.io/events": append(reference("regarding", 8), reference("related", 9)...),
 }
 
 func at(path string, what what, numbers ...protowire.Number) spot {
@@ -146,9 +150,14 @@ func (e *edit) appendValue(dst, value []byte, places Places, depth int) (_ []byt
 		if in := places.within(depth, key); len(in) > 0 {
 			return e.appendValue(dst, value, in, depth+1)
 		}
-		return append(dst, value...), true, nil
+		return append(dst, value...), !e.sets() || !places.twin(depth, key), nil
 	})
 	return dst, true, err
+}
+
+// twin reports whether decoders may take a key for one that is in the path of a place.
+func (p Places) twin(depth int, key string) bool {
+	return slices.ContainsFunc(p, func(place spot) bool { return depth < len(place.path) && twin([]byte(key), place.path[depth]) })
 }
 
 // appendMembers appends an object with the values that edited appends, unless it says that one
@@ -245,7 +254,7 @@ func (e *edit) appendOwner(dst, owner []byte) ([]byte, error) {
 	return e.appendMembers(dst, owner, func(dst []byte, key string, value []byte) ([]byte, bool, error) {
 		switch {
 		case key != "name" || value[0] != '"':
-			return append(dst, value...), true, nil
+			return append(dst, value...), !e.sets() || !twin([]byte(key), "name"), nil
 		case e.sets():
 			return appendSuffixed(dst, value, "@"+e.cluster), true, nil
 		}
@@ -305,7 +314,7 @@ func (e *edit) appendSelecting(dst, selector []byte) (_ []byte, kept bool, err e
 			if key == "matchLabels" {
 				return e.appendLabelled(dst, value)
 			}
-			return append(dst, value...), true, nil
+			return append(dst, value...), !twin([]byte(key), "matchLabels"), nil
 		})
 		return dst, true, err
 	}
@@ -314,7 +323,7 @@ func (e *edit) appendSelecting(dst, selector []byte) (_ []byte, kept bool, err e
 	dst = append(appendQuoted(append(appendQuoted(dst, e.label), ':'), e.cluster), '}')
 	rest := len(dst)
 	dst, err = e.appendMembers(dst, selector, func(dst []byte, key string, value []byte) ([]byte, bool, error) {
-		return append(dst, value...), key != "matchLabels", nil
+		return append(dst, value...), !strings.EqualFold(key, "matchLabels"), nil
 	})
 	if err != nil {
 		return dst[:from], true, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,7 +274,9 @@ func (e *edit) text(number protowire.Number, text string) (string, error) {
 		return e.plainName(text), nil
 	case !e.sets():
 		return e.plain(text), nil
-	case number == metaName && e.qualify, number == metaNamespace && e.qualifyNamespace:
+	case number == metaNamespace && strings.IndexByte(text, '@') >= 0:
+		return "", misleadingNamespace(text)
+	case number == metaName && e.qualifies(text), number == metaNamespace && e.qualifyNamespace:
 		return text + "@" + e.cluster, nil
 	}
 	return text, nil

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -189,7 +190,11 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`{"kind":"DeleteOptions","metadata":{"name":"a@edge-7","annotations":{}},"preconditions":{"resourceVersion":"91"}}`))
 	f.Add([]byte(`[{"op":"test","path":"/metadata/resourceVersion","value":"91"}]`))
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"a":"b"},"resourceVersion":"1"}}`))
+	f.Add([]byte(`{"metadata":{"name":"a","namespace":"s","ownerReferences":[{"name":"o"}]},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"spec":{"containers":[{"name":"a@edge-7"}]}}}}`))
+	f.Add([]byte(`{"metadata":{"annotations":{"` + appliedAnnotation + `":"{\"metadata\":{\"name\":\"a\"}}\n"}},"spec":{"selector":{"matchExpressions":[{}]}}}`))
+	f.Add([]byte(`[{"op":"test","path":"/spec/selector/matchLabels/a","value":"b"},{"op":"add","path":"/metadata/ownerReferences/-","value":{"name":"x@edge-7"}}]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		fuzzPlaces(t, body)
 		r := testRestorer()
 		_, _ = r.AppendJSONPatch(nil, body)
 		_, _ = r.AppendDeleteOptions(nil, body)
@@ -211,4 +216,29 @@ func FuzzRestore(f *testing.F) {
 			t.Fatalf("restoring %q gave %q, with our annotation", view, got)
 		}
 	})
+}
+
+// fuzzPlaces rewrites and restores an object with selectors. What is left says no more of the
+// cluster than what was there, and restoring it again changes nothing.
+func fuzzPlaces(t *testing.T, body []byte) {
+	w, r := leading("apps", "deployments", "")
+	_, _ = r.AppendJSONPatch(nil, body)
+	_, _ = r.AppendProtobuf(nil, body)
+	view, err := w.AppendJSON(nil, body)
+	if err != nil || bytes.Contains(body, []byte("reconditions")) {
+		return
+	}
+	got, err := r.AppendJSON(nil, view)
+	if err != nil {
+		return // kind or apiVersion is no string, or is given twice
+	}
+	if bytes.Contains(got, []byte(`"`+testAnnotation+`":"edge-7"`)) && !bytes.Contains(body, []byte("cluster")) {
+		t.Fatalf("restoring %q gave %q, with our label", view, got)
+	}
+	if bytes.Contains(got, []byte("@edge-7")) && !bytes.ContainsAny(body, `@\`) {
+		t.Fatalf("restoring %q gave %q, with our cluster", view, got)
+	}
+	if !json.Valid(got) {
+		t.Fatalf("restoring %q gave %q, which is no JSON", view, got)
+	}
 }

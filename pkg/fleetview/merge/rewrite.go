@@ -1,5 +1,7 @@
 package merge
 
+import "strings"
+
 // Rewriter turns objects of one cluster into objects of a view. It sets annotations to the
 // cluster's name, whatever the member says there, and translates metadata.resourceVersion.
 // Its methods are safe for concurrent use. What they append to must not overlap their input.
@@ -10,6 +12,9 @@ type Rewriter struct {
 	Annotations []string
 	// Qualified makes metadata.name, and the names of owners, NAME@CLUSTER.
 	Qualified bool
+	// Misleading reports whether a name leads to a cluster as it is. It is qualified then in any
+	// case, because no member names objects of another one; nil if none does.
+	Misleading func(name string) bool
 	// QualifiedNamespace makes metadata.namespace NAMESPACE@CLUSTER.
 	QualifiedNamespace bool
 	// Places are where selectors get Label with the cluster's name, if they are not empty, in
@@ -43,7 +48,7 @@ func (w *Rewriter) AppendItem(dst []byte, object Item) ([]byte, error) {
 }
 
 func (w *Rewriter) edit() edit {
-	return edit{cluster: w.Cluster, annotations: w.Annotations, label: w.Label, places: w.Places, qualify: w.Qualified, qualifyNamespace: w.QualifiedNamespace, toView: w.Version}
+	return edit{cluster: w.Cluster, annotations: w.Annotations, label: w.Label, places: w.Places, qualify: w.Qualified, misleading: w.Misleading, qualifyNamespace: w.QualifiedNamespace, toView: w.Version}
 }
 
 // edit is what happens to an object's metadata, on the way to the view or back.
@@ -55,6 +60,7 @@ type edit struct {
 	places Places
 	// qualify and qualifyNamespace say what is qualified.
 	qualify, qualifyNamespace bool
+	misleading                func(string) bool
 	// restore is the way back: annotations are removed instead of set.
 	restore bool
 	// derived says that names which have @CLUSTER within are made of one that ends in it.
@@ -76,6 +82,11 @@ func (e *edit) ours(annotation []byte) bool {
 		}
 	}
 	return false
+}
+
+// qualifies reports whether a name is qualified on the way to the view.
+func (e *edit) qualifies(name string) bool {
+	return e.qualify || e.misleading != nil && strings.IndexByte(name, '@') >= 0 && e.misleading(name)
 }
 
 // names are the members of metadata that are edited.

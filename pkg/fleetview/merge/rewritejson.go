@@ -1,7 +1,9 @@
 package merge
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 )
 
 // appendObject appends an object with its metadata edited.
@@ -126,7 +128,7 @@ func (e *edit) appendNameText(dst, raw []byte, name string) []byte {
 		return append(dst, raw...)
 	}
 	if e.sets() {
-		if e.qualify {
+		if e.qualifies(name) {
 			return appendSuffixed(dst, raw, "@"+e.cluster)
 		}
 	} else if plain := e.plainName(name); plain != name {
@@ -138,24 +140,31 @@ func (e *edit) appendNameText(dst, raw []byte, name string) []byte {
 // appendNamespace appends the member metadata.namespace.
 func (e *edit) appendNamespace(dst []byte, m *members) []byte {
 	if e.sets() && !e.qualifyNamespace {
-		m.skip()
-		if m.err == nil {
-			dst = appendMember(dst, m.data[m.start:m.next])
+		if value := m.skip(); m.err == nil && !bytes.ContainsAny(value, `@\`) {
+			return appendMember(dst, m.data[m.start:m.next])
 		}
-		return dst
 	}
 	raw, namespace := m.text()
+	if e.sets() && strings.IndexByte(namespace, '@') >= 0 {
+		m.fail(misleadingNamespace(namespace))
+	}
 	if m.err != nil {
 		return dst
 	}
 	dst = appendMember(dst, m.data[m.start:m.value])
-	if e.sets() && namespace != "" {
+	if e.sets() && e.qualifyNamespace && namespace != "" {
 		return appendSuffixed(dst, raw, "@"+e.cluster)
 	}
 	if plain := e.plain(namespace); plain != namespace {
 		return appendQuoted(dst, plain)
 	}
 	return append(dst, raw...)
+}
+
+// misleadingNamespace is the error of a namespace that cannot be one, and that would lead
+// clients to another cluster.
+func misleadingNamespace(namespace string) error {
+	return fmt.Errorf("reading metadata: namespace %q has an @", namespace)
 }
 
 // appendOther appends another member of metadata, edited or as it is.

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (l *Layout) appendCells(dst, cells []byte, m *members, w *Rewriter) []byte 
 			cell = l.cells[i]
 		}
 		switch {
-		case cell >= 0 && cell < len(values) && cell == l.name && w.Qualified && values[cell][0] == '"':
+		case cell >= 0 && cell < len(values) && cell == l.name && values[cell][0] == '"' && w.qualifiesCell(values[cell]):
 			dst = appendSuffixed(dst, values[cell], "@"+w.Cluster)
 		case cell >= 0 && cell < len(values):
 			dst = append(dst, values[cell]...)
@@ -194,6 +195,15 @@ func (l *Layout) appendCells(dst, cells []byte, m *members, w *Rewriter) []byte 
 		}
 	}
 	return append(dst, ']')
+}
+
+// qualifiesCell reports whether the name in a cell is qualified.
+func (w *Rewriter) qualifiesCell(cell []byte) bool {
+	if w.Qualified || w.Misleading == nil || bytes.IndexByte(cell, '@') < 0 {
+		return w.Qualified
+	}
+	name, err := unquote(cell)
+	return err == nil && w.Misleading(name)
 }
 
 // elements appends the elements of a JSON array, whose syntax is right. null has none.
