@@ -91,18 +91,23 @@ func (q *request) readable(accepted []form) []form {
 
 // leads reports whether the answer has one object, whose name leads to its cluster. Its
 // selector does too then.
-func (q *request) leads() bool {
-	return q.qualifies() && (!q.collection() || q.info.Verb == "create")
-}
+func (q *request) leads() bool { return q.ofOne() && q.qualifies() }
+
+// ofOne reports whether the answer has one object.
+func (q *request) ofOne() bool { return !q.collection() || q.info.Verb == "create" }
 
 // qualifies reports whether answers have names NAME@CLUSTER.
 func (q *request) qualifies() bool { return q.qualified || q.view.Qualified && !q.inNamespace }
 
-// leading is rewriter for an answer with one object.
+// leading is rewriter for an answer to get or to a write. What kubectl has applied is called
+// in it as the object is: kubectl compares it with what it is given the next time.
 func (q *request) leading(m Member, at version.Version) *merge.Rewriter {
 	rewriter := q.rewriter(m, at)
+	if q.ofOne() && (q.qualifies() || q.inNamespace) {
+		rewriter.Label = AnnotationCluster
+	}
 	if q.leads() {
-		rewriter.Label, rewriter.Places = AnnotationCluster, q.places().Selectors()
+		rewriter.Places = q.places().Selectors()
 	}
 	return rewriter
 }

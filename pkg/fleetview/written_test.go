@@ -236,3 +236,29 @@ func TestOwnersLeadToTheCluster(t *testing.T) {
 		t.Errorf("get: the owner is %q, want web@b", got)
 	}
 }
+
+// TestAppliedIsCalledAsTheObject wants kubectl apply to find what it was given the last time.
+func TestAppliedIsCalledAsTheObject(t *testing.T) {
+	const applied = "kubectl.kubernetes.io/last-applied-configuration"
+	maps := core + "configmaps"
+	for name, test := range map[string]struct{ path, called, namespace string }{
+		"a name":      {maps + "/x@b", "x@b", "shop"},
+		"a namespace": {strings.Replace(maps, "shop", "shop@b", 1) + "/x", "x", "shop@b"},
+	} {
+		clusters := equal("a", "b")
+		h := New(Options{})
+		view := testView(clusters...)
+		given := toJSON(t, object{"metadata": map[string]any{"name": test.called, "namespace": test.namespace}}) + "\n"
+		body := object{"metadata": map[string]any{"name": test.called, "namespace": test.namespace, "annotations": map[string]any{applied: given}}}
+		if got := h.request(t, view, http.MethodPost, test.path[:strings.LastIndexByte(test.path, '/')], toJSON(t, body), "Content-Type", jsonType); got.code != 201 {
+			t.Fatalf("%s: got %d %q", name, got.code, got.body)
+		}
+		annotations := func(o object) map[string]any { return o.meta()["annotations"].(map[string]any) }
+		if there := annotations(clusters[1].objects[maps+"/x"])[applied]; strings.Contains(there.(string), "@") {
+			t.Errorf("%s: the cluster has %q, want nothing of the view", name, there)
+		}
+		if got := annotations(h.request(t, view, http.MethodGet, test.path, "").object(t))[applied]; got != given {
+			t.Errorf("%s: the view has %q, want %q", name, got, given)
+		}
+	}
+}

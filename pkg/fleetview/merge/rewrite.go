@@ -18,8 +18,8 @@ type Rewriter struct {
 	// QualifiedNamespace makes metadata.namespace NAMESPACE@CLUSTER.
 	QualifiedNamespace bool
 	// Places are where selectors get Label with the cluster's name, if they are not empty, in
-	// JSON. What kubectl has applied gets its name qualified there too. It costs a second look
-	// at the object.
+	// JSON. It costs a second look at the object. With Label, what kubectl has applied is called
+	// as the object is, too.
 	Places Places
 	Label  string
 	// Version translates metadata.resourceVersion, which is not empty. Objects without one
@@ -37,7 +37,7 @@ func (w *Rewriter) AppendJSON(dst, object []byte) ([]byte, error) {
 // AppendItem is AppendJSON for an Item.
 func (w *Rewriter) AppendItem(dst []byte, object Item) ([]byte, error) {
 	e := w.edit()
-	if w.Label == "" {
+	if len(w.Places) == 0 {
 		return e.appendObject(dst, object)
 	}
 	rewritten, err := e.appendObject(nil, object)
