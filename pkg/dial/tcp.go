@@ -21,7 +21,7 @@ import (
 // What waits in the kernel is sent before everything that comes later, also before a
 // small answer, since answers take turns above the kernel only. A connection therefore
 // queues no more bytes than it sends in 100 ms, 16 KiB at least and 128 KiB at most
-// (Linux), or, if it is fast, than it sends in 10 ms, 1 MiB at most; what is sent and not
+// (Linux), or, if it is fast, than it sends in 10 ms, 4 MiB at most; what is sent and not
 // acknowledged does not count. On a fast link fewer would cost throughput, and on a
 // slow one 128 KiB are seconds.
 type TCP struct {

@@ -98,10 +98,11 @@ func (all *results) head() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, medians of %d rounds, %s\n", all.date.Format("2006-01-02 15:04 MST"), all.ground, all.rounds, all.on)
 	fmt.Fprintf(&b, "✓ and ✗: target met or missed; the lines below the table say by how much. –: there is no such figure.\n")
-	fmt.Fprintf(&b, "At 20ms and 80ms: a relay that ends TCP on both sides delays the bytes, so that the kernel's windows, slow start and losses are no part of it.\n\n")
+	fmt.Fprintf(&b, "At 20ms and 80ms: a relay that ends TCP on both sides delays the bytes, so that the kernel's windows, slow start and losses are no part of it.\n")
 	if all.base != "" {
 		fmt.Fprintf(&b, "base: server and agent of commit %s with today's clients. × base: the median of today's figure ÷ base's, round by round.\n", all.base)
 	}
+	b.WriteByte('\n')
 	line := func(cells ...string) {
 		b.WriteString("| " + pad(cells[0], 34))
 		for _, cell := range cells[1:] {
