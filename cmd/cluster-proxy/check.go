@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
 
@@ -77,22 +78,39 @@ func availableClusters(ctx context.Context) ([]string, error) {
 	return clusters, nil
 }
 
+// dialedAtOnce is how many clusters are dialed at the same time: those that do not answer
+// take a dial's whole time.
+const dialedAtOnce = 32
+
 // check dials the agent's handler of each cluster, which every agent lets
-// clients dial.
+// clients dial. That there is none is no success: nothing was tried.
 func check(ctx context.Context, out io.Writer, dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }, clusters []string) error {
 	fmt.Fprintf(out, "clusters whose addon is Available: %d\n", len(clusters))
-	var failed []error
-	for _, cluster := range clusters {
-		began := time.Now()
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort))
-		if err != nil {
-			failed = append(failed, fmt.Errorf("dialing cluster %q: %w", cluster, err))
-			continue
+	if len(clusters) == 0 {
+		return errors.New("no cluster has the addon Available, so none was dialed: wait until kubectl get managedclusteraddons -A says True, and test again")
+	}
+	failed, took := make([]error, len(clusters)), make([]time.Duration, len(clusters))
+	var group errgroup.Group
+	group.SetLimit(dialedAtOnce)
+	for i, cluster := range clusters {
+		group.Go(func() error {
+			began := time.Now()
+			conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort))
+			if err != nil {
+				failed[i] = fmt.Errorf("dialing cluster %q: %w", cluster, err)
+				return nil
+			}
+			took[i] = time.Since(began)
+			return conn.Close()
+		})
+	}
+	_ = group.Wait() // what failed is in its own place
+	for i, cluster := range clusters {
+		if failed[i] == nil {
+			fmt.Fprintf(out, "%s: reached in %s\n", cluster, took[i].Round(time.Millisecond))
 		}
-		fmt.Fprintf(out, "%s: reached in %s\n", cluster, time.Since(began).Round(time.Millisecond))
-		conn.Close()
 	}
 	return errors.Join(failed...)
 }

@@ -38,10 +38,11 @@ func TestBench(t *testing.T) {
 			if !strings.HasPrefix(errOut, "GET /version for 50ms each from the hub and from c1, ") {
 				t.Errorf("before it begins it says %q", errOut)
 			}
-			var found []measured
-			if err := json.Unmarshal([]byte(out), &found); err != nil || len(found) != 2 {
+			var list struct{ Items []measured }
+			if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Items) != 2 {
 				t.Fatalf("%v of %s", err, out)
 			}
+			found := list.Items
 			for _, m := range found {
 				bad := test.notGood && m.Where == "c1"
 				switch {

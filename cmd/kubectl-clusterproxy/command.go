@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,13 +20,39 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// errNotGood says by the exit status that something is not as it should be.
-var errNotGood = errors.New("not everything is good")
+var (
+	// errNotGood says by the exit status that something is not as it should be.
+	errNotGood = errors.New("not everything is good")
+	// errNoCluster is for a user who may reach nothing.
+	errNoCluster error = notGood("there is no cluster that you may reach: ask an administrator of the hub for ClusterRole cluster-proxy-user or cluster-proxy-viewer")
+	// errNoKubeconfig is in place of client-go's words, which name a variable of its own.
+	errNoKubeconfig = errors.New("there is no kubeconfig of the hub: set KUBECONFIG, or use --kubeconfig")
+)
+
+// notGood is errNotGood with words of its own.
+type notGood string
+
+func (e notGood) Error() string        { return string(e) }
+func (e notGood) Is(target error) bool { return target == errNotGood }
 
 // groupPath is where the hub serves clusters.
 var groupPath = "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Resource
+
+// managedClustersPath is where OCM keeps what it knows of clusters.
+const managedClustersPath = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
+
+// longHelp has what holds for all commands.
+const longHelp = `Reach the managed clusters of this hub, one by one and all at once.
+
+The commands ask the hub with your own kubeconfig. If the current context leads to a cluster or a view, they ask its hub.
+
+Exit status, of all commands:
+  0  it is done, and what was asked about is good
+  1  something is not good: a cluster is away, there is none that you may reach, versions differ, a check or a test failed
+  2  it could not be done or found out: the command is wrong, the hub does not answer or refuses`
 
 // plugin is what all commands share.
 type plugin struct {
@@ -36,6 +63,8 @@ type plugin struct {
 	bytes, byteErr io.Writer
 	// interactive says that somebody looks at err.
 	interactive bool
+	// saidHub says that the user knows that another server is asked than the context's.
+	saidHub bool
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
@@ -46,6 +75,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 		Use:           "kubectl-clusterproxy",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl clusterproxy"},
 		Short:         "Reach the managed clusters of this hub, one by one and all at once",
+		Long:          longHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -68,9 +98,14 @@ func (p *plugin) loader() clientcmd.ClientConfig {
 
 func (p *plugin) hubConfig() (*rest.Config, error) {
 	config, err := p.loader().ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errNoKubeconfig
+	case err != nil:
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
 	}
+	config.Host = p.goOnWithHub(config.Host)
+	config.QPS = -1 // commands bound how much they ask at a time
 	return config, nil
 }
 
@@ -132,14 +167,24 @@ func answer(ctx context.Context, request *rest.Request, path string, into any) e
 func clusters(ctx context.Context, hub kubernetes.Interface, names []string) ([]v1alpha1.Cluster, error) {
 	var list v1alpha1.ClusterList
 	if err := get(ctx, hub, groupPath, &list); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("the hub does not serve %s: is the chart installed, with enableServiceProxy=true?", v1alpha1.GroupVersion)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // a cluster's RBAC says the same of what is not there
+			if notServed := checkServed(ctx, hub); notServed != nil {
+				return nil, notServed
+			}
+		}
+		if apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing clusters: %w; %s", err, remedyOf(err, ""))
 		}
 		return nil, fmt.Errorf("listing clusters: %w", err)
 	}
 	if len(names) == 0 {
 		return list.Items, nil
 	}
+	return choose(ctx, hub, list, names)
+}
+
+// choose returns the clusters of those names.
+func choose(ctx context.Context, hub kubernetes.Interface, list v1alpha1.ClusterList, names []string) ([]v1alpha1.Cluster, error) {
 	var chosen []v1alpha1.Cluster
 	var missing []string
 	for _, name := range names {
@@ -151,9 +196,43 @@ func clusters(ctx context.Context, hub kubernetes.Interface, names []string) ([]
 		chosen = append(chosen, list.Items[i])
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("no cluster %q that you may reach; see: kubectl clusterproxy status", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("no cluster %s that you may reach%s; see: kubectl clusterproxy status", anyOf(missing), whyNot(ctx, hub, missing[0]))
 	}
 	return chosen, nil
+}
+
+// whyNot is for users who may know which clusters there are.
+func whyNot(ctx context.Context, hub kubernetes.Interface, name string) string {
+	var object metav1.PartialObjectMetadata
+	if err := get(ctx, hub, managedClustersPath+"/"+name, &object); isMissing(err, name) {
+		return fmt.Sprintf(" (there is no ManagedCluster %q)", name)
+	} else if err != nil {
+		return ""
+	}
+	if err := get(ctx, hub, addonAPI+"/namespaces/"+name+"/managedclusteraddons/"+identity.AddonName, &object); isMissing(err, identity.AddonName) {
+		return fmt.Sprintf(" (ManagedCluster %q has no addon %s)", name, identity.AddonName)
+	}
+	return fmt.Sprintf(" (there is a ManagedCluster %q: you lack the right to it, or it is not accepted)", name)
+}
+
+// anyOf names some in quotes.
+func anyOf(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	if last := len(quoted) - 1; last > 0 {
+		return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+	}
+	return quoted[0]
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // outputFlag is the format of a command's output besides its own. Another than the
@@ -170,6 +249,14 @@ func outputFlag(cmd *cobra.Command, output *string, formats ...string) {
 		}
 		return nil
 	}
+}
+
+// oneCluster wants a command's only argument.
+func oneCluster(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return fmt.Errorf("name one: %s; %d are named", cmd.UseLine(), len(args))
 }
 
 // encodeTo writes an object as JSON that people can read.

@@ -55,6 +55,8 @@ func fakeHubHandler(t *testing.T, more func(serve func(path string, code int, ob
 		})
 	}
 	serve("/version", 200, version.Info{GitVersion: "v1.36.3"})
+	serve("/apis/"+v1alpha1.GroupVersion.String(), 200, metav1.APIResourceList{GroupVersion: v1alpha1.GroupVersion.String()})
+	serve(apiServicePath, 200, `{"status": {"conditions": [{"type": "Available", "status": "True"}]}}`)
 	serve(groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{
 		{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Tunnels: 2, Version: "v1.35.1", Latency: &metav1.Duration{Duration: 1500 * time.Microsecond}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown, Reason: "LeaseStopped", Message: "no lease since noon"}},
@@ -162,21 +164,25 @@ func TestCommands(t *testing.T) {
 		err     string
 	}{
 		"status": {args: []string{"status"}, notGood: true,
-			out:    []string{"NAME", "c1", "True", "2", "1.5ms", "v1.35.1", "c2", "Unknown", "LeaseStopped"},
-			errOut: "c2 is not available: no lease since noon; see: kubectl get managedclusteraddon -n c2 cluster-proxy -o yaml\n1 of 2 clusters are available.\n"},
-		"status in width":    {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "MESSAGE", "c2", "LeaseStopped", "no lease since noon"}},
+			out:    []string{"NAME", "c1", "True", "1.5ms", "v1.35.1", "c2", "Unknown", "LeaseStopped"},
+			errOut: "c2 is not available: no lease since noon; see: kubectl clusterproxy check c2\n1 of 2 clusters are available.\n"},
+		"status in width":    {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "CONNECTIONS", "MESSAGE", "c1", " 2", "c2", "LeaseStopped", "no lease since noon"}},
 		"watch as JSON":      {args: []string{"status", "--watch", "-o", "json"}, err: "--watch writes text"},
 		"status of one":      {args: []string{"status", "c1"}, out: []string{"c1"}},
-		"status as JSON":     {args: []string{"status", "c1", "-o", "json"}, out: []string{`"name": "c1"`}},
-		"status of a format": {args: []string{"status", "-o", "xml"}, err: `"xml": it must be wide, json or yaml`},
+		"status as JSON":     {args: []string{"status", "c1", "-o", "json"}, out: []string{`"kind": "ClusterList"`, `"items"`, `"kind": "Cluster"`, `"name": "c1"`}},
+		"names":              {args: []string{"status", "c1", "-o", "name"}, out: []string{"cluster.clusterproxy.open-cluster-management.io/c1\n"}},
+		"status of a format": {args: []string{"status", "-o", "xml"}, err: `"xml": it must be wide, name, json or yaml`},
 		"unknown cluster":    {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
+		"unknown clusters":   {args: []string{"status", "c3", "c1", "c4"}, err: `no cluster "c3" or "c4" that you may reach`},
 		"whoami":             {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
-		"whoami nowhere":     {args: []string{"whoami"}, err: "accepts 1 arg"},
+		"whoami nowhere":     {args: []string{"whoami"}, err: "name one: kubectl clusterproxy whoami CLUSTER"},
 		"check": {args: []string{"check"}, notGood: true, out: []string{
-			"√ hub-api", "v1.36.3", "√ hub-clusters", "2 clusters",
-			"√ cluster-available", "√ cluster-api", "v1.35.1", "√ cluster-identity", `"ann"`, "‼ cluster-stream", "clusters/stream",
-			"× cluster-available", "c2", "× cluster-api", "no tunnel since noon"}},
-		"check of a good one": {args: []string{"check", "c1"}, out: []string{"√ cluster-api"}},
+			"√ hub-api", "v1.36.3", "√ hub-apiservice", "√ hub-clusters", "2 clusters", "clusters: 1 of 2 good", "× c2: cannot be reached",
+			"× cluster-available", "× cluster-api", "no tunnel since noon", "bundle c2 --cluster-kubeconfig", "The hub is good; 1 of 2 clusters not good: c2 (--all shows the good ones)."}},
+		"check of all": {args: []string{"check", "--all"}, notGood: true, out: []string{
+			"√ c1: good", "√ cluster-available", "√ cluster-api", "v1.35.1", "√ cluster-identity", `"ann"`, "‼ cluster-stream", "clusters/stream", "× c2"}},
+		"check of a good one": {args: []string{"check", "c1"}, out: []string{"you may reach the 1 cluster that you name", "√ cluster-api", "The hub is good; so is each of 1 cluster."}},
+		"check as JSON":       {args: []string{"check", "c1", "-o", "json"}, out: []string{`"kind": "FindingList"`, `"items"`, `"id": "hub-api"`}},
 		"wrong token":         {args: []string{"--token=other", "status"}, err: "Unauthorized"},
 		"no such context":     {args: []string{"--context=nope", "status"}, err: `"nope"`},
 	} {

@@ -63,6 +63,7 @@ func (p *plugin) complete(
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
+	p.saidHub = true // nobody reads that between two keys
 	hub, err := p.hub()
 	var names []cobra.Completion
 	if err == nil {

@@ -28,7 +28,7 @@ func TestCompletion(t *testing.T) {
 		"views ":              "all prod :4",
 		"views prod ":         "all :4",
 		"views -o ":           "json yaml name wide :4",
-		"status --output ":    "wide json yaml :4",
+		"status --output ":    "wide name json yaml :4",
 		"check -o ":           "json yaml :4",
 		"whoami c1 -o ":       "json yaml :4",
 		"view":                "views :4",

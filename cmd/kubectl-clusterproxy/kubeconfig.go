@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ func (p *plugin) kubeconfig(ctx context.Context, names []string, options kubecon
 		return err
 	}
 	if len(found) == 0 {
-		return errors.New("there is no cluster that you may reach; see: kubectl auth can-i get clusters.clusterproxy.open-cluster-management.io/proxy")
+		return errNoCluster
 	}
 	out, err := p.newContexts(options)
 	if err != nil {
@@ -134,11 +135,16 @@ func (p *plugin) newContexts(options kubeconfigOptions) (*contexts, error) {
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
 	}
 	hub = merged.Contexts[current]
+	server := *merged.Clusters[hub.Cluster]
+	hubName := hub.Cluster
+	if to, target := splitServer(server.Server); target != "" {
+		server.Server, current, hubName = to, "", "" // what leads to a cluster is not the hub's entry
+	}
 	added := clientcmdapi.NewConfig()
 	if info, ok := merged.AuthInfos[hub.AuthInfo]; ok && hub.AuthInfo != "" {
 		added.AuthInfos[hub.AuthInfo] = info
 	}
-	return &contexts{user: &user, current: current, hub: merged.Clusters[hub.Cluster], hubName: hub.Cluster, merge: options.merge, added: added, authInfo: hub.AuthInfo, namespace: hub.Namespace}, nil
+	return &contexts{user: &user, current: current, hub: &server, hubName: hubName, merge: options.merge, added: added, authInfo: hub.AuthInfo, namespace: hub.Namespace}, nil
 }
 
 // add makes a context out of the one for the hub, which leads to a path there. An entry
@@ -177,6 +183,7 @@ func (p *plugin) merge(c *contexts) error {
 	if err := clientcmd.ModifyConfig(access, *c.user, true); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	fmt.Fprintf(p.out, "added %d contexts to %s\n", len(c.added.Contexts), access.GetDefaultFilename())
+	names := slices.Sorted(maps.Keys(c.added.Contexts))
+	fmt.Fprintf(p.out, "added %s to %s: %s\nNext: kubectl --context %s get pods\n", count(len(names), "context"), access.GetDefaultFilename(), someOf(names), names[0])
 	return nil
 }

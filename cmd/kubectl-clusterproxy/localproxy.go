@@ -49,7 +49,7 @@ otherwise, on the next cluster too that you open the port for. For a web UI, use
 		Example: `  kubectl clusterproxy proxy cluster1 --port=8001
   curl http://127.0.0.1:8001/api/v1/namespaces/default/pods
   kubectl --server=http://127.0.0.1:8001 get pods`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneCluster,
 		ValidArgsFunction: p.completeClusterOrView,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.localProxy(cmd.Context(), args[0], o) },
 	}

@@ -19,11 +19,19 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
-	switch {
-	case errors.Is(err, errNotGood):
-		os.Exit(1) // what is wrong was said already
-	case err != nil:
+	if err != nil && err != errNotGood { // what is wrong was said already
 		fmt.Fprintln(terminal{os.Stderr}, "error:", err)
-		os.Exit(2)
 	}
+	os.Exit(exitStatus(err))
+}
+
+// exitStatus is that of every command: see longHelp.
+func exitStatus(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errNotGood):
+		return 1
+	}
+	return 2
 }

@@ -261,7 +261,7 @@ func TestPassOnClusters(t *testing.T) {
 func TestPassUndone(t *testing.T) {
 	const grant = "user \"jane\" is attempting to grant RBAC permissions not currently held:\n{Resources:[\"clusters/proxy\"]}"
 	for path, want := range map[string][2]string{
-		passesPath:                                  {"cannot create passes", "making the Pass: cannot create passes: ClusterRole and Role cluster-proxy-pass-issuer"},
+		passesPath:                                  {"cannot create passes", "making the Pass: cannot create passes: you may not make passes: ask an administrator of the hub for ClusterRole and Role cluster-proxy-pass-issuer"},
 		accountsPath:                                {"cannot create accounts", "making its service account"},
 		rbacPath + "clusterroles":                   {grant, `not currently held: {Resources:["clusters/proxy"]}: you can give away only rights that you have yourself; what was made before is removed`},
 		rbacPath + "clusterrolebindings":            {"cannot bind", "making its ClusterRoleBinding"},

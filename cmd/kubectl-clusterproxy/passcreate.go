@@ -182,7 +182,7 @@ func explain(what string, err error) error {
 	case strings.Contains(why, "attempting to grant"):
 		return fmt.Errorf("making %s: %s: you can give away only rights that you have yourself", what, why)
 	}
-	return fmt.Errorf("making %s: %s: ClusterRole and Role cluster-proxy-pass-issuer have the rights to make passes", what, why)
+	return fmt.Errorf("making %s: %s: you may not make passes: ask an administrator of the hub for ClusterRole and Role cluster-proxy-pass-issuer", what, why)
 }
 
 // undo removes a pass that is not whole, even if the user does not wait any more.

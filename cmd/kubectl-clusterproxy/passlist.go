@@ -69,7 +69,11 @@ func (p *plugin) listPasses(ctx context.Context, output string) error {
 		}
 		return nil
 	}
-	if printed, err := p.print(output, found); printed {
+	for i := range found {
+		found[i].TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Pass"}
+	}
+	list := v1alpha1.PassList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PassList"}, Items: append([]v1alpha1.Pass{}, found...)}
+	if printed, err := p.print(output, list); printed {
 		return err
 	}
 	if len(found) == 0 {

@@ -68,11 +68,11 @@ func checkConfigurations(ctx context.Context, hub kubernetes.Interface) []findin
 	var findings []finding
 	for i := range list.Items {
 		c := &list.Items[i]
-		f := finding{ID: "pre-configuration", OK: true, Text: fmt.Sprintf("ManagedProxyConfiguration %q goes on", c.Name)}
+		f := finding{ID: "pre-configuration", OK: true, Text: fmt.Sprintf("ManagedProxyConfiguration %q is valid for this release", c.Name)}
 		if _, err := proxyconfig.Normalize(c); err != nil {
 			f.OK, f.Text, f.Remedy = false, fmt.Sprintf("ManagedProxyConfiguration %q: %v", c.Name, err), "change it before the upgrade"
 		} else if ignored := proxyconfig.IgnoredFlags(c); len(ignored) > 0 {
-			f.Text += "; nothing is behind " + strings.Join(ignored, ", ")
+			f.Text += "; ignored: " + strings.Join(ignored, ", ")
 		}
 		findings = append(findings, f)
 	}
@@ -114,9 +114,9 @@ func checkDeploymentConfig(ctx context.Context, hub kubernetes.Interface, of add
 		f.Text = fmt.Sprintf("AddOnDeploymentConfig %q in namespace %q: %v", of.Name, of.Namespace, err)
 		f.Remedy = "change it before the upgrade; until then its agent is not replaced, and cannot be reached after it"
 	case len(ignored) > 0:
-		f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q goes on; nothing is behind %s", config.Name, strings.Join(ignored, ", "))
+		f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q is valid for this release; ignored: %s", config.Name, strings.Join(ignored, ", "))
 	default:
-		f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q goes on", config.Name)
+		f.OK, f.Text = true, fmt.Sprintf("AddOnDeploymentConfig %q is valid for this release", config.Name)
 	}
 	return f
 }
@@ -131,7 +131,7 @@ func checkUsers(ctx context.Context, hub kubernetes.Interface) finding {
 	}
 	for _, binding := range bindings.Items {
 		if binding.RoleRef.Kind == "ClusterRole" && (binding.RoleRef.Name == "cluster-proxy-user" || binding.RoleRef.Name == "cluster-proxy-viewer") && hasSubjects(binding) {
-			f.OK, f.Text, f.Remedy = true, "users of the hub are bound to a role for it, by "+binding.Name, ""
+			f.OK, f.Text, f.Remedy = true, "ClusterRoleBinding "+binding.Name+" lets users reach clusters", ""
 			return f
 		}
 	}

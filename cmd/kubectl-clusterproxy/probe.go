@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
@@ -20,8 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/utils/ptr"
-
-	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 )
 
 const (
@@ -40,9 +38,7 @@ type probeOptions struct {
 
 // probed is the outcome of one request. Its IDs begin with "test-".
 type probed struct {
-	finding
-	// Skipped says that the request was not sent, and Text why.
-	Skipped bool `json:"skipped,omitempty"`
+	finding // Skipped says that the request was not sent
 	// Milliseconds is how long the request took; a watch counts until it is open.
 	Milliseconds float64 `json:"milliseconds,omitempty"`
 }
@@ -57,7 +53,7 @@ the end of a pod's log. --exec runs "echo" in a pod too. Pods are those of the n
 
 A request that the cluster's own RBAC refuses counts as failed: it names the right that you lack.`,
 		Example:           "  kubectl clusterproxy test cluster1\n  kubectl clusterproxy test cluster1 --namespace=web --exec=shop-0 -o json",
-		Args:              cobra.ExactArgs(1),
+		Args:              oneCluster,
 		ValidArgsFunction: p.completeOneCluster,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.test(cmd.Context(), args[0], o) },
 	}
@@ -86,21 +82,31 @@ func (p *plugin) test(ctx context.Context, cluster string, o probeOptions) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	printed, err := p.print(o.output, t.found)
-	if err != nil {
+	if printed, err := p.print(o.output, listOf("FindingList", t.found)); err != nil {
 		return err
+	} else if !printed {
+		p.printAllProbed(t.found)
 	}
-	good := true
 	for _, f := range t.found {
-		good = good && (f.OK || f.Skipped)
-		if !printed {
-			p.printProbed(f)
+		if f.isBad() {
+			return errNotGood
 		}
 	}
-	if !good {
-		return errNotGood
-	}
 	return nil
+}
+
+// printAllProbed writes what to do once, at the end: one cause fails several requests.
+func (p *plugin) printAllProbed(found []probed) {
+	var remedies []string
+	for _, f := range found {
+		p.printProbed(f)
+		if f.Remedy != "" && !slices.Contains(remedies, f.Remedy) {
+			remedies = append(remedies, f.Remedy)
+		}
+	}
+	for _, remedy := range remedies {
+		fmt.Fprintf(p.out, "→ %s\n", oneLine(remedy))
+	}
 }
 
 func (p *plugin) printProbed(f probed) {
@@ -113,9 +119,6 @@ func (p *plugin) printProbed(f probed) {
 		mark = "×"
 	}
 	fmt.Fprintf(p.out, "%s %-14s %7.1f ms  %s\n", mark, f.ID, f.Milliseconds, oneLine(f.Text))
-	if f.Remedy != "" {
-		fmt.Fprintf(p.out, "  %-14s %s\n", "", oneLine(f.Remedy))
-	}
 }
 
 // prober sends requests to a cluster.
@@ -152,24 +155,6 @@ func (t *prober) try(ctx context.Context, id string, send func(ctx context.Conte
 	}
 	t.found = append(t.found, f)
 	return err == nil
-}
-
-// remedyOf says what to do about an error.
-func remedyOf(err error, cluster string) string {
-	var status *apierrors.StatusError
-	switch {
-	case apierrors.IsForbidden(err) && errors.As(err, &status) && status.ErrStatus.Details != nil && status.ErrStatus.Details.Group == v1alpha1.GroupVersion.Group:
-		return "the hub refuses: ask for ClusterRole cluster-proxy-user there, or cluster-proxy-viewer if you only read"
-	case apierrors.IsForbidden(err):
-		return "the cluster's own RBAC refuses, unless the message says otherwise: ask its owner to bind a role to the user that test-whoami names"
-	case apierrors.IsUnauthorized(err):
-		return "your credential for the hub is not valid: look at it with kubectl auth whoami"
-	case apierrors.IsTooManyRequests(err):
-		return "try again later; the FAQ says which limits there are"
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("nothing came within %s; kubectl clusterproxy check %s says which part of the way fails", probeTimeout, cluster)
-	}
-	return "kubectl clusterproxy check " + cluster + " says which part of the way fails"
 }
 
 // all sends one request of each kind.

@@ -93,11 +93,11 @@ func TestProbes(t *testing.T) {
 	}{
 		"all good":         {good: []string{"test-get", "test-whoami", "test-list", "test-watch", "test-logs"}, skipped: []string{"test-exec"}, text: `you are "ann" there, of groups devs, all`},
 		"no pod":           {args: []string{"-n", "empty"}, good: []string{"test-get", "test-whoami", "test-list", "test-watch"}, skipped: []string{"test-logs", "test-exec"}, text: "another one with --namespace"},
-		"hub refuses":      {hub: probedHub{"/version", statusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, "no")}, bad: map[string]string{"test-get": "ClusterRole cluster-proxy-user"}},
+		"hub refuses":      {hub: probedHub{"/version", statusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, "no")}, bad: map[string]string{"test-get": "--clusterrole=cluster-proxy-user"}},
 		"no tunnel":        {hub: probedHub{"/version", statusOf(503, metav1.StatusReasonServiceUnavailable, "", "no tunnel since noon")}, bad: map[string]string{"test-get": "check c1"}, text: "no tunnel since noon"},
 		"bad token":        {hub: probedHub{"/version", statusOf(401, metav1.StatusReasonUnauthorized, "", "no")}, bad: map[string]string{"test-get": "kubectl auth whoami"}},
 		"cluster refuses":  {hub: probedHub{"/pods", statusOf(403, metav1.StatusReasonForbidden, "", "not for ann")}, good: []string{"test-get", "test-whoami", "test-watch"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-list": "bind a role", "test-logs": "bind a role"}},
-		"no more watches":  {hub: probedHub{"watch", statusOf(429, metav1.StatusReasonTooManyRequests, "", "later")}, good: []string{"test-get", "test-whoami", "test-list", "test-logs"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-watch": "again later"}},
+		"no more watches":  {hub: probedHub{"watch", statusOf(429, metav1.StatusReasonTooManyRequests, "", "later")}, good: []string{"test-get", "test-whoami", "test-list", "test-logs"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-watch": "proxyAPI.limits"}},
 		"no upgrade there": {args: []string{"--exec=shop"}, good: []string{"test-get", "test-whoami", "test-list", "test-watch", "test-logs"}, bad: map[string]string{"test-exec": "check c1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,10 +105,11 @@ func TestProbes(t *testing.T) {
 			if errors.Is(err, errNotGood) != (test.bad != nil) || err != nil && test.bad == nil {
 				t.Errorf("error %v, want errNotGood: %v", err, test.bad != nil)
 			}
-			var found []probed
-			if err := json.Unmarshal([]byte(out), &found); err != nil {
+			var list struct{ Items []probed }
+			if err := json.Unmarshal([]byte(out), &list); err != nil {
 				t.Fatal(err)
 			}
+			found := list.Items
 			got := map[string]probed{}
 			for _, f := range found {
 				got[f.ID] = f
@@ -147,5 +148,8 @@ func TestProbesAsText(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
+	}
+	if n := strings.Count(out, "bind a role"); n != 1 {
+		t.Errorf("what to do is said %d times, want once, at the end:\n%s", n, out)
 	}
 }

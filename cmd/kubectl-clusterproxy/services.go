@@ -84,7 +84,7 @@ func (p *plugin) services(ctx context.Context, cluster, output string) error {
 	for _, entry := range list {
 		found = append(found, reachedBy(entry, strings.TrimSuffix(config.Host, "/"), cluster))
 	}
-	if printed, err := p.print(output, found); printed {
+	if printed, err := p.print(output, listOf("ExposedServiceList", found)); printed {
 		return err
 	}
 	return p.servicesTable(found, cluster)
@@ -93,10 +93,11 @@ func (p *plugin) services(ctx context.Context, cluster, output string) error {
 // exposedServices reads the list. namespace is where it is, or empty if the configuration
 // says so.
 func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace string) (agentapi.ExposedServices, error) {
+	var guessed error // why the namespace is not known
 	if namespace == "" {
 		namespace = hubNamespace
 		var configurations v1alpha1.ManagedProxyConfigurationList
-		if err := get(ctx, hub, configurationsPath, &configurations); err == nil && len(configurations.Items) > 0 {
+		if guessed = get(ctx, hub, configurationsPath, &configurations); guessed == nil && len(configurations.Items) > 0 {
 			namespace = cmp.Or(configurations.Items[0].Spec.ProxyServer.Namespace, namespace)
 		}
 	}
@@ -109,9 +110,19 @@ func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace st
 	err := get(ctx, hub, "/api/v1/namespaces/"+namespace+"/configmaps/"+name, &stored)
 	switch {
 	case apierrors.IsNotFound(err):
+		if err := checkServed(ctx, hub); err != nil {
+			return nil, err
+		}
+		if guessed != nil {
+			return nil, fmt.Errorf("namespace %q has no ConfigMap %q, and which one is the addon's is not known (%w): name it with --namespace", namespace, name, guessed)
+		}
 		return nil, nil
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("%w; who may, lets you: kubectl create role -n %s see-exposed-services --verb=get --resource=configmaps --resource-name=%s, and a rolebinding", err, namespace, name)
+		if err := checkServed(ctx, hub); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("you may not read the list (%w): ask an administrator of the hub to run: kubectl create role -n %s see-exposed-services --verb=get --resource=configmaps --resource-name=%s; kubectl create rolebinding -n %s see-exposed-services --role=see-exposed-services --user=USER",
+			err, namespace, name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %q in namespace %q: %w", name, namespace, err)
 	}
@@ -169,7 +180,7 @@ func (p *plugin) servicesTable(found []exposed, cluster string) error {
 		if cluster != "" {
 			where = cluster
 		}
-		fmt.Fprintf(p.err, "No Service of %s is exposed. The chart's value exposedServices lists them: helm show values charts/cluster-proxy\n", oneLine(where))
+		fmt.Fprintf(p.err, "No Service of %s is exposed. The chart's value exposedServices lists them; the FAQ has an example: How do I reach a Service of a managed cluster?\n", oneLine(where))
 		return nil
 	}
 	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)

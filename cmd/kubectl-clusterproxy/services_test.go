@@ -67,7 +67,7 @@ func TestServices(t *testing.T) {
 		"of an unknown cluster":         {list: exposedList, args: []string{"c3"}, err: `no cluster "c3" that you may reach`},
 		"none":                          {errOut: "No Service of any cluster is exposed"},
 		"no list":                       {code: 404, errOut: "No Service of any cluster is exposed"},
-		"may not":                       {code: 403, err: "kubectl create role -n addon see-exposed-services"},
+		"may not":                       {code: 403, err: "ask an administrator of the hub to run: kubectl create role -n addon see-exposed-services"},
 		"a mistake":                     {list: "- {namspace: web}", err: `ConfigMap "the-list" in namespace "addon" has a mistake`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,10 +101,14 @@ func TestServicesAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []exposed
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
+	var list struct {
+		Kind  string
+		Items []exposed
 	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil || list.Kind != "ExposedServiceList" {
+		t.Fatalf("a %q, %v", list.Kind, err)
+	}
+	got := list.Items
 	if len(got) != 3 || !strings.HasSuffix(got[0].URL, "/services/http:everywhere:80/proxy-service/") || got[1].Service != "of-one" || got[1].Connect != "of-one.web.svc.c1:PORT" || got[2].URL != "" {
 		t.Errorf("got %+v, want the three Services of c1", got)
 	}

@@ -34,11 +34,12 @@ func (p *plugin) statusCommand() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:               "status [CLUSTER...]",
-		Short:             "Show which clusters can be reached, and why others cannot since when; the exit status is 1 if one cannot",
+		Short:             "Show which clusters can be reached, and why others cannot since when; the exit status is 1 if one cannot, or there is none",
+		Example:           "  kubectl clusterproxy status\n  kubectl clusterproxy status c1 c2 --output=wide\n  kubectl clusterproxy status --watch",
 		ValidArgsFunction: p.completeClusters,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.status(cmd.Context(), args, o) },
 	}
-	outputFlag(cmd, &o.output, "wide", "json", "yaml")
+	outputFlag(cmd, &o.output, "wide", "name", "json", "yaml")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show clusters when they change")
 	return cmd
 }
@@ -63,17 +64,30 @@ func (p *plugin) status(ctx context.Context, names []string, o statusOptions) er
 		defer ticker.Stop()
 		return p.watchStatus(ctx, found, o.wide(), ticker.C, func() ([]v1alpha1.Cluster, error) { return clusters(ctx, hub, names) })
 	}
-	printed, err := p.print(o.output, found)
-	if err != nil {
+	if o.output == "name" {
+		for _, c := range found {
+			fmt.Fprintf(p.out, "cluster.%s/%s\n", v1alpha1.GroupVersion.Group, oneLine(c.Name))
+		}
+	} else if printed, err := p.print(o.output, clusterList(found)); err != nil {
 		return err
-	}
-	if !printed {
+	} else if !printed && len(found) > 0 {
 		p.printStatus(found, o.wide())
 	}
-	if len(awayOf(found)) > 0 {
+	switch {
+	case len(found) == 0:
+		return errNoCluster
+	case len(awayOf(found)) > 0:
 		return errNotGood
 	}
 	return nil
+}
+
+// clusterList is the list as kubectl would print it.
+func clusterList(found []v1alpha1.Cluster) v1alpha1.ClusterList {
+	for i := range found {
+		found[i].TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster"}
+	}
+	return v1alpha1.ClusterList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ClusterList"}, Items: append([]v1alpha1.Cluster{}, found...)}
 }
 
 func awayOf(found []v1alpha1.Cluster) (away []v1alpha1.Cluster) {
@@ -87,10 +101,6 @@ func awayOf(found []v1alpha1.Cluster) (away []v1alpha1.Cluster) {
 
 // printStatus writes a table of clusters, and below it why some are not available.
 func (p *plugin) printStatus(found []v1alpha1.Cluster, wide bool) {
-	if len(found) == 0 {
-		fmt.Fprintln(p.err, "There is no cluster that you may reach.")
-		return
-	}
 	table := statusTable{wide: wide}
 	fmt.Fprint(p.out, table.text(found))
 	away := awayOf(found)
@@ -100,7 +110,7 @@ func (p *plugin) printStatus(found []v1alpha1.Cluster, wide bool) {
 			break
 		}
 		name := oneLine(c.Name)
-		fmt.Fprintf(p.err, "%s is not available%s; see: kubectl get managedclusteraddon -n %s cluster-proxy -o yaml\n", name, oneLine(why(c)), name)
+		fmt.Fprintf(p.err, "%s is not available%s; see: kubectl clusterproxy check %s\n", name, oneLine(why(c)), name)
 	}
 	fmt.Fprintf(p.err, "%d of %d clusters are available.\n", len(found)-len(away), len(found))
 }
@@ -191,9 +201,9 @@ type statusTable struct {
 func (t *statusTable) text(found []v1alpha1.Cluster) string {
 	var rows [][]string
 	if t.widths == nil {
-		header := []string{"NAME", "AVAILABLE", "TUNNELS", "LATENCY", "VERSION", "LAST SEEN", "REASON"}
+		header := []string{"NAME", "AVAILABLE", "LATENCY", "VERSION", "LAST SEEN", "REASON"}
 		if t.wide {
-			header = append(header, "MESSAGE")
+			header = append(header, "CONNECTIONS", "MESSAGE")
 		}
 		rows, t.widths = append(rows, header), make([]int, len(header))
 	}
@@ -224,9 +234,9 @@ func (t *statusTable) row(c v1alpha1.Cluster) []string {
 	if c.Status.Latency != nil {
 		latency = c.Status.Latency.Duration.String()
 	}
-	row := []string{c.Name, string(c.Status.Available), fmt.Sprint(c.Status.Tunnels), latency, c.Status.Version, age(c), c.Status.Reason}
-	if t.wide {
-		row = append(row, c.Status.Message)
+	row := []string{c.Name, string(c.Status.Available), latency, c.Status.Version, age(c), c.Status.Reason}
+	if t.wide { // the connections are those of the replica that answered: 0 says nothing of the cluster
+		row = append(row, fmt.Sprint(c.Status.Tunnels), c.Status.Message)
 	}
 	for i, cell := range row {
 		row[i] = oneLine(cell)

@@ -73,8 +73,8 @@ func TestWatchStatus(t *testing.T) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
 	}
 	want := []string{
-		"NAME AVAILABLE TUNNELS LATENCY VERSION LAST SEEN REASON", "c1 True 0 <none> <unknown>", "c1 Unknown 0 <none> <unknown> LeaseStopped",
-		"a-cluster-with-a-long-name True 0 <none> <unknown>",
+		"NAME AVAILABLE LATENCY VERSION LAST SEEN REASON", "c1 True <none> <unknown>", "c1 Unknown <none> <unknown> LeaseStopped",
+		"a-cluster-with-a-long-name True <none> <unknown>",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant the lines\n%s", out.String(), strings.Join(want, "\n"))

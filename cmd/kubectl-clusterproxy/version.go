@@ -11,11 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
+	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -49,6 +51,8 @@ type part struct {
 
 // versions is what the command prints.
 type versions struct {
+	metav1.TypeMeta `json:",inline"`
+
 	Parts []part `json:"parts"`
 	// Skew says which parts differ, and what to do. It is empty if those that are known agree.
 	Skew []string `json:"skew"`
@@ -56,42 +60,69 @@ type versions struct {
 
 func (p *plugin) versionCommand() *cobra.Command {
 	var output string
+	var client bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the versions of the plugin, of the addon's parts on the hub and of its agents, and whether they differ",
+		Short: "Show the versions of the plugin, of the addon's parts on the hub and of its agents; the exit status is 1 if they differ",
 		Long: `Show the versions of the plugin, of the addon's parts on the hub and of its agents, and whether they differ.
 
 A version is the tag of an image, or its digest. Those of the hub's parts are in its Deployments. That of a cluster's agent is in the
 configuration that the cluster has applied last, by what the hub knows; whether its pods have followed already, the cluster alone knows.
 What you may not read is "not known", with the reason. No cluster is asked.`,
-		Example: "  kubectl clusterproxy version\n  kubectl clusterproxy version -o json",
+		Example: "  kubectl clusterproxy version\n  kubectl clusterproxy version --client\n  kubectl clusterproxy version -o json",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return p.version(cmd.Context(), output) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.version(cmd.Context(), output, client) },
 	}
 	outputFlag(cmd, &output, "json", "yaml")
+	cmd.Flags().BoolVar(&client, "client", false, "the plugin's alone; no hub is asked")
 	return cmd
 }
 
-func (p *plugin) version(ctx context.Context, output string) error {
-	hub, err := p.hub()
-	if err != nil {
-		return err
+func (p *plugin) version(ctx context.Context, output string, client bool) error {
+	found := newVersions()
+	if !client {
+		progress := p.progress()
+		if hub, err := p.hub(); err != nil {
+			found = found.without(err.Error())
+		} else {
+			found = readVersions(ctx, hub, progress.doing)
+		}
+		progress.done()
 	}
-	progress := p.progress()
-	found := readVersions(ctx, hub, progress.doing)
-	progress.done()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if printed, err := p.print(output, found); printed {
+	if printed, err := p.print(output, found); err != nil {
 		return err
+	} else if !printed {
+		if err := p.printVersions(found, client); err != nil {
+			return err
+		}
 	}
-	return p.printVersions(found)
+	if !client && (len(found.Skew) > 0 || found.known() == 0) {
+		return errNotGood
+	}
+	return nil
+}
+
+// newVersions has the plugin's alone.
+func newVersions() versions {
+	return versions{TypeMeta: metav1.TypeMeta{APIVersion: clusterproxy.GroupVersion.String(), Kind: "Versions"}, Parts: []part{pluginVersion()}, Skew: []string{}}
+}
+
+// known is of how many parts on the hub and on clusters the version is known.
+func (v versions) known() (n int) {
+	for _, p := range v.Parts {
+		if p.Version != "" && p.Part != partPlugin {
+			n++
+		}
+	}
+	return n
 }
 
 // readVersions asks the hub with three requests, however many clusters it has.
 func readVersions(ctx context.Context, hub kubernetes.Interface, doing func(what string)) versions {
-	found := versions{Parts: []part{pluginVersion()}, Skew: []string{}}
+	found := newVersions()
 	doing("reading the configuration")
 	var configurations unstructured.UnstructuredList
 	if err := get(ctx, hub, configurationsPath, &configurations); err != nil {
@@ -131,14 +162,27 @@ func (v versions) without(because string) versions {
 }
 
 func pluginVersion() part {
-	found := part{Part: partPlugin, Version: release}
-	if info, ok := debug.ReadBuildInfo(); ok && release == "" && info.Main.Version != "(devel)" {
-		found.Version = info.Main.Version
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
 	}
-	if found.Version == "" {
-		found.Because = "this plugin was built without one; make krew gives it one"
+	found := part{Part: partPlugin, Version: release}
+	if release == "" {
+		found.Because = developmentBuild(info)
 	}
 	return found
+}
+
+// developmentBuild says of which commit a plugin without a release is: the version that Go
+// makes up for it is later than every release, and is none.
+func developmentBuild(info *debug.BuildInfo) string {
+	commit := "an unknown commit"
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 7 {
+			commit = "commit " + s.Value[:7]
+		}
+	}
+	return "it is a development build of " + commit
 }
 
 // hubParts are the Deployments of the hub, by a label that each has.
@@ -263,7 +307,7 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
 }
 
-func (p *plugin) printVersions(found versions) error {
+func (p *plugin) printVersions(found versions, client bool) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
 	writeRow(w, "PART", "VERSION", "WHERE")
 	known := 0
@@ -291,7 +335,9 @@ func (p *plugin) printVersions(found versions) error {
 		fmt.Fprintln(p.err, "Skew:", oneLine(line))
 	}
 	switch {
-	case len(found.Skew) > 0:
+	case client, len(found.Skew) > 0:
+	case found.known() == 0:
+		fmt.Fprintln(p.err, "No version is known but the plugin's.")
 	case known == len(found.Parts):
 		fmt.Fprintln(p.err, "All parts have the same version.")
 	default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,33 +101,34 @@ func TestVersion(t *testing.T) {
 	for name, test := range map[string]struct {
 		hub         installation
 		out, errOut []string // lines, with single spaces
+		notGood     bool
 	}{
 		"all the same": {hub: installation{agentImage: image, deployments: ofRelease("v2"), applied: []appliedBy{{image, 5000}}},
 			out:    []string{"addon manager v2 2 of 2 pods", "proxy server v2 2 of 2 pods", "proxy API v2 2 of 2 pods", "proxy agent v2 5000 clusters"},
 			errOut: []string{"The parts whose version is known do not differ."}},
-		"clusters that lag": {hub: installation{agentImage: image, deployments: ofRelease("v2"), applied: []appliedBy{{image, 3}, {"reg.example/cluster-proxy:v1", 7}, {"", 1}}},
+		"clusters that lag": {notGood: true, hub: installation{agentImage: image, deployments: ofRelease("v2"), applied: []appliedBy{{image, 3}, {"reg.example/cluster-proxy:v1", 7}, {"", 1}}},
 			out: []string{"proxy agent not known 7 clusters, because what was applied there is not the present configuration", "proxy agent v2 3 clusters",
 				"proxy agent not known 1 clusters, because no configuration has been applied there yet"},
 			errOut: []string{"Skew: agents of 7 clusters may differ, because what was applied there is not the present configuration: c4, c5, c6, c7, c8 and 2 more; see: kubectl get managedclusteraddon -n c4 cluster-proxy -o yaml"}},
-		"a rollout goes on": {hub: installation{agentImage: image, deployments: rolling}, out: []string{"proxy server v2 1 of 2 pods", "proxy agent not known because no cluster has the addon"},
+		"a rollout goes on": {notGood: true, hub: installation{agentImage: image, deployments: rolling}, out: []string{"proxy server v2 1 of 2 pods", "proxy agent not known because no cluster has the addon"},
 			errOut: []string{"Skew: 1 of 2 pods of the proxy server do not have version v2 yet; see: kubectl get pods -A -l open-cluster-management.io/addon=cluster-proxy"}},
-		"parts of the hub differ": {hub: installation{agentImage: image, deployments: mixed},
+		"parts of the hub differ": {notGood: true, hub: installation{agentImage: image, deployments: mixed},
 			errOut: []string{"Skew: parts of the hub differ: addon manager v2, proxy server v2, proxy API v1; helm upgrade with one tag for all makes them one"}},
-		"agents of another image": {hub: installation{agentImage: "x/cluster-proxy@sha256:12", deployments: ofRelease("v2"), applied: []appliedBy{{"x/cluster-proxy@sha256:12", 2}}},
+		"agents of another image": {notGood: true, hub: installation{agentImage: "x/cluster-proxy@sha256:12", deployments: ofRelease("v2"), applied: []appliedBy{{"x/cluster-proxy@sha256:12", 2}}},
 			out:    []string{"proxy agent sha256:12 2 clusters"},
 			errOut: []string{"Skew: 2 clusters have agents of version sha256:12, which the hub does not have: value proxyAgentImage of the chart names them"}},
-		"may not read the configuration": {hub: installation{agentImage: image, refused: configurationsPath},
+		"may not read the configuration": {notGood: true, errOut: []string{"No version is known but the plugin's."}, hub: installation{agentImage: image, refused: configurationsPath},
 			out: []string{"addon manager not known because the configuration cannot be read: not for ann", "proxy agent not known because the configuration cannot be read: not for ann"}},
 		"may not list addons": {hub: installation{agentImage: image, deployments: ofRelease("v2"), refused: addonAPI + "/managedclusteraddons"},
 			out: []string{"proxy API v2 2 of 2 pods", "proxy agent not known because ManagedClusterAddOns cannot be listed: not for ann"}},
 		"may not read Deployments": {hub: installation{agentImage: image, applied: []appliedBy{{image, 1}}, refused: "/apis/apps/v1/namespaces/addon/deployments"},
 			out: []string{"proxy server not known because the Deployment cannot be read: not for ann", "proxy agent v2 1 clusters"}},
-		"no configuration": {out: []string{"proxy server not known because there is no ManagedProxyConfiguration: is the chart installed?"}},
+		"no configuration": {notGood: true, out: []string{"proxy server not known because there is no ManagedProxyConfiguration: is the chart installed?"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := run(t, test.hub.start(t), "version")
-			if err != nil {
-				t.Fatal(err)
+			if errors.Is(err, errNotGood) != test.notGood || err != nil && !test.notGood {
+				t.Errorf("error %v, want errNotGood: %v", err, test.notGood)
 			}
 			wantLines(t, out, test.out)
 			wantLines(t, errOut, test.errOut)
@@ -153,14 +155,14 @@ func TestVersionAsJSON(t *testing.T) {
 	release = "v1"
 	t.Cleanup(func() { release = "" })
 	out, _, err := run(t, installation{agentImage: image, deployments: ofRelease("v2")[:1], applied: []appliedBy{{image, 1}}}.start(t), "version", "-o", "json")
-	if err != nil {
-		t.Fatal(err)
+	if !errors.Is(err, errNotGood) {
+		t.Fatalf("error %v, want errNotGood: parts differ", err)
 	}
 	var got versions
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := versions{Parts: []part{
+	want := versions{TypeMeta: newVersions().TypeMeta, Parts: []part{
 		{Part: "plugin", Version: "v1"}, {Part: "addon manager", Version: "v2", Image: "reg.example:5000/cluster-proxy:v2", Pods: 2, PodsOf: 2},
 		{Part: "proxy server", Because: "the addon's namespace has no such Deployment"}, {Part: "proxy API", Because: "the addon's namespace has no such Deployment"},
 		{Part: "proxy agent", Version: "v2", Image: image, Clusters: []string{"c1"}},

@@ -74,7 +74,10 @@ func (p *plugin) views(ctx context.Context, names []string, output string) error
 	case "", "wide":
 		err = p.viewTables(found, output == "wide")
 	default:
-		_, err = p.print(output, found)
+		for i := range found {
+			found[i].TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FleetView"}
+		}
+		_, err = p.print(output, v1alpha1.FleetViewList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FleetViewList"}, Items: append([]v1alpha1.FleetView{}, found...)})
 	}
 	if err != nil {
 		return err

@@ -169,8 +169,10 @@ func TestViewsAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []v1alpha1.FleetView
-	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 1 || got[0].Status.Clusters != 3 || got[0].ManagedFields != nil {
+	var list v1alpha1.FleetViewList
+	err = json.Unmarshal([]byte(out), &list)
+	got := list.Items
+	if err != nil || list.Kind != "FleetViewList" || len(got) != 1 || got[0].Kind != "FleetView" || got[0].Status.Clusters != 3 || got[0].ManagedFields != nil {
 		t.Errorf("got %v and %s, want the view without managed fields", err, out)
 	}
 }

@@ -16,7 +16,7 @@ func (p *plugin) whoamiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "whoami CLUSTER",
 		Short:             "Show who you are on the hub, and who that makes you on a cluster",
-		Args:              cobra.ExactArgs(1),
+		Args:              oneCluster,
 		ValidArgsFunction: p.completeOneCluster,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.whoami(cmd.Context(), args[0], output) },
 	}

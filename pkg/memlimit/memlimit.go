@@ -33,7 +33,7 @@ const (
 )
 
 // ErrFull says that there is no memory for more.
-var ErrFull = errors.New("most of the process's memory limit is used: try again, or raise the memory limit of its container")
+var ErrFull = errors.New("more than 80 % of this pod's memory limit is used: try again, or raise the chart's value resources of this process")
 
 // Gate is open while there is memory for more. Its zero value, and nil, have no
 // limit.

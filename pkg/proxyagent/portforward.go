@@ -129,7 +129,7 @@ func (f *portForwarder) choose(ctx context.Context) (pod string, port int32, err
 		}
 	}
 	if len(ready) == 0 {
-		return "", 0, fmt.Errorf("no proxy server is ready in namespace %q of the hub (of %d)", f.namespace, len(list.Items))
+		return "", 0, fmt.Errorf("no proxy server pod is ready in namespace %q of the hub (of %d that are there)", f.namespace, len(list.Items))
 	}
 	chosen := ready[rand.IntN(len(ready))]
 	for _, container := range chosen.Spec.Containers {

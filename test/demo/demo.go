@@ -116,13 +116,14 @@ func (d *demo) farewell() {
 	}
 	fmt.Fprintf(d.out, `The lab is still running. Try:
 
-    export KUBECONFIG=%s
+    export KUBECONFIG=%s PATH=%s:$PATH
+    kubectl clusterproxy status
     kubectl --context cluster1 get pods -A
     kubectl --context cluster2 exec -it deploy/web -- sh
-    kubectl --kubeconfig %s --context fleet get deployments
+    kubectl --context fleet get deployments
     go run ./test/lab/cmd/lab status
     make demo-down
-`, d.kubeconfig, d.hubKubeconfig)
+`, d.hubKubeconfig, d.dir)
 }
 
 func (d *demo) build(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,18 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
+
+// TestFarewell wants commands that work in one kubeconfig: the hub's context is current in it,
+// and the plugin has added those of the clusters and the fleet.
+func TestFarewell(t *testing.T) {
+	var out bytes.Buffer
+	(&demo{out: &out, dir: "/demo", kubeconfig: "/demo/kubeconfig", hubKubeconfig: "/demo/jane.kubeconfig"}).farewell()
+	for _, want := range []string{"export KUBECONFIG=/demo/jane.kubeconfig PATH=/demo:$PATH\n", "kubectl clusterproxy status\n", "kubectl --context fleet "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, out.String())
+		}
+	}
+}
 
 // TestTunnelByHand starts the binary's processes as the first step of the demo does, and has the
 // Go example ask what answers as a kube-apiserver. The demo itself asks a real one.

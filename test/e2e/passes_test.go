@@ -370,7 +370,7 @@ func TestPassesOfOthers(t *testing.T) {
 	jane := makeIssuer(t, "e2e-pass-jane", "cluster-proxy-viewer")
 	eve := makeIssuer(t, "e2e-pass-eve", "e2e-pass-eve", suite.MayReach(suite.ReadVerbs, cluster))
 	nobody := hubConfigOf(t, installed.MakeUser(t, "e2e-pass-nobody"))
-	plugin.wantRefused(t, nobody, "cluster-proxy-pass-issuer have the rights", "create", "e2e-no", "--clusters="+cluster)
+	plugin.wantRefused(t, nobody, "you may not make passes", "create", "e2e-no", "--clusters="+cluster)
 	plugin.wantRefused(t, jane, "you can give away only rights that you have yourself; what was made before is removed", "create", "e2e-no", "--clusters="+cluster, "--role=user")
 	plugin.wantRefused(t, eve, `"`+other+`"`, "create", "e2e-no", "--view=", "--clusters="+other)
 	plugin.wantRefused(t, eve, "clustersets/proxy", "create", "e2e-no", "--clustersets=global")

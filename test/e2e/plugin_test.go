@@ -120,7 +120,7 @@ func TestKubectlPlugin(t *testing.T) {
 		{[]string{"status", cluster}, []string{cluster, "True"}},
 		{[]string{"whoami", cluster}, []string{"system:serviceaccount:default:" + suite.HubUser, suite.HubUserThere}},
 		{[]string{"views"}, []string{allView, fmt.Sprint(len(installed.Clusters))}},
-		{[]string{"version"}, []string{"addon manager", "not known", "forbidden"}},
+		{[]string{"version", "--client"}, []string{"plugin"}},
 		{[]string{"test", cluster, "--namespace=default", "--exec=" + suite.WebPod(t, suite.Clientset(t, installed.Direct(cluster)))},
 			[]string{"√ test-get", "√ test-whoami", "√ test-list", "√ test-watch", "√ test-logs", "√ test-exec"}},
 		{[]string{"bench", cluster, "--duration=1s"}, []string{"FIRST BYTE", "hub", cluster}},
@@ -132,6 +132,10 @@ func TestKubectlPlugin(t *testing.T) {
 				t.Errorf("kubectl clusterproxy %v does not say %q:\n%s", test.args, want, out)
 			}
 		}
+	}
+	// A user who may read nothing of the addon's is told so, and that this is not good.
+	if out, err := run("clusterproxy", "--kubeconfig="+hub, "version"); err == nil || !strings.Contains(out, "not known") || !strings.Contains(out, "forbidden") {
+		t.Errorf("version, for who may read none: %v\n%s", err, out)
 	}
 	wantLocalProxy(t, filepath.Join(dir, "kubectl-clusterproxy"), hub, cluster)
 	file := filepath.Join(dir, "clusters.kubeconfig")

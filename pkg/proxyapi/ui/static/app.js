@@ -90,7 +90,7 @@ function askForToken(e) {
   const had = api.hasToken();
   reset();
   $('signin').hidden = false;
-  $('signin-why').textContent = had ? 'The hub accepted your token no more, or never did. Give another one.'
+  $('signin-why').textContent = had ? 'This token is not valid, or not any more. Paste a new one.'
     : 'The hub does not know you yet: your browser sent no client certificate, or one that the hub does not accept.';
   $('signin-error').textContent = had ? `Not accepted: ${e.message}` : '';
   $('token').focus();
@@ -190,7 +190,7 @@ function showTab(name, count) {
 function showViews() {
   showTab('views', views.length || null);
   const all = fleet.all();
-  fillTable($('views').querySelector('table'), ['View', 'Clusters of yours', 'Not available', 'Selects', 'Resources', 'Path'], views.map((v) => {
+  fillTable($('views').querySelector('table'), ['View', 'Your clusters', 'Not available', 'Selects', 'Resources', 'Path'], views.map((v) => {
     const its = members(v, all);
     return [v.metadata?.name, its.length, its.filter((c) => c.state !== 'available').length, terms(v), resources(v), `/@${v.metadata?.name}/`];
   }));

@@ -4,7 +4,7 @@ import { clean, showAge, showMilliseconds, showRate } from './model.js';
 
 const columns = [
   ['name', 'Cluster'], ['state', 'State'], ['latency', 'Latency'], ['rate', 'Requests'],
-  ['tunnels', 'Tunnels'], ['version', 'Version'], ['set', 'Set'], ['seen', 'Last seen'],
+  ['tunnels', 'Connections'], ['version', 'Version'], ['set', 'Set'], ['seen', 'Last seen'],
 ];
 
 const words = { available: 'Available', away: 'Away', unknown: 'Unknown' };
@@ -154,7 +154,7 @@ function details(row, c, away) {
   const list = [];
   if (away && c.reason) list.push(['Reason', c.reason]);
   if (away && c.message) list.push(['Message', c.message]);
-  if (away) list.push(['Look at', `kubectl get managedclusteraddon -n ${c.name} cluster-proxy -o yaml`]);
+  if (away) list.push(['Look at', `kubectl clusterproxy check ${c.name}`]);
   const known = c.latencies.filter((v) => v !== null);
   if (known.length) list.push(['Latency', `${showMilliseconds(Math.min(...known))} to ${showMilliseconds(Math.max(...known))} since the page was opened`]);
   for (const [key, value] of Object.entries(c.labels).slice(0, 64)) list.push([clean(key, 317), clean(value, 63)]);

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+)
+
+// refusedUser finds the user in a refusal of RBAC.
+var refusedUser = regexp.MustCompile(`User "([^"\\]+)" cannot`)
+
+// isHubs reports whether it is the hub that refuses: it refuses what is in the addon's groups,
+// whatever the words are, and a cluster's RBAC never does.
+func isHubs(err error) bool {
+	var status *apierrors.StatusError
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) || status.ErrStatus.Details == nil {
+		return false
+	}
+	group := status.ErrStatus.Details.Group
+	return group == clusterproxy.GroupVersion.Group || group == v1alpha1.GroupVersion.Group
+}
+
+// remedyOf says what to do about an error of a request to a cluster, or to the hub if the
+// cluster is empty.
+func remedyOf(err error, cluster string) string {
+	user := "USER"
+	if found := refusedUser.FindStringSubmatch(err.Error()); found != nil {
+		user = found[1]
+	}
+	switch {
+	case isHubs(err):
+		return fmt.Sprintf("the hub refuses: ask an administrator of the hub to run: kubectl create clusterrolebinding NAME --clusterrole=cluster-proxy-user --user=%q (or cluster-proxy-viewer, to read)", user)
+	case apierrors.IsForbidden(err) && cluster == "":
+		return "you lack a right on the hub, which the message names: ask an administrator of the hub"
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("the RBAC of cluster %s refuses, unless the message says otherwise: ask its owner to bind a role there, for example: kubectl create clusterrolebinding NAME --clusterrole=view --user=%q", cluster, user)
+	case apierrors.IsUnauthorized(err):
+		return "your credential for the hub is not valid: look at it with kubectl auth whoami"
+	case apierrors.IsTooManyRequests(err):
+		return "end some, or wait; the chart's values proxyAPI.limits raise the limit that the message names"
+	case cluster == "":
+		return "look at your kubeconfig and at the network to the hub; kubectl clusterproxy check says more"
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("nothing came within %s; kubectl clusterproxy check %s says which part of the way fails", probeTimeout, cluster)
+	}
+	return "kubectl clusterproxy check " + cluster + " says which part of the way fails"
+}
+
+// hopOf says which hop to the cluster failed, and what to do there, by the code of the answer.
+func hopOf(err error, cluster string) string {
+	code := 0
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code = int(status.Status().Code)
+	}
+	pods := "kubectl -n open-cluster-management-cluster-proxy logs deploy/cluster-proxy-proxy-agent"
+	switch code {
+	case http.StatusServiceUnavailable:
+		return fmt.Sprintf("the tunnel is missing, unless the message says otherwise; on that cluster: %s; in its place: kubectl clusterproxy bundle %s --cluster-kubeconfig FILE", pods, cluster)
+	case http.StatusBadGateway:
+		return "the tunnel is there, and what is behind it fails: the agent's pods or the kube-apiserver of that cluster; there: " + pods
+	case http.StatusGatewayTimeout:
+		return "the agent, or its kube-apiserver, does not answer in time: look at the load of that cluster and at the network to the hub"
+	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
+		return remedyOf(err, cluster)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("nothing came within %s: the hub, or something on the way to the cluster, is silent", probeTimeout)
+	}
+	return fmt.Sprintf("kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
+}
