@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,6 +32,9 @@ func (q *request) restorer() *merge.Restorer {
 // its labels and its selector, or the name of another object that it refers to. What is
 // wrong with the body is for the member to say.
 func (q *request) mentions(media string, body []byte) (clusters []string, qualified bool) {
+	if !bytes.ContainsAny(body, `@\`) && !bytes.Contains(body, []byte(AnnotationCluster)) {
+		return nil, false // most bodies do not, and nothing in this one is written in another way
+	}
 	restorer := q.restorer()
 	restorer.Version = func(text string) (string, error) { return text, nil }
 	restorer.Note = func(m merge.Mention) {

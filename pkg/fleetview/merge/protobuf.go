@@ -237,6 +237,10 @@ func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
 			if err := f.known(&seen[f.number]); err != nil {
 				return dst, err
 			}
+			if f.number == metaNamespace && e.sets() && !e.qualifyNamespace && bytes.IndexByte(f.content, '@') < 0 {
+				dst = append(dst, f.text...)
+				continue
+			}
 			var text string
 			if text, err = e.text(f.number, string(f.content)); err == nil {
 				dst = protowire.AppendTag(dst, f.number, protowire.BytesType)
