@@ -155,21 +155,18 @@ func (b *timedBody) Close() error {
 }
 
 // readObject reads one object to its end.
-func readObject(a memberResponse) ([]byte, *fault.Fault) {
+func readObject(a memberResponse, held *holding) ([]byte, *fault.Fault) {
 	body := new(bytes.Buffer)
-	failed := readInto(body, a)
+	failed := readInto(body, a, held)
 	return body.Bytes(), failed
 }
 
-// readInto reads one object to its end, into an empty buffer.
-func readInto(body *bytes.Buffer, a memberResponse) *fault.Fault {
+// readInto reads one object to its end, into an empty buffer. The caller forgets what it holds.
+func readInto(body *bytes.Buffer, a memberResponse, held *holding) *fault.Fault {
 	defer a.response.Body.Close()
 	// Its length is what a member says, and believed as far as it costs little.
 	body.Grow(int(min(max(a.response.ContentLength, 4<<10), maxBorrowed)) + bytes.MinRead)
-	_, err := body.ReadFrom(io.LimitReader(a.response.Body, maxObject+1))
-	if err == nil && body.Len() > maxObject {
-		err = fmt.Errorf("an object of more than %d bytes", maxObject)
-	}
+	_, err := body.ReadFrom(&allowedReader{a.response.Body, &allowance{limit: maxObject, holding: held}})
 	if err != nil {
 		return fault.Of(a.member.Name(), fmt.Errorf("its answer broke off: %w", err))
 	}

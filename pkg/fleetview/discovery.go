@@ -101,14 +101,11 @@ func (d *discovery) has(ctx context.Context, view View, known *resources, path s
 	return known.Version(gv) != nil
 }
 
-// serveVersion answers with the version of the oldest member: clients choose by it what
-// they may send.
+// serveVersion answers /version.
 func serveVersion(w http.ResponseWriter, r *http.Request, known *resources) {
-	for i := len(known.members) - 1; i >= 0; i-- {
-		if body := known.served[known.members[i].Name()].body; body != nil {
-			writeContent(w, r, content{kind: jsonType, body: body})
-			return
-		}
+	if body := known.version(); body != nil {
+		writeContent(w, r, content{kind: jsonType, body: body})
+		return
 	}
 	fault.Write(w, fault.Refuse(http.StatusServiceUnavailable, "no cluster of the view says which version of Kubernetes it has"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientdiscovery "k8s.io/client-go/discovery"
@@ -109,13 +110,49 @@ func checkMapper(t *testing.T, client *clientdiscovery.DiscoveryClient) {
 	}
 }
 
+// TestKindsAreNotTakenOver has a member, the first by name, that lists resources with the
+// kinds and names of others. Clients' mappers go on to the resources that most members have.
+func TestKindsAreNotTakenOver(t *testing.T) {
+	core := testGroup("", "v1", "pods", "secrets")
+	evil := testGroup("", "v1", "pods", "secrets", "secretz", "secret", "deployments")
+	for i, kind := range map[int]string{2: "Secret", 3: "Secrets", 4: "Deploymentz"} {
+		evil.Versions[0].Resources[i].ResponseKind = &metav1.GroupVersionKind{Version: "v1", Kind: kind}
+	}
+	evil.Versions[0].Resources[2].ShortNames = []string{"secret", "deploy"}
+	apps := testGroup("apps", "v1", "deployments")
+	config := serveView(t, "", asMembers(
+		newDiscoveryMember("0-evil", "v1.999.0", aggregatedFormat, evil, testGroup("0", "v1", "secrets")),
+		newDiscoveryMember("a", "v1.36.3", aggregatedFormat, core, apps), newDiscoveryMember("b", "v1.36.3", legacyFormat, core, apps),
+	))
+	client, err := clientdiscovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached := memory.NewMemCacheClient(client)
+	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+	for kind, want := range map[schema.GroupKind]string{{Kind: "Secret"}: "secrets", {Kind: "Pod"}: "pods", {Group: "apps", Kind: "Deployment"}: "deployments"} {
+		mapping, err := mapper.RESTMapping(kind)
+		if err != nil || mapping.Resource.Resource != want || mapping.Resource.Group != kind.Group {
+			t.Errorf("the resource of %v is %+v, %v, want %s", kind, mapping, err, want)
+		}
+	}
+	for name, want := range map[string]schema.GroupVersionKind{
+		"secret": {Version: "v1", Kind: "Secret"}, "secrets": {Version: "v1", Kind: "Secret"}, "deployments": {Group: "apps", Version: "v1", Kind: "Deployment"},
+		"deployment": {Group: "apps", Version: "v1", Kind: "Deployment"},
+	} {
+		if got, err := mapper.KindFor(schema.GroupVersionResource{Resource: name}); err != nil || got != want {
+			t.Errorf("the kind of %q is %v, %v, want %v", name, got, err, want)
+		}
+	}
+}
+
 func checkOpenAPI(t *testing.T, client *clientdiscovery.DiscoveryClient) {
 	t.Helper()
 	paths, err := client.OpenAPIV3().Paths()
 	if err != nil {
 		t.Fatalf("reading /openapi/v3: %v", err)
 	}
-	for path, title := range map[string]string{"api/v1": "young", "apis/apps/v1": "young", "apis/example.com/v1": "old"} {
+	for path, title := range map[string]string{"api/v1": "old", "apis/apps/v1": "young", "apis/example.com/v1": "old"} {
 		if paths[path] == nil {
 			t.Errorf("no document of %q", path)
 			continue

@@ -53,7 +53,7 @@ func outcomes(faults []*fault.Fault) string {
 func warnOfConflicts(header http.Header, conflicts []merge.Conflict) {
 	for i, c := range conflicts {
 		if i == fault.MaxNamed {
-			fault.AddWarning(header, fmt.Sprintf("%d more resources have another scope in some clusters, and are not shown of those", len(conflicts)-i))
+			fault.AddWarning(header, fmt.Sprintf("%d more resources are not in some clusters what they are in most, and are not shown of those", len(conflicts)-i))
 			return
 		}
 		names := c.Clusters[:min(len(c.Clusters), fault.MaxNamed)]
@@ -62,7 +62,7 @@ func warnOfConflicts(header http.Header, conflicts []merge.Conflict) {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 		r := c.Resource
-		fault.AddWarning(header, fmt.Sprintf("%s of %s has another scope in %s, and is not shown of those", r.Resource, r.GroupVersion(), text))
+		fault.AddWarning(header, fmt.Sprintf("%s of %s has %s in %s, and is not shown of those", r.Resource, r.GroupVersion(), c.Has, text))
 	}
 }
 

@@ -3,6 +3,7 @@ package fleetview
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 const (
@@ -30,11 +32,9 @@ const (
 
 	// maxAnswers is how many answers are known; one takes about 300 bytes.
 	maxAnswers = 100_000
-	// maxContents is how many bytes the contents of answers have. Most members answer the
+	// maxContents is how many bytes the contents of answers take. Most members answer the
 	// same, which counts once.
-	maxContents = 256 << 20
-	// parsedFactor is about how much larger a parsed content is than its JSON.
-	parsedFactor = 4
+	maxContents = 128 << 20
 	// maxReaders is how many answers are read at once.
 	maxReaders = 64
 )
@@ -44,16 +44,19 @@ var errNotAsked = errors.New("others took so long that it was not asked: ask aga
 
 // A question is what is asked of members, and known for a while.
 type question struct {
-	name  string
-	fetch func(context.Context, *discovery, Member) ([]part, error)
-	parse func([]part) (any, error)
+	name string
+	// limit is how many bytes the parts of an answer may have together.
+	limit int64
+	fetch func(context.Context, *discovery, Member, *allowance) ([]part, error)
+	// parse makes a content of the parts, and counts what it holds.
+	parse func([]part, *merge.Budget) (any, error)
 }
 
 // What is asked, and the type of the answer's content.
 var (
-	askServed  = question{"served", fetchServed, parseServed}                   // served
-	askIndex   = question{"/openapi/v3", fetchOne("/openapi/v3"), parseIndex}   // map[string]string
-	askSwagger = question{"/openapi/v2", fetchOne("/openapi/v2"), parseSwagger} // []byte
+	askServed  = question{"served", maxServed, fetchServed, parseServed}                     // served
+	askIndex   = question{"/openapi/v3", maxIndex, fetchOne("/openapi/v3"), parseIndex}      // map[string]string
+	askSwagger = question{"/openapi/v2", maxDocument, fetchOne("/openapi/v2"), parseSwagger} // []byte
 )
 
 // discovery answers requests about what a view serves. It is safe for concurrent use.
@@ -62,7 +65,10 @@ type discovery struct {
 	flights  singleflight.Group
 	answers  *sized[string, answer]
 	contents *sized[digest, any]
-	readers  chan struct{}
+	// readers and turns are taken by who reads an answer, and who parses one. large is for
+	// what takes much more memory than it has bytes.
+	readers, turns, large chan struct{}
+	held                  *heldBytes
 }
 
 func newDiscovery() *discovery {
@@ -71,6 +77,9 @@ func newDiscovery() *discovery {
 		answers:  newSized[string, answer](maxAnswers),
 		contents: newSized[digest, any](maxContents),
 		readers:  make(chan struct{}, maxReaders),
+		turns:    make(chan struct{}, runtime.GOMAXPROCS(0)),
+		large:    make(chan struct{}, 1),
+		held:     newHeldBytes(),
 	}
 }
 
@@ -117,7 +126,7 @@ func (d *discovery) start(ctx context.Context, view View, member Member, q quest
 	return d.flights.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, view.Timeout, fault.ErrTimeout)
 		defer cancel()
-		a := d.load(ctx, member, q, known)
+		a := d.load(ctx, view, member, q, known)
 		stored := a
 		stored.value = nil
 		d.answers.put(key, stored, 1)
@@ -127,24 +136,22 @@ func (d *discovery) start(ctx context.Context, view View, member Member, q quest
 
 // load asks a member. If it does not answer, the former answer stays, but not if it
 // refuses the user.
-func (d *discovery) load(ctx context.Context, member Member, q question, former answer) answer {
+func (d *discovery) load(ctx context.Context, view View, member Member, q question, former answer) answer {
 	began := d.now()
-	parts, err := q.fetch(ctx, d, member)
+	allowed := &allowance{limit: q.limit, holding: d.held.begin(view.User)}
+	defer allowed.holding.forget()
+	parts, err := q.fetch(ctx, d, member, allowed)
 	if err == nil {
 		content := digestOf(q.name, parts)
 		value, ok := d.contents.get(content)
 		if !ok {
-			value, err = q.parse(parts)
+			value, err = d.parse(ctx, q, content, parts)
 		}
 		if err == nil {
-			size := int64(0)
-			for _, p := range parts {
-				size += int64(len(p.body))
-			}
-			d.contents.put(content, value, size*parsedFactor)
 			return answer{content: content, value: value, at: began}
 		}
-	} else if cause := context.Cause(ctx); cause != nil {
+	}
+	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	if isForbidden(err) {
@@ -152,6 +159,32 @@ func (d *discovery) load(ctx context.Context, member Member, q question, former 
 	}
 	former.err, former.tried = err, d.now()
 	return former
+}
+
+// parse parses an answer when it is its turn, and keeps the content.
+func (d *discovery) parse(ctx context.Context, q question, content digest, parts []part) (any, error) {
+	done, err := turn(ctx, d.turns)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	budget := &merge.Budget{Context: ctx}
+	value, err := q.parse(parts, budget)
+	if err != nil {
+		return nil, err
+	}
+	d.contents.put(content, value, budget.Held)
+	return value, nil
+}
+
+// turn waits for a turn. The caller ends it.
+func turn(ctx context.Context, turns chan struct{}) (done func(), err error) {
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // ask asks members of which no answer is known that is not older than fresh, maxBegun at a

@@ -23,7 +23,7 @@ type resources struct {
 
 	// fresh is how old answers may be.
 	fresh   time.Duration
-	members []Member // the known ones, the newest first, then by name
+	members []Member // the known ones, see sort
 	served  map[string]served
 	stale   map[string]answer // of members that do not answer now
 }
@@ -36,7 +36,6 @@ func (d *discovery) catalog(ctx context.Context, view View, members []Member, fr
 		Versions: map[string]string{}, Unknown: map[string]error{},
 		served: map[string]served{}, stale: map[string]answer{},
 	}
-	contents := make(map[string]digest, len(members))
 	for i, a := range answers {
 		name := members[i].Name()
 		if !a.known() {
@@ -45,36 +44,97 @@ func (d *discovery) catalog(ctx context.Context, view View, members []Member, fr
 		}
 		of := a.value.(served)
 		known.members = append(known.members, members[i])
-		known.served[name], known.Versions[name], contents[name] = of, of.version, a.content
+		known.served[name], known.Versions[name] = of, of.version
 		if a.err != nil {
 			known.stale[name] = a
 		}
 	}
 	known.sort()
-	known.Catalog = d.merged(view, known, contents)
+	known.Catalog = d.merged(view, known)
 	return known
 }
 
-// sort puts the newest member first.
+// sort sets the order of the members: those of releases that at least two members have,
+// the newest first, and then the others by name. A member cannot come before others by a
+// version that only it says it has.
 func (k *resources) sort() {
-	slices.SortStableFunc(k.members, func(a, b Member) int {
-		versionA, versionB := k.Versions[a.Name()], k.Versions[b.Name()]
-		if versionA == versionB {
-			return cmp.Compare(a.Name(), b.Name())
+	releases := map[merge.Release]int{}
+	for _, version := range k.Versions {
+		releases[merge.ReleaseOf(version)]++
+	}
+	delete(releases, merge.Release{})
+	shared := func(m Member) (r merge.Release) {
+		if of := merge.ReleaseOf(k.Versions[m.Name()]); releases[of] > 1 {
+			r = of
 		}
-		return cmp.Or(-merge.CompareVersions(versionA, versionB), cmp.Compare(a.Name(), b.Name()))
+		return r
+	}
+	slices.SortFunc(k.members, func(a, b Member) int {
+		releaseA, releaseB := shared(a), shared(b)
+		switch {
+		case releaseB.Before(releaseA):
+			return -1
+		case releaseA.Before(releaseB):
+			return 1
+		}
+		return cmp.Compare(a.Name(), b.Name())
 	})
+}
+
+// version is the answer of the members to /version: of the oldest release that at least two
+// of them have, because clients choose by it what they may send. If each has another one, it
+// is the oldest that is near to another one, and else the first member's. nil is none.
+func (k *resources) version() []byte {
+	of := map[merge.Release][]Member{}
+	for _, m := range k.members {
+		if r := merge.ReleaseOf(k.Versions[m.Name()]); r != (merge.Release{}) {
+			of[r] = append(of[r], m)
+		}
+	}
+	var shared, near merge.Release
+	for r, members := range of {
+		if len(members) > 1 && (len(of[shared]) == 0 || r.Before(shared)) {
+			shared = r
+		}
+		for other := range of {
+			if other != r && r.Near(other) && (len(of[near]) == 0 || r.Before(near)) {
+				near = r
+			}
+		}
+	}
+	members := of[shared]
+	if members == nil {
+		members = of[near]
+	}
+	if members == nil {
+		members = k.members
+	}
+	count := map[string]int{}
+	most := ""
+	for _, m := range members { // by name
+		body := string(k.served[m.Name()].body)
+		if body == "" {
+			continue
+		}
+		if count[body]++; count[body] > count[most] {
+			most = body
+		}
+	}
+	if most == "" {
+		return nil
+	}
+	return []byte(most)
 }
 
 // merged returns the Catalog of the known members. It is kept as long as they are the same
 // and serve the same.
-func (d *discovery) merged(view View, known *resources, contents map[string]digest) *merge.Catalog {
+func (d *discovery) merged(view View, known *resources) *merge.Catalog {
 	h := sha256.New()
 	fmt.Fprintf(h, "catalog %q ", view.UnlistedCluster)
 	// The rules have strings only: encoding them cannot fail.
 	_ = json.NewEncoder(h).Encode(view.Resources)
 	for _, member := range known.members {
-		content := contents[member.Name()]
+		content := known.served[member.Name()].of
 		fmt.Fprintf(h, "%q %v", member.Name(), rulesOf(view.Resources, member.Name()))
 		h.Write(content[:])
 	}
@@ -92,7 +152,7 @@ func (d *discovery) merged(view View, known *resources, contents map[string]dige
 	for _, member := range known.members {
 		name := member.Name()
 		rules := rulesOf(view.Resources, name)
-		kind := like{contents[name], name == view.UnlistedCluster, fmt.Sprint(rules)}
+		kind := like{known.served[name].of, name == view.UnlistedCluster, fmt.Sprint(rules)}
 		i, ok := index[kind]
 		if !ok {
 			i = len(sources)
@@ -112,11 +172,14 @@ func (d *discovery) merged(view View, known *resources, contents map[string]dige
 
 // sizeOf estimates the memory of a Catalog.
 func sizeOf(c *merge.Catalog) int64 {
-	const each = 1 << 10 // of a resource with its names and subresources
+	const each = 512 // of a resource with its names and verbs, or a subresource with its place
 	size := int64(each)
 	for _, group := range c.Groups {
 		for _, v := range group.Versions {
-			size += each * int64(1+len(v.Resources))
+			size += each
+			for _, r := range v.Resources {
+				size += each * int64(1+len(r.Subresources))
+			}
 		}
 	}
 	return size

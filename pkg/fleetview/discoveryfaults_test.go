@@ -1,14 +1,12 @@
 package fleetview
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -48,15 +46,15 @@ func TestDiscoveryOfEvilMembers(t *testing.T) {
 		warning   string
 	}{
 		"error":        {func(*http.Request) (*http.Response, error) { return nil, errors.New("no tunnel since 10:02") }, "did not answer (no tunnel since 10:02)"},
-		"nonsense":     {answering(200, "<html>"), "invalid character"},
+		"nonsense":     {answering(200, "<html>"), "unexpected character '<'"},
 		"other kind":   {answering(200, `{"kind":"PodList"}`), `kind is \"PodList\"`},
 		"null":         {answering(200, `null`), `kind is \"\"`},
-		"deep":         {answering(200, strings.Repeat("[", 1<<20)), "exceeded max depth"},
+		"deep":         {answering(200, `{"x":`+strings.Repeat("[", 1<<20)), "nests deeper than 10000"},
 		"unavailable":  {answering(503, `{"kind":"Status","message":"etcd\nis down"}`), "refused (etcd is down)"},
 		"control code": {func(*http.Request) (*http.Response, error) { return nil, errors.New("a\r\nb\x00\u0085") }, "(a  b  )"},
 		"endless": {func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Body: endless{}}, nil
-		}, "more than 32 MiB"},
+		}, "more than 16384 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			evil := newDiscoveryMember("evil", "v9.9.9", aggregatedFormat)
@@ -257,7 +255,7 @@ func TestDiscoveryOfSilentMembers(t *testing.T) {
 func TestOpenAPIDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, view, members := newDiscovery(), discoveryView(), twoMembers(aggregatedFormat)
-		young := members[1].(*discoveryMember)
+		old := members[0].(*discoveryMember)
 		documents := func() map[string]string {
 			var index struct {
 				Paths map[string]struct{ ServerRelativeURL string }
@@ -280,43 +278,108 @@ func TestOpenAPIDocuments(t *testing.T) {
 				t.Errorf("document is %q with Cache-Control %q, want the one of %q with %q", body, cache, want, wantCache)
 			}
 		}
-		get("young", "private, immutable")
-		changed := newDiscoveryMember("changed", "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"), testGroup("apps", "v1", "deployments"))
-		young.setIntercept(func(r *http.Request) (*http.Response, error) { return changed.RoundTrip(r) })
+		get("old", "private, immutable")
+		changed := newDiscoveryMember("changed", "v1.28.4", aggregatedFormat, testGroup("", "v1", "pods", "nodes!"), testGroup("example.com", "v1", "widgets"))
+		old.setIntercept(func(r *http.Request) (*http.Response, error) { return changed.RoundTrip(r) })
 		get("changed", "no-cache, private") // the client must not keep it as what it asked for
 		time.Sleep(freshFor + 1)
-		if after := documents(); after["api/v1"] == before["api/v1"] || after["apis/example.com/v1"] != before["apis/example.com/v1"] {
+		if after := documents(); after["api/v1"] == before["api/v1"] || after["apis/apps/v1"] != before["apis/apps/v1"] {
 			t.Errorf("documents were %v and are %v, want another hash for api/v1 only", before, after)
 		}
-		young.setIntercept(answering(500, "no"))
-		get("old", "no-cache, private")
+		old.setIntercept(answering(500, "no"))
+		get("young", "no-cache, private")
 	})
 }
 
+// TestOpenAPIDocumentOfMost has members with the same document, of which one answers with
+// another one than it says.
+func TestOpenAPIDocumentOfMost(t *testing.T) {
+	group := testGroup("", "v1", "pods")
+	good := newDiscoveryMember("good", "v1.36.3", aggregatedFormat, group)
+	var members []Member
+	for _, name := range []string{"0-evil", "a", "b"} {
+		m := newDiscoveryMember(name, "v1.36.3", aggregatedFormat, group)
+		m.handler = good.handler
+		members = append(members, m)
+	}
+	evil := members[0].(*discoveryMember)
+	evil.intercept = func(r *http.Request) (*http.Response, error) {
+		if strings.HasPrefix(r.URL.Path, "/openapi/v3/") || r.URL.Path == "/openapi/v2" {
+			return answering(200, `{"swagger":"2.0","info":{"title":"stolen"}}`)(r)
+		}
+		return nil, nil
+	}
+	d := newDiscovery()
+	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v2"} {
+		body, _ := io.ReadAll(ask(t, d, discoveryView(), members, path, "Accept", jsonType).Body)
+		if !strings.Contains(string(body), "good") || strings.Contains(string(body), "stolen") {
+			t.Errorf("%s is answered %.300q, want the document of most", path, body)
+		}
+	}
+	if got := evil.asked("/openapi/v3/api/v1"); got != 1 {
+		t.Errorf("the first member was asked %d times for a document, want once: else nothing is shown", got)
+	}
+}
+
 func TestOpenAPIDocumentTooLarge(t *testing.T) {
-	members := twoMembers(aggregatedFormat)
-	members[1].(*discoveryMember).intercept = func(r *http.Request) (*http.Response, error) {
+	endlessly := func(r *http.Request) (*http.Response, error) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
 			return &http.Response{StatusCode: 200, Body: endless{}, Header: http.Header{}}, nil
 		}
 		return nil, nil
 	}
-	d := newDiscovery()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.serve(w, r, discoveryView(), members, nil)
-	}))
-	defer server.Close()
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL+"/openapi/v3/api/v1", nil)
-	if err != nil {
-		t.Fatal(err)
+	d, members := newDiscovery(), twoMembers(aggregatedFormat)
+	members[0].(*discoveryMember).setIntercept(endlessly)
+	body, _ := io.ReadAll(ask(t, d, discoveryView(), members, "/openapi/v3/api/v1", "Accept", jsonType).Body)
+	if !strings.Contains(string(body), "young") {
+		t.Errorf("answered %.300q, want the document of the other member", body)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
+	members[1].(*discoveryMember).setIntercept(endlessly)
+	response := ask(t, d, discoveryView(), members, "/openapi/v3/api/v1")
+	body, _ = io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "more than 32768 KiB") {
+		t.Errorf("an endless document is answered %s: %.300q, want 503 and why", response.Status, body)
 	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err == nil {
-		t.Error("an endless document ended well, want an error")
+}
+
+// TestVersionOfMembers has members that differ. What only one of them says is not taken for
+// the oldest, nor for the newest.
+func TestVersionOfMembers(t *testing.T) {
+	for name, test := range map[string]struct {
+		versions map[string]string
+		want     string
+		order    []string
+	}{
+		"the oldest that two have":    {map[string]string{"a": "v1.36.3", "b": "v1.36.3", "c": "v1.34.1", "d": "v1.34.1"}, "v1.34.1", []string{"a", "b", "c", "d"}},
+		"an old one that one says":    {map[string]string{"0": "v0.0.1", "a": "v1.36.3", "b": "v1.36.3"}, "v1.36.3", []string{"a", "b", "0"}},
+		"a lone one that is near":     {map[string]string{"0": "v1.35.0", "a": "v1.36.3", "b": "v1.36.3"}, "v1.36.3", []string{"a", "b", "0"}},
+		"a new one that one says":     {map[string]string{"0": "v1.999.0", "a": "v1.36.3", "b": "v1.36.3"}, "v1.36.3", []string{"a", "b", "0"}},
+		"two that are near":           {map[string]string{"a": "v1.36.3", "b": "v1.34.1"}, "v1.34.1", []string{"a", "b"}},
+		"two that are not near":       {map[string]string{"a": "v1.36.3", "b": "v0.0.1"}, "v1.36.3", []string{"a", "b"}},
+		"an old one beside two":       {map[string]string{"0": "v0.0.1", "a": "v1.36.3", "b": "v1.35.1"}, "v1.35.1", []string{"0", "a", "b"}},
+		"most of a release":           {map[string]string{"0": "v1.36.0-evil", "a": "v1.36.3", "b": "v1.36.3"}, "v1.36.3", []string{"0", "a", "b"}},
+		"one that is none":            {map[string]string{"0": "nonsense", "a": "v1.36.3"}, "v1.36.3", []string{"0", "a"}},
+		"one that contradicts itself": {map[string]string{"0": `v1.36.0","major":"0`, "a": "v1.36.3"}, "v1.36.3", []string{"0", "a"}},
+	} {
+		var members []Member
+		for _, member := range slices.Sorted(maps.Keys(test.versions)) {
+			m := newDiscoveryMember(member, "", aggregatedFormat, testGroup("", "v1", "pods"))
+			m.intercept = func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path != "/version" {
+					return nil, nil
+				}
+				return answering(200, `{"gitVersion":"`+test.versions[member]+`"}`)(r)
+			}
+			members = append(members, m)
+		}
+		known := newDiscovery().catalog(t.Context(), discoveryView(), members, freshFor)
+		var order []string
+		for _, m := range known.members {
+			order = append(order, m.Name())
+		}
+		if got := string(known.version()); got != `{"gitVersion":"`+test.want+`"}` || !slices.Equal(order, test.order) {
+			t.Errorf("%s: got version %s and order %q, want %s and %q", name, got, order, test.want, test.order)
+		}
 	}
 }
 

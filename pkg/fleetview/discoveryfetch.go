@@ -1,15 +1,16 @@
 package fleetview
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,9 +21,16 @@ import (
 )
 
 const (
-	// maxDiscovery bounds one answer of a member. The largest known are the OpenAPI v2
-	// documents of clusters with thousands of CRDs, of about 20 MiB.
-	maxDiscovery = 32 << 20
+	// maxServed bounds what a member says of its resources, in all answers together. With 5,000
+	// CRDs it is 5 MiB.
+	maxServed = 16 << 20
+	// maxVersion bounds its answer to /version, of which kube-apiservers' have 400 bytes.
+	maxVersion = 8 << 10
+	// maxIndex bounds its index of OpenAPI v3 documents: 200 bytes for each group version.
+	maxIndex = 4 << 20
+	// maxDocument bounds an OpenAPI document. The largest known are those of v2 of clusters
+	// with thousands of CRDs, of about 20 MiB.
+	maxDocument = 32 << 20
 	// legacyAtOnce is how many group versions of one member are asked for at once.
 	legacyAtOnce = 16
 
@@ -34,10 +42,12 @@ const (
 type part struct {
 	path string
 	body []byte
+	// kind and etag are those of the answer's header.
+	kind, etag string
 }
 
 // fetch gets a path of a member.
-func (d *discovery) fetch(ctx context.Context, member Member, path, accept string) (part, error) {
+func (d *discovery) fetch(ctx context.Context, member Member, path, accept string, allowed *allowance) (part, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return part{}, fmt.Errorf("making a request for %q: %w", path, err)
@@ -49,23 +59,22 @@ func (d *discovery) fetch(ctx context.Context, member Member, path, accept strin
 		return part{}, err
 	}
 	defer response.Body.Close()
-	select {
-	case d.readers <- struct{}{}:
-		defer func() { <-d.readers }()
-	case <-ctx.Done():
-		return part{}, context.Cause(ctx)
+	done, err := turn(ctx, d.readers)
+	if err != nil {
+		return part{}, err
 	}
+	defer done()
 	if err := unzip(response); err != nil {
 		return part{}, fmt.Errorf("reading its answer to %s: %w", path, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return part{}, fault.Read(member.Name(), response)
 	}
-	body, err := readBounded(response.Body, maxDiscovery)
+	body, err := allowed.read(response.Body)
 	if err != nil {
 		return part{}, fmt.Errorf("reading its answer to %s: %w", path, err)
 	}
-	return part{path: path, body: body}, nil
+	return part{path: path, body: body, kind: response.Header.Get("Content-Type"), etag: response.Header.Get("ETag")}, nil
 }
 
 // unzip makes an answer's body plain. The caller closes the body that it had.
@@ -81,39 +90,28 @@ func unzip(response *http.Response) error {
 	return nil
 }
 
-func readBounded(body io.Reader, limit int64) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(body, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("it has more than %d MiB", limit>>20)
-	}
-	return content, nil
-}
-
 // fetchOne returns a fetch of one path.
-func fetchOne(path string) func(context.Context, *discovery, Member) ([]part, error) {
-	return func(ctx context.Context, d *discovery, member Member) ([]part, error) {
-		p, err := d.fetch(ctx, member, path, jsonType)
+func fetchOne(path string) func(context.Context, *discovery, Member, *allowance) ([]part, error) {
+	return func(ctx context.Context, d *discovery, member Member, allowed *allowance) ([]part, error) {
+		p, err := d.fetch(ctx, member, path, jsonType, allowed)
 		return []part{p}, err
 	}
 }
 
 // fetchServed gets what a member serves and of which version it is.
-func fetchServed(ctx context.Context, d *discovery, member Member) ([]part, error) {
+func fetchServed(ctx context.Context, d *discovery, member Member, allowed *allowance) ([]part, error) {
 	var version part
 	var core []part
 	var coreErr error
 	var running sync.WaitGroup
 	running.Go(func() {
-		// A member without a version counts as older than all others.
-		if p, err := d.fetch(ctx, member, "/version", jsonType); err == nil {
+		// A member without a version has none that counts.
+		if p, err := d.fetch(ctx, member, "/version", jsonType, &allowance{limit: maxVersion, holding: allowed.holding}); err == nil {
 			version = p
 		}
 	})
-	running.Go(func() { core, coreErr = d.fetchRoot(ctx, member, "/api", merge.ParseVersions) })
-	parts, err := d.fetchRoot(ctx, member, "/apis", merge.ParseGroupList)
+	running.Go(func() { core, coreErr = d.fetchRoot(ctx, member, "/api", merge.ParseVersions, allowed) })
+	parts, err := d.fetchRoot(ctx, member, "/apis", merge.ParseGroupList, allowed)
 	running.Wait()
 	if refused := new(fault.Fault); errors.As(coreErr, &refused) && refused.Code == http.StatusNotFound {
 		core, coreErr = nil, nil // an aggregated apiserver alone has no core group
@@ -126,31 +124,27 @@ func fetchServed(ctx context.Context, d *discovery, member Member) ([]part, erro
 
 // fetchRoot gets /api or /apis, and below it what the member's answer does not have.
 func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
-	legacy func([]byte) ([]merge.APIGroup, error)) ([]part, error) {
-	root, err := d.fetch(ctx, member, path, acceptDiscovery)
-	if err != nil || merge.IsAggregated(root.body) {
-		return []part{root}, err
-	}
-	groups, err := legacy(root.body)
+	legacy func([]byte, *merge.Budget) ([]merge.APIGroup, error), allowed *allowance) ([]part, error) {
+	root, err := d.fetch(ctx, member, path, acceptDiscovery, allowed)
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
-	for _, group := range groups {
-		for _, v := range group.Versions {
-			paths = append(paths, strings.Join([]string{path, group.Metadata.Name, v.Version}, "/"))
-		}
+	paths, err := d.legacyPaths(ctx, root, legacy)
+	if err != nil {
+		return nil, err
 	}
 	parts := make([]part, len(paths))
 	slots := make(chan struct{}, legacyAtOnce)
 	var running sync.WaitGroup
 	for i, path := range paths {
-		slots <- struct{}{}
+		done, err := turn(ctx, slots)
+		if err != nil {
+			break
+		}
 		running.Go(func() {
-			defer func() { <-slots }()
-			path = strings.Replace(path, "//", "/", 1) // the core group has no name
+			defer done()
 			// A group whose own server is down is listed without resources.
-			if p, err := d.fetch(ctx, member, path, jsonType); err == nil {
+			if p, err := d.fetch(ctx, member, path, jsonType, allowed); err == nil {
 				parts[i] = p
 			}
 		})
@@ -159,25 +153,56 @@ func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	if err := allowed.exceeded(); err != nil {
+		return nil, fmt.Errorf("reading its answers below %s: %w", path, err)
+	}
 	return append([]part{root}, parts...), nil
+}
+
+// legacyPaths returns the paths below /api or /apis that a member without aggregated
+// discovery is asked for; none if it has that.
+func (d *discovery) legacyPaths(ctx context.Context, root part, legacy func([]byte, *merge.Budget) ([]merge.APIGroup, error)) ([]string, error) {
+	done, err := turn(ctx, d.turns)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if merge.IsAggregated(root.body) {
+		return nil, nil
+	}
+	groups, err := legacy(root.body, &merge.Budget{Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, group := range groups {
+		for _, v := range group.Versions {
+			path := strings.Join([]string{root.path, group.Metadata.Name, v.Version}, "/")
+			paths = append(paths, strings.Replace(path, "//", "/", 1)) // the core group has no name
+		}
+	}
+	return paths, nil
 }
 
 // served is what a member serves.
 type served struct {
 	groups []merge.APIGroup
+	// of tells groups apart.
+	of digest
 	// version is the gitVersion of body, the member's answer to /version.
 	version string
 	body    []byte
 }
 
 // parseServed makes a served of what fetchServed got.
-func parseServed(parts []part) (any, error) {
+func parseServed(parts []part, budget *merge.Budget) (any, error) {
 	version, body := parseVersion(parts[0].body)
-	groups, err := parseGroups(parts[1:])
-	return served{groups: groups, version: version, body: body}, err
+	groups, err := parseGroups(parts[1:], budget)
+	budget.Held += int64(len(body))
+	return served{groups: groups, of: digestOf("groups", parts[1:]), version: version, body: body}, err
 }
 
-func parseGroups(parts []part) ([]merge.APIGroup, error) {
+func parseGroups(parts []part, budget *merge.Budget) ([]merge.APIGroup, error) {
 	var groups []merge.APIGroup
 	for _, p := range parts {
 		var more []merge.APIGroup
@@ -186,18 +211,20 @@ func parseGroups(parts []part) ([]merge.APIGroup, error) {
 		case p.path == "":
 			continue // not answered
 		case merge.IsAggregated(p.body):
-			more, err = merge.ParseGroups(p.body)
+			more, err = merge.ParseGroups(p.body, budget)
 		case p.path == "/api":
-			more, err = merge.ParseVersions(p.body)
+			more, err = merge.ParseVersions(p.body, budget)
 		case p.path == "/apis":
-			more, err = merge.ParseGroupList(p.body)
+			more, err = merge.ParseGroupList(p.body, budget)
 		default:
 			gv, _ := merge.GroupVersionOf(p.path)
 			var v merge.APIVersion
-			if v, err = merge.ParseResourceList(p.body, gv); err == nil {
+			if v, err = merge.ParseResourceList(p.body, gv, budget); err == nil {
 				setVersion(groups, gv, v)
 			}
-			err = nil // like one that was not answered
+			if budget.Context.Err() == nil && !errors.Is(err, merge.ErrLimit) {
+				err = nil // like one that was not answered
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -217,25 +244,31 @@ func setVersion(groups []merge.APIGroup, gv schema.GroupVersion, v merge.APIVers
 	}
 }
 
-// parseVersion returns the gitVersion of a member's answer to /version, and the answer
-// if it has one.
+// parseVersion returns the gitVersion of a member's answer to /version, and the answer. What
+// contradicts itself is no answer: clients read one part of it or the other.
 func parseVersion(body []byte) (string, []byte) {
-	var info struct {
-		GitVersion string `json:"gitVersion"`
-	}
-	if json.Unmarshal(body, &info) != nil || info.GitVersion == "" {
+	var info struct{ GitVersion, Major, Minor string }
+	if json.Unmarshal(body, &info) != nil {
 		return "", nil
 	}
-	return info.GitVersion, body
+	release := merge.ReleaseOf(info.GitVersion)
+	agrees := func(said string, is uint) bool { // GKE and EKS say 33+
+		return said == "" || strings.TrimRight(said, "+") == strconv.FormatUint(uint64(is), 10)
+	}
+	if release == (merge.Release{}) || !agrees(info.Major, release.Major) || !agrees(info.Minor, release.Minor) {
+		return "", nil
+	}
+	return info.GitVersion, bytes.Clone(body)
 }
 
-func parseIndex(parts []part) (any, error) { return merge.ParseOpenAPIIndex(parts[0].body) }
+func parseIndex(parts []part, budget *merge.Budget) (any, error) {
+	return merge.ParseOpenAPIIndex(parts[0].body, budget)
+}
 
-func parseSwagger(parts []part) (any, error) {
-	if _, err := merge.ParseSwagger(parts[0].body); err != nil {
-		return nil, err
-	}
-	return parts[0].body, nil
+func parseSwagger(parts []part, budget *merge.Budget) (any, error) {
+	_, err := merge.ParseSwagger(parts[0].body, budget)
+	budget.Held = int64(len(parts[0].body))
+	return bytes.Clone(parts[0].body), err
 }
 
 // digest tells contents apart.

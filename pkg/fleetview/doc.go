@@ -133,9 +133,10 @@
 // only. Most members answer the same, byte by byte. An answer is therefore parsed and kept
 // once per content, and what is merged of them once per set of contents.
 //
-// The newest member decides where members differ: its order of groups and versions, its
-// scope of a resource, its OpenAPI document. /version is the oldest member's, because
-// clients choose by it what they may send.
+// Where members differ, it is as most of them say (merge.Union): kinds, scopes, names and
+// order, and each OpenAPI document. /version is that of the oldest release that two members
+// have, because clients choose by it what they may send. The parts of an answer are bounded
+// together, and parsing takes turns (package merge).
 //
 // A group, a version or a document that is in no answer may be new: members whose answers are
 // older than a second are asked again before a client gets 404.
@@ -160,6 +161,7 @@
 //	gather.go             members' lists as they begin
 //	usual.go              how many members a first page needs
 //	ahead.go              reads on while it is another member's turn
+//	held.go               bounds what half-read answers take in memory, by user
 //	agree.go              leaves out lists of another kind than most
 //	page.go               the answer to a list
 //	get.go                one object
@@ -173,7 +175,8 @@
 //	discoverycache.go     a map of bounded size
 //	discoverycatalog.go   what the members serve together
 //	discoveryfetch.go     the requests to one member, for servers with and without aggregated discovery
-//	openapi.go            answers /openapi/v2 and the index of /openapi/v3
-//	openapidocument.go    passes OpenAPI v3 documents on
+//	openapi.go            answers the index of /openapi/v3
+//	openapidocument.go    answers with the OpenAPI v3 document that two members have
+//	openapiswagger.go     answers /openapi/v2
 //	view.go               View and Member: what is served, and where it comes from
 package fleetview

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,4 +213,51 @@ func TestEvilMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHalfReadItems has a member that sends much of an item and then nothing, to many requests
+// of one user. What is held for that user is bounded, and another user is served meanwhile.
+func TestHalfReadItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		half := []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"` + strings.Repeat("x", 6<<20))
+		evil := newCluster("evil").failing(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasPrefix(r.URL.Path, shop) {
+				return false
+			}
+			w.Header().Set("Content-Type", jsonType)
+			_, _ = w.Write(half)
+			pause(r, time.Hour)
+			return true
+		})
+		large := strings.Repeat("y", 3<<20)
+		good := newCluster("a", shop+"/web-1")
+		good.set("/api/v1/namespaces/other/pods/web-2", object{"metadata": map[string]any{"labels": map[string]any{"app": large}}})
+		view := testView(good, evil)
+		view.User, view.Timeout = "tess", 5*time.Second
+		h := New(Options{})
+		var requests sync.WaitGroup
+		for range 20 {
+			requests.Go(func() {
+				if got := h.getList(t, view, shop); len(got.names()) != 1 || len(got.lacks()) != 1 {
+					t.Errorf("got %d %.300q, want the object of the other and a Warning", got.code, got.body)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		h.held.mu.Lock()
+		held := h.held.byUser["tess"]
+		h.held.mu.Unlock()
+		if held > heldByUser || held < heldByUser/2 {
+			t.Errorf("%d MiB are held for the user, want %d at most, and half of that or the test shows nothing", held>>20, heldByUser>>20)
+		}
+		ann := testView(good)
+		ann.User = "ann"
+		if got := h.getList(t, ann, "/api/v1/namespaces/other/pods"); len(got.names()) != 1 {
+			t.Errorf("another user got %d %.300q, want a large object", got.code, got.body)
+		}
+		requests.Wait()
+		if h.held.all != 0 {
+			t.Errorf("%d bytes are held when all requests have ended, want none", h.held.all)
+		}
+	})
 }

@@ -22,6 +22,8 @@ const peeked = 512
 type memberList struct {
 	memberResponse
 	reader *merge.Reader
+	// holding is what the reader takes.
+	holding *holding
 	// first is the first item and firstErr how reading it ended.
 	first    merge.Item
 	firstErr error
@@ -54,6 +56,9 @@ func (p *memberList) close() {
 	if p.response != nil {
 		_ = p.response.Body.Close() // it was read as far as it is wanted
 	}
+	if p.holding != nil {
+		p.holding.forget()
+	}
 	if p.cancel != nil {
 		p.cancel(nil)
 	}
@@ -75,7 +80,8 @@ func (l *listing) open(a memberResponse, wide int) *memberList {
 		return p
 	}
 	body := &ahead{ReadCloser: p.response.Body}
-	p.reader = merge.NewReader(body)
+	p.reader, p.holding = merge.NewReader(body), l.h.held.begin(l.view.User)
+	p.reader.Grow = func(size int) error { return p.holding.grow(int64(size)) }
 	if p.first, p.firstErr = p.reader.Next(); p.firstErr == nil {
 		body.begin(min(aheadOfMember, aheadBytes/wide))
 	}

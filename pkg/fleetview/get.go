@@ -47,7 +47,9 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		}
 		object := bodies.Get().(*bytes.Buffer)
 		defer giveBack(object)
-		if failed := readInto(object, found); failed != nil {
+		held := h.held.begin(q.view.User)
+		defer held.forget()
+		if failed := readInto(object, found, held); failed != nil {
 			return fault.Unreachable([]*fault.Fault{failed})
 		}
 		body, err := rewriteAnswer(q.leading(found.member, at), form.asked(), object.Bytes())

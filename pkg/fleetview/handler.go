@@ -17,7 +17,9 @@ type Handler struct {
 	clock     version.Clock
 	positions *watch.Positions
 	discovery *discovery
-	draining  <-chan struct{}
+	// held counts what half-read answers of members take.
+	held     *heldBytes
+	draining <-chan struct{}
 	// usual are the shares of first pages, by who asked for what.
 	usual *sized[string, share]
 	// kinds are those that users' lists were of, where a resource is not called like its kind.
@@ -34,7 +36,8 @@ type Options struct {
 
 // New makes a Handler. It does no I/O.
 func New(o Options) *Handler {
-	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, discovery: newDiscovery(), usual: newSized[string, share](maxUsual), kinds: newSized[string, metav1.TypeMeta](maxKinds), draining: o.Draining}
+	discovery := newDiscovery()
+	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, held: discovery.held, discovery: discovery, usual: newSized[string, share](maxUsual), kinds: newSized[string, metav1.TypeMeta](maxKinds), draining: o.Draining}
 	if h.positions == nil {
 		h.positions = new(watch.Positions)
 	}

@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,26 +11,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
-	"k8s.io/kube-openapi/pkg/handler"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
-
-const (
-	// maxSwaggers is how many members' OpenAPI v2 documents are merged. One has
-	// megabytes, and only members with groups that newer ones lack are needed.
-	maxSwaggers = 16
-
-	// The names of protobuf: clients ask by the first, and servers answer by the second,
-	// which is a valid media type (kubernetes/kube-openapi#207).
-	swaggerProtobufAsked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-	swaggerProtobuf      = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-)
-
-var swaggerTypes = offer(jsonType, swaggerProtobufAsked, swaggerProtobuf)
 
 // document is one OpenAPI v3 document of a view.
 type document struct {
@@ -38,12 +23,12 @@ type document struct {
 	hash string
 	// etag is what the member's answer has if it has this content.
 	etag string
-	// members have a document of that path, the newest first.
-	members []Member
+	// members say that they have this document, and others another one of that path.
+	members, others []Member
 }
 
-// documents returns the OpenAPI v3 documents of the members by path, each of the newest
-// one that has it.
+// documents returns the OpenAPI v3 documents of the members by path, each the one that most
+// of them have.
 func (d *discovery) documents(ctx context.Context, view View, known *resources) (map[string]*document, []answer) {
 	answers := d.ask(ctx, view, known.members, askIndex, known.fresh)
 	listed := map[schema.GroupVersion]bool{}
@@ -53,29 +38,39 @@ func (d *discovery) documents(ctx context.Context, view View, known *resources) 
 			listed[schema.GroupVersion{Group: group.Metadata.Name, Version: v.Version}] = true
 		}
 	}
-	documents := map[string]*document{}
+	all := map[string][]*document{}
 	for i, a := range answers {
 		if !a.known() {
 			continue
 		}
-		member := known.members[i]
 		for path, hash := range a.value.(map[string]string) {
 			gv, ofGroup := merge.GroupVersionOf(path)
 			if ofGroup && !gv.Empty() && len(view.Resources) > 0 && !listed[gv] {
 				continue
 			}
-			if documents[path] == nil {
-				documents[path] = newDocument(member, hash)
+			one := newDocument(known.members[i], hash)
+			at := slices.IndexFunc(all[path], func(other *document) bool { return other.hash == one.hash })
+			if at < 0 {
+				at = len(all[path])
+				all[path] = append(all[path], one)
 			}
-			documents[path].members = append(documents[path].members, member)
+			all[path][at].members = append(all[path][at].members, known.members[i])
 		}
+	}
+	documents := make(map[string]*document, len(all))
+	for path, of := range all {
+		// Of what equally many have, the first is the one of the first member.
+		slices.SortStableFunc(of, func(a, b *document) int { return cmp.Compare(len(b.members), len(a.members)) })
+		for _, other := range of[1:] {
+			of[0].others = append(of[0].others, other.members...)
+		}
+		documents[path] = of[0]
 	}
 	return documents, answers
 }
 
 // newDocument makes a document of the hash that a member's index has. A kube-apiserver's
-// is the SHA-512 of the content. Members with the same content share the document's hash,
-// so that clients keep it when another member becomes the newest.
+// is the SHA-512 of the content. Members with the same content share the document's hash.
 func newDocument(member Member, hash string) *document {
 	if hash == "" {
 		return &document{}
@@ -114,112 +109,6 @@ func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View
 		return
 	}
 	writeContent(w, r, content{kind: jsonType, body: body, etag: etagOf(body)})
-}
-
-// serveSwagger answers /openapi/v2.
-func (d *discovery) serveSwagger(w http.ResponseWriter, r *http.Request, view View, known *resources) {
-	chosen, ok := negotiation.NegotiateMediaTypeOptions(r.Header.Get("Accept"), swaggerTypes, negotiation.DefaultEndpointRestrictions)
-	w.Header().Set("Vary", "Accept")
-	body, err := d.swagger(r.Context(), view, known)
-	if err != nil {
-		fault.Write(w, err)
-		return
-	}
-	c := content{kind: jsonType, body: body, etag: etagOf(body)}
-	if ok && chosen.Accepted.MediaType != jsonType {
-		c.kind = swaggerProtobuf
-		key := digestOf("protobuf", []part{{body: body}})
-		if value, ok := d.contents.get(key); ok {
-			c.body = value.([]byte)
-		} else {
-			if c.body, err = handler.ToProtoBinary(body); err != nil {
-				fault.Write(w, fmt.Errorf("encoding an OpenAPI v2 document: %w", err))
-				return
-			}
-			d.contents.put(key, c.body, int64(len(c.body)))
-		}
-	}
-	writeContent(w, r, c)
-}
-
-// swagger returns the OpenAPI v2 document of the newest member that has one, with the
-// paths of the groups and versions that it lacks from others. It is no merge of
-// k8s.io/kube-openapi/pkg/aggregator: that renames definitions that differ, and versions
-// of Kubernetes differ in most.
-func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([]byte, error) {
-	needed := sets.New[schema.GroupVersion]()
-	for _, group := range known.Groups {
-		for _, v := range group.Versions {
-			needed.Insert(schema.GroupVersion{Group: group.Metadata.Name, Version: v.Version})
-		}
-	}
-	all := needed.Clone()
-	var parts []part
-	var adds []sets.Set[schema.GroupVersion]
-	var absent []*fault.Fault
-	for _, member := range known.members {
-		has := groupVersionsOf(known.served[member.Name()].groups).Intersection(needed)
-		if len(parts) == maxSwaggers || len(has) == 0 && len(parts) > 0 {
-			continue
-		}
-		a := d.ask(ctx, view, []Member{member}, askSwagger, known.fresh)[0]
-		if !a.known() {
-			if a.err != nil {
-				absent = append(absent, fault.Of(member.Name(), a.err))
-			}
-			if len(absent) == maxDocumentTries {
-				break // each may have taken its timeout
-			}
-			continue
-		}
-		parts = append(parts, part{path: member.Name(), body: a.value.([]byte)})
-		adds = append(adds, has)
-		needed = needed.Difference(has)
-	}
-	if len(parts) == 0 {
-		return nil, noAnswer(view, absent)
-	}
-	if len(parts) == 1 && len(view.Resources) == 0 {
-		return parts[0].body, nil
-	}
-	return d.mergeSwaggers(parts, adds, all, len(view.Resources) > 0)
-}
-
-func (d *discovery) mergeSwaggers(parts []part, adds []sets.Set[schema.GroupVersion], all sets.Set[schema.GroupVersion], filter bool) ([]byte, error) {
-	key := digestOf(fmt.Sprint("merged", adds, all, filter), parts) // maps are printed sorted
-	if value, ok := d.contents.get(key); ok {
-		return value.([]byte), nil
-	}
-	base, err := merge.ParseSwagger(parts[0].body)
-	if err != nil {
-		return nil, err
-	}
-	if filter {
-		base.Filter(func(gv schema.GroupVersion) bool { return gv.Version == "" || all.Has(gv) })
-	}
-	for i := 1; i < len(parts); i++ {
-		other, err := merge.ParseSwagger(parts[i].body)
-		if err != nil {
-			return nil, err
-		}
-		base.Add(other, adds[i].Has)
-	}
-	body, err := base.JSON()
-	if err != nil {
-		return nil, err
-	}
-	d.contents.put(key, body, int64(len(body)))
-	return body, nil
-}
-
-func groupVersionsOf(groups []merge.APIGroup) sets.Set[schema.GroupVersion] {
-	all := sets.New[schema.GroupVersion]()
-	for _, group := range groups {
-		for _, v := range group.Versions {
-			all.Insert(schema.GroupVersion{Group: group.Metadata.Name, Version: v.Version})
-		}
-	}
-	return all
 }
 
 // matches reports whether a request names the document's hash.

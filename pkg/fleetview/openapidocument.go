@@ -1,12 +1,12 @@
 package fleetview
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -15,14 +15,15 @@ import (
 const (
 	// documentPath precedes a document's own.
 	documentPath = "/openapi/v3/"
-	// documentTime is how long an OpenAPI document may take once it has begun.
+	// documentTime is how long an OpenAPI document may take beyond the view's timeout.
 	documentTime = time.Minute
 	// maxDocumentTries is how many members are asked for an OpenAPI document.
 	maxDocumentTries = 3
 )
 
-// serveDocument answers /openapi/v3/<path> with the document of the newest member that has
-// it, as it is. If that member does not answer, the next one is asked.
+// serveDocument answers /openapi/v3/<path> with the document that most members have. Any
+// member can say that it has the same document as others and answer with another one, so
+// two are asked.
 func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view View, known *resources) {
 	documents, _ := d.documents(r.Context(), view, known)
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, documentPath), "/")
@@ -31,84 +32,96 @@ func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view V
 		fault.Write(w, noDocument(view, path))
 		return
 	}
-	var absent []*fault.Fault
-	for _, member := range doc.members[:min(len(doc.members), maxDocumentTries)] {
-		err := relayDocument(w, r, view, member, path, doc)
-		if err == nil {
-			return
+	w.Header().Set("Vary", "Accept, Accept-Encoding")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	holding := d.held.begin(view.User)
+	defer holding.forget()
+	found, answer, absent := agreed(slices.Concat(doc.members, doc.others), len(doc.members), func(m Member) (part, error) {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		timer := time.AfterFunc(view.Timeout, func() { cancel(fault.ErrTimeout) })
+		defer timer.Stop()
+		p, err := d.fetch(ctx, &timedMember{m, timer}, documentPath+path, r.Header.Get("Accept"), &allowance{limit: maxDocument, holding: holding})
+		if err != nil {
+			err = causeOf(ctx, err)
 		}
-		absent = append(absent, fault.Of(member.Name(), err))
-	}
-	if r.Context().Err() == nil {
-		fault.Write(w, noAnswer(view, absent))
-	}
-}
-
-// relayDocument passes a member's document on. An error means that nothing was written.
-func relayDocument(w http.ResponseWriter, r *http.Request, view View, member Member, path string, doc *document) error {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	timer := time.AfterFunc(view.Timeout, func() { cancel(fault.ErrTimeout) })
-	defer timer.Stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, documentPath+path, nil)
-	if err != nil {
-		return fmt.Errorf("making a request for %q: %w", path, err)
-	}
-	// Without Accept-Encoding a transport would ask for gzip, and unpack it.
-	request.Header.Set("Accept-Encoding", "identity")
-	for _, name := range []string{"Accept", "Accept-Encoding", "If-None-Match"} {
-		if values := r.Header.Values(name); len(values) > 0 {
-			request.Header[name] = values
+		return p, err
+	})
+	if found < 0 {
+		if r.Context().Err() == nil {
+			fault.Write(w, noDocumentOf(view, absent))
 		}
-	}
-	response, err := member.RoundTrip(request)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		return err
-	}
-	defer response.Body.Close()
-	switch response.StatusCode {
-	case http.StatusOK, http.StatusNotModified, http.StatusNotAcceptable:
-	default:
-		if err := unzip(response); err != nil {
-			return fmt.Errorf("reading its answer: %w", err)
-		}
-		return fault.Read(member.Name(), response)
-	}
-	timer.Reset(documentTime)
-	writeDocument(w, r, response, doc)
-	return nil
-}
-
-// writeDocument passes an answer on. It may be kept for a year only if it has the content
-// that the client asked for by hash: the member may have changed since.
-func writeDocument(w http.ResponseWriter, r *http.Request, response *http.Response, doc *document) {
-	header := w.Header()
-	for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Length", "ETag", "Last-Modified"} {
-		if value := response.Header.Get(name); value != "" {
-			header.Set(name, value)
-		}
-	}
-	header.Set("Vary", "Accept, Accept-Encoding")
-	header.Set("Cache-Control", "no-cache, private")
-	if doc.matches(r) && strings.TrimPrefix(response.Header.Get("ETag"), "W/") == doc.etag {
-		header.Set("Cache-Control", "private, immutable")
-		header.Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
-	}
-	w.WriteHeader(response.StatusCode)
-	if r.Method == http.MethodHead {
 		return
 	}
-	written, err := io.Copy(w, io.LimitReader(response.Body, maxDiscovery))
-	if err == nil && written == maxDiscovery {
-		if n, _ := response.Body.Read(make([]byte, 1)); n > 0 {
-			err = errors.New("document too large")
+	if doc.matches(r) && strings.TrimPrefix(answer.etag, "W/") == doc.etag {
+		// The client may keep what it asked for by hash, and no other: a member may have
+		// changed since.
+		w.Header().Set("Cache-Control", "private, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+	writeContent(w, r, content{kind: answer.kind, etag: answer.etag, body: answer.body})
+}
+
+// timedMember gives an answer that has begun another documentTime.
+type timedMember struct {
+	Member
+	timer *time.Timer
+}
+
+func (m *timedMember) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := m.Member.RoundTrip(r)
+	m.timer.Reset(documentTime)
+	return response, err
+}
+
+// noDocumentOf is the error if no member has given a document: that they have it in another
+// form only, if that is so.
+func noDocumentOf(view View, absent []*fault.Fault) error {
+	if len(absent) > 0 && !slices.ContainsFunc(absent, func(f *fault.Fault) bool { return f.Code != http.StatusNotAcceptable }) {
+		return absent[0]
+	}
+	return noAnswer(view, absent)
+}
+
+// agreed asks members, of which so many are likely to answer alike, until two do. It returns
+// the first of those two, and which member it is from. If no two do it is the first that
+// answered, and if none did it is -1.
+func agreed(members []Member, alike int, ask func(Member) (part, error)) (found int, answer part, absent []*fault.Fault) {
+	members = members[:min(len(members), maxDocumentTries)]
+	type said struct {
+		part
+		err error
+	}
+	answers := make([]said, len(members))
+	var asking sync.WaitGroup
+	together := min(len(members), max(alike, 1), 2)
+	for i, m := range members[:together] {
+		asking.Go(func() { answers[i].part, answers[i].err = ask(m) })
+	}
+	asking.Wait()
+	found = -1
+	for i, m := range members {
+		if i >= together {
+			answers[i].part, answers[i].err = ask(m)
+		}
+		if err := answers[i].err; err != nil {
+			absent = append(absent, fault.Of(m.Name(), err))
+			continue
+		}
+		for j, other := range answers[:i] {
+			if other.err == nil && bytes.Equal(other.body, answers[i].body) {
+				return j, other.part, absent
+			}
+		}
+		if found < 0 {
+			found = i
+		}
+		if alike < 2 {
+			break
 		}
 	}
-	if err != nil {
-		// The client must not take a part for the whole.
-		panic(http.ErrAbortHandler)
+	if found >= 0 {
+		answer = answers[found].part
 	}
+	return found, answer, absent
 }

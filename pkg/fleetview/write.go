@@ -60,7 +60,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 		return unknownOutcome(to, err.Error())
 	}
 	defer cancel()
-	return q.answerWrite(w, q.leading(to, at), memberResponse{member: to, response: response})
+	held := h.held.begin(q.view.User)
+	defer held.forget()
+	return q.answerWrite(w, q.leading(to, at), memberResponse{member: to, response: response}, held)
 }
 
 // destination finds the cluster that a write is for: the one that the path or a field
@@ -187,10 +189,10 @@ func unknownOutcome(to Member, reason string) error {
 }
 
 // answerWrite sends back what the member answered.
-func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a memberResponse) error {
+func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a memberResponse, held *holding) error {
 	code := a.response.StatusCode
 	contentType := a.response.Header.Get("Content-Type")
-	body, failed := readObject(a)
+	body, failed := readObject(a, held)
 	switch {
 	case failed != nil:
 		return unknownOutcome(a.member, failed.Reason)

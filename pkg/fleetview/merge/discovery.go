@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -69,36 +68,181 @@ const discoveryListKind = "APIGroupDiscoveryList"
 // IsAggregated reports whether body is an answer of aggregated discovery. Servers that
 // lack it answer the same request with an older kind.
 func IsAggregated(body []byte) bool {
-	var meta metav1.TypeMeta
-	return json.Unmarshal(body, &meta) == nil && meta.Kind == discoveryListKind
+	kind := ""
+	d := open(body, &Budget{})
+	err := d.read(func(key []byte) { d.kind(key, &kind) })
+	return err == nil && kind == discoveryListKind
+}
+
+// kind reads the document's kind, and skips all else.
+func (d *document) kind(key []byte, kind *string) {
+	if string(key) == "kind" {
+		*kind = d.text()
+	} else {
+		d.skip()
+	}
 }
 
 // ParseGroups reads an answer of aggregated discovery, v2 or v2beta1. It leaves out what
 // cannot be part of a URL.
-func ParseGroups(body []byte) ([]APIGroup, error) {
-	var list struct {
-		metav1.TypeMeta `json:",inline"`
-		Items           []APIGroup `json:"items"`
+func ParseGroups(body []byte, b *Budget) ([]APIGroup, error) {
+	var groups []APIGroup
+	kind := ""
+	d := open(body, b)
+	err := d.read(func(key []byte) {
+		if string(key) != "items" {
+			d.kind(key, &kind)
+			return
+		}
+		d.array(func() {
+			if d.count(&b.groups, maxGroups, "groups") {
+				if group := d.group(); group.Metadata.Name == "" || isSegment(group.Metadata.Name) {
+					groups = keep(d, groups, group)
+				}
+			}
+		})
+	})
+	if err == nil && kind != discoveryListKind {
+		err = fmt.Errorf("kind is %q, want %q", kind, discoveryListKind)
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("reading aggregated discovery: %w", err)
 	}
-	if list.Kind != discoveryListKind {
-		return nil, fmt.Errorf("reading aggregated discovery: kind is %q, want %q", list.Kind, discoveryListKind)
-	}
-	list.Items = slices.DeleteFunc(list.Items, func(g APIGroup) bool {
-		return g.Metadata.Name != "" && !isSegment(g.Metadata.Name)
-	})
-	for i := range list.Items {
-		versions := slices.DeleteFunc(list.Items[i].Versions, func(v APIVersion) bool { return !isSegment(v.Version) })
-		for j := range versions {
-			versions[j].Resources = slices.DeleteFunc(versions[j].Resources, func(r APIResource) bool {
-				return !isSegment(r.Resource) || r.Scope != ScopeCluster && r.Scope != ScopeNamespaced
+	return fit(groups), nil
+}
+
+func (d *document) group() (group APIGroup) {
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "metadata":
+			d.object(func(key []byte) {
+				if string(key) == "name" {
+					group.Metadata.Name = d.text()
+				} else {
+					d.skip()
+				}
 			})
+		case "versions":
+			d.array(func() {
+				if d.count(&d.budget.versions, maxVersions, "versions of groups") {
+					if v := d.version(); isSegment(v.Version) {
+						group.Versions = keep(d, group.Versions, v)
+					}
+				}
+			})
+		default:
+			d.skip()
 		}
-		list.Items[i].Versions = versions
+	})
+	group.Versions = fit(group.Versions)
+	return group
+}
+
+func (d *document) version() (v APIVersion) {
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "version":
+			v.Version = d.text()
+		case "freshness":
+			if v.Freshness = d.text(); v.Freshness != FreshnessCurrent {
+				v.Freshness = FreshnessStale
+			}
+		case "resources":
+			d.array(func() {
+				if d.count(&d.budget.resources, maxResources, "resources") {
+					if r := d.resource(); isSegment(r.Resource) && (r.Scope == ScopeCluster || r.Scope == ScopeNamespaced) {
+						v.Resources = keep(d, v.Resources, r)
+					}
+				}
+			})
+		default:
+			d.skip()
+		}
+	})
+	v.Resources = fit(v.Resources)
+	return v
+}
+
+func (d *document) resource() (r APIResource) {
+	n := 0
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "resource":
+			r.Resource = d.text()
+		case "responseKind":
+			r.ResponseKind = d.groupVersionKind()
+		case "scope":
+			r.Scope = d.text()
+		case "singularResource":
+			r.SingularResource = d.word()
+		case "verbs":
+			r.Verbs = d.words()
+		case "shortNames":
+			r.ShortNames = d.words()
+		case "categories":
+			r.Categories = d.words()
+		case "subresources":
+			d.array(func() {
+				if d.count(&n, maxSubresources, "subresources of one resource") {
+					if s := d.subresource(); isSegment(s.Subresource) {
+						r.Subresources = keep(d, r.Subresources, s)
+					}
+				}
+			})
+		default:
+			d.skip()
+		}
+	})
+	r.Subresources = fit(r.Subresources)
+	return r
+}
+
+func (d *document) subresource() (s APISubresource) {
+	n := 0
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "subresource":
+			s.Subresource = d.text()
+		case "responseKind":
+			s.ResponseKind = d.groupVersionKind()
+		case "acceptedTypes":
+			d.array(func() {
+				if d.count(&n, maxWords, "accepted types of one subresource") {
+					if kind := d.groupVersionKind(); kind != nil {
+						s.AcceptedTypes = keep(d, s.AcceptedTypes, *kind)
+					}
+				}
+			})
+		case "verbs":
+			s.Verbs = d.words()
+		default:
+			d.skip()
+		}
+	})
+	s.AcceptedTypes = fit(s.AcceptedTypes)
+	return s
+}
+
+// groupVersionKind reads a kind; nil if it has no name that a kind can have.
+func (d *document) groupVersionKind() *metav1.GroupVersionKind {
+	var kind metav1.GroupVersionKind
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "group":
+			kind.Group = d.word()
+		case "version":
+			kind.Version = d.word()
+		case "kind":
+			kind.Kind = d.word()
+		default:
+			d.skip()
+		}
+	})
+	if kind.Kind == "" {
+		return nil
 	}
-	return list.Items, nil
+	d.hold(48) // three strings
+	return &kind
 }
 
 // isSegment reports whether s can be one segment of a URL's path as Kubernetes uses it.
@@ -147,20 +291,22 @@ type Source struct {
 
 // Catalog is what the clusters of a view serve together.
 type Catalog struct {
-	// Groups are in the order of the newest cluster, then by name.
+	// Groups are in the order in which most clusters have them.
 	Groups []APIGroup
-	// Conflicts are the resources that some clusters know with another scope.
+	// Conflicts are the resources of which some clusters say something else than most.
 	Conflicts []Conflict
 
 	sources []Source
 	places  map[schema.GroupVersionResource]*place
 }
 
-// Conflict is a resource that the named clusters know with another scope than the newest
-// cluster. It is left out for them.
+// Conflict is a resource of which the named clusters say something else than most. It is
+// left out for them.
 type Conflict struct {
 	Resource schema.GroupVersionResource
 	Clusters []string
+	// Has is what it has in those clusters, such as "another scope".
+	Has string
 }
 
 // place says where a resource is in Groups, and which sources have it.
@@ -237,9 +383,6 @@ func (s Source) listed() []APIGroup {
 	}
 	return groups
 }
-
-// compareResources sorts resources by name.
-func compareResources(a, b APIResource) int { return cmp.Compare(a.Resource, b.Resource) }
 
 // splitResource returns the parts of a name of an APIResourceList, as in "pods/log".
 func splitResource(name string) (resource, subresource string) {

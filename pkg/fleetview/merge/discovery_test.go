@@ -52,7 +52,7 @@ func encoded(t *testing.T, sources []Source) string {
 }
 
 func TestUnion(t *testing.T) {
-	newest := []APIGroup{
+	newer := []APIGroup{
 		group("", apiVersion("v1", resource("pods", ScopeNamespaced, "get"), resource("nodes", ScopeCluster))),
 		group("flow", apiVersion("v1", resource("schemas", ScopeCluster)), apiVersion("v1beta3", resource("schemas", ScopeCluster))),
 	}
@@ -64,6 +64,8 @@ func TestUnion(t *testing.T) {
 		group("ant", apiVersion("v1", resource("hills", ScopeNamespaced))),
 	}
 	noPods := func(group, resource string) bool { return group != "ant" && resource != "pods" }
+	schemas := schema.GroupVersionResource{Group: "flow", Version: "v1", Resource: "schemas"}
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	for _, test := range []struct {
 		name      string
 		sources   []Source
@@ -74,24 +76,24 @@ func TestUnion(t *testing.T) {
 	}{
 		{name: "none"},
 		{
-			name: "newest first", sources: []Source{{Clusters: []string{"n"}, Groups: newest}, {Clusters: []string{"o", "b"}, Groups: older}},
-			want: []string{"/v1: pods nodes asses zebras", "flow/v1: schemas", "flow/v1beta3: schemas", "flow/v2: schemas", "flow/v1beta2: schemas",
-				"ant/v1: hills", "zoo/v1: cats"},
-			conflicts: []Conflict{{schema.GroupVersionResource{Group: "flow", Version: "v1", Resource: "schemas"}, []string{"b", "o"}}},
-			find:      schema.GroupVersionResource{Version: "v1", Resource: "pods"}, wantFound: []string{"b", "n", "o"},
+			name: "what most have comes first", sources: []Source{{Clusters: []string{"n"}, Groups: newer}, {Clusters: []string{"o", "b"}, Groups: older}},
+			want: []string{"zoo/v1: cats", "/v1: pods zebras asses nodes", "flow/v1beta2: schemas", "flow/v2: schemas", "flow/v1: schemas", "flow/v1beta3: schemas",
+				"ant/v1: hills"},
+			conflicts: []Conflict{{schemas, []string{"n"}, "another scope"}},
+			find:      pods, wantFound: []string{"b", "n", "o"},
 		},
 		{
-			name: "conflict", sources: []Source{{Clusters: []string{"n"}, Groups: newest}, {Clusters: []string{"o"}, Groups: older[2:3]}},
-			want: []string{"/v1: pods nodes", "flow/v1: schemas", "flow/v1beta3: schemas", "flow/v2: schemas", "flow/v1beta2: schemas"},
-			find: schema.GroupVersionResource{Group: "flow", Version: "v1", Resource: "schemas"}, wantFound: []string{"n"},
-			conflicts: []Conflict{{schema.GroupVersionResource{Group: "flow", Version: "v1", Resource: "schemas"}, []string{"o"}}},
+			name: "of two the first by name", sources: []Source{{Clusters: []string{"o"}, Groups: older[2:3]}, {Clusters: []string{"n"}, Groups: newer}},
+			want: []string{"flow/v1: schemas", "flow/v2: schemas", "flow/v1beta3: schemas", "flow/v1beta2: schemas", "/v1: pods nodes"},
+			find: schemas, wantFound: []string{"n"},
+			conflicts: []Conflict{{schemas, []string{"o"}, "another scope"}},
 		},
 		{
 			name:    "filtered, but for one cluster",
-			sources: []Source{{Clusters: []string{"o"}, Groups: older, Listed: noPods}, {Clusters: []string{"n"}, Groups: newest[:1]}},
-			want: []string{"zoo/v1: cats", "/v1: zebras asses nodes pods", "flow/v1beta2: schemas", "flow/v2: schemas",
-				"flow/v1: schemas"},
-			find: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, wantFound: []string{"n"},
+			sources: []Source{{Clusters: []string{"o"}, Groups: older, Listed: noPods}, {Clusters: []string{"n"}, Groups: newer[:1]}},
+			want: []string{"/v1: asses nodes pods zebras", "flow/v1beta2: schemas", "flow/v2: schemas",
+				"flow/v1: schemas", "zoo/v1: cats"},
+			find: pods, wantFound: []string{"n"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -146,7 +148,7 @@ func TestLegacyRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ParseResourceList(body, gv)
+	got, err := ParseResourceList(body, gv, &Budget{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +158,8 @@ func TestLegacyRoundTrip(t *testing.T) {
 }
 
 func TestParseGroupList(t *testing.T) {
-	got, err := ParseGroupList([]byte(`{"kind":"APIGroupList","groups":[{"name":"a","versions":[{"version":"v1"},{"version":"v2"},{"version":"../x"}],
-		"preferredVersion":{"version":"v2"}},{"name":"b/c"}]}`))
+	got, err := ParseGroupList([]byte(`{"kind":"APIGroupList","groups":[{"name":"a","versions":[{"version":"v1"},{"version":"v2"},{"version":"v1"},{"version":"../x"}],
+		"preferredVersion":{"version":"v2"}},{"name":"b/c"},{"name":"a","versions":[{"version":"v3"}]}]}`), &Budget{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,23 +168,21 @@ func TestParseGroupList(t *testing.T) {
 	}
 }
 
-func TestCompareVersions(t *testing.T) {
+func TestReleases(t *testing.T) {
 	for _, test := range []struct {
-		a, b string
-		want int
+		a, b         string
+		before, near bool
 	}{
-		{"v1.9.0", "v1.10.0", -1},
-		{"v1.36.3", "v1.36.3", 0},
-		{"v1.34.1+k3s1", "v1.33.9-eks-5", 1},
-		{"v1.20.0", "nonsense", 1},
-		{"", "v1.20.0", -1},
-		{"", "nonsense", 0},
+		{"v1.9.0", "v1.10.0", true, true},
+		{"v1.36.3", "v1.36.9-gke.1", false, true},
+		{"v1.34.1+k3s1", "v1.30.9-eks-5", false, false},
+		{"nonsense", "v1.20.0", true, false},
+		{"", "nonsense", false, true},
+		{"v2.0.0", "v1.999.0", false, false},
 	} {
-		if got := CompareVersions(test.a, test.b); got != test.want {
-			t.Errorf("CompareVersions(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
-		}
-		if got := CompareVersions(test.b, test.a); got != -test.want {
-			t.Errorf("CompareVersions(%q, %q) = %d, want %d", test.b, test.a, got, -test.want)
+		a, b := ReleaseOf(test.a), ReleaseOf(test.b)
+		if a.Before(b) != test.before || a.Near(b) != test.near || b.Near(a) != test.near {
+			t.Errorf("%q is before %q: %t, near: %t; want %t, %t", test.a, test.b, a.Before(b), a.Near(b), test.before, test.near)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func FuzzUnion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		var sources []Source
 		for i, body := range []string{a, b} {
-			groups, err := ParseGroups([]byte(body))
+			groups, err := ParseGroups([]byte(body), &Budget{})
 			if err == nil {
 				sources = append(sources, Source{Clusters: []string{string(rune('a' + i))}, Groups: groups})
 			}
@@ -218,7 +218,7 @@ func FuzzUnion(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseGroups(body)
+		again, err := ParseGroups(body, &Budget{})
 		if err != nil {
 			t.Fatalf("reading what was written: %v", err)
 		}
@@ -234,13 +234,13 @@ func FuzzLegacy(f *testing.F) {
 	f.Add(`{"kind":"APIResourceList","resources":[{"name":"pods","namespaced":true},{"name":"pods/log"},{"name":"pods/log"}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		gv := schema.GroupVersion{Version: "v1"}
-		for _, parse := range []func([]byte) ([]APIGroup, error){ParseVersions, ParseGroupList} {
-			groups, err := parse([]byte(body))
+		for _, parse := range []func([]byte, *Budget) ([]APIGroup, error){ParseVersions, ParseGroupList} {
+			groups, err := parse([]byte(body), &Budget{})
 			if err == nil {
 				Union([]Source{{Groups: groups}})
 			}
 		}
-		if v, err := ParseResourceList([]byte(body), gv); err == nil {
+		if v, err := ParseResourceList([]byte(body), gv, &Budget{}); err == nil {
 			Union([]Source{{Groups: []APIGroup{group("", v)}}})
 			LegacyResources(gv, v)
 		}

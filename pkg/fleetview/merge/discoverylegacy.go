@@ -2,7 +2,6 @@ package merge
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,99 +9,200 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxGroupVersions is how many group versions of a cluster without aggregated discovery
-// are read: each is a request. Clusters have less than a hundred.
-const maxGroupVersions = 1000
+// maxLegacyVersions is how many group versions a cluster without aggregated discovery may
+// have: each is a request. Clusters have less than a hundred, and with hundreds of groups of
+// CRDs some hundreds.
+const maxLegacyVersions = 500
 
 // ParseVersions reads an APIVersions, the answer of /api without aggregated discovery.
-func ParseVersions(body []byte) ([]APIGroup, error) {
-	var versions metav1.APIVersions
-	if err := json.Unmarshal(body, &versions); err != nil {
-		return nil, fmt.Errorf("reading versions of /api: %w", err)
-	}
-	if versions.Kind != "APIVersions" {
-		return nil, fmt.Errorf("reading versions of /api: kind is %q, want %q", versions.Kind, "APIVersions")
-	}
+func ParseVersions(body []byte, b *Budget) ([]APIGroup, error) {
 	var group APIGroup
-	for _, v := range versions.Versions {
-		if isSegment(v) && len(group.Versions) < maxGroupVersions {
-			group.Versions = append(group.Versions, APIVersion{Version: v, Freshness: FreshnessStale})
+	kind, n := "", 0
+	d := open(body, b)
+	err := d.read(func(key []byte) {
+		if string(key) != "versions" {
+			d.kind(key, &kind)
+			return
 		}
+		d.array(func() {
+			if d.count(&n, maxLegacyVersions, "versions of groups") {
+				d.addVersion(&group, d.text())
+			}
+		})
+	})
+	if err == nil && kind != "APIVersions" {
+		err = fmt.Errorf("kind is %q, want %q", kind, "APIVersions")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading versions of /api: %w", err)
 	}
 	return []APIGroup{group}, nil
 }
 
+// addVersion adds a version of which the resources are not known yet to a group, once.
+func (d *document) addVersion(group *APIGroup, version string) {
+	if isSegment(version) && !slices.ContainsFunc(group.Versions, func(v APIVersion) bool { return v.Version == version }) {
+		group.Versions = keep(d, group.Versions, APIVersion{Version: version, Freshness: FreshnessStale})
+	}
+}
+
 // ParseGroupList reads an APIGroupList, the answer of /apis without aggregated discovery.
-func ParseGroupList(body []byte) ([]APIGroup, error) {
-	var list metav1.APIGroupList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("reading groups of /apis: %w", err)
-	}
-	if list.Kind != "APIGroupList" {
-		return nil, fmt.Errorf("reading groups of /apis: kind is %q, want %q", list.Kind, "APIGroupList")
-	}
+func ParseGroupList(body []byte, b *Budget) ([]APIGroup, error) {
 	var groups []APIGroup
-	total := 0
-	for _, g := range list.Groups {
-		if !isSegment(g.Name) {
-			continue
+	kind, n := "", 0
+	places := map[string]int{}
+	d := open(body, b)
+	err := d.read(func(key []byte) {
+		if string(key) != "groups" {
+			d.kind(key, &kind)
+			return
 		}
-		group := APIGroup{Metadata: APIGroupMetadata{Name: g.Name}}
-		for _, v := range g.Versions {
-			if isSegment(v.Version) && total < maxGroupVersions {
-				total++
-				group.Versions = append(group.Versions, APIVersion{Version: v.Version, Freshness: FreshnessStale})
+		d.array(func() {
+			if !d.count(&b.groups, maxGroups, "groups") {
+				return
 			}
-		}
-		slices.SortStableFunc(group.Versions, func(a, b APIVersion) int {
-			return cmp.Compare(notPreferred(a, g), notPreferred(b, g))
+			group := d.legacyGroup(&n)
+			if _, ok := places[group.Metadata.Name]; !ok && isSegment(group.Metadata.Name) {
+				places[group.Metadata.Name] = len(groups)
+				groups = keep(d, groups, group)
+			}
 		})
-		groups = append(groups, group)
+	})
+	if err == nil && kind != "APIGroupList" {
+		err = fmt.Errorf("kind is %q, want %q", kind, "APIGroupList")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading groups of /apis: %w", err)
 	}
 	return groups, nil
 }
 
+// legacyGroup reads an APIGroup. n counts the versions of all groups.
+func (d *document) legacyGroup(n *int) (group APIGroup) {
+	preferred := ""
+	version := func() (name string) {
+		d.object(func(key []byte) {
+			if string(key) == "version" {
+				name = d.text()
+			} else {
+				d.skip()
+			}
+		})
+		return name
+	}
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "name":
+			group.Metadata.Name = d.text()
+		case "preferredVersion":
+			preferred = version()
+		case "versions":
+			d.array(func() {
+				if d.count(n, maxLegacyVersions, "versions of groups") {
+					d.addVersion(&group, version())
+				}
+			})
+		default:
+			d.skip()
+		}
+	})
+	slices.SortStableFunc(group.Versions, func(a, b APIVersion) int {
+		return cmp.Compare(notPreferred(a, preferred), notPreferred(b, preferred))
+	})
+	return group
+}
+
 // notPreferred is 0 for the version that a group prefers, and 1 for others.
-func notPreferred(v APIVersion, g metav1.APIGroup) int {
-	if v.Version == g.PreferredVersion.Version {
+func notPreferred(v APIVersion, preferred string) int {
+	if v.Version == preferred {
 		return 0
 	}
 	return 1
 }
 
 // ParseResourceList reads an APIResourceList, the answer of /apis/<group>/<version>.
-func ParseResourceList(body []byte, gv schema.GroupVersion) (APIVersion, error) {
-	var list metav1.APIResourceList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return APIVersion{}, fmt.Errorf("reading resources of %q: %w", gv, err)
+func ParseResourceList(body []byte, gv schema.GroupVersion, b *Budget) (APIVersion, error) {
+	var all []APIResource
+	kind := ""
+	d := open(body, b)
+	err := d.read(func(key []byte) {
+		if string(key) != "resources" {
+			d.kind(key, &kind)
+			return
+		}
+		d.array(func() {
+			if d.count(&b.resources, maxLegacyResources, "resources and subresources") {
+				all = keep(d, all, d.legacyResource(gv))
+			}
+		})
+	})
+	if err == nil && kind != "APIResourceList" {
+		err = fmt.Errorf("kind is %q, want %q", kind, "APIResourceList")
 	}
-	if list.Kind != "APIResourceList" {
-		return APIVersion{}, fmt.Errorf("reading resources of %q: kind is %q, want %q", gv, list.Kind, "APIResourceList")
+	if err != nil {
+		return APIVersion{}, fmt.Errorf("reading resources of %q: %w", gv, err)
 	}
 	v := APIVersion{Version: gv.Version, Freshness: FreshnessCurrent}
 	index := map[string]int{}
-	for _, r := range list.APIResources {
-		if _, ok := index[r.Name]; ok || !isSegment(r.Name) {
-			continue
+	for _, r := range all {
+		if _, ok := index[r.Resource]; !ok && isSegment(r.Resource) {
+			index[r.Resource] = len(v.Resources)
+			v.Resources = append(v.Resources, r)
 		}
-		index[r.Name] = len(v.Resources)
-		resource := APIResource{
-			Resource: r.Name, ResponseKind: kindOf(r, gv), Scope: ScopeCluster, SingularResource: r.SingularName,
-			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
-		}
-		if r.Namespaced {
-			resource.Scope = ScopeNamespaced
-		}
-		v.Resources = append(v.Resources, resource)
 	}
-	for _, r := range list.APIResources {
-		name, sub := splitResource(r.Name)
-		if i, ok := index[name]; ok && isSegment(sub) {
+	v.Resources = fit(v.Resources)
+	for _, r := range all {
+		name, sub := splitResource(r.Resource)
+		if i, ok := index[name]; ok && isSegment(sub) && len(v.Resources[i].Subresources) < maxSubresources {
 			v.Resources[i].Subresources = append(v.Resources[i].Subresources,
-				APISubresource{Subresource: sub, ResponseKind: kindOf(r, gv), Verbs: r.Verbs})
+				APISubresource{Subresource: sub, ResponseKind: r.ResponseKind, Verbs: r.Verbs})
 		}
 	}
 	return v, nil
+}
+
+// maxLegacyResources bounds the resources of a cluster together with their subresources.
+const maxLegacyResources = 3 * maxResources
+
+// legacyResource reads an APIResource of meta/v1. Its name may be a subresource's.
+func (d *document) legacyResource(gv schema.GroupVersion) (r APIResource) {
+	r.Scope = ScopeCluster
+	var kind metav1.GroupVersionKind
+	d.object(func(key []byte) {
+		switch string(key) {
+		case "name":
+			r.Resource = d.text()
+		case "singularName":
+			r.SingularResource = d.word()
+		case "namespaced":
+			if value := d.skip(); string(value) == "true" {
+				r.Scope = ScopeNamespaced
+			}
+		case "group":
+			kind.Group = d.word()
+		case "version":
+			kind.Version = d.word()
+		case "kind":
+			kind.Kind = d.word()
+		case "verbs":
+			r.Verbs = d.words()
+		case "shortNames":
+			r.ShortNames = d.words()
+		case "categories":
+			r.Categories = d.words()
+		default:
+			d.skip()
+		}
+	})
+	if kind.Kind == "" {
+		return r
+	}
+	if kind.Version == "" { // the list's own are left out
+		kind.Group, kind.Version = gv.Group, gv.Version
+	}
+	d.hold(48) // three strings
+	r.ResponseKind = &kind
+	return r
 }
 
 // LegacyVersions returns a group's versions as an APIVersions.

@@ -6,223 +6,163 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// CompareVersions compares versions of Kubernetes as in v1.36.0-eks-1. What is no version
-// is older than what is one.
-func CompareVersions(a, b string) int {
-	parsedA, errA := utilversion.ParseSemantic(a)
-	parsedB, errB := utilversion.ParseSemantic(b)
-	switch {
-	case errA != nil && errB != nil:
-		return 0
-	case errA != nil:
-		return -1
-	case errB != nil:
-		return 1
-	case parsedA.LessThan(parsedB):
-		return -1
-	case parsedB.LessThan(parsedA):
-		return 1
-	}
-	return 0
-}
-
-// Union merges what clusters serve. The sources are sorted: the newest cluster first. Its
-// order of groups, versions and resources comes first; what it lacks follows, sorted. A
-// source's Groups are not changed, and parts of them are in the result.
+// Union merges what clusters serve. What concerns all of them is what most of them say: the
+// order of groups, versions and resources, and of each resource its scope, kind and names. A
+// resource that one cluster has is served, behind those that most have, unless it takes a
+// kind or a name from another one. A source's Groups are not changed, and parts of them are
+// in the result.
 func Union(sources []Source) *Catalog {
 	c := &Catalog{sources: sources, places: map[schema.GroupVersionResource]*place{}}
-	u := union{groups: map[string]*unionGroup{}}
+	groups := newRoll[APIGroup](cmp.Compare[string])
 	for i, source := range sources {
-		for _, group := range source.listed() {
-			u.add(i, group)
+		groups.total += len(source.Clusters)
+		for at, group := range source.listed() {
+			groups.add(group.Metadata.Name, group, said{i, at, source.Clusters})
 		}
 	}
-	for _, name := range u.order() {
-		group := u.groups[name]
-		merged := APIGroup{Metadata: APIGroupMetadata{Name: name}}
-		for _, v := range group.sorted() {
-			c.add(len(c.Groups), len(merged.Versions), name, v)
-			merged.Versions = append(merged.Versions, v.APIVersion)
-		}
-		c.Groups = append(c.Groups, merged)
-		c.Conflicts = append(c.Conflicts, group.conflicts(name, sources)...)
+	var all [][]*unionVersion
+	for _, group := range groups.sorted() {
+		all = append(all, c.versions(group))
 	}
+	c.clearNames(all)
+	for _, versions := range all {
+		c.add(versions)
+	}
+	slices.SortFunc(c.Conflicts, func(a, b Conflict) int {
+		return cmp.Or(cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Has, b.Has))
+	})
 	return c
 }
 
-// add notes the places of a version's resources, and sorts the ones that the newest
-// source lacks.
-func (c *Catalog) add(group, index int, name string, v *unionVersion) {
-	slices.SortStableFunc(v.Resources[v.first:], compareResources)
-	for i, resource := range v.Resources {
-		gvr := schema.GroupVersionResource{Group: name, Version: v.Version, Resource: resource.Resource}
-		c.places[gvr] = &place{group: group, version: index, resource: i, sources: v.sources[resource.Resource]}
-	}
-}
-
-// union collects groups of many sources.
-type union struct {
-	groups map[string]*unionGroup
-	// names are the groups' in the order of their first source.
-	names []string
-}
-
-type unionGroup struct {
-	source   int // the first that has the group
-	versions []*unionVersion
-}
-
+// unionVersion is a version of a group with the resources of all clusters.
 type unionVersion struct {
-	APIVersion
-	source    int
-	first     int              // how many of the resources are the first source's
-	sources   map[string][]int // by resource: which sources have it
-	conflicts map[string][]int // by resource: which have it with another scope
+	schema.GroupVersion
+	freshness string
+	resources []*elected
 }
 
-// order returns the names of the groups: the first source's as they are, then the others
-// by name.
-func (u *union) order() []string {
-	slices.SortStableFunc(u.names, func(a, b string) int {
-		fromA, fromB := min(u.groups[a].source, 1), min(u.groups[b].source, 1)
-		if fromA == 1 && fromB == 1 {
-			return cmp.Compare(a, b)
+// versions merges the versions of a group. There is one without a name if the group has none.
+func (c *Catalog) versions(group *entry[APIGroup]) []*unionVersion {
+	versions := newRoll[APIVersion](func(a, b string) int { return -version.CompareKubeAwareVersionStrings(a, b) })
+	versions.total = group.clusters
+	for i, value := range group.values {
+		for at, v := range value.Versions {
+			versions.add(v.Version, v, said{group.by[i].source, at, group.by[i].clusters})
 		}
-		return cmp.Compare(fromA, fromB)
-	})
-	return u.names
-}
-
-// sorted returns the versions: those of the first source that has the group as they are,
-// then the others, stable and new ones first.
-func (g *unionGroup) sorted() []*unionVersion {
-	slices.SortStableFunc(g.versions, func(a, b *unionVersion) int {
-		laterA, laterB := a.source != g.source, b.source != g.source
-		switch {
-		case laterA && laterB:
-			return -version.CompareKubeAwareVersionStrings(a.Version, b.Version)
-		case laterA:
-			return 1
-		case laterB:
-			return -1
-		}
-		return 0
-	})
-	return g.versions
-}
-
-func (g *unionGroup) conflicts(name string, sources []Source) []Conflict {
-	var conflicts []Conflict
-	for _, v := range g.versions {
-		for resource, from := range v.conflicts {
-			conflict := Conflict{Resource: schema.GroupVersionResource{Group: name, Version: v.Version, Resource: resource}}
-			for _, i := range from {
-				conflict.Clusters = append(conflict.Clusters, sources[i].Clusters...)
+	}
+	var all []*unionVersion
+	for _, v := range versions.sorted() {
+		merged := &unionVersion{GroupVersion: schema.GroupVersion{Group: group.name, Version: v.name}}
+		resources := newRoll[APIResource](cmp.Compare[string])
+		resources.total = v.clusters
+		for i, value := range v.values {
+			if merged.freshness == "" || value.Freshness == FreshnessCurrent {
+				merged.freshness = value.Freshness
 			}
-			slices.Sort(conflict.Clusters)
-			conflicts = append(conflicts, conflict)
+			for at, r := range value.Resources {
+				resources.add(r.Resource, r, said{v.by[i].source, at, v.by[i].clusters})
+			}
+		}
+		for _, r := range resources.sorted() {
+			merged.resources = append(merged.resources, c.elect(merged.GroupVersion, r))
+		}
+		all = append(all, merged)
+	}
+	if len(all) == 0 {
+		all = append(all, &unionVersion{GroupVersion: schema.GroupVersion{Group: group.name}})
+	}
+	return all
+}
+
+// add adds a group, and notes the places of its resources.
+func (c *Catalog) add(versions []*unionVersion) {
+	group := APIGroup{Metadata: APIGroupMetadata{Name: versions[0].Group}}
+	for _, v := range versions {
+		if v.Version == "" {
+			continue
+		}
+		merged := APIVersion{Version: v.Version, Freshness: v.freshness}
+		for _, e := range v.resources {
+			if !e.out {
+				c.places[v.WithResource(e.Resource)] = &place{
+					group: len(c.Groups), version: len(group.Versions), resource: len(merged.Resources), sources: e.sources,
+				}
+				merged.Resources = append(merged.Resources, e.APIResource)
+			}
+		}
+		group.Versions = append(group.Versions, merged)
+	}
+	c.Groups = append(c.Groups, group)
+}
+
+// elected is a resource as most clusters have it.
+type elected struct {
+	APIResource
+	// sources have it so, and clusters counts theirs.
+	sources  []int
+	clusters int
+	// usual says that the resource is called as the kind lets expect, and first is the
+	// cluster that has it and is first by name.
+	usual bool
+	first string
+	// out says that it is left out, because it takes the kind or a name of another one.
+	out bool
+}
+
+// elect makes one resource of what clusters say of it. Those that say another scope or kind
+// are in conflict.
+func (c *Catalog) elect(gv schema.GroupVersion, of *entry[APIResource]) *elected {
+	of = c.agree(gv, of, "another scope", func(r APIResource) string { return r.Scope }, never)
+	of = c.agree(gv, of, "another kind", kindOfResource, func(kind string) bool { return isUsual(of.name, kind) })
+	e := &elected{APIResource: APIResource{Resource: of.name, Scope: of.values[0].Scope}, clusters: of.clusters}
+	kind := kindOfResource(of.values[0])
+	for i, r := range of.values {
+		kind = cmp.Or(kind, kindOfResource(r))
+		e.sources = append(e.sources, of.by[i].source)
+		e.Verbs = unionOf(e.Verbs, r.Verbs)
+		e.first = firstOf(e.first, of.by[i].clusters)
+	}
+	e.usual = isUsual(of.name, kind)
+	e.ResponseKind = mostKind(of, func(r APIResource) *metav1.GroupVersionKind { return r.ResponseKind })
+	e.SingularResource = most(of, func(r APIResource) string { return r.SingularResource }, func(s string) bool { return s == singularOf(kind) })
+	e.ShortNames = mostWords(of, func(r APIResource) []string { return r.ShortNames })
+	e.Categories = mostWords(of, func(r APIResource) []string { return r.Categories })
+	e.Subresources = mostSubresources(of)
+	return e
+}
+
+// agree returns the entry of those clusters that say what most say. What is "" is not said.
+func (c *Catalog) agree(gv schema.GroupVersion, of *entry[APIResource], has string, says func(APIResource) string, usual func(string) bool) *entry[APIResource] {
+	what := most(of, says, usual)
+	agreed := &entry[APIResource]{name: of.name}
+	var others []string
+	for i, r := range of.values {
+		if word := says(r); word == what || word == "" {
+			agreed.values, agreed.by = append(agreed.values, r), append(agreed.by, of.by[i])
+			agreed.clusters += len(of.by[i].clusters)
+		} else {
+			others = append(others, of.by[i].clusters...)
 		}
 	}
-	slices.SortFunc(conflicts, func(a, b Conflict) int { return cmp.Compare(a.Resource.String(), b.Resource.String()) })
-	return conflicts
-}
-
-func (u *union) add(source int, group APIGroup) {
-	known := u.groups[group.Metadata.Name]
-	if known == nil {
-		known = &unionGroup{source: source}
-		u.groups[group.Metadata.Name] = known
-		u.names = append(u.names, group.Metadata.Name)
+	if len(others) > 0 {
+		slices.Sort(others)
+		c.Conflicts = append(c.Conflicts, Conflict{Resource: gv.WithResource(of.name), Clusters: others, Has: has})
 	}
-	for _, v := range group.Versions {
-		known.add(source, v)
-	}
-}
-
-func (g *unionGroup) add(source int, v APIVersion) {
-	i := slices.IndexFunc(g.versions, func(known *unionVersion) bool { return known.Version == v.Version })
-	if i < 0 {
-		g.versions = append(g.versions, &unionVersion{
-			APIVersion: APIVersion{Version: v.Version, Freshness: v.Freshness},
-			source:     source, sources: map[string][]int{}, conflicts: map[string][]int{},
-		})
-		i = len(g.versions) - 1
-	}
-	known := g.versions[i]
-	if v.Freshness == FreshnessCurrent {
-		known.Freshness = FreshnessCurrent
-	}
-	for _, resource := range v.Resources {
-		known.add(source, resource)
-	}
-	if source == known.source {
-		known.first = len(known.Resources)
-	}
-}
-
-func (v *unionVersion) add(source int, r APIResource) {
-	from, ok := v.sources[r.Resource]
-	if !ok {
-		v.Resources = append(v.Resources, r)
-		v.sources[r.Resource] = []int{source}
-		return
-	}
-	if from[len(from)-1] == source {
-		return // the source lists it twice
-	}
-	i := slices.IndexFunc(v.Resources, func(known APIResource) bool { return known.Resource == r.Resource })
-	known := &v.Resources[i]
-	if known.Scope != r.Scope {
-		if c := v.conflicts[r.Resource]; len(c) == 0 || c[len(c)-1] != source {
-			v.conflicts[r.Resource] = append(c, source)
-		}
-		return
-	}
-	v.sources[r.Resource] = append(from, source)
-	known.Verbs = unionOf(known.Verbs, r.Verbs)
-	known.Subresources = unionOfSubresources(known.Subresources, r.Subresources)
-	if known.ResponseKind == nil || known.ResponseKind.Kind == "" {
-		known.ResponseKind = r.ResponseKind
-	}
+	return agreed
 }
 
 // unionOf returns a with what it lacks of b. It does not change a.
 func unionOf(a, b []string) []string {
+	if a == nil {
+		return b
+	}
 	for _, s := range b {
 		if !slices.Contains(a, s) {
 			a = append(slices.Clip(a), s)
 		}
 	}
 	return a
-}
-
-func unionOfSubresources(a, b []APISubresource) []APISubresource {
-	for _, s := range b {
-		i := slices.IndexFunc(a, func(known APISubresource) bool { return known.Subresource == s.Subresource })
-		if i < 0 {
-			a = append(slices.Clip(a), s)
-			continue
-		}
-		if verbs := unionOf(a[i].Verbs, s.Verbs); len(verbs) > len(a[i].Verbs) {
-			a = slices.Clone(a)
-			a[i].Verbs = verbs
-		}
-	}
-	return a
-}
-
-// kindOf returns a kind without the group and version that an APIResourceList leaves out.
-func kindOf(r metav1.APIResource, gv schema.GroupVersion) *metav1.GroupVersionKind {
-	if r.Kind == "" {
-		return nil
-	}
-	kind := &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-	if r.Version == "" {
-		kind.Group, kind.Version = gv.Group, gv.Version
-	}
-	return kind
 }

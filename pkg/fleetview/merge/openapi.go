@@ -2,6 +2,7 @@ package merge
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -11,30 +12,58 @@ import (
 
 // ParseOpenAPIIndex reads an answer of /openapi/v3: the hash of each document, by the
 // document's path below /openapi/v3/. A document without hash has an empty one.
-func ParseOpenAPIIndex(body []byte) (map[string]string, error) {
-	var index struct {
-		Paths map[string]struct {
-			ServerRelativeURL string `json:"serverRelativeURL"`
-		} `json:"paths"`
+func ParseOpenAPIIndex(body []byte, b *Budget) (map[string]string, error) {
+	var hashes map[string]string
+	n := 0
+	d := open(body, b)
+	err := d.read(func(key []byte) {
+		if string(key) != "paths" {
+			d.skip()
+			return
+		}
+		hashes = map[string]string{}
+		d.object(func(key []byte) {
+			path := d.name(key, &n, maxDocuments, "OpenAPI documents")
+			hash := d.hash()
+			if d.err == nil && isDocumentPath(path) {
+				hashes[path] = hash
+			}
+		})
+	})
+	if err == nil && hashes == nil {
+		err = errors.New("it has no paths")
 	}
-	if err := json.Unmarshal(body, &index); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
 	}
-	if index.Paths == nil {
-		return nil, fmt.Errorf("reading the index of OpenAPI documents: it has no paths")
+	return hashes, nil
+}
+
+// name is the key of a map that is kept, and counts it.
+func (d *document) name(key []byte, n *int, most int, what string) string {
+	if !d.count(n, most, what) {
+		return ""
 	}
-	hashes := make(map[string]string, len(index.Paths))
-	for path, entry := range index.Paths {
-		if !isDocumentPath(path) {
-			continue
-		}
-		hash := ""
-		if u, err := url.Parse(entry.ServerRelativeURL); err == nil {
+	if len(key) > maxText {
+		d.fail(fmt.Errorf("%w: a name has more than %d bytes", ErrLimit, maxText))
+	}
+	d.hold(len(key) + mapEntry)
+	return string(key)
+}
+
+// mapEntry is about what an entry of a map takes beside its texts.
+const mapEntry = 96
+
+// hash reads the hash in an entry of the index of OpenAPI documents.
+func (d *document) hash() (hash string) {
+	d.object(func(key []byte) {
+		if string(key) != "serverRelativeURL" {
+			d.skip()
+		} else if u, err := url.Parse(d.text()); err == nil {
 			hash = u.Query().Get("hash")
 		}
-		hashes[path] = hash
-	}
-	return hashes, nil
+	})
+	return hash
 }
 
 // isDocumentPath reports whether path is one as in "apis/apps/v1" or
@@ -92,27 +121,47 @@ type Swagger struct {
 	top, paths, definitions map[string]json.RawMessage
 }
 
-// ParseSwagger reads an OpenAPI v2 document.
-func ParseSwagger(body []byte) (*Swagger, error) {
-	s := &Swagger{}
-	if err := json.Unmarshal(body, &s.top); err != nil {
+// ParseSwagger reads an OpenAPI v2 document. The Swagger has parts of body, which must not
+// change.
+func ParseSwagger(body []byte, b *Budget) (*Swagger, error) {
+	s := &Swagger{top: map[string]json.RawMessage{}, paths: map[string]json.RawMessage{}, definitions: map[string]json.RawMessage{}}
+	version, tops, paths, definitions := "", 0, 0, 0
+	d := open(body, b)
+	err := d.read(func(key []byte) {
+		switch name := d.name(key, &tops, maxSwaggerParts, "parts"); name {
+		case "swagger":
+			version = d.text()
+			s.top[name] = json.RawMessage(swaggerVersion)
+		case "paths":
+			d.parts(s.paths, &paths, name)
+		case "definitions":
+			d.parts(s.definitions, &definitions, name)
+		default:
+			s.top[name] = d.skip()
+		}
+	})
+	if err == nil && version != "2.0" {
+		err = fmt.Errorf("swagger is %.20q, want \"2.0\"", version)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading an OpenAPI v2 document: %w", err)
 	}
-	var version string
-	if err := json.Unmarshal(s.top["swagger"], &version); err != nil || version != "2.0" {
-		return nil, fmt.Errorf("reading an OpenAPI v2 document: swagger is %.20q, want \"2.0\"", s.top["swagger"])
-	}
-	for name, into := range map[string]*map[string]json.RawMessage{"paths": &s.paths, "definitions": &s.definitions} {
-		if part, ok := s.top[name]; ok {
-			if err := json.Unmarshal(part, into); err != nil {
-				return nil, fmt.Errorf("reading %s of an OpenAPI v2 document: %w", name, err)
-			}
-		}
-		if *into == nil {
-			*into = map[string]json.RawMessage{}
-		}
-	}
 	return s, nil
+}
+
+const (
+	swaggerVersion  = `"2.0"`
+	maxSwaggerParts = 100 // an OpenAPI v2 document may have fourteen and extensions
+)
+
+// parts reads an object of which the values stay as they are.
+func (d *document) parts(into map[string]json.RawMessage, n *int, what string) {
+	d.object(func(key []byte) {
+		name := d.name(key, n, maxPaths, what)
+		if value := d.skip(); d.err == nil {
+			into[name] = value
+		}
+	})
 }
 
 // Filter removes the paths of group versions that keep does not report.
@@ -139,42 +188,15 @@ func (s *Swagger) Add(other *Swagger, wanted func(schema.GroupVersion) bool) {
 	for len(queue) > 0 {
 		part := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		for _, name := range references(part) {
+		references(part, func(name string) {
 			definition, ok := other.definitions[name]
 			if _, known := s.definitions[name]; known || !ok {
-				continue
+				return
 			}
 			s.definitions[name] = definition
 			queue = append(queue, definition)
-		}
+		})
 	}
-}
-
-// references returns the names of the definitions that a part of a document refers to.
-func references(part json.RawMessage) []string {
-	var names []string
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for key, value := range v {
-				ref, isString := value.(string)
-				if name, ok := strings.CutPrefix(ref, "#/definitions/"); key == "$ref" && isString && ok {
-					names = append(names, name)
-				}
-				walk(value)
-			}
-		case []any:
-			for _, value := range v {
-				walk(value)
-			}
-		}
-	}
-	var v any
-	if json.Unmarshal(part, &v) == nil { // it is JSON: it was parsed
-		walk(v)
-	}
-	return names
 }
 
 // JSON returns the document.

@@ -10,7 +10,7 @@ import (
 
 func TestOpenAPIIndex(t *testing.T) {
 	hashes, err := ParseOpenAPIIndex([]byte(`{"paths":{"apis/apps/v1":{"serverRelativeURL":"/openapi/v3/apis/apps/v1?hash=AB"},
-		"version":{"serverRelativeURL":"/openapi/v3/version"},".well-known/openid-configuration":{},"../etc":{},"a//b":{},"%":{}}}`))
+		"version":{"serverRelativeURL":"/openapi/v3/version"},".well-known/openid-configuration":{},"../etc":{},"a//b":{},"%":{}}}`), &Budget{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +57,11 @@ const (
 )
 
 func TestSwagger(t *testing.T) {
-	s, err := ParseSwagger([]byte(newSwagger))
+	s, err := ParseSwagger([]byte(newSwagger), &Budget{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := ParseSwagger([]byte(oldSwagger))
+	other, err := ParseSwagger([]byte(oldSwagger), &Budget{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,18 +92,18 @@ func FuzzSwagger(f *testing.F) {
 	f.Add(newSwagger, oldSwagger)
 	f.Add(`{"swagger":"2.0"}`, `{"swagger":"2.0","paths":null,"definitions":{}}`)
 	f.Fuzz(func(t *testing.T, a, b string) {
-		s, err := ParseSwagger([]byte(a))
+		s, err := ParseSwagger([]byte(a), &Budget{})
 		if err != nil {
 			return
 		}
-		if other, err := ParseSwagger([]byte(b)); err == nil {
+		if other, err := ParseSwagger([]byte(b), &Budget{}); err == nil {
 			s.Add(other, func(schema.GroupVersion) bool { return true })
 		}
 		body, err := s.JSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseSwagger(body); err != nil {
+		if _, err := ParseSwagger(body, &Budget{}); err != nil {
 			t.Errorf("reading what was written: %v", err)
 		}
 	})
@@ -112,7 +112,7 @@ func FuzzSwagger(f *testing.F) {
 func FuzzOpenAPIIndex(f *testing.F) {
 	f.Add(`{"paths":{"apis/apps/v1":{"serverRelativeURL":"/openapi/v3/apis/apps/v1?hash=AB"}}}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		hashes, err := ParseOpenAPIIndex([]byte(body))
+		hashes, err := ParseOpenAPIIndex([]byte(body), &Budget{})
 		if err != nil {
 			return
 		}
@@ -120,7 +120,7 @@ func FuzzOpenAPIIndex(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ParseOpenAPIIndex(again)
+		got, err := ParseOpenAPIIndex(again, &Budget{})
 		if diff := cmp.Diff(hashes, got); diff != "" || err != nil {
 			t.Errorf("read again: %v (-want +got):\n%s", err, diff)
 		}

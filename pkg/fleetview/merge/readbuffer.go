@@ -8,7 +8,9 @@ import (
 // fill reads more into the buffer, behind what is kept. At the stream's end it returns
 // io.ErrUnexpectedEOF.
 func (l *Reader) fill() error {
-	l.makeRoom()
+	if err := l.makeRoom(); err != nil {
+		return err
+	}
 	for range 100 {
 		n, err := l.from.Read(l.buffer[len(l.buffer):cap(l.buffer)])
 		l.buffer = l.buffer[:len(l.buffer)+n]
@@ -27,9 +29,9 @@ func (l *Reader) fill() error {
 
 // makeRoom moves what is kept to the buffer's front if little room is left, and grows the
 // buffer if that is not enough.
-func (l *Reader) makeRoom() {
+func (l *Reader) makeRoom() error {
 	if cap(l.buffer)-len(l.buffer) > cap(l.buffer)/4 {
-		return
+		return nil
 	}
 	if !l.slid && len(l.buffer) > 0 {
 		l.slid = true
@@ -37,12 +39,19 @@ func (l *Reader) makeRoom() {
 	}
 	left := l.buffer[l.kept:]
 	if len(left) > cap(l.buffer)/2 || cap(l.buffer) == 0 {
-		l.buffer = append(make([]byte, 0, max(2*cap(l.buffer), firstBuffer)), left...)
+		size := max(2*cap(l.buffer), firstBuffer)
+		if l.Grow != nil {
+			if err := l.Grow(size); err != nil {
+				return fmt.Errorf("reading a list: %w", err)
+			}
+		}
+		l.buffer = append(make([]byte, 0, size), left...)
 	} else {
 		l.buffer = append(l.buffer[:0], left...)
 	}
 	l.at -= l.kept
 	l.kept = 0
+	return nil
 }
 
 // notList returns an error with the document's beginning.

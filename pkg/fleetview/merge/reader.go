@@ -18,6 +18,9 @@ const (
 // Reader reads a list or a Table in JSON from a stream, item by item. It keeps one buffer
 // that grows to the largest item. It is not safe for concurrent use.
 type Reader struct {
+	// Grow is asked before the buffer grows to a size; nil lets it.
+	Grow func(size int) error
+
 	from io.Reader
 	// buffer[at:] is what was read and not used yet. What is used at buffer[kept:] is kept.
 	buffer   []byte
