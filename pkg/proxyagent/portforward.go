@@ -92,7 +92,7 @@ func (f *portForwarder) forward(ctx context.Context, conn net.Conn) error {
 	wg.Go(func() { _, err := io.Copy(data, conn); ends <- err })
 	wg.Go(func() { _, err := io.Copy(conn, data); ends <- err })
 	wg.Go(func() {
-		if said, err := io.ReadAll(problems); err == nil && len(said) > 0 {
+		if said, err := io.ReadAll(io.LimitReader(problems, 4<<10)); err == nil && len(said) > 0 {
 			ends <- errors.New(string(said))
 		}
 	})

@@ -398,23 +398,43 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestMemoryLimits wants Go to know of a memory limit, and none by default: a
-// limit that is too low ends all tunnels at once.
+// TestMemoryLimits wants each process to have a memory limit that Go knows of, and values of
+// one's own to replace it. The proxy servers' is in what the addon manager is told.
 func TestMemoryLimits(t *testing.T) {
-	for values, want := range map[string]int{
-		"": 0,
-		"resources: {addonManager: {limits: {memory: 256Mi}}, proxyAPI: {limits: {memory: 1Gi}}}": 2,
+	for values, want := range map[string]map[string]string{
+		"": {"addon-manager": "1Gi", "proxy-api": "2Gi", "proxy-server": "1Gi"},
+		"resources: {addonManager: {limits: {memory: 256Mi}}, proxyAPI: {limits: {memory: 4Gi}}, proxyServer: {limits: {memory: 3Gi}}}": {
+			"addon-manager": "256Mi", "proxy-api": "4Gi", "proxy-server": "3Gi"},
+		"resources: {addonManager: {limits: null}, proxyAPI: {limits: {memory: null}}, proxyServer: null}": {
+			"addon-manager": "0", "proxy-api": "0", "proxy-server": "0"},
 	} {
-		got := 0
+		got := map[string]string{}
 		for _, deployment := range mustRender(t, values).deployments(t) {
-			for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
-				if variable.Name == "GOMEMLIMIT" && variable.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
-					got++
+			container := deployment.Spec.Template.Spec.Containers[0]
+			limit := container.Resources.Limits.Memory()
+			name := "addon-manager"
+			if !slices.ContainsFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, "--proxy-server-pods=") }) {
+				name = "proxy-api"
+			}
+			got[name] = limit.String()
+			told := slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool {
+				return v.Name == "GOMEMLIMIT" && v.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+			})
+			if told == limit.IsZero() {
+				t.Errorf("with values %q %s has limit %s, and Go is told of one: %t", values, name, limit, told)
+			}
+			for _, arg := range container.Args {
+				if text, ok := strings.CutPrefix(arg, "--proxy-server-pods="); ok {
+					var pods struct{ Resources corev1.ResourceRequirements }
+					if err := json.Unmarshal([]byte(text), &pods); err != nil {
+						t.Fatal(err)
+					}
+					got["proxy-server"] = pods.Resources.Limits.Memory().String()
 				}
 			}
 		}
-		if got != want {
-			t.Errorf("with values %q, %d Deployments tell Go of their limit, want %d", values, got, want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("with values %q the limits are (-want +got):\n%s", values, diff)
 		}
 	}
 }

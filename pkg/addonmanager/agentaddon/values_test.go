@@ -253,24 +253,32 @@ func TestPeersHaveOneOrder(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit wants Go to know of the limit that an AddOnDeploymentConfig sets.
+// TestMemoryLimit wants agents to have a memory limit, unless an AddOnDeploymentConfig says
+// otherwise, and Go to know of it.
 func TestMemoryLimit(t *testing.T) {
-	for limit, want := range map[string]bool{"": false, "256Mi": true} {
-		resources := corev1.ResourceRequirements{}
-		if limit != "" {
-			resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}
-		}
-		deployment, _, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{
-			ResourceRequirements: []addonv1alpha1.ContainerResourceRequirements{{ContainerID: "*:*:*", Resources: resources}},
-		})
+	own := func(limits corev1.ResourceList) *addonv1alpha1.AddOnDeploymentConfigSpec {
+		return &addonv1alpha1.AddOnDeploymentConfigSpec{ResourceRequirements: []addonv1alpha1.ContainerResourceRequirements{
+			{ContainerID: "*:*:*", Resources: corev1.ResourceRequirements{Limits: limits}},
+		}}
+	}
+	for name, test := range map[string]struct {
+		config *addonv1alpha1.AddOnDeploymentConfigSpec
+		want   string
+	}{
+		"default": {&addonv1alpha1.AddOnDeploymentConfigSpec{}, "512Mi"},
+		"none":    {own(nil), "0"},
+		"own":     {own(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}), "256Mi"},
+	} {
+		deployment, _, err := render(t, "cluster1", configuration(nil), test.config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Env, func(v corev1.EnvVar) bool {
+		container := deployment.Spec.Template.Spec.Containers[0]
+		told := slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool {
 			return v.Name == "GOMEMLIMIT" && v.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
 		})
-		if got != want {
-			t.Errorf("with limit %q Go is told of one: %v", limit, got)
+		if got := container.Resources.Limits.Memory().String(); got != test.want || told != (test.want != "0") {
+			t.Errorf("%s: the limit is %s and Go is told of one: %t, want %s", name, got, told, test.want)
 		}
 	}
 }

@@ -13,12 +13,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
-const (
-	// maxStatus bounds what is read of a refusal.
-	maxStatus = 64 << 10
-	// maxText bounds what is shown of a refusal that is no Status.
-	maxText = 200
-)
+// maxText bounds what is shown of a refusal that is no Status.
+const maxText = 200
 
 // ErrTimeout is the error of a request that a member did not answer in time.
 var ErrTimeout = errors.New("no answer within the view's timeout")
@@ -53,7 +49,7 @@ func Read(cluster string, response *http.Response) *Fault {
 		f.Code = 0
 		return f
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxStatus))
+	body, err := io.ReadAll(io.LimitReader(response.Body, merge.MaxStatus))
 	if err != nil {
 		return f // the code says enough
 	}

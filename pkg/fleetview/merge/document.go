@@ -3,6 +3,7 @@ package merge
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -286,4 +287,23 @@ func HasValues(document []byte, n int) bool {
 		}
 	}
 	return false
+}
+
+// Elements returns the elements of a JSON array as they are; none of null.
+func Elements(array []byte, most int) ([]json.RawMessage, error) {
+	var elements []json.RawMessage
+	n := 0
+	d := open(array, &Budget{})
+	if d.next = skipSpace(array, 0); d.next == len(array) {
+		return nil, errEnd
+	}
+	d.array(func() {
+		if d.count(&n, most, "elements") {
+			elements = append(elements, d.skip())
+		}
+	})
+	if d.err == nil && skipSpace(array, d.next) < len(array) {
+		d.err = errTrailing
+	}
+	return elements, d.err
 }

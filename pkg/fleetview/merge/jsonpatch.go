@@ -11,16 +11,23 @@ import (
 // operation is one operation of a JSON patch (RFC 6902).
 type operation map[string]json.RawMessage
 
+// maxOperations is how many operations of a JSON patch a kube-apiserver takes.
+const maxOperations = 10_000
+
 // AppendJSONPatch appends a JSON patch: an array of operations. Versions and names that they
 // test or set are restored, alone and within metadata. Operations on the annotations of the
 // view are left out, but a test that fails in the view is an error.
 func (r *Restorer) AppendJSONPatch(dst, body []byte) ([]byte, error) {
-	var patch []operation
-	if err := json.Unmarshal(body, &patch); err != nil {
+	patch, err := Elements(body, maxOperations)
+	if err != nil {
 		return dst, fmt.Errorf("reading a JSON patch: %w", err)
 	}
 	kept := make([]operation, 0, len(patch))
-	for i, o := range patch {
+	for i, raw := range patch {
+		var o operation
+		if err := json.Unmarshal(raw, &o); err != nil {
+			return dst, fmt.Errorf("reading operation %d of the JSON patch: %w", i, err)
+		}
 		keep, err := r.restore(o)
 		if err != nil {
 			return dst, fmt.Errorf("reading operation %d of the JSON patch: %w", i, err)

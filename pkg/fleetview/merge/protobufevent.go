@@ -85,8 +85,15 @@ func appendEnvelope(dst []byte, of metav1.TypeMeta) []byte {
 	return closeField(dst, start, unknownTypeMeta)
 }
 
+// MaxStatus bounds a Status that is read. Those with a cause for each field of an object
+// have some KiB.
+const MaxStatus = 64 << 10
+
 // ReadStatus reads a Status in JSON or protobuf.
 func ReadStatus(document []byte) (status metav1.Status, err error) {
+	if len(document) > MaxStatus {
+		return status, fmt.Errorf("reading a Status: it has more than %d KiB", MaxStatus>>10)
+	}
 	if e, envelopeErr := openEnvelope(document); envelopeErr == nil {
 		status.APIVersion, status.Kind = e.apiVersion, e.kind
 		if e.kind == "Status" {

@@ -13,6 +13,10 @@ const (
 	listVersion, listContinue, listRemainders = 2, 3, 4
 )
 
+// maxProtobufItems bounds the items of a list that is read as a whole. Objects have more than
+// a hundred bytes, and what is read as a whole has 16 MiB.
+const maxProtobufItems = 200_000
+
 // ReadProtobufList reads a list in protobuf, with its envelope. The items are parts of body,
 // without envelopes. The error is a *NotListError if body is a Status or an object.
 func ReadProtobufList(body []byte) (meta ListMeta, items [][]byte, err error) {
@@ -39,6 +43,9 @@ func ReadProtobufList(body []byte) (meta ListMeta, items [][]byte, err error) {
 			var one bool
 			if err = f.known(&one); err == nil {
 				items = append(items, f.content)
+			}
+			if len(items) > maxProtobufItems {
+				err = fmt.Errorf("reading a list: it has more than %d items", maxProtobufItems)
 			}
 		}
 		if err != nil {

@@ -84,14 +84,36 @@ func (r *Restorer) AppendDeleteOptions(dst, body []byte) ([]byte, error) {
 // AppendYAML appends an object that is in YAML or JSON, as the body of a server-side apply
 // is. The result is JSON, which is YAML too.
 func (r *Restorer) AppendYAML(dst, body []byte) ([]byte, error) {
-	if !json.Valid(body) {
-		converted, err := yaml.YAMLToJSON(body)
-		if err != nil {
-			return dst, fmt.Errorf("reading YAML: %w", err)
-		}
-		body = converted
+	converted, err := YAMLToJSON(body)
+	if err != nil {
+		return dst, err
 	}
-	return r.AppendJSON(dst, body)
+	return r.AppendJSON(dst, converted)
+}
+
+// maxMarks bounds the lines and marks of YAML, each of which may be a value that takes 300
+// bytes while it is read. A CRD of 500 KiB has 40,000.
+const maxMarks = 100_000
+
+// YAMLToJSON returns the JSON of a document in YAML, which JSON is too.
+func YAMLToJSON(body []byte) ([]byte, error) {
+	if json.Valid(body) {
+		return body, nil
+	}
+	marks := 0
+	for _, c := range body {
+		if strings.IndexByte("\n,:-?[{", c) >= 0 {
+			marks++
+		}
+	}
+	if marks > maxMarks {
+		return nil, fmt.Errorf("reading YAML: it has more than %d lines and marks: send it as JSON", maxMarks)
+	}
+	converted, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, fmt.Errorf("reading YAML: %w", err)
+	}
+	return converted, nil
 }
 
 // typeOfJSON returns the kind and apiVersion of an object whose syntax is right.

@@ -44,12 +44,15 @@ type Layout struct {
 // member's rows. A column of a name and type that the Table has already is that column.
 // Other columns come behind the others.
 func (t *Table) Add(columnDefinitions []byte) (*Layout, error) {
-	var columns []metav1.TableColumnDefinition
-	if err := json.Unmarshal(columnDefinitions, &columns); err != nil {
+	definitions, err := Elements(columnDefinitions, maxColumns)
+	if err != nil {
 		return nil, fmt.Errorf("reading columnDefinitions: %w", err)
 	}
-	if len(columns) > maxColumns {
-		return nil, fmt.Errorf("reading columnDefinitions: there are %d, more than %d", len(columns), maxColumns)
+	columns := make([]metav1.TableColumnDefinition, len(definitions))
+	for i, definition := range definitions {
+		if err := json.Unmarshal(definition, &columns[i]); err != nil {
+			return nil, fmt.Errorf("reading columnDefinitions: %w", err)
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

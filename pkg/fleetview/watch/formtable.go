@@ -140,6 +140,9 @@ func (s *tableSource) events(body io.Reader) func() (event, error) {
 	}
 }
 
+// maxRows bounds the rows of the Table of an event.
+const maxRows = 1000
+
 // readTable reads the Table of an event. As a rule it has one row.
 func readTable(kind string, object []byte) ([]event, error) {
 	var table struct {
@@ -147,8 +150,8 @@ func readTable(kind string, object []byte) ([]event, error) {
 		Metadata struct {
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
-		ColumnDefinitions json.RawMessage   `json:"columnDefinitions"`
-		Rows              []json.RawMessage `json:"rows"`
+		ColumnDefinitions json.RawMessage `json:"columnDefinitions"`
+		Rows              json.RawMessage `json:"rows"`
 	}
 	if err := json.Unmarshal(object, &table); err != nil {
 		return nil, fmt.Errorf("reading a Table: %w", err)
@@ -159,8 +162,15 @@ func readTable(kind string, object []byte) ([]event, error) {
 	if kind == bookmark {
 		return []event{{kind: kind, key: merge.Key{Version: table.Metadata.ResourceVersion}, initial: endsInitial(kind, object)}}, nil
 	}
+	if len(table.Rows) == 0 {
+		return nil, nil
+	}
+	rows, err := merge.Elements(table.Rows, maxRows)
+	if err != nil {
+		return nil, fmt.Errorf("reading rows of a Table: %w", err)
+	}
 	var events []event
-	for _, row := range table.Rows {
+	for _, row := range rows {
 		key, err := merge.KeyOfRow(merge.NewItem(row))
 		if err != nil {
 			return nil, err
