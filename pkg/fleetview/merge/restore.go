@@ -84,7 +84,7 @@ func (r *Restorer) AppendDeleteOptions(dst, body []byte) ([]byte, error) {
 // AppendYAML appends an object that is in YAML or JSON, as the body of a server-side apply
 // is. The result is JSON, which is YAML too.
 func (r *Restorer) AppendYAML(dst, body []byte) ([]byte, error) {
-	converted, err := YAMLToJSON(body)
+	converted, err := fromYAML(body)
 	if err != nil {
 		return dst, err
 	}
@@ -95,8 +95,8 @@ func (r *Restorer) AppendYAML(dst, body []byte) ([]byte, error) {
 // bytes while it is read. A CRD of 500 KiB has 40,000.
 const maxMarks = 100_000
 
-// YAMLToJSON returns the JSON of a document in YAML, which JSON is too.
-func YAMLToJSON(body []byte) ([]byte, error) {
+// fromYAML returns the JSON of a document in YAML, which JSON is too.
+func fromYAML(body []byte) ([]byte, error) {
 	if json.Valid(body) {
 		return body, nil
 	}
