@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -406,16 +407,13 @@ func TestMemoryLimits(t *testing.T) {
 		"resources: {addonManager: {limits: {memory: 256Mi}}, proxyAPI: {limits: {memory: 4Gi}}, proxyServer: {limits: {memory: 3Gi}}}": {
 			"addon-manager": "256Mi", "proxy-api": "4Gi", "proxy-server": "3Gi"},
 		"resources: {addonManager: {limits: null}, proxyAPI: {limits: {memory: null}}, proxyServer: null}": {
-			"addon-manager": "0", "proxy-api": "0", "proxy-server": "0"},
+			"addon-manager": "0", "proxy-api": "0"},
 	} {
 		got := map[string]string{}
 		for _, deployment := range mustRender(t, values).deployments(t) {
 			container := deployment.Spec.Template.Spec.Containers[0]
 			limit := container.Resources.Limits.Memory()
-			name := "addon-manager"
-			if !slices.ContainsFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, "--proxy-server-pods=") }) {
-				name = "proxy-api"
-			}
+			name := container.Args[0]
 			got[name] = limit.String()
 			told := slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool {
 				return v.Name == "GOMEMLIMIT" && v.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
