@@ -47,7 +47,6 @@ var bounded = map[string]string{
 	"pkg/proxyapi/whoami.go parseReview":                    "its caller reads no more than maxAnswer",
 	"pkg/proxyserver/follow.go hear":                        "a newsReader ends after maxNews of each message",
 	"pkg/proxyserver/packets.go Unmarshal":                  "gRPC bounds a message",
-	"pkg/proxyserver/streamclients.go receiveData":          passedOn,
 	"pkg/recording/reader.go NewReader":                     "a line has no more than maxLine",
 	"pkg/recording/reader.go event":                         "a line has no more than maxLine",
 	"pkg/recording/recording.go AddSize":                    "a message of a terminal's size is a frame, which package frames bounds",
