@@ -54,12 +54,12 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 	if body, err = restore(to, q, media, body); err != nil {
 		return err
 	}
-	at := h.clock.Now()
 	response, cancel, err := send(r, q, to, accepted, body)
 	if err != nil {
 		return unknownOutcome(to, err.Error())
 	}
 	defer cancel()
+	at := h.clock.Now() // after the write, or what watches saw meanwhile would be newer
 	held := h.held.begin(q.view.User)
 	defer held.forget()
 	return q.answerWrite(w, q.leading(to, at), memberResponse{member: to, response: response}, held)

@@ -114,6 +114,25 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// TestVersionOfAWriteIsOfAfterIt has a watch show a change of somebody else while a write is on its
+// way. Versions of one resource grow, and the write comes later.
+func TestVersionOfAWriteIsOfAfterIt(t *testing.T) {
+	a := newCluster("a", shop+"/web")
+	w := newWrites(a, newCluster("b"))
+	var event int64
+	a.fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			event = w.h.clock.Next()
+		}
+		return false
+	}
+	got, _ := w.send(t, http.MethodPut, shop+"/web@a", jsonType, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web@a"}}`)
+	answered, err := version.Parse(got.object(t).version())
+	if got.code != http.StatusOK || err != nil || answered.Time <= event {
+		t.Errorf("got %d %q, %v: its time is %d, want more than that of an event before the write, %d", got.code, got.body, err, answered.Time, event)
+	}
+}
+
 func TestCreateInProtobuf(t *testing.T) {
 	w := newWrites(newCluster("a"), newCluster("b"))
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "new@b"}}
