@@ -95,7 +95,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return requests
 	})
 	byOwner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.ManagedProxyConfiguration{})
-	builder := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.ManagedProxyConfiguration{}).Named("managedproxyconfiguration")
+	builder := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.ManagedProxyConfiguration{}, ctrlbuilder.WithPredicates(asked)).Named("managedproxyconfiguration")
 	for _, owned := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}} {
 		builder = builder.Watches(owned, byOwner)
 	}
@@ -103,6 +103,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&addonv1alpha1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(r.portForwarding), ctrlbuilder.WithPredicates(comesOrGoes)).
 		Complete(r)
 }
+
+// asked lets events of configurations through that ask for something. The status does not: the
+// reconciler writes into it how far a rotation is, and would look again at once each time.
+var asked = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // comesOrGoes lets events of addons through that change which agents may port-forward.
 var comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
