@@ -9,13 +9,17 @@ import (
 
 // lazyReader returns a function that reads once into a pooled buffer. It takes the
 // buffer when the kernel says that there is something to read from a TCP connection,
-// so that a silent one holds none. Other readers: readAhead.
+// so that a silent one holds none. Package dial's connections are such, TLS is not. Other
+// readers: readAhead.
 func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
-	tcp, ok := r.(*net.TCPConn)
+	conn, ok := r.(interface {
+		net.Conn
+		syscall.Conn
+	})
 	var raw syscall.RawConn
 	if ok {
 		var err error
-		raw, err = tcp.SyscallConn()
+		raw, err = conn.SyscallConn()
 		ok = err == nil
 	}
 	if !ok {
@@ -43,9 +47,12 @@ func lazyReader(r io.Reader) func() (*[MaxFrame]byte, int, error) {
 		waited := raw.Read(try)
 		switch {
 		case waited != nil:
+			if _, why := conn.Read(nil); why != nil { // it may have been given up
+				waited = why
+			}
 			return nil, 0, waited
 		case err != nil:
-			return buf, 0, &net.OpError{Op: "read", Net: "tcp", Source: tcp.LocalAddr(), Addr: tcp.RemoteAddr(), Err: os.NewSyscallError("read", err)}
+			return buf, 0, &net.OpError{Op: "read", Net: "tcp", Source: conn.LocalAddr(), Addr: conn.RemoteAddr(), Err: os.NewSyscallError("read", err)}
 		case n == 0:
 			return buf, 0, io.EOF
 		}

@@ -41,7 +41,8 @@ const (
 )
 
 // Tune applies the settings, bounds what waits in the kernel to be sent (Linux
-// only), and returns the transport to use in place of nc. A transport that is not
+// only), and returns the transport to use in place of nc: nc itself does not look
+// whether its peer is gone. Of TCP it has a CloseWrite. A transport that is not
 // TCP is returned as it is, and so is one that is closed already: using it returns
 // the error.
 func (t TCP) Tune(nc net.Conn) net.Conn {

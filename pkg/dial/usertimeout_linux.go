@@ -52,6 +52,12 @@ type watchedConn struct {
 // looks is how many times within the timeout a connection is looked at.
 const looks = 10
 
+// CloseWrite sends what was written, and then the end of it.
+func (w *watchedConn) CloseWrite() error { return w.explained("close", w.tcp.CloseWrite()) }
+
+// SyscallConn is part of syscall.Conn. Only reading may bypass Write and Read.
+func (w *watchedConn) SyscallConn() (syscall.RawConn, error) { return w.raw, nil }
+
 // NetConn is what crypto/tls calls the connection below.
 func (w *watchedConn) NetConn() net.Conn { return w.tcp }
 

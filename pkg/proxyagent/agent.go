@@ -166,7 +166,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 	carriers := &carrierDialer{
 		address:    net.JoinHostPort(k.ProxyServerHost, strconv.Itoa(k.ProxyServerPort)),
 		serverName: k.ProxyServerHost, session: k.AgentID, identifiers: k.AgentIdentifiers, process: rand.Text(), source: a.source, decide: decide, handler: handler,
-		tcp:        dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout},
+		tcp:        o.tcp(),
 		handshakes: &a.handshakes, protocols: k.AlpnProtos, pingAfter: k.KeepaliveTime,
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
 		memory: a.memory, denied: a.metrics.dialsDenied,
@@ -220,7 +220,7 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := apihandler.NewServer(cluster, a.source, services, access, apihandler.Metrics{Registry: a.registry, Agent: shown})
+	server, err := apihandler.NewServer(cluster, o.tcp(), a.source, services, access, apihandler.Metrics{Registry: a.registry, Agent: shown})
 	if err != nil {
 		return nil, nil, err
 	}

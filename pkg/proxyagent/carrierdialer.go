@@ -34,7 +34,7 @@ type carrierDialer struct {
 	source           *pki.Reloader
 	decide           decision
 	handler          *connListener // nil if there is none
-	tcp              dial.TCP
+	tcp              dial.TCP      // to proxy servers and targets
 	dialer           dial.StaleDialer
 	handshakes       *handshakes // with control carriers
 	protocols        []string    // for ALPN, besides those that are always named
@@ -111,6 +111,7 @@ func (c *carrierDialer) serveOpen(ctx context.Context, request *carrier.Pending)
 		_ = request.Refuse(targetError(err))
 		return
 	}
+	target = c.tcp.Tune(target)
 	metrics.Metrics.ObserveDialLatency(time.Since(began))
 	conn, err := request.Accept(carrier.Endpoints{Local: target.LocalAddr().String(), Remote: target.RemoteAddr().String()})
 	if err != nil {

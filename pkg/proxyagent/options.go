@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/oidc"
@@ -68,7 +69,7 @@ type Options struct {
 	TargetDialTimeout time.Duration
 	// HandshakeTimeout bounds dialing a proxy server, and TLS with it.
 	HandshakeTimeout time.Duration
-	// TCPKeepAlive and TCPUserTimeout find a proxy server that is gone.
+	// TCPKeepAlive and TCPUserTimeout find a proxy server, or a target, that is gone.
 	TCPKeepAlive, TCPUserTimeout time.Duration
 
 	// EnablePortForwardProxy carries tunnels through the hub's kube-apiserver.
@@ -135,11 +136,16 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ServersPerAgent, "servers-per-agent", o.ServersPerAgent, "how many proxy servers to connect to, if they reach each other's agents; with 1, the cluster is away for a moment when that one dies; 0 means all of up to 3, and 2 of more")
 	fs.DurationVar(&o.TargetDialTimeout, "target-dial-timeout", o.TargetDialTimeout, "how long a target may take to accept a connection")
 	fs.DurationVar(&o.HandshakeTimeout, "handshake-timeout", o.HandshakeTimeout, "how long a proxy server may take to accept a connection, and to make the TLS handshake on it")
-	fs.DurationVar(&o.TCPKeepAlive, "tcp-keepalive", o.TCPKeepAlive, "probe a connection to a proxy server that has been silent for this long")
-	fs.DurationVar(&o.TCPUserTimeout, "tcp-user-timeout", o.TCPUserTimeout, "close a connection to a proxy server when sent bytes stay unacknowledged for this long")
+	fs.DurationVar(&o.TCPKeepAlive, "tcp-keepalive", o.TCPKeepAlive, "probe a connection to a proxy server or a target that has been silent for this long")
+	fs.DurationVar(&o.TCPUserTimeout, "tcp-user-timeout", o.TCPUserTimeout, "close a connection to a proxy server or a target when sent bytes stay unacknowledged for this long")
 	fs.BoolVar(&o.EnablePortForwardProxy, "enable-port-forward-proxy", o.EnablePortForwardProxy, "reach the proxy servers through port-forwards of the hub's kube-apiserver")
 	fs.StringVar(&o.HubKubeconfig, "hub-kubeconfig", o.HubKubeconfig, "kubeconfig of the hub, for --enable-port-forward-proxy")
 	fs.StringVar(&o.ProxyServerNamespace, "proxy-server-namespace", o.ProxyServerNamespace, "namespace of the proxy servers on the hub, for --enable-port-forward-proxy")
+}
+
+// tcp finds a proxy server, or a target, that is gone.
+func (o *Options) tcp() dial.TCP {
+	return dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout}
 }
 
 // Validate reports all flags that are wrong, and what is allowed. It does no

@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -36,13 +37,14 @@ const (
 
 // NewServer makes the server of the handler; the caller listens with the server's TLS
 // configuration. cfg says where the kube-apiserver is and which CA it has; the
-// credential in it is used for impersonation and for nothing else.
-func NewServer(cfg *rest.Config, source *pki.Reloader, services Services, access Access, m Metrics) (*http.Server, error) {
-	handler, err := newHandler(cfg)
+// credential in it is used for impersonation and for nothing else. tcp finds a
+// kube-apiserver, or a Service, that is gone.
+func NewServer(cfg *rest.Config, tcp dial.TCP, source *pki.Reloader, services Services, access Access, m Metrics) (*http.Server, error) {
+	handler, err := newHandler(cfg, tcp)
 	if err != nil {
 		return nil, err
 	}
-	services.metrics = newMetrics(m.Registry)
+	services.metrics, services.tcp = newMetrics(m.Registry), tcp
 	access.metrics = services.metrics
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
@@ -95,12 +97,12 @@ func listedIdentity(header http.Header) string {
 	return ""
 }
 
-func newHandler(cfg *rest.Config) (http.Handler, error) {
+func newHandler(cfg *rest.Config, tcp dial.TCP) (http.Handler, error) {
 	target, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the address of the kube-apiserver %q: %w", cfg.Host, err)
 	}
-	way, err := newTransports(cfg, target)
+	way, err := newTransports(cfg, tcp, target)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -43,9 +44,14 @@ func start(t *testing.T, apiServer http.HandlerFunc, access ...Access) *fixture 
 
 func startFor(t *testing.T, cfg *rest.Config, access Access) *fixture {
 	t.Helper()
+	return startWith(t, cfg, access, Services{}, dial.TCP{})
+}
+
+func startWith(t *testing.T, cfg *rest.Config, access Access, services Services, tcp dial.TCP) *fixture {
+	t.Helper()
 	f := &fixture{hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	source := pkitest.NewReloader(t, f.agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{identity.HandlerHost("cluster1")}, Server: true, Client: true}, f.hubCA)
-	server, err := NewServer(cfg, source, Services{}, access, Metrics{Registry: prometheus.NewRegistry(), Agent: prometheus.NewRegistry()})
+	server, err := NewServer(cfg, tcp, source, services, access, Metrics{Registry: prometheus.NewRegistry(), Agent: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

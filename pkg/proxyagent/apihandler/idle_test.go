@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/idlestreams"
@@ -30,7 +31,7 @@ func TestIdleStreams(t *testing.T) {
 		serve(&http.Server{Handler: idlestreams.Server(t), TLSConfig: config}, network.Listen("kubernetes:443"))
 		host := identity.HandlerHost("cluster1")
 		source := pkitest.NewReloader(t, agentCA, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), DNSNames: []string{host}, Server: true}, hubCA)
-		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, source, Services{}, Access{}, Metrics{Registry: prometheus.NewRegistry(), Agent: prometheus.NewRegistry()})
+		handler, err := NewServer(&rest.Config{Host: "https://kubernetes", Dial: network.Dial, TLSClientConfig: rest.TLSClientConfig{CAData: clusterCA.CertPEM()}}, dial.TCP{}, source, Services{}, Access{}, Metrics{Registry: prometheus.NewRegistry(), Agent: prometheus.NewRegistry()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
@@ -33,7 +34,8 @@ type Resolver interface {
 type serviceDialer struct {
 	resolver Resolver
 	// connect dials an IP address and port.
-	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	connect dialContext
+	tcp     dial.TCP // of the connections
 }
 
 func (d *serviceDialer) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -53,7 +55,7 @@ func (d *serviceDialer) dial(ctx context.Context, _, address string) (net.Conn, 
 	for _, ip := range checked {
 		conn, err := d.connect(ctx, "tcp", netip.AddrPortFrom(ip, uint16(number)).String())
 		if err == nil {
-			return conn, nil
+			return d.tcp.Tune(conn), nil
 		}
 		problems = append(problems, err)
 	}

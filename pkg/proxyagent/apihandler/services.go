@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -31,6 +32,9 @@ type Services struct {
 	Roots *pki.Reloader
 
 	metrics *metrics
+	tcp     dial.TCP
+	// connect dials an IP address and port; nil means a net.Dialer.
+	connect dialContext
 }
 
 // serviceProxy is Services in use.
@@ -57,8 +61,11 @@ func byTarget(services, kubeAPIServer http.Handler) http.Handler {
 
 func (s Services) handler() *serviceProxy {
 	p := &serviceProxy{exposed: s.Exposed, roots: s.Roots, metrics: s.metrics, dialer: &serviceDialer{
-		resolver: s.Resolver, connect: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		resolver: s.Resolver, connect: s.connect, tcp: s.tcp,
 	}}
+	if s.connect == nil {
+		p.dialer.connect = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
 	if s.Exposed == nil {
 		p.exposed = func() agentapi.ExposedServices { return nil }
 	}

@@ -49,8 +49,13 @@ type way struct {
 	reads            http.RoundTripper // readPool, with the credential
 }
 
-func newTransports(cfg *rest.Config, target *url.URL) (*transports, error) {
+func newTransports(cfg *rest.Config, tcp dial.TCP, target *url.URL) (*transports, error) {
 	own := rest.CopyConfig(cfg)
+	if own.Dial == nil {
+		// Without a dialer of its own, client-go's transport would be that of every client
+		// in the process with the same configuration.
+		own.Dial = tuned(tcp)
+	}
 	// Whether an answer is compressed is between client and kube-apiserver.
 	own.DisableCompression = true
 	own.Impersonate = rest.ImpersonationConfig{}
@@ -97,22 +102,20 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	return err
 }
 
-// transportFor returns client-go's transport, changed. Without a dialer of its own it
-// would be that of every client in the process with the same configuration.
-func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTripper, error) {
-	cfg = rest.CopyConfig(cfg)
-	if cfg.Dial == nil {
-		dialer := &net.Dialer{Timeout: apiDialTimeout}
-		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
-			if err == nil {
-				// The connection itself serves: what Tune returns has no CloseWrite, which
-				// upgrades over plain HTTP need, and net/http's pings find a peer that is gone.
-				dial.TCP{}.Tune(conn)
-			}
-			return conn, err
+// tuned dials connections that notice a peer that is gone.
+func tuned(tcp dial.TCP) dialContext {
+	dialer := &net.Dialer{Timeout: apiDialTimeout}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
 		}
+		return tcp.Tune(conn), nil
 	}
+}
+
+// transportFor returns client-go's transport, changed.
+func transportFor(cfg *rest.Config, change func(*http.Transport)) (http.RoundTripper, error) {
 	wrapped, err := rest.TransportFor(cfg)
 	if err != nil {
 		return nil, err
@@ -164,11 +167,10 @@ func dialRead(ctx context.Context, cfg *rest.Config, target *url.URL) (net.Conn,
 	if target.Port() == "" {
 		address = net.JoinHostPort(target.Hostname(), "443")
 	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	raw, err := cfg.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	raw = dial.TCP{}.Tune(raw)
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
