@@ -268,7 +268,7 @@ func (a *Agent) startPortForward(serving context.Context, group *errgroup.Group)
 	if err != nil {
 		return fmt.Errorf("listening for connections to forward on %q: %w", address, err)
 	}
-	forwarder := &portForwarder{hub: hub, pods: client, namespace: o.ProxyServerNamespace}
+	forwarder := &portForwarder{hub: hub, pods: client, namespace: o.ProxyServerNamespace, timeout: dialTimeout}
 	group.Go(func() error { return forwarder.run(serving, listener) })
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,9 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
+	streamspdy "k8s.io/streaming/pkg/httpstream/spdy"
+
+	listening "open-cluster-management.io/cluster-proxy/pkg/handshakes"
 )
 
 const (
@@ -35,6 +39,7 @@ type portForwarder struct {
 	hub       *rest.Config
 	pods      kubernetes.Interface
 	namespace string
+	timeout   time.Duration // for the way to a pod; see dialTimeout
 	requests  atomic.Int64
 }
 
@@ -42,35 +47,21 @@ type portForwarder struct {
 func (f *portForwarder) run(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("accepting a connection to forward: %w", err)
+	listening.Accept(listener, klog.FromContext(ctx), func(conn net.Conn) {
+		defer conn.Close()
+		if err := f.forward(ctx, conn); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Info("Forwarding to a proxy server through the hub", "err", err.Error())
 		}
-		wg.Go(func() {
-			defer conn.Close()
-			if err := f.forward(ctx, conn); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Info("Forwarding to a proxy server through the hub", "err", err)
-			}
-		})
-	}
+	})
+	return nil
 }
 
 // forward carries one connection to a pod chosen at random, so that an agent
 // that connects often enough meets every proxy server.
 func (f *portForwarder) forward(ctx context.Context, conn net.Conn) error {
-	pod, port, err := f.choose(ctx)
+	tunnel, port, err := f.reach(ctx)
 	if err != nil {
 		return err
-	}
-	tunnel, err := f.dial(ctx, pod)
-	if err != nil {
-		return fmt.Errorf("forwarding to pod %q: %w", pod, err)
 	}
 	defer tunnel.Close()
 	stop := context.AfterFunc(ctx, func() { _ = tunnel.Close(); _ = conn.Close() })
@@ -114,6 +105,21 @@ func createStream(tunnel httpstream.Connection, kind string, port int32, id stri
 		return nil, fmt.Errorf("opening a %s stream: %w", kind, err)
 	}
 	return stream, nil
+}
+
+// reach opens a port-forward to a ready pod, and returns the port on which that takes agents.
+func (f *portForwarder) reach(ctx context.Context) (httpstream.Connection, int32, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer from the hub within %s: %w", f.timeout, context.DeadlineExceeded))
+	defer cancel()
+	pod, port, err := f.choose(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	tunnel, err := f.dial(ctx, pod)
+	if err != nil {
+		return nil, 0, fmt.Errorf("forwarding to pod %q: %w", pod, err)
+	}
+	return tunnel, port, nil
 }
 
 // choose returns a ready pod and the port on which it takes agents.
@@ -160,34 +166,64 @@ const dialTimeout = 15 * time.Second
 // dial opens a port-forward to a pod. It is SPDY: over a WebSocket, most
 // kube-apiservers ask for the right to get pods/portforward as well.
 func (f *portForwarder) dial(ctx context.Context, pod string) (httpstream.Connection, error) {
-	url := f.pods.CoreV1().RESTClient().Post().Namespace(f.namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(f.hub)
+	config, err := rest.TLSConfigFor(f.hub)
 	if err != nil {
 		return nil, err
 	}
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	type dialed struct {
-		tunnel httpstream.Connection
-		err    error
+	proxy := http.ProxyFromEnvironment
+	if f.hub.Proxy != nil {
+		proxy = f.hub.Proxy
 	}
-	// The dialer knows no context. What it opens too late is closed.
-	result := make(chan dialed)
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	go func() {
-		tunnel, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
-		select {
-		case result <- dialed{tunnel, err}:
-		case <-ctx.Done():
-			if err == nil {
-				_ = tunnel.Close()
-			}
-		}
-	}()
-	select {
-	case r := <-result:
-		return r.tunnel, r.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer from the hub within %s: %w", dialTimeout, ctx.Err())
+	upgrade, err := streamspdy.NewRoundTripperWithConfig(streamspdy.RoundTripperConfig{TLS: config, Proxier: proxy, PingPeriod: pingPeriod})
+	if err != nil {
+		return nil, err
+	}
+	var way sockets
+	upgrade.Dialer = &net.Dialer{ControlContext: way.add}
+	transport, err := rest.HTTPWrappersForConfig(f.hub, upgrade)
+	if err != nil {
+		return nil, err
+	}
+	url := f.pods.CoreV1().RESTClient().Post().Namespace(f.namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	// Only the dial of an upgrade heeds the context: a hub that takes the request and says
+	// nothing would keep a goroutine and a socket for each attempt.
+	stop := context.AfterFunc(ctx, way.shut)
+	tunnel, _, err := spdy.Negotiate(spdy.NewUpgraderForStreaming(upgrade), &http.Client{Transport: transport}, request, portforward.PortForwardProtocolV1Name)
+	if stop() {
+		return tunnel, err
+	}
+	if err == nil {
+		_ = tunnel.Close()
+	}
+	return nil, context.Cause(ctx)
+}
+
+// pingPeriod is how often a tunnel is pinged, as client-go does.
+const pingPeriod = 5 * time.Second
+
+// sockets are those of one dial.
+type sockets struct {
+	mu  sync.Mutex
+	all []syscall.RawConn
+}
+
+// add is a net.Dialer's ControlContext.
+func (s *sockets) add(_ context.Context, _, _ string, socket syscall.RawConn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, socket)
+	return nil
+}
+
+// shut ends what waits for the sockets. Who dialed closes them.
+func (s *sockets) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, socket := range s.all {
+		_ = socket.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 	}
 }
