@@ -60,6 +60,9 @@ type View struct {
 	FailWhenUnreachable bool
 	// Timeout is how long a member may take to begin its answer.
 	Timeout time.Duration
+	// InformerTimeout is how long initial events, and lists of informers, wait for clusters that
+	// do not answer.
+	InformerTimeout time.Duration
 	// Annotations are further annotations for the cluster's name, beside AnnotationCluster.
 	Annotations []string
 }

@@ -65,6 +65,15 @@ func Read(cluster string, response *http.Response) *Fault {
 	return f
 }
 
+// BelieveAfter is for how long an informer's request does not believe a refusal of rights: a
+// kube-apiserver that has just started refuses everybody until it knows who may what.
+const BelieveAfter = 5 * time.Second
+
+// OfRights reports whether the cluster has refused the user, and not the request.
+func (f *Fault) OfRights() bool {
+	return f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden
+}
+
 func (f *Fault) Error() string { return fmt.Sprintf("cluster %q %s", f.Cluster, f.Outcome()) }
 
 // Outcome says what the cluster did, after its name.

@@ -65,7 +65,6 @@ func (b *beginning) add(m *member, err error) {
 		b.accepted++
 		return
 	}
-	b.s.arrived(m)
 	f := fault.Of(m.to.Name(), err)
 	switch {
 	case f.Code == 0:

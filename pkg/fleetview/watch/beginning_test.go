@@ -264,10 +264,14 @@ func TestInitialEventsOfDrippingMember(t *testing.T) {
 		f.options.Members = func(context.Context) ([]Member, []Missing, error) {
 			return []Member{newCluster("a", "x"), dripping{newCluster("dripping")}}, nil, nil
 		}
-		c := f.watch(func(o *Options) { o.SendInitialEvents = new(true) })
+		c := f.watch(forInformers)
 		defer c.stop()
-		time.Sleep(maxInitial + time.Second)
-		if !slices.Contains(c.events(), "BOOKMARK initial") {
+		time.Sleep(maxInitial - time.Second)
+		if slices.ContainsFunc(c.events(), isInitialEnd) {
+			t.Errorf("got an initial bookmark while the member goes on sending")
+		}
+		time.Sleep(2 * time.Second)
+		if !slices.Contains(c.events(), "BOOKMARK initial lacks dripping") {
 			t.Errorf("got no initial bookmark within %v", maxInitial)
 		}
 	})

@@ -84,6 +84,9 @@ func (s *stream) join(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.members[m] = nil
+	if s.initial != nil {
+		s.initial[m] = true
+	}
 	s.remember(len(m.shown))
 }
 
@@ -95,11 +98,27 @@ func (s *stream) dismiss(m *member) {
 	s.emptied.Broadcast()
 }
 
+// miss notes which clusters are known not to answer.
+func (s *stream) miss(clusters []Missing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing = nil
+	for _, c := range clusters {
+		s.missing = append(s.missing, c.Cluster)
+	}
+	s.markLess()
+}
+
 // drop removes a member.
 func (s *stream) drop(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.members, m)
+	if s.initial[m] {
+		delete(s.initial, m)
+		s.endInitial()
+	}
+	s.markLess()
 }
 
 // accept notes that a member's watch has begun.
@@ -120,7 +139,7 @@ func (s *stream) refuse(m *member, f *fault.Fault) {
 // endRefused ends a stream that all clusters refuse: no event would ever come. Before the
 // answer has begun, beginning says so. The caller holds mu.
 func (s *stream) endRefused() {
-	if !s.began || s.missing > 0 {
+	if !s.began || len(s.missing) > 0 {
 		return
 	}
 	var first *fault.Fault

@@ -35,10 +35,11 @@ type cluster struct {
 	objects map[string]*corev1.ConfigMap
 	history []change
 	changed chan struct{} // closed at each change
-	// refuse is the answer to all requests, if it is not 0, and noWatch to watches; away makes RoundTrip return an
+	// refuse is the answer to all requests, if it is not 0, noWatch to watches and refuseLists to lists; away makes RoundTrip return an
 	// error, and frozen keeps it from returning.
 	refuse       int
 	noWatch      int
+	refuseLists  int
 	away, frozen bool
 	// columns are those of Tables, behind the name.
 	columns []metav1.TableColumnDefinition
@@ -149,6 +150,9 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if c.noWatch != 0 && r.URL.Query().Has("watch") {
 		refuse = c.noWatch
+	}
+	if c.refuseLists != 0 && !r.URL.Query().Has("watch") {
+		refuse = c.refuseLists
 	}
 	c.mu.Unlock()
 	switch {
@@ -316,7 +320,7 @@ func (f *fixture) listed() version.Version {
 }
 
 // client is a watch. Its events are short texts: type, cluster/name, and for bookmarks
-// whether it is the initial one.
+// whether it is the initial one, and what it says that the client lacks.
 type client struct {
 	t      *testing.T
 	f      *fixture
@@ -394,14 +398,17 @@ func (c *client) events() []string {
 			continue
 		}
 		object := e.Object.Object.(metav1.Object)
-		switch {
-		case e.Type == bookmark && object.GetAnnotations()[annotationInitialEnd] != "":
-			got = append(got, bookmark+" initial")
-		case e.Type == bookmark:
-			got = append(got, bookmark)
-		default:
-			got = append(got, e.Type+" "+object.GetAnnotations()["cluster"]+"/"+object.GetName())
+		text := e.Type
+		if e.Type != bookmark {
+			text += " " + object.GetAnnotations()["cluster"] + "/" + object.GetName()
 		}
+		if object.GetAnnotations()[annotationInitialEnd] != "" {
+			text += " initial"
+		}
+		if missing := object.GetAnnotations()[AnnotationMissing]; missing != "" {
+			text += " lacks " + missing
+		}
+		got = append(got, text)
 		if whole, ok := object.(*corev1.ConfigMap); ok && c.whole && (e.Type == added || e.Type == modified) && whole.Data["version"] == "" {
 			c.t.Errorf("event %s: its object %v is not whole", e.Type, whole)
 		}

@@ -42,20 +42,8 @@ func (f *fleet) begin(ctx context.Context, members []Member, missing []Missing) 
 		m.silent = f.s.o.fromNow()
 		first = append(first, m)
 	}
-	f.s.mu.Lock()
-	f.s.missing = len(missing)
-	for _, m := range first {
-		if f.s.initial != nil {
-			f.s.initial[m] = true
-		}
-	}
-	if f.s.initial != nil {
-		// A member that sends a little all the time keeps no client from having what others have.
-		late := time.AfterFunc(maxInitial, f.s.arrivedAll)
-		context.AfterFunc(ctx, func() { late.Stop() })
-	}
-	f.s.endInitial()
-	f.s.mu.Unlock()
+	f.s.miss(missing)
+	context.AfterFunc(ctx, f.s.await())
 	for _, m := range first {
 		f.start(ctx, m)
 	}
@@ -115,9 +103,7 @@ func (f *fleet) reconcile(ctx context.Context, members []Member, missing []Missi
 		m.leave()
 		f.s.drop(m)
 	}
-	f.s.mu.Lock()
-	f.s.missing = len(missing)
-	f.s.mu.Unlock()
+	f.s.miss(missing)
 	for _, to := range members {
 		if f.now[to.Name()] == nil {
 			f.start(ctx, f.prepare(to))

@@ -83,6 +83,7 @@ func (m *member) emitPart(e event) error {
 			m.part = true
 			m.s.open++
 		}
+		m.sending = true
 		m.show(e)
 	})
 }
@@ -97,6 +98,7 @@ func (m *member) endPart(list merge.ListMeta, shown objects) {
 		m.part = false
 		m.s.open--
 	}
+	m.has, m.sending = true, false
 	m.s.settle(m.to.UID(), m.at)
 }
 

@@ -66,13 +66,16 @@ type member struct {
 	// first request has ended.
 	of    metav1.TypeMeta
 	heard bool
+	// has says that the client has got all of the member's objects once, missed that a request
+	// has failed, and sending that objects of the newest one have come.
+	has, missed, sending bool
 	// leaving says that the member is not in the view any more.
 	leaving bool
 }
 
 // newMember returns a member that goes on from version at, at which the client has shown.
 func newMember(s *stream, to Member, at string, shown objects) *member {
-	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", refusalPause: refusedPause, done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
+	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", has: at != "", refusalPause: refusedPause, done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
 	if m.shown == nil {
 		m.shown = objects{}
 	}
@@ -103,7 +106,6 @@ func (m *member) run(ctx context.Context) {
 		err := m.follow(ctx)
 		m.begun(err)
 		m.s.heard(m)
-		m.s.arrived(m)
 		if errors.Is(err, errEnded) {
 			return
 		}
@@ -117,10 +119,13 @@ func (m *member) run(ctx context.Context) {
 		}
 		pause := rand.N(backoff)
 		if refused := new(fault.Fault); errors.As(err, &refused) && lasting(refused) {
+			if m.s.refuse(m, refused); !m.missed && m.s.awaits(m) {
+				m.refusalPause = acceptedPause
+			}
 			pause = max(pause, m.refusalPause)
 			m.refusalPause = min(2*m.refusalPause, refusedPause)
-			m.s.refuse(m, refused)
 		}
+		m.s.missed(m, err)
 		backoff = min(2*backoff, maxBackoff)
 		select {
 		case <-ctx.Done():

@@ -58,6 +58,9 @@ type Options struct {
 	FailWhenUnreachable bool
 	// MemberTimeout is how long a member may take to begin an answer.
 	MemberTimeout time.Duration
+	// InformerTimeout is how long the initial bookmark waits for clusters that do not answer.
+	// With 0 it waits for one answer or failure of each.
+	InformerTimeout time.Duration
 	// Draining is closed when the process is about to end; nil if it never is.
 	Draining <-chan struct{}
 	// Clock and Positions are the process' own, shared by all lists and watches.
@@ -71,6 +74,8 @@ type Options struct {
 const (
 	// membersEvery is the default of Options.MembersEvery.
 	membersEvery = 4 * time.Second
+	// waitingEvery is how often a stream sends a bookmark while the initial one waits.
+	waitingEvery = 15 * time.Second
 	// bookmarkEvery is how often a stream says its version while that changes.
 	bookmarkEvery = time.Minute
 	// queueSize is how many bytes of events wait for a client before members' streams do.

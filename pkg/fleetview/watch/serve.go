@@ -68,19 +68,19 @@ func (o Options) from(ctx context.Context) (position, version.Version, error) {
 		return position{}, version.Version{}, nil
 	}
 	v, err := version.Parse(o.ResourceVersion)
+	ofCluster := version.OfMember(o.ResourceVersion) != 0 // from when the view had one cluster and could have no other
 	tooOld := &apierrors.StatusError{ErrStatus: *expired()}
 	switch {
-	case version.OfMember(o.ResourceVersion) != 0: // from when the view had one cluster and could have no other
+	case ofCluster && !o.wantsInitialEvents():
 		return position{}, version.Version{}, tooOld
-	case err != nil:
+	case err != nil && !ofCluster:
 		return position{}, version.Version{}, apierrors.NewBadRequest(err.Error())
 	}
-	near := o.Clock.Follow(v.Time)
+	o.Clock.Follow(v.Time) // unless it is far ahead, which anyone can write
 	if o.wantsInitialEvents() {
-		if !near {
-			return position{}, version.Version{}, tooOld
-		}
-		return position{}, version.Version{}, nil // all that there is now is not older than any version
+		// All that there is now is not older than any version. None is 410: an informer that gets
+		// that may list next without a version, as people do, whose lists wait for no cluster.
+		return position{}, version.Version{}, nil
 	}
 	from, ok := o.Positions.resolve(ctx, v, o.Owner)
 	if !ok {

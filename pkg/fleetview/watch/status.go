@@ -37,6 +37,17 @@ func statusOf(f *fault.Fault) *metav1.Status {
 	}
 }
 
+// unreachable says that clusters have not answered in a view that wants all of them.
+func unreachable(clusters []string) *metav1.Status {
+	faults := make([]*fault.Fault, len(clusters))
+	for i, cluster := range clusters {
+		faults[i] = &fault.Fault{Cluster: cluster, Reason: "its objects are not complete"}
+	}
+	status := fault.Unreachable(faults).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return &status
+}
+
 func expired() *metav1.Status { return gone("too old resource version") }
 
 // gone says that the client must list again.

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -42,15 +43,13 @@ type stream struct {
 	news bool
 	// open counts the members of which the client may have a part only.
 	open int
-	// initial has the members whose first objects the initial bookmark waits for; it is
-	// nil when that bookmark was sent, or is not wanted.
-	initial map[*member]bool
+	awaited
 	// remembered counts the objects that the client has.
 	remembered int
-	// members are those of the view now, with their refusals, and missing counts clusters
-	// that are known not to answer.
+	// members are those of the view now, with their refusals, and missing are clusters that are
+	// known not to answer.
 	members map[*member]*fault.Fault
-	missing int
+	missing []string
 	// began says that the answer has, and cause is why the stream has ended, if it failed.
 	began bool
 	cause *metav1.Status
@@ -123,34 +122,6 @@ func (s *stream) settle(uid, memberVersion string) {
 	s.step(at, uid, memberVersion)
 }
 
-// arrived says that the initial bookmark need not wait for a member, or not any more.
-func (s *stream) arrived(m *member) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.initial[m] {
-		return
-	}
-	delete(s.initial, m)
-	s.endInitial()
-}
-
-// arrivedAll says that the initial bookmark waits for no member any more.
-func (s *stream) arrivedAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.initial)
-	s.endInitial()
-}
-
-// endInitial sends the initial bookmark if it waits for no member, and it is known what it
-// is about. The caller holds mu.
-func (s *stream) endInitial() {
-	if s.initial != nil && len(s.initial) == 0 && s.of.Kind != "" {
-		s.initial = nil
-		s.mark(map[string]string{annotationInitialEnd: "true"})
-	}
-}
-
 // mark adds a bookmark to the queue, if it is known what the objects are. It does not wait
 // for room. The caller holds mu.
 func (s *stream) mark(annotations map[string]string) {
@@ -159,12 +130,20 @@ func (s *stream) mark(annotations map[string]string) {
 	}
 	at := s.o.Clock.Now()
 	object := &metav1.PartialObjectMetadata{TypeMeta: s.of}
+	lacking := join(s.lacking())
+	if lacking != "" {
+		annotations = maps.Clone(annotations)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[AnnotationMissing] = lacking
+	}
 	object.ResourceVersion, object.Annotations = at.String(), annotations
 	queue, err := s.form.appendOwn(s.queue, bookmark, object)
 	if err != nil {
 		return // the next one may be possible
 	}
-	s.queue = queue
+	s.queue, s.told = queue, lacking
 	s.last, s.news = at.Time, false
 	s.step(at.Time, "", "")
 	s.signal()
@@ -208,8 +187,9 @@ func (s *stream) write(ctx context.Context, w http.ResponseWriter) {
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	marks := time.NewTicker(bookmarkEvery)
+	marks, waiting := time.NewTicker(bookmarkEvery), time.NewTicker(waitingEvery)
 	defer marks.Stop()
+	defer waiting.Stop()
 	for orderly := false; !orderly; {
 		select {
 		case <-ctx.Done():
@@ -221,6 +201,8 @@ func (s *stream) write(ctx context.Context, w http.ResponseWriter) {
 			orderly = true
 		case <-marks.C:
 			s.markNews()
+		case <-waiting.C:
+			s.markWaiting()
 		case <-s.wake:
 		}
 		if orderly {

@@ -1,0 +1,167 @@
+package watch
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+)
+
+// AnnotationMissing is on bookmarks while the client lacks objects, because clusters have not
+// answered or refuse: the names of these, sorted, with commas between them.
+const AnnotationMissing = "clusterproxy.open-cluster-management.io/missing-clusters"
+
+// awaited is what the bookmark behind the initial events waits for, and what a client is told
+// that it lacks. The stream's mu guards it.
+type awaited struct {
+	// initial has the members whose first objects the initial bookmark waits for; it is
+	// nil when that bookmark was sent, or is not wanted.
+	initial map[*member]bool
+	// since is when the stream has begun, and overdue says that it waits for no member any more
+	// that does not answer.
+	since   time.Time
+	overdue bool
+	// told are the clusters that the newest bookmark has named.
+	told string
+}
+
+// await begins to wait for the initial events of the members that have joined.
+func (s *stream) await() (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = time.Now()
+	if s.initial == nil {
+		if !s.o.anew() { // the client may have been told at another replica
+			s.told = join(s.lacking())
+		}
+		return func() {}
+	}
+	overdue := time.AfterFunc(s.o.InformerTimeout, s.expectNobody)
+	// A member that sends a little all the time keeps no client from having what others have.
+	late := time.AfterFunc(maxInitial, s.arrivedAll)
+	s.endInitial()
+	return func() {
+		overdue.Stop()
+		late.Stop()
+	}
+}
+
+// arrived says that the client has all objects of a member, as of its first answer.
+func (s *stream) arrived(m *member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.initial[m] {
+		delete(s.initial, m)
+		s.endInitial()
+	}
+	s.markLess()
+}
+
+// missed says that a request to a member has failed. The initial bookmark goes on to wait for the
+// member: a client that asks again, because its version is too old, deletes what it does
+// not get.
+func (s *stream) missed(m *member, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.missed, m.sending = true, false
+	if s.initial[m] && (s.overdue || s.believes(err)) {
+		delete(s.initial, m)
+		s.endInitial()
+	}
+}
+
+// believes reports whether an error says that a member has no objects for the client. A
+// kube-apiserver that has just started refuses everybody. The caller holds mu.
+func (s *stream) believes(err error) bool {
+	refused := new(fault.Fault)
+	return errors.As(err, &refused) && lasting(refused) && (!refused.OfRights() || time.Since(s.since) >= fault.BelieveAfter)
+}
+
+// awaits reports whether the initial bookmark waits for a member.
+func (s *stream) awaits(m *member) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.initial[m]
+}
+
+// expectNobody ends the wait for clusters that do not answer.
+func (s *stream) expectNobody() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overdue = true
+	for m := range s.initial {
+		if m.missed && !m.sending {
+			delete(s.initial, m)
+		}
+	}
+	s.endInitial()
+}
+
+// arrivedAll says that the initial bookmark waits for no member any more.
+func (s *stream) arrivedAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overdue = true
+	clear(s.initial)
+	s.endInitial()
+}
+
+// endInitial sends the initial bookmark if it waits for no cluster, and it is known what it
+// is about. The caller holds mu.
+func (s *stream) endInitial() {
+	if s.initial == nil || len(s.initial) > 0 || len(s.missing) > 0 && !s.overdue || s.of.Kind == "" {
+		return
+	}
+	if lacking := s.lacking(); s.o.FailWhenUnreachable && len(lacking) > 0 {
+		s.fail(unreachable(lacking))
+		return
+	}
+	s.initial = nil
+	s.mark(map[string]string{annotationInitialEnd: "true"})
+}
+
+// lacking returns the clusters whose objects the client has not got. One that does not have such
+// objects is none of them. The caller holds mu.
+func (s *stream) lacking() []string {
+	var names []string
+	has := map[string]bool{}
+	for m, refusal := range s.members {
+		switch {
+		case m.has:
+			has[m.to.Name()] = true
+		case m.leaving || refusal != nil && refusal.Code == http.StatusNotFound:
+		default:
+			names = append(names, m.to.Name())
+		}
+	}
+	for _, name := range s.missing {
+		if !has[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func join(clusters []string) string { return strings.Join(clusters, ",") }
+
+// markLess adds a bookmark if the client has got what the bookmark before has said that it lacks.
+// The caller holds mu.
+func (s *stream) markLess() {
+	if s.o.Bookmarks && s.told != "" && s.initial == nil && s.open == 0 && join(s.lacking()) != s.told {
+		s.mark(nil)
+	}
+}
+
+// markWaiting adds a bookmark while the initial one waits: what is between the client and the
+// view may cut off a connection on which nothing comes.
+func (s *stream) markWaiting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.o.Bookmarks && s.initial != nil {
+		s.mark(nil)
+	}
+}
