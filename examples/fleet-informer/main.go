@@ -4,6 +4,8 @@
 //
 // The view has names Qualified: an informer files objects by namespace and name, and of
 // two pods that are called the same on two clusters it would hold one.
+//
+// Pods of a cluster that is away stay, also when the informer has to list again (keep.go).
 package main
 
 import (
@@ -51,7 +53,7 @@ func main() {
 
 // run follows pods until ctx is done.
 func run(ctx context.Context, view *rest.Config, namespace string, out io.Writer) error {
-	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), NewInformer: newKeepingInformer}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}

@@ -44,6 +44,9 @@ type listing struct {
 	// pageNumber counts the pages before; first says that there is none.
 	pageNumber int
 	first      bool
+	// informer says that the list is an informer's, and since is when this page was asked for.
+	informer bool
+	since    time.Time
 	// next has the members to ask, in order; memberToken goes on with the first of them.
 	next        []Member
 	memberToken string
@@ -97,7 +100,10 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error
 
 // newListing reads what the client wants to have listed.
 func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *request, f form) (*listing, error) {
-	l := &listing{request: q, h: h, form: f, first: true, next: q.members, failures: failuresOf(q.missing)}
+	own := *q
+	own.query = maps.Clone(q.query) // the same request may be listed in another form
+	l := &listing{request: &own, h: h, form: f, first: true, since: time.Now(), next: q.members, failures: failuresOf(q.missing)}
+	l.informer = l.isInformers()
 	l.page = newPage(w, l)
 	if text := q.query.Get("limit"); text != "" {
 		var err error
@@ -120,14 +126,17 @@ func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *requ
 	if l.limit > 0 {
 		l.usual, _ = h.usual.get(l.about())
 	}
-	return l, l.readVersion(ctx)
+	if err := l.readVersion(ctx); err != nil {
+		return nil, err
+	}
+	return l, l.awaitMissing(ctx)
 }
 
 // resume goes on where the page before ended. Clusters that joined since are not in the
 // list, as objects that were created are not.
 func (l *listing) resume(token version.Continue) {
 	l.first, l.at, l.clusters, l.items = false, version.Version{Time: token.Time, Replica: token.Replica}, token.Clusters, token.Items
-	l.pageNumber = token.Page
+	l.pageNumber, l.informer = token.Page, token.Informer
 	l.page.meta.APIVersion, l.page.meta.Kind = token.APIVersion, token.Kind
 	l.last = token.Next == "" || slices.Contains(token.Deferred, token.Next)
 	later := func(cluster string) bool { return slices.Contains(token.Deferred, cluster) }
@@ -163,10 +172,11 @@ func (l *listing) readVersion(ctx context.Context) error {
 		return nil
 	}
 	wanted, err := version.Parse(text)
+	ofMember := version.OfMember(text) != 0 // the view may have been Single
 	switch {
-	case version.OfMember(text) != 0: // the view may have been Single
+	case ofMember && !l.informer: // an informer that gets 410 may list next as people do
 		return fault.Refuse(http.StatusGone, "too old resource version: "+err.Error())
-	case err != nil:
+	case err != nil && !ofMember:
 		return fault.Refuse(http.StatusBadRequest, err.Error())
 	}
 	// A version of a replica whose clock is ahead: the list's is not less.
@@ -262,21 +272,11 @@ func (l *listing) read(ctx context.Context, wave []Member) error {
 	if l.limit > 0 && !l.last && l.memberToken == "" && l.deferredBytes() < maxDeferred {
 		wait.hold, wait.begun = hold, l.page.items > 0
 	}
-	if l.limit == 0 && l.exact == nil && !l.view.FailWhenUnreachable {
+	if l.limit == 0 && l.exact == nil && !l.view.FailWhenUnreachable && !l.informer {
 		wait.hold, wait.late = l.view.Timeout/2, true
 	}
-	requests := make([]memberRequest, len(wave))
-	for i, m := range wave {
-		requests[i] = l.requestTo(m)
-	}
-	answers := gather(ctx, wave, wait, func(ctx context.Context, i int) *memberList {
-		return l.open(requests[i].ask(ctx, wave[i]), len(wave))
-	})
-	defer func() {
-		for _, p := range answers {
-			p.close()
-		}
-	}()
+	answers := l.begin(ctx, wave, wait)
+	defer func() { closeAll(answers) }()
 	l.agree(answers)
 	if l.limit == 0 {
 		// The header, which has the Warnings, is sent while the items are read.
@@ -396,11 +396,13 @@ func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
 		// client has them all: it would not get the others by a watch. It may ask for the page again.
 		return f
 	case l.page.started && slices.Contains(l.late, m):
-		// Its Warning is out.
+		l.failures = append(l.failures, f) // its Warning is out
 	case l.page.started && l.limit == 0:
 		return f // its Warning would come too late
-	case l.page.started || deferring && f.Code == 0 && !f.Slow:
+	case l.page.started || deferring && (f.Code == 0 && !f.Slow || l.awaits(f)):
 		l.deferred = append(l.deferred, m)
+	case l.awaits(f):
+		return f // it broke off: the informer asks again
 	default:
 		l.failures = append(l.failures, f)
 	}
@@ -439,7 +441,7 @@ func (l *listing) requestTo(m Member) memberRequest {
 // token is the one that goes on with the next page; empty after the last one.
 func (l *listing) token() string {
 	token := version.Continue{
-		Time: l.at.Time, Replica: l.at.Replica, Page: l.pageNumber + 1, Member: l.memberToken, Clusters: l.clusters, Items: l.items,
+		Time: l.at.Time, Replica: l.at.Replica, Page: l.pageNumber + 1, Informer: l.informer, Member: l.memberToken, Clusters: l.clusters, Items: l.items,
 		APIVersion: l.page.meta.APIVersion, Kind: l.page.meta.Kind,
 	}
 	later := l.deferred

@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -269,7 +271,7 @@ func (p *page) end(token string) error {
 	if p.isTable() {
 		columns = p.table.Definitions()
 	}
-	closing, err := ending(p.meta, list, columns)
+	closing, err := ending(p.meta, listMeta{list, missingOf(p.l.failures)}, columns)
 	if err != nil {
 		return err
 	}
@@ -279,15 +281,34 @@ func (p *page) end(token string) error {
 }
 
 // ending closes the items or rows and says what they are.
-func ending(meta merge.ListMeta, list metav1.ListMeta, columns json.RawMessage) ([]byte, error) {
+func ending(meta merge.ListMeta, list listMeta, columns json.RawMessage) ([]byte, error) {
 	rest, err := json.Marshal(struct {
 		Kind              string          `json:"kind"`
 		APIVersion        string          `json:"apiVersion"`
-		Metadata          metav1.ListMeta `json:"metadata"`
+		Metadata          listMeta        `json:"metadata"`
 		ColumnDefinitions json.RawMessage `json:"columnDefinitions,omitempty"`
 	}{meta.Kind, meta.APIVersion, list, columns})
 	if err != nil {
 		return nil, err
 	}
 	return append(append([]byte("],"), rest[1:]...), '\n'), nil
+}
+
+// listMeta is the metadata of a list. Clients that decode it as it is in Go lose the annotations.
+type listMeta struct {
+	metav1.ListMeta
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// missingOf says for programs what Warnings say for people, and of all clusters.
+func missingOf(failures []*fault.Fault) map[string]string {
+	if len(failures) == 0 {
+		return nil
+	}
+	names := make([]string, len(failures))
+	for i, f := range failures {
+		names[i] = f.Cluster
+	}
+	slices.Sort(names)
+	return map[string]string{AnnotationMissing: strings.Join(names, ",")}
 }

@@ -100,7 +100,7 @@ func rewriteList(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	meta := reader.Meta()
-	closing, err := ending(meta, metav1.ListMeta{ResourceVersion: rewriter.Version(meta.ResourceVersion)}, columns)
+	closing, err := ending(meta, listMeta{ListMeta: metav1.ListMeta{ResourceVersion: rewriter.Version(meta.ResourceVersion)}}, columns)
 	return append(out, closing...), err
 }
 

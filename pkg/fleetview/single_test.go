@@ -172,11 +172,11 @@ func TestSingleWithoutCluster(t *testing.T) {
 }
 
 // TestVersionsFromSingle goes on in a view of two clusters that was of one: what cannot be
-// resumed is listed again.
+// resumed is listed again. Lists and initial events are (TestNoneOfTheInformersListsIsGone).
 func TestVersionsFromSingle(t *testing.T) {
 	view := testView(newCluster("a"), newCluster("b"))
 	for version, want := range map[string]int{"101": http.StatusGone, "nonsense": http.StatusBadRequest} {
-		for _, query := range []string{"?resourceVersion=", "?watch=1&resourceVersion=", "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion="} {
+		for _, query := range []string{"?resourceVersionMatch=Exact&resourceVersion=", "?watch=1&resourceVersion="} {
 			if got := New(Options{}).request(t, view, http.MethodGet, shop+query+version, ""); got.code != want {
 				t.Errorf("%s%s: got %d %q, want %d", query, version, got.code, got.body, want)
 			}

@@ -76,6 +76,9 @@ func (d *fleetViewDefinition) describe(view *fleetview.View) error {
 	if spec.ClusterTimeoutSeconds > 0 {
 		view.Timeout = time.Duration(spec.ClusterTimeoutSeconds) * time.Second
 	}
+	if spec.InformerTimeoutSeconds > 0 {
+		view.InformerTimeout = time.Duration(spec.InformerTimeoutSeconds) * time.Second
+	}
 	view.Single = isSingle(spec)
 	var of func(cluster string) bool
 	if spec.UnlistedResources != nil {

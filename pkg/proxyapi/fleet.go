@@ -33,8 +33,13 @@ type fleetHandler interface {
 	Serve(w http.ResponseWriter, r *http.Request, view fleetview.View)
 }
 
-// defaultClusterTimeout is a FleetView's default, for objects that have none.
-const defaultClusterTimeout = 5 * time.Second
+// defaultClusterTimeout and defaultInformerTimeout are a FleetView's defaults, for objects that have
+// none. The second one is less than the minute after which what is between a client and the view
+// commonly cuts off a connection on which nothing comes.
+const (
+	defaultClusterTimeout  = 5 * time.Second
+	defaultInformerTimeout = 45 * time.Second
+)
 
 func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	scope := scopeOf(r.Context())
@@ -78,7 +83,7 @@ type viewRequest struct {
 
 // view is what package fleetview gets to know.
 func (q *viewRequest) view() (fleetview.View, error) {
-	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout}
+	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
 	err := q.scope.view.describe(&view)
 	q.single, q.timeout = view.Single, view.Timeout
 	return view, err

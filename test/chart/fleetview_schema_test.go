@@ -33,7 +33,9 @@ func admitView(t *testing.T, s admission.Schema, name, spec string) (map[string]
 // TestFleetViewDefaults wants the same view with an empty spec and without one.
 func TestFleetViewDefaults(t *testing.T) {
 	s := newFleetViewSchema(t)
-	want := map[string]any{"names": "Plain", "writes": "NamedCluster", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5)}
+	want := map[string]any{
+		"names": "Plain", "writes": "NamedCluster", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5), "informerTimeoutSeconds": int64(45),
+	}
 	for _, spec := range []string{"", "spec: {}"} {
 		view, errs := admitView(t, s, "all", spec)
 		if len(errs) > 0 {
@@ -55,13 +57,15 @@ func TestFleetViewValidation(t *testing.T) {
 	}{
 		"the design's example": {spec: `{clusters: {clusterSets: [prod], selector: {matchLabels: {region: eu}}, names: [edge-7]},
 			resources: [{group: "", resource: pods, namespaces: [shop]}, {group: apps, resource: "*"}],
-			unlistedResources: {cluster: local-cluster}, names: Qualified, whenUnreachable: Fail, clusterTimeoutSeconds: 60}`},
+			unlistedResources: {cluster: local-cluster}, names: Qualified, whenUnreachable: Fail, clusterTimeoutSeconds: 60, informerTimeoutSeconds: 300}`},
 		"the core group by default":       {spec: `{resources: [{resource: pods}]}`},
 		"names":                           {spec: "{names: Short}", want: "spec.names"},
 		"writes":                          {spec: "{writes: Some}", want: "spec.writes"},
 		"when unreachable":                {spec: "{whenUnreachable: Wait}", want: "spec.whenUnreachable"},
 		"no timeout":                      {spec: "{clusterTimeoutSeconds: 0}", want: "spec.clusterTimeoutSeconds"},
 		"a long timeout":                  {spec: "{clusterTimeoutSeconds: 61}", want: "spec.clusterTimeoutSeconds"},
+		"no timeout for informers":        {spec: "{informerTimeoutSeconds: 0}", want: "spec.informerTimeoutSeconds"},
+		"a long one":                      {spec: "{informerTimeoutSeconds: 301}", want: "spec.informerTimeoutSeconds"},
 		"no sets, which is not all":       {spec: "{clusters: {clusterSets: []}}", want: "spec.clusters.clusterSets"},
 		"no names, which is not all":      {spec: "{clusters: {names: []}}", want: "spec.clusters.names"},
 		"a name twice":                    {spec: "{clusters: {names: [a, a]}}", want: "Duplicate"},

@@ -65,13 +65,20 @@ func Read(cluster string, response *http.Response) *Fault {
 	return f
 }
 
-// BelieveAfter is for how long an informer's request does not believe a refusal of rights: a
-// kube-apiserver that has just started refuses everybody until it knows who may what.
-const BelieveAfter = 5 * time.Second
+// Lasting reports whether a refusal is about the request and does not go away soon.
+func (f *Fault) Lasting() bool {
+	return f.Code >= 400 && f.Code < 500 && f.Code != http.StatusTooManyRequests
+}
 
-// OfRights reports whether the cluster has refused the user, and not the request.
-func (f *Fault) OfRights() bool {
-	return f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden
+// believeAfter is for how long a refusal of rights is not believed by an informer's request: a
+// kube-apiserver that has just started refuses everybody until it knows who may what.
+const believeAfter = 5 * time.Second
+
+// Believed reports whether an informer's request, which is asked since a time, takes the fault for
+// an answer: what the cluster has is not for this user, or it has none.
+func (f *Fault) Believed(since time.Time) bool {
+	ofRights := f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden
+	return f.Lasting() && (!ofRights || time.Since(since) >= believeAfter)
 }
 
 func (f *Fault) Error() string { return fmt.Sprintf("cluster %q %s", f.Cluster, f.Outcome()) }

@@ -26,11 +26,13 @@ type Continue struct {
 	APIVersion, Kind string
 	// Clusters and Items count what the pages before had.
 	Clusters, Items int
+	// Informer says that the list is an informer's.
+	Informer bool
 }
 
 const (
 	// continueFormat is the first byte of a token. Another layout takes another byte.
-	continueFormat = 2
+	continueFormat = 3
 	// maxContinue is the longest token that ParseContinue reads, in characters.
 	maxContinue = 64 << 10
 )
@@ -46,6 +48,11 @@ func (c Continue) String() string {
 	b = binary.AppendUvarint(b, uint64(c.Page))
 	b = binary.AppendUvarint(b, uint64(c.Clusters))
 	b = binary.AppendUvarint(b, uint64(c.Items))
+	informer := uint64(0)
+	if c.Informer {
+		informer = 1
+	}
+	b = binary.AppendUvarint(b, informer)
 	for _, s := range append([]string{c.Next, c.Member, c.APIVersion, c.Kind}, c.Deferred...) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -65,6 +72,7 @@ func ParseContinue(s string) (Continue, error) {
 	r := tokenReader{rest: b[1:]}
 	c := Continue{Time: int64(r.number(MaxTime)), Replica: uint32(r.number(Replicas - 1)), Page: int(r.number(MaxPages))}
 	c.Clusters, c.Items = int(r.number(maxCount)), int(r.number(maxCount))
+	c.Informer = r.number(1) == 1
 	c.Next, c.Member, c.APIVersion, c.Kind = r.text(), r.text(), r.text(), r.text()
 	for len(r.rest) > 0 && !r.broken {
 		c.Deferred = append(c.Deferred, r.text())

@@ -12,7 +12,7 @@ func TestContinue(t *testing.T) {
 	for name, want := range map[string]Continue{
 		"least":    {Time: minTime},
 		"next":     {Time: 1795381200000000, Replica: Replicas - 1, Page: MaxPages, Next: "cluster2", Clusters: 1, Items: 500, APIVersion: "apps/v1", Kind: "DeploymentList"},
-		"within":   {Time: 1795381200000000, Next: "cluster2", Member: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", Clusters: 1, Items: 700},
+		"within":   {Time: 1795381200000000, Next: "cluster2", Member: "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ", Clusters: 1, Items: 700, Informer: true},
 		"deferred": {Time: 1795381200000000, Deferred: []string{"edge-7", "", "edge-9"}, Clusters: maxCount, Items: maxCount},
 	} {
 		got, err := ParseContinue(want.String())

@@ -73,11 +73,11 @@ func (s *stream) missed(m *member, err error) {
 	}
 }
 
-// believes reports whether an error says that a member has no objects for the client. A
-// kube-apiserver that has just started refuses everybody. The caller holds mu.
+// believes reports whether an error says that a member has no objects for the client. The
+// caller holds mu.
 func (s *stream) believes(err error) bool {
 	refused := new(fault.Fault)
-	return errors.As(err, &refused) && lasting(refused) && (!refused.OfRights() || time.Since(s.since) >= fault.BelieveAfter)
+	return errors.As(err, &refused) && refused.Believed(s.since)
 }
 
 // awaits reports whether the initial bookmark waits for a member.

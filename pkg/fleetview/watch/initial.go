@@ -36,7 +36,7 @@ func (m *member) initial(ctx context.Context) error {
 		query.Set("resourceVersion", "0") // the client takes what is there
 	}
 	body, err := m.get(ctx, query, m.s.form.media().watch)
-	if refused := new(fault.Fault); errors.Is(err, errExpired) || errors.As(err, &refused) && lasting(refused) && !apierrors.IsNotAcceptable(err) {
+	if refused := new(fault.Fault); errors.Is(err, errExpired) || errors.As(err, &refused) && refused.Lasting() && !apierrors.IsNotAcceptable(err) {
 		return errNoInitial // or no watch; its list says more
 	}
 	if err != nil {

@@ -118,7 +118,7 @@ func (m *member) run(ctx context.Context) {
 			}
 		}
 		pause := rand.N(backoff)
-		if refused := new(fault.Fault); errors.As(err, &refused) && lasting(refused) {
+		if refused := new(fault.Fault); errors.As(err, &refused) && refused.Lasting() {
 			if m.s.refuse(m, refused); !m.missed && m.s.awaits(m) {
 				m.refusalPause = acceptedPause
 			}

@@ -11,11 +11,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
-// lasting reports whether a refusal is about the request and does not go away soon.
-func lasting(f *fault.Fault) bool {
-	return f.Code >= 400 && f.Code < 500 && f.Code != http.StatusTooManyRequests
-}
-
 // statusError reads the object of an ERROR event.
 func statusError(object []byte) error {
 	status, err := merge.ReadStatus(object)

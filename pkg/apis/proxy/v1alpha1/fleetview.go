@@ -80,6 +80,14 @@ type FleetViewSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60
 	ClusterTimeoutSeconds int32 `json:"clusterTimeoutSeconds,omitempty"`
+	// InformerTimeoutSeconds is how long initial events, and lists of informers, wait for
+	// clusters that do not answer: an informer takes what it does not get for deleted.
+	// What is left out after that is named in an annotation of bookmarks and lists.
+	// +optional
+	// +kubebuilder:default=45
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=300
+	InformerTimeoutSeconds int32 `json:"informerTimeoutSeconds,omitempty"`
 }
 
 // FleetViewClusters selects clusters. A cluster is selected if one of the terms
