@@ -115,6 +115,25 @@
 // in time; the alternative is that one silent cluster keeps everyone waiting. A view that
 // is all or nothing waits.
 //
+// # Lists of informers
+//
+// An informer takes what is not in its list for deleted. Its list waits for members that do not
+// answer, for View.InformerTimeout, which counts for all pages together. Pages before the last
+// one pass them over. An answer without a limit, and the last page, is given up when a member does
+// not begin it; the others would break off while they wait. The members that are missing are asked
+// again each second, and then all of them anew. Then those that are still missing are left out, in
+// Warnings and in an annotation of lists in JSON (AnnotationMissing). A member that breaks off
+// within the time makes the answer an error, after which informers keep what they have.
+//
+// A list is an informer's if it has a resourceVersion, and is neither Exact nor a Table. Reflectors of
+// client-go (0.36) list from 0 at first and from the newest version that they know later. They
+// list without a version only after a list, or a request for initial events, was 410: none is. kubectl, consoles and
+// scripts list without one, and do not wait. What is left: an informer that is not client-go's and
+// lists without a version cannot be told from them, and a program that reads a list from the
+// members' caches, by resourceVersion=0, waits. A view that is all or nothing does not wait: it answers 503.
+//
+// # Reading ahead
+//
 // When a member has begun, some of its answer is read in the background (4 MiB of all
 // together), so that what comes from afar is under way at the same time. In protobuf a list's length comes first, so only pages with a
 // limit are written in it, of 16 MiB at most; others are JSON if the client accepts that.
@@ -158,6 +177,7 @@
 //	form.go               what the client accepts
 //	ask.go                requests to members
 //	list.go               lists, page by page
+//	informers.go          which lists are an informer's, and what they wait for
 //	gather.go             members' lists as they begin
 //	usual.go              how many members a first page needs
 //	ahead.go              reads on while it is another member's turn

@@ -79,7 +79,7 @@
 //   - hubuser_test.go, audit_test.go: users of the hub, and what audit logs say.
 //     localcluster_test.go: the hub as its own managed cluster.
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
-//     views. fleetwatch_test.go: watches and informers of them. fleetviews_test.go: their
+//     views. fleetwatch_test.go, fleetaway_test.go: watches and informers of them. fleetviews_test.go: their
 //     clusters, which come, go, freeze and refuse, and rights. fleetolder_test.go: a member of
 //     another version.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.

@@ -16,9 +16,19 @@
 // the list. A client that asks for initial events gets them as members send them: each
 // is asked for its own (initial.go). It is listed instead, from where it is, if it refuses
 // that, or ends or is silent without the bookmark behind them. What is different after a
-// 410 a list says. The client's initial bookmark follows when each member has sent all
-// objects or has failed once, and after 5 minutes in any case. Members' own bookmarks move
-// their positions and are not passed on.
+// 410 a list says. Members' own bookmarks move their positions and are not passed on.
+//
+// The client's initial bookmark follows when each member has sent all objects. A client that
+// has objects already takes those for deleted that are not before it. The bookmark waits
+// for members that fail, for Options.InformerTimeout, and for those that go on sending for 5 minutes. A
+// refusal is an answer; one of rights is believed after 5 s. Meanwhile a bookmark comes every
+// 15 s, for what is between the client and the view. Each bookmark names the members of
+// which the client lacks objects (AnnotationMissing), and when one of them has sent its own, another
+// bookmark follows at once. That is so in a stream that goes on from a version too. With
+// FailWhenUnreachable the stream ends with an error in place of a bookmark that would name some.
+//
+// No request for initial events is 410: all that there is now is not older than any version, and
+// client-go may list without a version after that, which is what people do (package fleetview).
 //
 // A member that fails keeps its objects in the client. It is asked again from its own last
 // version, after pauses of 200 ms to 10 s with full jitter, or of 30 s after a refusal. The
@@ -119,6 +129,7 @@
 //	options.go       Options: what one watch is about; limits
 //	serve.go         Serve: what a stream goes on from, and its answer
 //	beginning.go     what is awaited before the answer begins: warnings, refusals
+//	awaited.go       what the initial bookmark waits for, and what bookmarks say is missing
 //	stream.go        stream: the queue, stamps, bookmarks, writing to the client
 //	failing.go       what ends a stream with an ERROR
 //	fleet.go         which members a stream has: joining, leaving
