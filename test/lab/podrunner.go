@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,7 +276,7 @@ func (r *podRunner) programFor(ctx context.Context, running *runningPod, contain
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + running.dir, "KUBECONFIG=" + filepath.Join(running.dir, "kubeconfig")}
 	for _, variable := range container.Env {
-		value, err := envValue(pod, variable)
+		value, err := envValue(pod, &container, variable)
 		if err != nil {
 			return program{}, fmt.Errorf("container %q: %w", container.Name, err)
 		}
@@ -299,9 +300,15 @@ func (r *podRunner) headless(namespace, name string) bool {
 	})
 }
 
-func envValue(pod *corev1.Pod, variable corev1.EnvVar) (string, error) {
+func envValue(pod *corev1.Pod, container *corev1.Container, variable corev1.EnvVar) (string, error) {
 	if variable.ValueFrom == nil {
 		return variable.Value, nil
+	}
+	if resource := variable.ValueFrom.ResourceFieldRef; resource != nil {
+		if limit, ok := container.Resources.Limits[corev1.ResourceMemory]; ok && resource.Resource == "limits.memory" {
+			return strconv.FormatInt(limit.Value(), 10), nil
+		}
+		return "", fmt.Errorf("variable %s: the lab knows the memory limit of a container that has one, not %q", variable.Name, resource.Resource)
 	}
 	if field := variable.ValueFrom.FieldRef; field != nil {
 		switch field.FieldPath {
@@ -320,7 +327,7 @@ func envValue(pod *corev1.Pod, variable corev1.EnvVar) (string, error) {
 		}
 		return "", fmt.Errorf("variable %s: field %q is not one that the lab knows", variable.Name, field.FieldPath)
 	}
-	return "", fmt.Errorf("variable %s: the lab knows values and fieldRef only", variable.Name)
+	return "", fmt.Errorf("variable %s: the lab knows values, fieldRef and resourceFieldRef only", variable.Name)
 }
 
 // syncServices points every Service of the addon's pods to their processes: to those that are

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -61,12 +62,20 @@ func TestEnvValue(t *testing.T) {
 		"metadata.namespace": "ns", "metadata.name": "p", "metadata.uid": "u", "spec.nodeName": "n", "spec.serviceAccountName": "sa", "status.podIP": "127.0.0.1",
 	} {
 		field := corev1.EnvVar{Name: "X", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-		if got, err := envValue(pod, field); err != nil || got != want {
+		if got, err := envValue(pod, new(corev1.Container), field); err != nil || got != want {
 			t.Errorf("%s is %q, %v; want %q", path, got, err, want)
 		}
 	}
 	unknown := corev1.EnvVar{Name: "X", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}
-	if _, err := envValue(pod, unknown); err == nil {
+	limited := &corev1.Container{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}}
+	limit := corev1.EnvVar{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}}
+	if got, err := envValue(pod, limited, limit); err != nil || got != "1073741824" {
+		t.Errorf("the memory limit is %q, %v; want 1073741824", got, err)
+	}
+	if got, err := envValue(pod, new(corev1.Container), limit); err == nil {
+		t.Errorf("the memory limit of a container without one is %q", got)
+	}
+	if _, err := envValue(pod, limited, unknown); err == nil {
 		t.Error("an unknown field is no error")
 	}
 }
