@@ -18,6 +18,11 @@ const (
 	ignored = 255
 )
 
+// fromUser reports whether a stream goes from the user to the cluster. The other ones go the
+// other way only: whoever gets something against the direction ignores it, and a recording
+// that had it would show what nobody has seen or typed.
+func (s Stream) fromUser() bool { return s == Stdin || s == Resize }
+
 // spdyStreams are the streams of a command by the header streamtype, as the kubelet has it.
 var spdyStreams = map[string]Stream{"stdin": Stdin, "stdout": Stdout, "stderr": Stderr, "error": Errors, "resize": Resize}
 
@@ -26,6 +31,7 @@ var (
 	errWebSocket = errors.New("the WebSocket has frames that are compressed or of no known kind")
 	errSPDY      = errors.New("the SPDY connection has frames that are of no known kind, too long or too many")
 	errForeign   = errors.New("the SPDY connection has data of a stream that the user has not opened")
+	errDirection = errors.New("the connection has data of a stream in the direction that the stream does not have")
 	errBase64    = errors.New("the WebSocket has messages that should be base64 and are not")
 	errProtocol  = errors.New("the connection has another protocol than SPDY and WebSocket")
 )
@@ -42,23 +48,36 @@ func (f *Follower) Observe(take func(s Stream, p []byte), lost func(error)) {
 	}
 	if f.spdy != nil {
 		f.spdy.kinds = map[uint32]string{}
-		payload := func(id uint32, p []byte) {
-			kind, ok := f.spdy.kinds[id]
-			if !ok {
-				f.lose(errForeign)
-				return
-			}
-			if stream, ok := spdyStreams[kind]; ok {
-				take(stream, p)
+		payload := func(take func(Stream, []byte)) func(id uint32, p []byte) {
+			return func(id uint32, p []byte) {
+				kind, ok := f.spdy.kinds[id]
+				if !ok {
+					f.lose(errForeign)
+					return
+				}
+				if stream, ok := spdyStreams[kind]; ok {
+					take(stream, p)
+				}
 			}
 		}
-		f.spdy.toUser.onData, f.spdy.fromUser.onData = payload, payload
+		f.spdy.toUser.onData, f.spdy.fromUser.onData = payload(f.only(false, take)), payload(f.only(true, take))
 		return
 	}
 	f.webFromUser = &webReader{}
-	for _, direction := range []*webReader{f.web, f.webFromUser} {
-		c := &channelReader{text: f.text, take: take, lose: f.lose}
+	for direction, fromUser := range map[*webReader]bool{f.web: false, f.webFromUser: true} {
+		c := &channelReader{text: f.text, take: f.only(fromUser, take), lose: f.lose}
 		direction.onMessage, direction.onData = c.begin, c.data
+	}
+}
+
+// only returns take for what goes in one direction.
+func (f *Follower) only(fromUser bool, take func(Stream, []byte)) func(Stream, []byte) {
+	return func(s Stream, p []byte) {
+		if s.fromUser() != fromUser {
+			f.lose(errDirection)
+			return
+		}
+		take(s, p)
 	}
 }
 
