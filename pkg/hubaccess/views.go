@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
@@ -174,6 +175,27 @@ func (v *Views) set(name string) *clusterv1beta2.ManagedClusterSet {
 	obj, _, _ := v.sets.informer.GetStore().GetByKey(name)
 	set, _ := obj.(*clusterv1beta2.ManagedClusterSet)
 	return set
+}
+
+// InSet reports whether a cluster is in a ManagedClusterSet. The error means that this is not known:
+// the hub has not been asked yet, it has no such set or cluster, or the set's selector means nothing.
+func (v *Views) InSet(cluster, name string) (bool, error) {
+	if err := v.sets.synced(); err != nil {
+		return false, err
+	}
+	set := v.set(name)
+	if set == nil {
+		return false, fmt.Errorf("there is no ManagedClusterSet %q", name)
+	}
+	selector, err := setSelector(set)
+	if err != nil {
+		return false, err
+	}
+	managed := v.clusters.cluster(cluster)
+	if managed == nil {
+		return false, fmt.Errorf("there is no ManagedCluster %q", cluster)
+	}
+	return selector.Matches(labels.Set(managed.Labels)), nil
 }
 
 // SetsOf are the names of the ManagedClusterSets that a cluster is in.

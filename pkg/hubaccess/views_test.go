@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
@@ -166,6 +167,48 @@ func TestViews(t *testing.T) {
 			t.Errorf("cluster %s is in %q, want %q", cluster, got, want)
 		}
 	}
+}
+
+// TestInSet has sets of both kinds, and what cannot be known.
+func TestInSet(t *testing.T) {
+	views, clusters, _ := startViews(t, func(hub *listingHub) {
+		hub.set("managedclustersets", "cluster.open-cluster-management.io/v1beta2", "ManagedClusterSet",
+			setOf("prod", clusterv1beta2.ExclusiveClusterSetLabel, nil), setOf("eu", clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}}),
+			setOf("global", clusterv1beta2.LabelSelector, &metav1.LabelSelector{}), setOf("later", "Another", nil),
+			setOf("broken", clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "nonsense"}}}))
+		hub.set("fleetviews", v1alpha1.GroupVersion.String(), "FleetView")
+	})
+	known(t, views, clusters)
+	for _, tc := range []struct {
+		cluster, set string
+		want         bool
+		wantError    string
+	}{
+		{cluster: "a", set: "eu", want: true}, {cluster: "b", set: "eu"},
+		{cluster: "a", set: "prod"}, {cluster: "b", set: "prod", want: true},
+		{cluster: "a", set: "global", want: true}, {cluster: "b", set: "global", want: true},
+		{cluster: "a", set: "pord", wantError: `there is no ManagedClusterSet "pord"`},
+		{cluster: "a", set: "later", wantError: `selectorType "Another" is unknown`},
+		{cluster: "a", set: "broken", wantError: "nonsense"},
+		{cluster: "nowhere", set: "global", wantError: `there is no ManagedCluster "nowhere"`},
+	} {
+		got, err := views.InSet(tc.cluster, tc.set)
+		if got != tc.want || (err != nil) != (tc.wantError != "") || err != nil && !strings.Contains(err.Error(), tc.wantError) {
+			t.Errorf("cluster %s in set %s: %t, %v; want %t and an error with %q", tc.cluster, tc.set, got, err, tc.want, tc.wantError)
+		}
+	}
+	if _, err := (&Views{clusters: clusters, sets: &optional{what: "ManagedClusterSets", informer: unsynced{}}}).InSet("a", "global"); err == nil {
+		t.Error("a set is known before the hub was asked")
+	}
+}
+
+// unsynced is an informer that has read nothing yet.
+type unsynced struct{ cache.SharedIndexInformer }
+
+func (unsynced) HasSynced() bool { return false }
+
+func setOf(name string, kind clusterv1beta2.SelectorType, by *metav1.LabelSelector) *clusterv1beta2.ManagedClusterSet {
+	return &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{SelectorType: kind, LabelSelector: by}}}
 }
 
 // TestHubWithoutViews has a hub without FleetViews and ManagedClusterSets, which hurts

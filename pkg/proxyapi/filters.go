@@ -79,6 +79,9 @@ type views interface {
 	// Clusters are the served clusters of a view, sorted. The error says why the
 	// view is not valid.
 	Clusters(view *proxyv1alpha1.FleetView) ([]string, error)
+	// InSet reports whether a cluster is in a ManagedClusterSet. The error means that this is not
+	// known.
+	InSet(cluster, set string) (bool, error)
 }
 
 // services is which Services of clusters may be asked for, and how.

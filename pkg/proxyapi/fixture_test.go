@@ -87,6 +87,13 @@ func (f *fakeViews) SetsOf(cluster string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(f.sets)), func(set string) bool { return !slices.Contains(f.sets[set], cluster) })
 }
 
+func (f *fakeViews) InSet(cluster, set string) (bool, error) {
+	if _, ok := f.sets[set]; !ok {
+		return false, errors.New("there is no such set")
+	}
+	return slices.Contains(f.sets[set], cluster), nil
+}
+
 func (f *fakeViews) Get(name string) (*proxyv1alpha1.FleetView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +179,7 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 // startOf is startWith for a hub with other clusters.
 func startOf(t testing.TB, known clusters, prepare func(*Server), change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), known: known, views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
+	w := &world{t: t, dir: t.TempDir(), known: known, views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}, "third": {"cluster3"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	hubTLS := pkitest.Load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}

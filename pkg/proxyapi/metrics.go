@@ -186,12 +186,13 @@ func newHubMetrics(registry prometheus.Registerer) hubMetrics {
 
 // recordingMetrics are about the recording of sessions.
 type recordingMetrics struct {
-	recordingsFailed  *prometheus.CounterVec
-	recordingsOpen    prometheus.Gauge
-	recordingsStored  prometheus.Gauge
-	recordingBytes    prometheus.Counter
-	recordingLost     prometheus.Counter
-	recordingsRemoved *prometheus.CounterVec
+	recordingsFailed     *prometheus.CounterVec
+	recordingsOpen       prometheus.Gauge
+	recordingsStored     prometheus.Gauge
+	recordingBytes       prometheus.Counter
+	recordingLost        prometheus.Counter
+	recordingsRemoved    *prometheus.CounterVec
+	recordingSetsUnknown prometheus.Gauge
 }
 
 func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
@@ -220,11 +221,15 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 			Name: "cluster_proxy_api_recordings_removed_total",
 			Help: "Recordings that were removed, by reason: age, size (of all recordings, or of the volume).",
 		}, []string{"reason"}),
+		recordingSetsUnknown: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cluster_proxy_api_recording_unknown_sets",
+			Help: "ManagedClusterSets whose sessions are to be recorded and of which it is not known which clusters they have, because they do not exist, have a selector that means nothing, or were not read yet. Sessions to all clusters are recorded meanwhile.",
+		}),
 	}
 	for _, session := range []string{sessionRefused, sessionCut, sessionUnrecorded, sessionOver} {
 		m.recordingsFailed.WithLabelValues(session)
 	}
-	registry.MustRegister(m.recordingsFailed, m.recordingsOpen, m.recordingsStored, m.recordingBytes, m.recordingLost, m.recordingsRemoved)
+	registry.MustRegister(m.recordingsFailed, m.recordingsOpen, m.recordingsStored, m.recordingBytes, m.recordingLost, m.recordingsRemoved, m.recordingSetsUnknown)
 	return m
 }
 

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/klog/v2"
 
@@ -30,20 +32,46 @@ type recorder struct {
 	policy   *RecordingOptions
 	store    *recording.Store
 	sessions *sessions
-	clusters clusters
+	views    views
+
+	mu sync.Mutex
+	// unknown are the sets of the policy of which it is not known which clusters they have.
+	unknown sets.Set[string]
 }
 
-func newRecorder(policy *RecordingOptions, store *recording.Store, s *sessions, c clusters) *recorder {
-	return &recorder{policy: policy, store: store, sessions: s, clusters: c}
+func newRecorder(policy *RecordingOptions, store *recording.Store, s *sessions, v views) *recorder {
+	return &recorder{policy: policy, store: store, sessions: s, views: v, unknown: sets.New[string]()}
 }
 
-// covers reports whether sessions to a cluster are recorded.
+// covers reports whether sessions to a cluster are recorded. A set of which it is not known whether
+// the cluster is in it counts as if it were: a name with a typing error must not end all recordings.
 func (r *recorder) covers(cluster string) bool {
 	if r == nil {
 		return false
 	}
-	names, sets := r.policy.Clusters, r.policy.ClusterSets
-	return len(names) == 0 && len(sets) == 0 || slices.Contains(names, cluster) || len(sets) > 0 && slices.Contains(sets, r.clusters.ClusterSet(cluster))
+	covered := len(r.policy.Clusters) == 0 && len(r.policy.ClusterSets) == 0 || slices.Contains(r.policy.Clusters, cluster)
+	for _, set := range r.policy.ClusterSets { // all of them, for the metric
+		in, err := r.views.InSet(cluster, set)
+		r.note(set, err)
+		covered = covered || in || err != nil
+	}
+	return covered
+}
+
+// note says once that it is not known which clusters a set has.
+func (r *recorder) note(set string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if (err != nil) == r.unknown.Has(set) {
+		return
+	}
+	if err != nil {
+		r.unknown.Insert(set)
+		klog.Background().Info("Sessions to all clusters are recorded, because it is not known which ones a set of the policy has", "set", set, "err", err.Error())
+	} else {
+		r.unknown.Delete(set)
+	}
+	r.sessions.metrics.recordingSetsUnknown.Set(float64(len(r.unknown)))
 }
 
 // isCommand reports whether an upgrade may be one by which a command is run: exec and attach,

@@ -224,8 +224,9 @@ func TestRecordingPolicy(t *testing.T) {
 	}{
 		"all":            {change: func(*RecordingOptions) {}, path: execPath, want: 1},
 		"by name":        {change: func(o *RecordingOptions) { o.Clusters = []string{"other", "cluster1"} }, path: execPath, want: 1},
-		"by set":         {change: func(o *RecordingOptions) { o.ClusterSets = []string{"set-of-cluster1"} }, path: execPath, want: 1},
-		"another one":    {change: func(o *RecordingOptions) { o.Clusters, o.ClusterSets = []string{"other"}, []string{"other"} }, path: execPath},
+		"by set":         {change: func(o *RecordingOptions) { o.ClusterSets = []string{"third", "pair"} }, path: execPath, want: 1},
+		"no such set":    {change: func(o *RecordingOptions) { o.ClusterSets = []string{"third", "piar"} }, path: execPath, want: 1},
+		"another one":    {change: func(o *RecordingOptions) { o.Clusters, o.ClusterSets = []string{"other"}, []string{"third"} }, path: execPath},
 		"attach":         {change: func(*RecordingOptions) {}, path: "/api/v1/namespaces/ns/pods/pod/attach", want: 1},
 		"by the kubelet": {change: func(*RecordingOptions) {}, path: "/api/v1/nodes/n/proxy/exec/ns/pod/main", want: 1},
 		"a Service":      {change: func(*RecordingOptions) {}, path: "/api/v1/namespaces/ns/pods/pod/proxy/exec"},
@@ -301,6 +302,21 @@ func TestRecordingFails(t *testing.T) {
 			if resp, body := w.upgrade(execPath); closed && (resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, `sessions to cluster \"cluster1\" must be recorded`) || !strings.Contains(body, lookAfter) || strings.Contains(body, dir)) {
 				t.Errorf("%s: %d %s, want 503 that says what to do", name, resp.StatusCode, body)
 			}
+		}
+	}
+}
+
+// TestConnectIsRefusedBySet has CONNECT, which no recording can follow, to a cluster that is in a
+// set of the policy, and to one of which that is not known.
+func TestConnectIsRefusedBySet(t *testing.T) {
+	for set, want := range map[string]int{"pair": http.StatusForbidden, "piar": http.StatusForbidden, "third": http.StatusOK} {
+		w, _ := recorded(t, &shell{}, func(o *Options) { o.Recording.FailClosed, o.Recording.ClusterSets = true, []string{set} })
+		if code := w.raw("CONNECT cluster1:443 HTTP/1.1\r\nHost: cluster1:443\r\nProxy-Authorization: Bearer jane\r\n\r\n"); code != want {
+			t.Errorf("set %s: CONNECT: %d, want %d", set, code, want)
+		}
+		unknown := map[bool]float64{true: 1}[set == "piar"]
+		if got := testutil.ToFloat64(w.server.metrics.recordingSetsUnknown); got != unknown {
+			t.Errorf("set %s: %v sets are unknown, want %v", set, got, unknown)
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 		uploads:      newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 	}
 	if s.recordings != nil {
-		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.clusters)
+		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.views)
 		p.background = append(p.background, s.recordings.Run)
 		if s.recorder != nil {
 			p.background = append(p.background, s.recorder.Run)
