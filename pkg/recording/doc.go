@@ -58,15 +58,17 @@
 // Several processes may share the folder. All count all files, once in 30 s, and their own at once:
 //
 //   - MaxFile bounds one file.
-//   - MaxTotal bounds all. To make room the oldest file is removed that is not open; if there
-//     is none, there is no room. So is ENOSPC.
+//   - MaxTotal bounds all. To make room the oldest file that is not open of the user who has most is
+//     removed, and none of a user who has less than the one whose file needs the room; if there is
+//     none, there is no room. So is ENOSPC.
 //   - MaxAge is since the last change of a file.
 //
 // A file counts as open while this process writes it, and five minutes after its last change,
 // because another process may have it: each touches those that it has open with every count.
 //
-// A user who writes as much as MaxTotal makes older recordings go, of others too. MaxFile bounds
-// what one session can do, and whatever has to outlive that is to be copied elsewhere.
+// A user who writes as much as MaxTotal makes their own recordings go, and of others only what those
+// have beyond an equal share. Whatever has to outlive that is to be copied elsewhere. A process reads
+// in the first lines whose the files of other processes are, once.
 //
 // A volume may hang. No lock is held while it works; what waits for it are the
 // goroutines of recordings, and at most 16 that open files, for 5 s each as far as the user is concerned.

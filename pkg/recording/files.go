@@ -2,6 +2,7 @@ package recording
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -19,6 +20,8 @@ const (
 	// roomBeside is what part of MaxTotal is freed beside what is needed, so that not every
 	// write removes a file.
 	roomBeside = 50
+	// maxHeader is how much of a file is read for its header, which has names that users chose.
+	maxHeader = 64 << 10
 )
 
 // Reasons why files are removed.
@@ -42,9 +45,22 @@ func ours(file string) bool {
 type stored struct {
 	size    int64
 	changed time.Time
+	// owner is whose session it has. It is known of files of other processes once they were read.
+	owner owner
+	read  bool
 	// own says that this process made it, open that it writes it, and stuck that it cannot
 	// be removed.
 	own, open, stuck bool
+}
+
+// owner is whose a recording is: a user of the hub, or somebody whom only the cluster knows.
+type owner struct{ user, cluster string }
+
+func (s *Session) owner() owner {
+	if s.User != "" {
+		return owner{user: s.User}
+	}
+	return owner{cluster: s.Cluster}
 }
 
 // removable reports whether no process writes the file.
@@ -53,10 +69,10 @@ func (f *stored) removable(now time.Time) bool {
 }
 
 // add adds a new file.
-func (d *folder) add(path string) {
+func (d *folder) add(path string, of owner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.files[path] = &stored{own: true, open: true, changed: time.Now()}
+	d.files[path] = &stored{owner: of, read: true, own: true, open: true, changed: time.Now()}
 }
 
 // closed is called when a file is closed.
@@ -81,7 +97,7 @@ func (d *folder) reserve(path string, n int64) error {
 	if over <= 0 {
 		return nil
 	}
-	d.removeOldest(over)
+	d.makeRoom(path, over)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.used <= d.maxTotal {
@@ -107,32 +123,56 @@ func (d *folder) take(path string, n int64) {
 	d.metrics.Stored.Set(float64(d.used))
 }
 
-// removeOldest removes files until at least n bytes are free, the oldest first. It reports
-// whether there was one.
-func (d *folder) removeOldest(n int64) bool {
-	now := time.Now()
-	d.mu.Lock()
-	var paths []string
-	for file, f := range d.files {
-		if f.removable(now) {
-			paths = append(paths, file)
-		}
-	}
-	slices.SortFunc(paths, func(a, b string) int { return d.files[a].changed.Compare(d.files[b].changed) })
-	var victims []string
-	for n += d.maxTotal / roomBeside; n > 0 && len(paths) > 0; paths = paths[1:] {
-		n -= d.files[paths[0]].size
-		victims = append(victims, paths[0])
-	}
-	d.mu.Unlock()
+// makeRoom removes files until at least n bytes are free, for a file that is being written or, if
+// path is empty, for none. It reports whether there was one to remove.
+func (d *folder) makeRoom(path string, n int64) bool {
 	removed := false
-	for _, file := range victims {
+	for _, file := range d.victims(path, n+d.maxTotal/roomBeside) {
 		if d.remove(file) {
 			d.metrics.Removed.WithLabelValues(bySize).Inc()
 			removed = true
 		}
 	}
 	return removed
+}
+
+// victims are the files that go to make room for n bytes: one after the other the oldest file of the
+// owner who has most, and never one of an owner who has less than that of the file at path: much
+// output of one user removes that user's recordings, or those of users who have as much.
+func (d *folder) victims(path string, n int64) (victims []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, used, removable := time.Now(), map[owner]int64{}, map[owner][]string{}
+	for file, f := range d.files {
+		used[f.owner] += f.size
+		if f.removable(now) {
+			removable[f.owner] = append(removable[f.owner], file)
+		}
+	}
+	for _, files := range removable {
+		slices.SortFunc(files, func(a, b string) int { return d.files[a].changed.Compare(d.files[b].changed) })
+	}
+	writer := d.files[path]
+	for n > 0 {
+		var most owner
+		found := false
+		for of := range removable {
+			if (writer == nil || used[of] >= used[writer.owner]) && (!found || used[of] > used[most]) {
+				most, found = of, true
+			}
+		}
+		if !found {
+			break
+		}
+		file := removable[most][0]
+		victims = append(victims, file)
+		n -= d.files[file].size
+		used[most] -= d.files[file].size
+		if removable[most] = removable[most][1:]; len(removable[most]) == 0 {
+			delete(removable, most)
+		}
+	}
+	return victims
 }
 
 // remove removes a file. It reports whether it is gone.
@@ -190,7 +230,7 @@ func (d *folder) count() {
 			_ = root.Remove(day.Name()) // another process may have put a file into it
 		}
 	}
-	for _, file := range d.counted(found, now) {
+	for _, file := range d.counted(found, d.readOwners(root, found), now) {
 		if d.remove(file) {
 			d.metrics.Removed.WithLabelValues(byAge).Inc()
 		}
@@ -199,12 +239,39 @@ func (d *folder) count() {
 	over := d.used - d.maxTotal
 	d.mu.Unlock()
 	if over > 0 {
-		d.removeOldest(over)
+		d.makeRoom("", over)
 	}
 }
 
+// readOwners reads whose those of the files are that this process does not know: other processes
+// made them.
+func (d *folder) readOwners(root *os.Root, found map[string]fs.FileInfo) map[string]owner {
+	d.mu.Lock()
+	var unread []string
+	for file, info := range found {
+		if f := d.files[file]; (f == nil || !f.read) && info.Size() > 0 {
+			unread = append(unread, file)
+		}
+	}
+	d.mu.Unlock()
+	owners := map[string]owner{}
+	for _, file := range unread {
+		opened, err := root.Open(file)
+		if err != nil {
+			continue // it counts as nobody's
+		}
+		var of owner
+		if reader, err := NewReader(io.LimitReader(opened, maxHeader)); err == nil {
+			of = reader.Header.Session.owner()
+		}
+		owners[file] = of
+		_ = opened.Close() // it was only read
+	}
+	return owners
+}
+
 // counted notes what was found, and returns what is too old.
-func (d *folder) counted(found map[string]fs.FileInfo, now time.Time) (old []string) {
+func (d *folder) counted(found map[string]fs.FileInfo, owners map[string]owner, now time.Time) (old []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for file, f := range d.files {
@@ -219,6 +286,9 @@ func (d *folder) counted(found map[string]fs.FileInfo, now time.Time) (old []str
 			d.files[file] = f
 		}
 		f.stuck = false
+		if of, ok := owners[file]; ok {
+			f.owner, f.read = of, true
+		}
 		if !f.open {
 			f.size, f.changed = info.Size(), info.ModTime()
 		}

@@ -38,7 +38,7 @@ func newFile(root *os.Root, path string) (*os.File, error) {
 func (d *folder) run(ctx context.Context) { every(ctx, countEvery, d.count) }
 
 // create makes a file.
-func (d *folder) create(file string) (sink, error) {
+func (d *folder) create(file string, of owner) (sink, error) {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
 		return nil, plain(err)
@@ -51,7 +51,7 @@ func (d *folder) create(file string) (sink, error) {
 	if err != nil {
 		return nil, plain(err)
 	}
-	d.add(file)
+	d.add(file, of)
 	return &openFile{d, file, opened}, nil
 }
 
@@ -84,7 +84,7 @@ func (f *openFile) Write(p []byte) (written int, err error) {
 		d.metrics.Written.Add(float64(n))
 		if err != nil {
 			d.release(f.path, int64(len(p)))
-			if !errors.Is(err, syscall.ENOSPC) || !d.removeOldest(int64(len(p))) {
+			if !errors.Is(err, syscall.ENOSPC) || !d.makeRoom(f.path, int64(len(p))) {
 				return written, plain(err)
 			}
 		}

@@ -345,7 +345,7 @@ func TestRemoval(t *testing.T) {
 	want("size", first, false)
 	want("size", second, true)
 	one, _ := begin(t, s)
-	one.Add(Output, bytes.Repeat([]byte("x"), 60<<10))
+	one.Add(Output, bytes.Repeat([]byte("x"), 45<<10))
 	one.Close("x")
 	s.await(one)
 	want("more", second, false)
@@ -366,6 +366,57 @@ func TestRemoval(t *testing.T) {
 	}
 	if s.folder().used > 100<<10 || promtest.ToFloat64(s.metrics.Stored) != float64(s.folder().used) || promtest.ToFloat64(s.metrics.Open) != 0 {
 		t.Errorf("%d bytes are used, %v by the metric, %v open", s.folder().used, promtest.ToFloat64(s.metrics.Stored), promtest.ToFloat64(s.metrics.Open))
+	}
+}
+
+// TestNobodyPushesOutOthers has a user with much output: only that user's recordings go, those that
+// another process has written as well. Users who have more than a new one give way to it.
+func TestNobodyPushesOutOthers(t *testing.T) {
+	s := newStore(t, func(o *Options) { o.MaxTotal, o.MaxFile = 100<<10, 100<<10 })
+	other := newStore(t, func(o *Options) { o.Dir = s.options.Dir })
+	record := func(s *Store, user string, size int) string {
+		t.Helper()
+		r, err := s.Open(t.Context(), Session{Name: randomName(), User: user, Kind: "exec", Cluster: "c"}, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(Output, bytes.Repeat([]byte("x"), size))
+		r.Close("x")
+		s.await(r)
+		return filepath.Join(s.options.Dir, r.Path())
+	}
+	there := func(paths ...string) (n int) {
+		for _, path := range paths {
+			if _, err := os.Stat(path); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	old := []string{record(s, "jane", 5<<10), record(s, "", 5<<10), record(other, "joe", 5<<10)}
+	for _, path := range old { // all of them are older than those of eve
+		at := time.Now().Add(-50 * time.Minute)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.folder().count()
+	var eves []string
+	for range 20 {
+		eves = append(eves, record(s, "eve", 10<<10))
+	}
+	if got := there(old...); got != len(old) {
+		t.Errorf("%d of %d recordings of others are there", got, len(old))
+	}
+	if n := there(eves...); n == 0 || n > 8 || there(eves[len(eves)-1]) == 0 {
+		t.Errorf("%d recordings of eve are there, want the last ones", n)
+	}
+	added := record(s, "new", 20<<10)
+	if got := there(append(old, added)...); got != len(old)+1 {
+		t.Errorf("%d of %d recordings of others are there after that of a new user", got, len(old)+1)
+	}
+	if got := s.folder().used; got > 100<<10 {
+		t.Errorf("%d bytes are used", got)
 	}
 }
 

@@ -51,7 +51,7 @@ type Metrics struct {
 // place is where recordings go.
 type place interface {
 	// create begins a recording at a path.
-	create(path string) (sink, error)
+	create(path string, of owner) (sink, error)
 	// run looks after what is there, at most until ctx is done.
 	run(ctx context.Context)
 }
@@ -180,7 +180,7 @@ func (s *Store) create(session Session, failed func(error)) (*Recording, error) 
 	if !ours(r.path) {
 		return nil, fmt.Errorf("the name of the session %q is none for a recording", session.Name)
 	}
-	if r.to, err = s.place.create(r.path); err != nil {
+	if r.to, err = s.place.create(r.path, session.owner()); err != nil {
 		return nil, err
 	}
 	n, err := r.to.Write(line)

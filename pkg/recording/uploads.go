@@ -87,7 +87,7 @@ func (c *uploadConn) Read(p []byte) (int, error) {
 func (u *uploads) run(context.Context) {}
 
 // create returns when the Service has said that it reads the recording.
-func (u *uploads) create(path string) (sink, error) {
+func (u *uploads) create(path string, _ owner) (sink, error) {
 	r, err := http.NewRequest(http.MethodPut, u.service.URL.JoinPath(path).String(), nil)
 	if err != nil {
 		return nil, &ServiceError{"cannot be asked", err}
