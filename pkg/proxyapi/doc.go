@@ -42,8 +42,10 @@
 // With --ui there is a page for people at /ui/ (package ui). It is served like probes, without
 // a credential and without a filter, and contains nothing: what it shows it asks of the
 // aggregated API, and of FleetViews at their path on the hub, with the right that the hub asks for.
-// Documents of clusters and Services are answered with a policy that sandboxes them then,
-// unless the cluster has a host of its own: they would share the page's origin.
+//
+// Documents of clusters and Services are answered with a policy that sandboxes them, unless the
+// cluster has a host of its own: they would share an origin with those of other clusters, and with
+// the page. Their cookies are kept below the path of the cluster or Service (cookies.go).
 //
 // # The way of a request
 //
@@ -53,8 +55,8 @@
 //	request.go                newScope: what the request wants. Package route takes the
 //	                          request target apart, byte for byte, or refuses it;
 //	                          RequestInfo reads it as the managed kube-apiserver will
-//	filter_crosssite.go       where there is a page: nothing that another site has had a browser
-//	                          send with its user's client certificate
+//	filter_crosssite.go       nothing that another site has had a browser send with its user's
+//	                          client certificate
 //	instrument.go             metrics of the request
 //	filter_authentication.go  who sends it (package hubaccess). The request of a caller
 //	                          whom the hub does not know goes on unchanged, without a
@@ -375,6 +377,7 @@
 //	watch.go        the body of a watch, which ends when the process drains
 //	latencies.go    how long clusters take to answer, and how often they did
 //	fleetviews.go   the list of FleetViews, for the page
+//	cookies.go      keeps cookies of clusters and Services below their paths
 //	status.go       what an error is as a metav1.Status
 //	scheme.go       the kinds of the aggregated API
 //	apigroup.go     discovery, OpenAPI and the kinds of the aggregated API

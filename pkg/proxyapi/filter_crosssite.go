@@ -11,8 +11,7 @@ var errCrossSite = refusal(http.StatusForbidden, "a page of another site has had
 
 // checkSite refuses what a page of another site can have a browser do with its user's client
 // certificate, which goes along by itself, unlike a token: to write by a form or by fetch, to run
-// commands by a WebSocket, whose answers it may even read. It is asked where there is a page, so
-// that people have certificates in browsers for this port.
+// commands by a WebSocket, whose answers it may even read.
 //
 // Pages cannot set these headers; browsers do. Chromium sends no Sec-Fetch-Site with WebSockets, but
 // Origin always. Programs that are no browsers send neither, or the port's own Origin. Documents of clusters run in

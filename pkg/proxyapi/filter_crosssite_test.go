@@ -16,7 +16,11 @@ import (
 
 // TestCrossSiteRequests has what browsers say of a request, with a client certificate and without.
 func TestCrossSiteRequests(t *testing.T) {
-	w := start(t, withUI)
+	t.Run("with the page", func(t *testing.T) { testCrossSiteRequests(t, start(t, withUI)) })
+	t.Run("without it", func(t *testing.T) { testCrossSiteRequests(t, start(t)) })
+}
+
+func testCrossSiteRequests(t *testing.T, w *world) {
 	w.api.Allow("root * clusters/proxy *", "root * clusters/stream *")
 	w.api.User("roots-token", "root")
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "{}") }), "cluster1")

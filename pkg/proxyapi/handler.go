@@ -59,15 +59,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	scope, err := h.endpoints.newScope(r)
-	if h.page != nil && !there && scope.kind != ownScope {
-		// A document of a cluster must not share the page's origin, where it could ask for
-		// tokens in the page's place. ReverseProxy adds the cluster's own policy to this one.
+	if !there && scope.kind != ownScope {
+		// A document of a cluster must not share an origin with other clusters, to which it could
+		// send requests as its reader, nor with the page, in whose place it could ask for tokens.
+		// ReverseProxy adds the cluster's own policy to this one.
 		w.Header().Set("Content-Security-Policy", ui.Sandbox)
 	}
 	if err == nil {
 		err = checkSize(r)
 	}
-	if err == nil && h.page != nil {
+	if err == nil {
 		err = checkSite(r)
 	}
 	if scope.long && h.revalidation != nil {

@@ -57,7 +57,7 @@ func TestRequestsArriveUnchanged(t *testing.T) {
 		"Authorization": {"Bearer secret"}, "Impersonate-User": {"jane"}, "X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"},
 		"X-Forwarded-For": {"10.1.1.1"}, "X-Forwarded-Host": {"evil"}, "Forwarded": {"for=x"}, "Cluster-Proxy-Proto": {"http"}, "Accept": {"a", "b"},
 	})
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Warning") != `299 - "old"` || resp.Header.Get("Set-Cookie") != "a=b" {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Warning") != `299 - "old"` || resp.Header.Get("Set-Cookie") != "a=b; Path=/cluster1/" {
 		t.Errorf("answered %d %v, want 200 with the agent's Warning and Set-Cookie", resp.StatusCode, resp.Header)
 	}
 	r := <-seen

@@ -147,7 +147,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ViewRequestsPerUser, "max-view-requests-per-user", o.ViewRequestsPerUser, "how many of them one user may have; 0 means as many as come")
 	fs.BoolVar(&o.KarmadaAPI, "karmada-api", o.KarmadaAPI, "serve Karmada's API too: clusters/<name>/proxy of cluster.karmada.io, and ResourceRegistries and proxying/karmada/proxy of search.karmada.io")
 	fs.StringVar(&o.KarmadaControlPlane, "karmada-control-plane", o.KarmadaControlPlane, "name of the managed cluster that gets the requests to proxying/karmada/proxy for resources that no ResourceRegistry selects; empty means that they are answered 404")
-	fs.BoolVar(&o.UI, "ui", o.UI, "serve a page for people at /ui/, which shows a user of the hub the clusters, views and sessions that they may see; the page itself is public and contains nothing; pages of Services and clusters that are below a path run in a sandbox then, because they share its origin")
+	fs.BoolVar(&o.UI, "ui", o.UI, "serve a page for people at /ui/, which shows a user of the hub the clusters, views and sessions that they may see; the page itself is public and contains nothing")
 	o.Recording.addFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)

@@ -59,8 +59,8 @@ func newDescribedClusters(count int) describedClusters {
 
 // pageWorld has clusters, two views, root who sees all, jane who sees two, and bob who may
 // list nothing.
-func pageWorld(t *testing.T, count int) *world {
-	w := startOf(t, newDescribedClusters(count), func(*Server) {}, withUI)
+func pageWorld(t *testing.T, count int, change ...func(*Options)) *world {
+	w := startOf(t, newDescribedClusters(count), func(*Server) {}, append([]func(*Options){withUI}, change...)...)
 	w.api.User("roots-token", "root")
 	w.api.User("janes-token", "jane")
 	w.api.User("bobs-token", "bob")
@@ -293,9 +293,16 @@ func TestPageIsNotFramed(t *testing.T) {
 	}
 }
 
-// TestClustersPagesAreOfAnotherOrigin has a cluster that serves a page beside this one.
+// TestClustersPagesAreOfAnotherOrigin has a cluster that serves a page beside the others, and beside
+// this one if there is one.
 func TestClustersPagesAreOfAnotherOrigin(t *testing.T) {
-	w := pageWorld(t, 2)
+	for _, page := range []bool{true, false} {
+		testOtherOrigin(t, pageWorld(t, 2, func(o *Options) { o.UI = page }))
+	}
+}
+
+func testOtherOrigin(t *testing.T, w *world) {
+	t.Helper()
 	w.agent("evil-cluster", nil, "evil-cluster")
 	known := w.known.(describedClusters)
 	known.fakeClusters["evil"], known.described["evil"] = time.Time{}, v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "evil"}}

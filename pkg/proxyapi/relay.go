@@ -87,6 +87,7 @@ func (l *relay) modifyResponse(resp *http.Response) error {
 	}
 	// A worker of a cluster must not reach beyond the cluster's own path.
 	resp.Header.Del("Service-Worker-Allowed")
+	confineCookies(resp.Header, scope.prefix)
 	// The filters set it already; it is the same.
 	resp.Header.Del(audit.HeaderAuditID)
 	isService := scope.target.ForService()
