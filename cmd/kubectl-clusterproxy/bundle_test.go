@@ -44,7 +44,12 @@ func TestRedactText(t *testing.T) {
 func TestRedact(t *testing.T) {
 	var object map[string]any
 	text := `{"metadata":{"name":"x","managedFields":[{"a":"` + canary + `"}],"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"` + canary + `","note":"kept"}},
-		"spec":{"env":[{"name":"HUB_TOKEN","value":"` + canary + `"},{"name":"HTTPS_PROXY","value":"http://u:` + canary + `@h:1"},{"name":"LEVEL","value":"4"}],
+		"spec":{"env":[{"name":"HUB_TOKEN","value":"` + canary + `"},{"name":"HTTPS_PROXY","value":"http://u:` + canary + `@h:1"},{"name":"GOMEMLIMIT","value":"96MiB"},
+			{"name":"CLIENT_SECRET","value":"` + canary + `"},{"name":"AWS_SECRET_ACCESS_KEY","value":"` + canary + `"},{"name":"DB_PASS","value":"` + canary + `"},{"name":"TOKEN_VALUE","value":"` + canary + `"},
+			{"name":"SIGNING_KEY","value":"` + canary + `"},{"name":"DSN","value":"` + canary + `"},{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],
+		"httpHeaders":[{"name":"X-Auth","value":"` + canary + `"}],
+		"customizedVariables":[{"name":"replicas","value":"4"},{"name":"registryAuth","value":"` + canary + `"}],
+		"clusterClaims":[{"name":"kubeversion.open-cluster-management.io","value":"v1.36.1"},{"name":"id.k8s.io","value":"kept-id"}],
 		"bootstrapToken":"` + canary + `","args":["--token=` + canary + `","--v=4"],"secretName":"kept-too"}}`
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
 		t.Fatal(err)
@@ -53,7 +58,7 @@ func TestRedact(t *testing.T) {
 	if err != nil || strings.Contains(string(got), canary) {
 		t.Errorf("left is %s, %v", got, err)
 	}
-	for _, want := range []string{"kept", "kept-too", "HTTPS_PROXY", "@h:1", `"4"`, "--v=4"} {
+	for _, want := range []string{"kept", "kept-too", "HTTPS_PROXY", "@h:1", `"4"`, "--v=4", "DB_PASS", "96MiB", "v1.36.1", "kept-id", "metadata.name"} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("left is %s, want %q in it", got, want)
 		}
@@ -73,6 +78,10 @@ func serveBundle(t *testing.T, serve func(path string, code int, object any)) {
 		"metadata": map[string]any{"name": "cluster-proxy"}, "spec": map[string]any{"proxyServer": map[string]any{"namespace": "addons"}}}))
 	serve("/apis/work.open-cluster-management.io/v1/manifestworks", 200, list(map[string]any{"spec": canary, "status": "applied"}))
 	serve("/api/v1/namespaces/addons/pods", 200, list(pod("server-1", own), pod("of-others", "app")))
+	deployment := func(name, label string) any {
+		return map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{"template": pod(name, label)}}
+	}
+	serve("/apis/apps/v1/namespaces/addons/deployments", 200, list(deployment("servers", own), deployment("of-others", "app")))
 	serve("/api/v1/namespaces/addons/events", 200, list(map[string]any{"message": withCanaries[0]}))
 	log := "said the server\x1b[2J\n" + strings.Join(withCanaries, "\n")
 	serve("/api/v1/namespaces/addons/pods/server-1/log", 200, log)
@@ -98,7 +107,7 @@ func TestBundle(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"README.txt": "findings.txt", "findings.txt": "√ cluster-api", "status.txt": "c1", "errors.txt": "this is no name",
-		"hub/managedproxyconfigurations.yaml": "namespace: addons", "hub/manifestworks.yaml": "status: applied", "hub/namespace/pods.yaml": "of-others",
+		"hub/managedproxyconfigurations.yaml": "namespace: addons", "hub/manifestworks.yaml": "status: applied", "hub/namespace/pods.yaml": "server-1", "hub/namespace/deployments.yaml": "servers",
 		"hub/namespace/events.yaml": removed, "hub/logs/server-1.main.log": "said the server", "hub/logs/server-1.main.previous.log": "said the server",
 		"clusters/c1/namespace/pods.yaml": "agent", "clusters/c1/logs/agent.main.log": "said the server",
 	} {
@@ -106,8 +115,10 @@ func TestBundle(t *testing.T) {
 			t.Errorf("%s is %q, want %q in it", name, files[name], want)
 		}
 	}
-	if _, ok := files["hub/logs/of-others.main.log"]; ok {
-		t.Error("the log of somebody else's pod is in it")
+	for name, content := range files {
+		if strings.Contains(name, "of-others") || strings.Contains(content, "of-others") {
+			t.Errorf("%s has what somebody else runs in the namespace:\n%s", name, content)
+		}
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*part*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind are %q, %v", left, err)
@@ -125,7 +136,7 @@ func TestBundleBelowAPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := tarball.Files(t, file, bundleFolder)
-	for name, want := range map[string]string{"findings.txt": "√ cluster-api", "hub/namespace/pods.yaml": "of-others", "hub/logs/server-1.main.log": "said the server", "clusters/c1/version.yaml": "v1.35.1"} {
+	for name, want := range map[string]string{"findings.txt": "√ cluster-api", "hub/namespace/pods.yaml": "server-1", "hub/namespace/deployments.yaml": "servers", "hub/logs/server-1.main.log": "said the server", "clusters/c1/version.yaml": "v1.35.1"} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s is %q, want %q in it; errors are\n%s", name, files[name], want, files["errors.txt"])
 		}

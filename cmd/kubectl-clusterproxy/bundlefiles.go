@@ -116,22 +116,37 @@ func (b *bundle) collectNamespace(ctx context.Context, folder string, from side,
 	}
 	in := "/namespaces/" + namespace
 	for _, path := range []string{
-		"/apis/apps/v1" + in + "/deployments", "/api/v1" + in + "/events", "/api/v1" + in + "/services", "/apis/discovery.k8s.io/v1" + in + "/endpointslices",
+		"/api/v1" + in + "/events", "/api/v1" + in + "/services", "/apis/discovery.k8s.io/v1" + in + "/endpointslices",
 		"/apis/networking.k8s.io/v1" + in + "/networkpolicies", "/apis/policy/v1" + in + "/poddisruptionbudgets", "/apis/coordination.k8s.io/v1" + in + "/leases",
 	} {
 		b.addRead(ctx, folder+"/namespace/"+path[strings.LastIndex(path, "/")+1:]+".yaml", from, path)
 	}
-	pods := b.read(ctx, from, "/api/v1"+in+"/pods")
-	if pods == nil {
+	b.addOurs(ctx, folder+"/namespace/deployments.yaml", from, "/apis/apps/v1"+in+"/deployments", func(deployment map[string]any) map[string]any {
+		template, _, _ := unstructured.NestedMap(deployment, "spec", "template")
+		return template
+	})
+	ours = b.addOurs(ctx, folder+"/namespace/pods.yaml", from, "/api/v1"+in+"/pods", func(pod map[string]any) map[string]any { return pod })
+	for _, pod := range ours {
+		b.collectLogs(ctx, folder, from, "/api/v1"+in, pod)
+	}
+	return ours
+}
+
+// addOurs adds those objects of a list that run the addon's pods, and returns them. What others run in
+// the same namespace is nothing that an issue is about, and may have credentials.
+func (b *bundle) addOurs(ctx context.Context, file string, from side, path string, pod func(map[string]any) map[string]any) (ours []map[string]any) {
+	list := b.read(ctx, from, path)
+	if list == nil {
 		return nil
 	}
-	for _, pod := range itemsOf(pods) {
-		if isOurs(pod) {
-			ours = append(ours, pod)
-			b.collectLogs(ctx, folder, from, "/api/v1"+in, pod)
+	items := []any{}
+	for _, item := range itemsOf(list) {
+		if isOurs(pod(item)) {
+			ours, items = append(ours, item), append(items, item)
 		}
 	}
-	b.addObject(folder+"/namespace/pods.yaml", pods)
+	list["items"] = items
+	b.addObject(file, list)
 	return ours
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"regexp"
-	"strings"
 )
 
 // removed stands where something was that only its owner may have.
@@ -25,8 +24,14 @@ var secretTexts = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(passw(?:or)?d:[ \t]*)\S+()`),
 }
 
-// secretNames are those of fields and variables whose value is a credential.
+// secretNames are those of fields whose value is a credential.
 var secretNames = regexp.MustCompile(`(?i)(?:token|password|passwd|credentials?|api-?key|client-key-data|private-?key)$`)
+
+// openVariables are the named values that stay: variables of our containers, those of an
+// AddOnDeploymentConfig that this addon has, and OCM's ClusterClaims. All other ones may be anything.
+var openVariables = regexp.MustCompile(`^(?:GOMEMLIMIT|(?i:(?:https?|no)_proxy)|POD_[A-Z]+|PROXY_AGENT_ID` +
+	`|replicas|imagePullPolicy|extraKeys|priorityClassName|oidc[A-Za-z]+|networkPolicy|serviceDomain|enableImpersonation|verbosity` +
+	`|[a-z0-9.-]+\.(?:k8s\.io|open-cluster-management\.io))$`)
 
 // redactText removes credentials from text.
 func redactText(text string) string {
@@ -54,14 +59,14 @@ func redact(value any) any {
 
 func redactObject(o map[string]any) any {
 	delete(o, "managedFields")
-	// A variable of a container has its name beside its value.
-	name, _ := o["name"].(string)
+	// A variable of a container or of a configuration has its name beside its value.
+	name, isVariable := o["name"].(string)
 	for key, value := range o {
 		_, isText := value.(string)
 		switch {
 		case key == "kubectl.kubernetes.io/last-applied-configuration":
 			delete(o, key) // the object says the same
-		case isText && (secretNames.MatchString(key) || key == "value" && secretNames.MatchString(strings.TrimSpace(name))):
+		case isText && (secretNames.MatchString(key) || key == "value" && isVariable && !openVariables.MatchString(name)):
 			o[key] = removed
 		default:
 			o[key] = redact(value)
