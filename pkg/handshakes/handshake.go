@@ -60,7 +60,13 @@ func (p *Port) Close() { p.lobby.close() }
 func (p *Port) Handshake(raw net.Conn, made func(*tls.Conn) (closed func())) (*tls.Conn, error) {
 	v := p.lobby.enter(raw)
 	conn, err := p.shakeHands(raw, v, made)
-	p.lobby.leave(v, err)
+	peer := ""
+	if err == nil {
+		if shown := conn.ConnectionState().PeerCertificates; len(shown) > 0 {
+			peer = shown[0].Subject.CommonName
+		}
+	}
+	p.lobby.leave(v, peer, err)
 	if err != nil {
 		_ = raw.Close()
 	}

@@ -15,8 +15,10 @@ const (
 	// make one source of a whole fleet. One that waits costs about 10 KiB.
 	maxUnverified       = 8192
 	maxUnverifiedSource = maxUnverified / 2
-	// maxKnown is how many sources of verified peers are remembered.
-	maxKnown = 16384
+	// maxKnown is how many sources of verified peers are remembered, and maxKnownOfPeer how many
+	// of one peer: a certificate that is used from everywhere pushes out no other's sources.
+	maxKnown       = 16384
+	maxKnownOfPeer = 64
 	// expectTime is how long a connection that an agent was asked for is expected,
 	// and maxExpected how many of one source are.
 	expectTime  = 10 * time.Second
@@ -48,8 +50,9 @@ type lobby struct {
 	mu       sync.Mutex
 	bySource map[netip.Prefix]*list.List // of *visitor, oldest first
 	byClass  [classes]*list.List
-	verified map[netip.Prefix]*list.Element // in recent
-	recent   *list.List                     // of netip.Prefix, the one seen last at the front
+	verified map[netip.Prefix]*acquaintance
+	recent   *list.List            // of *acquaintance, the one seen last at the front
+	ofPeer   map[string]*list.List // likewise, those of one peer
 	expected map[netip.Prefix]expectation
 	closed   bool
 }
@@ -57,6 +60,14 @@ type lobby struct {
 type expectation struct {
 	n     int
 	until time.Time
+}
+
+// acquaintance is a source from which a handshake succeeded.
+type acquaintance struct {
+	source netip.Prefix
+	// peer is the common name of the certificate; empty if the peer has none.
+	peer             string
+	inRecent, inPeer *list.Element
 }
 
 // visitor is a connection in the lobby.
@@ -68,8 +79,8 @@ type visitor struct {
 }
 
 func newLobby(dropped func(reason string)) *lobby {
-	l := &lobby{dropped: dropped, bySource: map[netip.Prefix]*list.List{}, verified: map[netip.Prefix]*list.Element{},
-		recent: list.New(), expected: map[netip.Prefix]expectation{}}
+	l := &lobby{dropped: dropped, bySource: map[netip.Prefix]*list.List{}, verified: map[netip.Prefix]*acquaintance{},
+		recent: list.New(), ofPeer: map[string]*list.List{}, expected: map[netip.Prefix]expectation{}}
 	for c := range l.byClass {
 		l.byClass[c] = list.New()
 	}
@@ -143,21 +154,49 @@ func (l *lobby) close() {
 	}
 }
 
-// leave takes a connection out, whose handshake succeeded or not.
-func (l *lobby) leave(v *visitor, err error) {
+// leave takes a connection out, whose handshake succeeded or not. peer is the common name of the
+// certificate, if there is one.
+func (l *lobby) leave(v *visitor, peer string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remove(v)
 	if err != nil {
 		return
 	}
-	if e, ok := l.verified[v.source]; ok {
-		l.recent.MoveToFront(e)
+	if a, ok := l.verified[v.source]; ok {
+		l.recent.MoveToFront(a.inRecent)
+		if a.inPeer != nil {
+			l.ofPeer[a.peer].MoveToFront(a.inPeer)
+		}
 		return
 	}
-	l.verified[v.source] = l.recent.PushFront(v.source)
+	a := &acquaintance{source: v.source, peer: peer}
+	l.verified[v.source], a.inRecent = a, l.recent.PushFront(a)
+	if peer != "" {
+		all := l.ofPeer[peer]
+		if all == nil {
+			all = list.New()
+			l.ofPeer[peer] = all
+		}
+		if a.inPeer = all.PushFront(a); all.Len() > maxKnownOfPeer {
+			l.forget(all.Back().Value.(*acquaintance))
+		}
+	}
 	if l.recent.Len() > maxKnown {
-		delete(l.verified, l.recent.Remove(l.recent.Back()).(netip.Prefix))
+		l.forget(l.recent.Back().Value.(*acquaintance))
+	}
+}
+
+// forget makes a source unknown; mu is held.
+func (l *lobby) forget(a *acquaintance) {
+	delete(l.verified, a.source)
+	l.recent.Remove(a.inRecent)
+	if a.inPeer == nil {
+		return
+	}
+	all := l.ofPeer[a.peer]
+	if all.Remove(a.inPeer); all.Len() == 0 {
+		delete(l.ofPeer, a.peer)
 	}
 }
 

@@ -67,7 +67,7 @@ func (p *simPort) handshake(from string) error {
 		time.Sleep(simRound)
 		err = p.flight(v, p.second, time.After(simLimit))
 	}
-	p.lobby.leave(v, err)
+	p.lobby.leave(v, "", err)
 	if err == nil && time.Since(began) > simLimit {
 		return errGaveUp
 	}
@@ -88,7 +88,7 @@ func (p *simPort) hello(from string) {
 		case <-time.After(simLimit):
 		}
 	}
-	p.lobby.leave(v, err)
+	p.lobby.leave(v, "", err)
 }
 
 // TestManyHandshakesAtOnce lets thousands of agents come at once. The port must
@@ -323,5 +323,35 @@ func TestLobbyIsBounded(t *testing.T) {
 	p.lobby.close()
 	if n := p.lobby.byClass[unknown].Len(); n != 0 || len(p.lobby.bySource) != 0 {
 		t.Errorf("%d connections of %d sources are in the lobby after it was closed", n, len(p.lobby.bySource))
+	}
+}
+
+// TestOneCertificateFromEverywhere has a peer that comes from more sources than are remembered, which
+// makes no other peer unknown, and peers that come from a few each.
+func TestOneCertificateFromEverywhere(t *testing.T) {
+	l := newLobby(func(string) {})
+	come := func(peer, from string) class {
+		v := l.enter(simConn{from: from})
+		l.leave(v, peer, nil)
+		return v.entered
+	}
+	come("honest", "192.0.2.1:1")
+	for i := range maxKnown + 1 {
+		come("hostile", fmt.Sprintf("[2001:db8:%x:%x::1]:1", i/65536, i%65536))
+	}
+	if got := come("honest", "192.0.2.1:1"); got != known {
+		t.Errorf("the honest peer is of class %v, want known", got)
+	}
+	if got := come("hostile", fmt.Sprintf("[2001:db8:0:%x::1]:1", maxKnown)); got != known {
+		t.Errorf("the last source is of class %v, want known", got)
+	}
+	if n := len(l.verified); n != maxKnownOfPeer+1 || l.recent.Len() != n || l.ofPeer["hostile"].Len() != maxKnownOfPeer {
+		t.Errorf("%d sources are known, %d of them hostile, want %d and one more", n, l.ofPeer["hostile"].Len(), maxKnownOfPeer)
+	}
+	for i := range 2 * maxKnown {
+		come(fmt.Sprint("peer", i), fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+	}
+	if n := len(l.verified); n != maxKnown || l.recent.Len() != n || len(l.ofPeer) != n {
+		t.Errorf("%d sources of %d peers are known, want %d of each", n, len(l.ofPeer), maxKnown)
 	}
 }
