@@ -116,21 +116,21 @@ func (a *Authenticator) Run(ctx context.Context) error {
 }
 
 // Authenticate finds out who sends a request. A nil user means that the hub does not
-// know the caller, whose credential may be one of a managed cluster's. The string
-// names an unverified credential for the methods that take one, without giving it
-// away. The error is a *RefusedError.
-func (a *Authenticator) Authenticate(r *http.Request) (user.Info, string, error) {
-	return a.authenticate(r, false)
+// know the caller, whose credential may be one of a managed cluster's: of that which the request
+// is for, if it is for one. The string names an unverified credential for the methods that take one,
+// without giving it away. The error is a *RefusedError.
+func (a *Authenticator) Authenticate(r *http.Request, cluster string) (user.Info, string, error) {
+	return a.authenticate(r, cluster, false)
 }
 
 // AuthenticateAgain is Authenticate for a request whose credential the hub knew before, and
 // that goes on. Limits of unverified credentials are not for it: a flood of those, from the
 // same address or of the same class, must not hide that the hub knows it no more.
 func (a *Authenticator) AuthenticateAgain(r *http.Request) (user.Info, string, error) {
-	return a.authenticate(r, true)
+	return a.authenticate(r, "", true)
 }
 
-func (a *Authenticator) authenticate(r *http.Request, again bool) (user.Info, string, error) {
+func (a *Authenticator) authenticate(r *http.Request, cluster string, again bool) (user.Info, string, error) {
 	if len(r.Header["Authorization"]) > 1 {
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the request has more than one Authorization header: send one"}
 	}
@@ -151,7 +151,7 @@ func (a *Authenticator) authenticate(r *http.Request, again bool) (user.Info, st
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
 	}
 	class := classOf(bearerOf(r))
-	if !again && !a.limiter.admit(credential, class, ClientAddress(r)) {
+	if !again && !a.limiter.admit(credential, cluster, class, ClientAddress(r)) {
 		a.limiter.holdBack(r.Context())
 		return nil, "", &RefusedError{http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again"}
 	}
@@ -162,7 +162,7 @@ func (a *Authenticator) authenticate(r *http.Request, again bool) (user.Info, st
 		// The hub can be asked about bearer tokens only.
 		return nil, "", &RefusedError{http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\""}
 	}
-	ask := func() (*authenticator.Response, bool, error) { return a.ask(r, credential, class) }
+	ask := func() (*authenticator.Response, bool, error) { return a.ask(r, credential, cluster, class) }
 	if again {
 		ask = func() (*authenticator.Response, bool, error) { return a.tokens.AuthenticateRequest(r) }
 	}
@@ -184,7 +184,7 @@ func unread(ca dynamiccertificates.CAContentProvider) bool {
 }
 
 // AcceptedBy remembers that a cluster accepted a credential that the hub does not know:
-// it is not limited any more.
+// it is not limited there any more.
 func (a *Authenticator) AcceptedBy(cluster, credential string) { a.limiter.trust(credential, cluster) }
 
 // RefusedBy forgets what AcceptedBy remembered.
@@ -212,8 +212,8 @@ func undecided(err error) error {
 }
 
 // ask asks the hub. Requests with unverified credentials take turns.
-func (a *Authenticator) ask(r *http.Request, credential, class string) (*authenticator.Response, bool, error) {
-	if !a.limiter.knows(credential) {
+func (a *Authenticator) ask(r *http.Request, credential, cluster, class string) (*authenticator.Response, bool, error) {
+	if !a.limiter.knows(credential, cluster) {
 		release, err := a.limiter.wait(r.Context(), class, ClientAddress(r))
 		if err != nil {
 			return nil, false, err
@@ -237,7 +237,7 @@ func (a *Authenticator) CheckServiceLogin(r *http.Request, login string) error {
 		return &RefusedError{http.StatusBadRequest, "the " + agentapi.ServiceAuthorization + " header must be \"Bearer <token>\", with one space, or have another scheme: send it like that"}
 	}
 	asked := (&http.Request{Header: http.Header{"Authorization": {login}}, URL: r.URL, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
-	_, known, err := a.ask(asked, credentialOf(asked), classOf(token))
+	_, known, err := a.ask(asked, credentialOf(asked), "", classOf(token))
 	switch {
 	case known && err == nil:
 		return &RefusedError{http.StatusForbidden, "the token in " + agentapi.ServiceAuthorization + " is one of the hub's, which do not leave it: send one of the Service's own"}

@@ -49,7 +49,7 @@ func TestCertificatesBeforeTheHubsCAs(t *testing.T) {
 	}
 	known, unknown := presenting(t, ca, "jane"), presenting(t, other, "jane")
 	for name, r := range map[string]*http.Request{"known": known, "unknown": unknown} {
-		u, _, err := a.Authenticate(r)
+		u, _, err := a.Authenticate(r, "cluster1")
 		var refused *RefusedError
 		if u != nil || !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || !strings.Contains(refused.Message, "try again") {
 			t.Errorf("%s certificate: user %v, error %v, want to be told to try again", name, u, err)
@@ -61,14 +61,14 @@ func TestCertificatesBeforeTheHubsCAs(t *testing.T) {
 	running.Go(func() { _ = a.Run(ctx) })
 	defer func() { stop(); running.Wait() }()
 	wait.Poll{Every: 10 * time.Millisecond}.Success(t, "jane is known", func() error {
-		u, _, err := a.Authenticate(known)
+		u, _, err := a.Authenticate(known, "cluster1")
 		if err == nil && u.GetName() != "jane" {
 			t.Errorf("user %v, want jane", u)
 		}
 		return err
 	})
 	wait.Poll{Every: 10 * time.Millisecond}.Until(t, "the other one is refused", func() bool {
-		u, _, err := a.Authenticate(unknown)
+		u, _, err := a.Authenticate(unknown, "cluster1")
 		if u != nil {
 			t.Fatalf("the certificate of another CA is user %v", u)
 		}

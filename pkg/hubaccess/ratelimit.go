@@ -33,6 +33,9 @@ const (
 	maxSources     = 4096
 	maxCredentials = 16384
 	maxClasses     = 64
+	// maxPlaces bounds the credentials that are remembered of one cluster, which says itself which
+	// are good there, and maxPlacesOfAll the clusters.
+	maxPlaces, maxPlacesOfAll = 1024, 16384
 	// refusalDelay is how long a refusal is held back, so that clients that retry at
 	// once take little of the processor; maxHeld is for how many at a time, as each
 	// holds memory.
@@ -54,10 +57,12 @@ type limit struct {
 // copy the issuer and key of good ones does, but never from a token that was good
 // before.
 type rateLimiter struct {
-	known  *lru.Cache // by credential
-	places *lru.Cache // by place
+	known  *lru.Cache // by credential, those that the hub knew
+	places *lru.Cache // *lru.Cache by cluster, of credentials that it accepted
 	held   chan struct{}
 	queue  *fairQueue
+
+	placing sync.Mutex // held to add to places
 
 	mu       sync.Mutex
 	classes  *lru.Cache // those of which the hub knew a credential
@@ -72,14 +77,14 @@ type flow struct {
 }
 
 func newRateLimiter() *rateLimiter {
-	return &rateLimiter{known: lru.New(maxCredentials), places: lru.New(maxCredentials), held: make(chan struct{}, maxHeld), queue: newFairQueue(maxReviews),
+	return &rateLimiter{known: lru.New(maxCredentials), places: lru.New(maxPlacesOfAll), held: make(chan struct{}, maxHeld), queue: newFairQueue(maxReviews),
 		classes: lru.New(maxClasses), limiters: lru.New(2 * maxSources), all: lru.New(maxClasses + 1)}
 }
 
-// admit reports whether a request from address may go on with a credential,
+// admit reports whether a request from address to a cluster may go on with a credential,
 // which may be empty, of a class.
-func (l *rateLimiter) admit(credential, class, address string) bool {
-	if l.knows(credential) {
+func (l *rateLimiter) admit(credential, cluster, class, address string) bool {
+	if l.knows(credential, cluster) {
 		return true
 	}
 	l.mu.Lock()
@@ -107,13 +112,14 @@ func allow(limiters *lru.Cache, key lru.Key, by limit) bool {
 	return limiter.(*rate.Limiter).Allow()
 }
 
-// knows reports whether a credential was good for something.
-func (l *rateLimiter) knows(credential string) bool {
+// knows reports whether a credential was good on the hub, or at the cluster that is asked for. What
+// one cluster accepts says nothing at another one.
+func (l *rateLimiter) knows(credential, cluster string) bool {
 	if credential == "" {
 		return false
 	}
 	_, ok := l.known.Get(credential)
-	return ok
+	return ok || l.goodAt(credential, cluster)
 }
 
 // sourceOf is what one sender has of addresses, and what one network has. What is
@@ -181,35 +187,41 @@ func (l *rateLimiter) wait(ctx context.Context, class, address string) (release 
 
 // verified remembers a credential that the hub knew, and its class.
 func (l *rateLimiter) verified(credential, class string) {
-	l.trust(credential, "")
+	if credential != "" {
+		l.known.Add(credential, struct{}{})
+	}
 	if class != "" {
 		l.classes.Add(class, struct{}{})
 	}
 }
 
-// trust remembers a credential that was good for something: on the hub, or at a
-// cluster if one is named.
+// trust remembers a credential that a cluster accepted.
 func (l *rateLimiter) trust(credential, cluster string) {
 	if credential == "" {
 		return
 	}
-	l.known.Add(credential, struct{}{})
-	if cluster != "" {
-		l.places.Add(place{credential, cluster}, struct{}{})
+	l.placing.Lock()
+	defer l.placing.Unlock()
+	there, ok := l.places.Get(cluster)
+	if !ok {
+		there = lru.New(maxPlaces)
+		l.places.Add(cluster, there)
 	}
+	there.(*lru.Cache).Add(credential, struct{}{})
 }
 
 // goodAt reports whether a cluster accepted a credential.
 func (l *rateLimiter) goodAt(credential, cluster string) bool {
-	_, ok := l.places.Get(place{credential, cluster})
+	there, ok := l.places.Get(cluster)
+	if ok {
+		_, ok = there.(*lru.Cache).Get(credential)
+	}
 	return ok
 }
 
-// forget is for a known credential that a cluster does not accept any more.
+// forget is for a credential that a cluster does not accept any more.
 func (l *rateLimiter) forget(credential, cluster string) {
-	l.known.Remove(credential)
-	l.places.Remove(place{credential, cluster})
+	if there, ok := l.places.Get(cluster); ok {
+		there.(*lru.Cache).Remove(credential)
+	}
 }
-
-// place is a credential at a cluster.
-type place struct{ credential, cluster string }

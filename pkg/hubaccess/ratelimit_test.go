@@ -128,6 +128,41 @@ func TestTurnsEnd(t *testing.T) {
 	})
 }
 
+// TestAClusterVouchesForItself has a cluster that accepts every token: they are good there and nowhere
+// else, and those that the hub or another cluster knew are remembered.
+func TestAClusterVouchesForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRateLimiter()
+		l.verified("of the hub", "")
+		l.trust("honest", "cluster1")
+		for i := range maxCredentials + 1 {
+			l.trust(fmt.Sprint("token", i), "hostile")
+		}
+		last := fmt.Sprint("token", maxCredentials)
+		for _, tc := range []struct {
+			credential, cluster string
+			want                bool
+		}{{"of the hub", "cluster1", true}, {"honest", "cluster1", true}, {"honest", "hostile", false}, {last, "hostile", true}, {last, "cluster1", false}, {last, "", false}, {"token0", "hostile", false}} {
+			if got := l.knows(tc.credential, tc.cluster); got != tc.want {
+				t.Errorf("%q at cluster %q is known: %t, want %t", tc.credential, tc.cluster, got, tc.want)
+			}
+		}
+		admitted := 0
+		for range 1000 {
+			if l.admit(last, "cluster1", "", "192.0.2.1") {
+				admitted++
+			}
+		}
+		if admitted != sourceLimit.burst {
+			t.Errorf("%d requests of a token that the hostile cluster accepted were let through to another one, want %d", admitted, sourceLimit.burst)
+		}
+		l.forget("honest", "cluster1")
+		if l.knows("honest", "cluster1") {
+			t.Error("a token that the cluster refuses now is known")
+		}
+	})
+}
+
 func TestRefusalsAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRateLimiter()

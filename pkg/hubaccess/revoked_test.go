@@ -92,7 +92,7 @@ func (d *deciding) knownFrom(address, token string) string {
 	r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
 	r.RemoteAddr = net.JoinHostPort(address, "1")
 	r.Header.Set("Authorization", "Bearer "+token)
-	u, _, err := d.authenticator.Authenticate(r)
+	u, _, err := d.authenticator.Authenticate(r, "cluster1")
 	if u == nil || err != nil {
 		return ""
 	}
@@ -146,7 +146,7 @@ func TestHubGoneForTenMinutes(t *testing.T) {
 		foreign := func(token string) bool {
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
 			r.Header.Set("Authorization", "Bearer "+token)
-			u, credential, err := d.authenticator.Authenticate(r)
+			u, credential, err := d.authenticator.Authenticate(r, "cluster1")
 			return u == nil && credential != "" && err == nil
 		}
 		if !foreign("of-a-cluster") {

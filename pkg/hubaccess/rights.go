@@ -123,7 +123,8 @@ func (a *Authorizer) withRights(ctx context.Context, u user.Info, rights []Right
 }
 
 // withRight asks the hub about all clusters at once; if that is denied, about the sets;
-// and then about each cluster that is left.
+// and then about each cluster that is left. All at once have the name "", as in Kubernetes' own lists: a
+// role with resourceNames [""], which an administrator must write, is for all of them here.
 func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, names []string, grantTTL time.Duration) (madeList, error) {
 	q := questionsOf(u, func(name string) authorizer.Attributes { return right.OfCluster(u, name) })
 	q.grantTTL = grantTTL

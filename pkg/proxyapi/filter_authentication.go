@@ -29,11 +29,7 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 			failed.ServeHTTP(w, r)
 			return
 		}
-		authenticate := f.authenticator.Authenticate
-		if scope.again {
-			authenticate = f.authenticator.AuthenticateAgain
-		}
-		u, credential, err := authenticate(r)
+		u, credential, err := f.authenticate(scope, r)
 		scope.credential = credential
 		switch {
 		case err != nil:
@@ -63,6 +59,13 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 		scope.failure = err
 		failed.ServeHTTP(w, r)
 	})
+}
+
+func (f *requestFilters) authenticate(scope *requestScope, r *http.Request) (user.Info, string, error) {
+	if scope.again {
+		return f.authenticator.AuthenticateAgain(r)
+	}
+	return f.authenticator.Authenticate(r, scope.target.Cluster)
 }
 
 // usersOnly reports whether nobody but users whom the hub knows may send such a request.

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
 const (
@@ -117,7 +119,7 @@ func (v *revalidation) join(asked *http.Request, scope *requestScope, end *conte
 // says who asks, what for, and where.
 func questionOf(asked *http.Request, scope *requestScope) (key [sha256.Size]byte) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q %q %v", scope.group, scope.info.Verb, scope.target.Cluster, scope.target.View, scope.leaves)
+	fmt.Fprintf(sum, "%x %q %q %q %q %v", hubaccess.KeyOf(scope.user), scope.group, scope.info.Verb, scope.target.Cluster, scope.target.View, scope.leaves)
 	if scope.kind == ownScope {
 		fmt.Fprintf(sum, " %q", scope.info.Path)
 	}
@@ -125,19 +127,13 @@ func questionOf(asked *http.Request, scope *requestScope) (key [sha256.Size]byte
 		fmt.Fprintf(sum, " %q", asked.TLS.PeerCertificates[0].Raw)
 	}
 	for _, name := range slices.Sorted(maps.Keys(asked.Header)) {
-		if isAboutTheCaller(name) {
+		// A front proxy's headers have names of the hub's choice; the user is what they said.
+		if name == "Authorization" || name == "Sec-Websocket-Protocol" || strings.HasPrefix(name, "Impersonate-") {
 			fmt.Fprintf(sum, " %q %q", name, asked.Header[name])
 		}
 	}
 	sum.Sum(key[:0])
 	return key
-}
-
-// isAboutTheCaller reports whether a header may say who asks. A front proxy's have
-// names of the hub's choice, which begin with X- wherever they are known.
-func isAboutTheCaller(name string) bool {
-	return name == "Authorization" || name == "Sec-Websocket-Protocol" || strings.HasPrefix(name, "Impersonate-") ||
-		strings.HasPrefix(name, "X-") && !strings.HasPrefix(name, "X-Forwarded-") && name != "X-Request-Id"
 }
 
 // run asks about all streams once in a period, until ctx is done.

@@ -62,7 +62,7 @@ func TestOutagesEnd(t *testing.T) {
 		known := func() bool {
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/version", nil)
 			r.Header.Set("Authorization", "Bearer token")
-			u, _, err := parts.authenticator.Authenticate(r)
+			u, _, err := parts.authenticator.Authenticate(r, "cluster1")
 			return err == nil && u != nil && u.GetName() == "jane"
 		}
 		if !known() {
