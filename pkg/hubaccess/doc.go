@@ -93,7 +93,8 @@
 // minutes) after it was last answered (and the 5 s for which answers are cached in any
 // case), and never beyond the expiry in a JWT. "Cannot be asked" is a connection that
 // fails, a time-out, and 5xx or 429 as answer; a refusal is an answer, and deletes what
-// is remembered. An authentication webhook of the hub that does not answer is not an
+// is remembered. The chart gives these questions a priority level of their own at the hub, so that
+// whoever overloads that of all service accounts makes no 429. An authentication webhook of the hub that does not answer is not an
 // outage either: the hub was asked.
 //
 // One failed question makes no outage: a probe must fail too, in which no client has a

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -66,6 +67,57 @@ func TestRightsAreFew(t *testing.T) {
 			if strings.HasPrefix(role, "ClusterRole/") {
 				checkClusterWide(t, role, rule)
 			}
+		}
+	}
+}
+
+// TestRightsFollowTheMode wants no right for what is switched off.
+func TestRightsFollowTheMode(t *testing.T) {
+	const hubsSigner, karmada = "kubernetes.io/kube-apiserver-client", "v1alpha1.cluster.karmada.io"
+	for name, test := range map[string]struct {
+		values                  string
+		wantSigner, wantKarmada bool
+	}{
+		"by default":      {wantSigner: true},
+		"an address":      {values: "proxyServer: {entrypointAddress: hub.example.com}"},
+		"a load balancer": {values: "proxyServer: {entrypointLoadBalancer: true}"},
+		"Karmada's API":   {values: "karmadaAPI: {enabled: true}", wantSigner: true, wantKarmada: true},
+	} {
+		var names []string
+		for _, rules := range mustRender(t, test.values).rules(t) {
+			for _, rule := range rules {
+				if slices.Contains(rule.Resources, "signers") || slices.Contains(rule.Resources, "apiservices") {
+					names = append(names, rule.ResourceNames...)
+				}
+			}
+		}
+		if signer, apiService := slices.Contains(names, hubsSigner), slices.Contains(names, karmada); signer != test.wantSigner || apiService != test.wantKarmada {
+			t.Errorf("%s: the right to the hub's signer: %t, to Karmada's APIServices: %t; want %t and %t", name, signer, apiService, test.wantSigner, test.wantKarmada)
+		}
+	}
+}
+
+// TestReviewsHaveTheirOwnPriority wants what the proxy API asks about users to be in no queue with what others ask.
+func TestReviewsHaveTheirOwnPriority(t *testing.T) {
+	for version, want := range map[string]bool{"v1.28.9": false, "v1.29.0": true, "v1.31.4-gke.1": true} {
+		rendered, err := renderFor(t, load(t), "", version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := rendered.byName["FlowSchema/cluster-proxy-reviews"]
+		if (found != nil) != want || (rendered.byName["PriorityLevelConfiguration/cluster-proxy-reviews"] != nil) != want {
+			t.Fatalf("%s: there is a FlowSchema: %t, want %t with its level", version, found != nil, want)
+		}
+		if !want {
+			continue
+		}
+		schema := as[flowcontrolv1.FlowSchema](t, found)
+		if len(schema.Spec.Rules) != 1 || len(schema.Spec.Rules[0].Subjects) != 1 || schema.Spec.PriorityLevelConfiguration.Name != "cluster-proxy-reviews" {
+			t.Fatalf("%s: %+v", version, schema.Spec)
+		}
+		account := schema.Spec.Rules[0].Subjects[0].ServiceAccount
+		if account == nil || account.Namespace != namespace || rendered.byName["ServiceAccount/"+account.Name] == nil {
+			t.Errorf("%s: the FlowSchema is for %+v, which there is not", version, account)
 		}
 	}
 }
