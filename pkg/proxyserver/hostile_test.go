@@ -52,7 +52,8 @@ func TestAgentMayOnlyDeclareItsOwnCluster(t *testing.T) {
 }
 
 // TestUnauthenticatedPortsNameNoCluster reads what agents reach on a proxy
-// server's pod in PortForward mode: the ports that ask for no certificate.
+// server's pod in PortForward mode: the ports that ask for no certificate. In the other modes, in which the
+// addon manager sets --cluster-metrics, agents do not reach them.
 func TestUnauthenticatedPortsNameNoCluster(t *testing.T) {
 	h := startHub(t)
 	h.mustConnect(t, agentSpec{cluster: "confidential"})

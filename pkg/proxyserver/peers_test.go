@@ -223,22 +223,32 @@ func TestADialIsSentOnOnce(t *testing.T) {
 func TestPeersNeedTheRole(t *testing.T) {
 	h := startHub(t)
 	for name, leaf := range map[string]struct {
-		ca *pki.CA
-		cn string
+		ca   *pki.CA
+		cn   string
+		want bool
 	}{
-		"an agent":       {h.agentCA, identity.AgentCommonName("cluster1")},
-		"another server": {h.hubCA, "proxy-server"},
+		"an agent":                 {h.agentCA, identity.AgentCommonName("cluster1"), false},
+		"a peer of the agents' CA": {h.agentCA, string(identity.RolePeer), false},
+		"an agent of the hub's CA": {h.hubCA, identity.AgentCommonName("cluster1"), false},
+		"another server":           {h.hubCA, "proxy-server", false},
+		"a role that begins so":    {h.hubCA, string(identity.RolePeer) + "2", false},
+		"a peer (others may ask for dials, and not for the directory: TestDirectoryIsForPeers)": {h.hubCA, string(identity.RolePeer), true},
 	} {
 		config := h.tlsFor(t, leaf.ca, leaf.cn)
 		config.NextProtos = []string{carrier.ALPN}
 		conn, err := tls.Dial("tcp", h.clientAddr, config)
-		if err != nil {
+		if err != nil { // which is how a server refuses that reads the certificate in time
+			if leaf.want {
+				t.Errorf("%s: %v", name, err)
+			}
 			continue
 		}
 		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{Role: carrier.Opener})
 		if err == nil {
 			_ = c.Close()
-			t.Errorf("%s became a peer", name)
+		}
+		if (err == nil) != leaf.want {
+			t.Errorf("%s became a peer: %t (%v), want %t", name, err == nil, err, leaf.want)
 		}
 	}
 }

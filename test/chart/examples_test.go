@@ -211,6 +211,24 @@ func TestExposingExamples(t *testing.T) {
 	}
 }
 
+// TestFederationBelievesNoLabels wants a cluster's series to be under the hub's labels, and bounded.
+func TestFederationBelievesNoLabels(t *testing.T) {
+	var config struct {
+		Jobs []map[string]any `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(example(t, "prometheus/prometheus.yaml"), &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range config.Jobs {
+		if job["honor_labels"] != false || job["sample_limit"] == nil || job["body_size_limit"] == nil || job["label_limit"] == nil || job["label_value_length_limit"] == nil {
+			t.Errorf("job %v believes the labels of clusters, or takes any number of series: %v", job["job_name"], job)
+		}
+	}
+	if len(config.Jobs) == 0 {
+		t.Error("there is no job")
+	}
+}
+
 func sameJSON(t *testing.T, a, b any) bool {
 	t.Helper()
 	first, err1 := json.Marshal(a)

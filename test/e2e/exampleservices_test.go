@@ -95,7 +95,7 @@ func TestPrometheusExample(t *testing.T) {
 			"[cluster1, cluster2]", fmt.Sprintf("[%s]", cluster), proxyAPIService, installed.ProxyAPI).Replace(string(job)),
 	})
 	suite.Eventually(t, "series of the managed cluster's Prometheus", func() error {
-		for _, query := range []string{fmt.Sprintf("up{job=\"managed-clusters\", cluster=%q} == 1", cluster), fmt.Sprintf("up{job=\"prometheus\", cluster=%q} == 1", cluster)} {
+		for _, query := range []string{fmt.Sprintf("up{job=\"managed-clusters\", exported_job=\"\", cluster=%q} == 1", cluster), fmt.Sprintf("up{exported_job=\"prometheus\", cluster=%q} == 1", cluster)} {
 			if n, err := hub.count(query); err != nil || n != 1 {
 				return fmt.Errorf("%s returns %d series, %v; want 1", query, n, err)
 			}
