@@ -56,17 +56,17 @@ func (p Places) Selectors() (selectors Places) {
 
 var places = map[string]Places{
 	// logs, exec, attach, port-forward, expose, describe and rollout go by the selectors.
-	"apps/deployments":        workload("spec.selector", labelSelector, 2, 2),
-	"apps/replicasets":        workload("spec.selector", labelSelector, 2, 2),
-	"apps/statefulsets":       workload("spec.selector", labelSelector, 2, 2),
-	"apps/daemonsets":         workload("spec.selector", labelSelector, 2, 1),
-	"batch/jobs":              workload("spec.selector", labelSelector, 2, 4),
-	"/replicationcontrollers": workload("spec.selector", labels, 2, 2),
+	"apps/deployments":        workload(labelSelector, 2, 3),
+	"apps/replicasets":        workload(labelSelector, 2, 3),
+	"apps/statefulsets":       workload(labelSelector, 2, 3),
+	"apps/daemonsets":         workload(labelSelector, 1, 2),
+	"batch/jobs":              workload(labelSelector, 4, 6),
+	"/replicationcontrollers": workload(labels, 2, 3),
 	"/services":               {at("spec.selector", labels, 2, 2)},
 	// create cronjob names the template like the CronJob.
-	"batch/cronjobs": append(template("spec.jobTemplate.spec.template"), at("spec.jobTemplate.metadata.name", name)),
+	"batch/cronjobs": append(template("spec.jobTemplate.spec.template", 2, 5, 2, 6), at("spec.jobTemplate.metadata.name", name, 2, 5, 1, 1)),
 	// debug node/NAME makes a pod there.
-	"/pods": append(podSpec("spec"), at("spec.nodeName", name, 2, 10)),
+	"/pods": append(podSpec("spec", 2), at("spec.nodeName", name, 2, 10)),
 	// autoscale, create token, auth can-i, and what schedulers and recorders of events write.
 	"autoscaling/horizontalpodautoscalers": {at("spec.scaleTargetRef.name", name, 2, 1, 2)},
 	"/serviceaccounts/token":               {at("spec.boundObjectRef.name", name, 2, 3, 3)},
@@ -84,22 +84,30 @@ func at(path string, what what, numbers ...protowire.Number) spot {
 	return spot{strings.Split(path, "."), what, numbers}
 }
 
-func workload(selector string, what what, numbers ...protowire.Number) Places {
-	return append(template("spec.template"), at(selector, what, numbers...))
+// workload has the selector and the template of a spec, with their numbers in it.
+func workload(what what, selector, templateNumber protowire.Number) Places {
+	return append(template("spec.template", 2, templateNumber), at("spec.selector", what, 2, selector))
 }
 
 // template has what run and create make of the name of the object.
-func template(path string) Places {
-	return append(podSpec(path+".spec"), at(path+".metadata.labels", labels))
+func template(path string, numbers ...protowire.Number) Places {
+	return append(podSpec(path+".spec", below(numbers, 2)...), at(path+".metadata.labels", labels, below(numbers, 1, 11)...))
 }
 
-// podSpec has the names that run and create give to containers, and those of set env --from.
-func podSpec(path string) Places {
+// podSpec has the names that run and create give to containers, and those of set env --from,
+// which patches in JSON.
+func podSpec(path string, numbers ...protowire.Number) Places {
 	var all Places
-	for _, containers := range []string{path + ".containers.*.", path + ".initContainers.*."} {
-		all = append(all, at(containers+"name", name), at(containers+"env.*.valueFrom.configMapKeyRef.name", name), at(containers+"env.*.valueFrom.secretKeyRef.name", name))
+	for i, containers := range []string{path + ".containers.*.", path + ".initContainers.*."} {
+		number := []protowire.Number{2, 20}[i]
+		all = append(all, at(containers+"name", name, below(numbers, number, 1)...), at(containers+"env.*.valueFrom.configMapKeyRef.name", name), at(containers+"env.*.valueFrom.secretKeyRef.name", name))
 	}
 	return all
+}
+
+// below returns the path in protobuf of what is below another one.
+func below(numbers []protowire.Number, more ...protowire.Number) []protowire.Number {
+	return slices.Concat(numbers, more)
 }
 
 // reference has an ObjectReference. Nodes have their name for a uid in some.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -132,7 +133,7 @@ func TestRestorePlacesInJSONPatches(t *testing.T) {
 
 func TestRestorePlacesInProtobuf(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -160,14 +161,43 @@ func TestRestorePlacesInProtobuf(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "p" + at, Namespace: "shop" + at, Labels: map[string]string{"run": "p" + at}, OwnerReferences: []metav1.OwnerReference{{Kind: "X", Name: "o" + at, UID: "u"}, {Name: "q"}}},
 		}
 	}
+	template := func(at string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x" + at}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "x" + at, Image: "i@edge-7"}}, InitContainers: []corev1.Container{{Name: "y" + at}}},
+		}
+	}
+	// What kubectl create makes of a name.
+	daemonSet := func(at string) runtime.Object {
+		return &appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{Kind: "DaemonSet", APIVersion: "apps/v1"}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x" + at}}, Template: template(at),
+		}}
+	}
+	job := func(at string) runtime.Object {
+		return &batchv1.Job{TypeMeta: metav1.TypeMeta{Kind: "Job", APIVersion: "batch/v1"}, Spec: batchv1.JobSpec{Template: template(at)}}
+	}
+	cronJob := func(at string) runtime.Object {
+		return &batchv1.CronJob{TypeMeta: metav1.TypeMeta{Kind: "CronJob", APIVersion: "batch/v1"}, Spec: batchv1.CronJobSpec{
+			JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: "x" + at}, Spec: batchv1.JobSpec{Template: template(at)}},
+		}}
+	}
+	created := func(at string) runtime.Object {
+		return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{Kind: "Deployment", APIVersion: "apps/v1"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x" + at}}, Template: template(at),
+		}}
+	}
 	for name, test := range map[string]struct {
 		group, resource string
 		object, want    runtime.Object
 	}{
-		"Deployment": {"apps", "deployments", deployment(labels(testAnnotation, "edge-7", "c", "x@edge-7")), deployment(labels("c", "x"))},
-		"Service":    {"", "services", service(labels(testAnnotation, "edge-7")), service(labels())},
-		"Pod":        {"", "pods", pod("@edge-7"), pod("")},
-		"of another": {"", "pods", pod("@other"), pod("@other")},
+		"create deployment": {"apps", "deployments", created("@edge-7"), created("")},
+		"create job":        {"batch", "jobs", job("@edge-7"), job("")},
+		"create cronjob":    {"batch", "cronjobs", cronJob("@edge-7"), cronJob("")},
+		"DaemonSet":         {"apps", "daemonsets", daemonSet("@edge-7"), daemonSet("")},
+		"Deployment":        {"apps", "deployments", deployment(labels(testAnnotation, "edge-7", "c", "x@edge-7")), deployment(labels("c", "x"))},
+		"Service":           {"", "services", service(labels(testAnnotation, "edge-7")), service(labels())},
+		"Pod":               {"", "pods", pod("@edge-7"), pod("")},
+		"of another":        {"", "pods", pod("@other"), pod("@other")},
 	} {
 		var in, wanted bytes.Buffer
 		if err := serializer.Encode(test.object, &in); err != nil {
