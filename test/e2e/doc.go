@@ -81,7 +81,8 @@
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
 //     views. fleetwatch_test.go, fleetaway_test.go: watches and informers of them. fleetviews_test.go: their
 //     clusters, which come, go, freeze and refuse, and rights. fleetolder_test.go: a member of
-//     another version.
+//     another version. fleetkubectl_test.go, fleetkubectlobjects_test.go, fleetkubectlreads_test.go,
+//     fleetkubectlwrites_test.go: every command of kubectl with NAME@CLUSTER.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - sessions_test.go, recordings_test.go: what users have open, and what is recorded of it.
 //     brokenrecordings_test.go: volumes of recordings that are full and gone.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,16 +90,32 @@ type kubectl struct {
 	cfg *rest.Config
 	// name is for what it caches: each test has a cache of its own.
 	name string
+	// env is added to its environment.
+	env []string
 }
 
 func newKubectl(t *testing.T, cfg *rest.Config) kubectl {
-	return kubectl{cfg, "fleet-" + strings.ReplaceAll(t.Name(), "/", "-")}
+	return kubectl{cfg: cfg, name: "fleet-" + strings.ReplaceAll(t.Name(), "/", "-")}
+}
+
+// as is the same with the cache of a name.
+func (k kubectl) as(name string) kubectl {
+	k.name = name
+	return k
+}
+
+func (k kubectl) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	cmd, err := installed.KubectlCommand(ctx, k.name, k.cfg, args...)
+	if err == nil {
+		cmd.Env = append(cmd.Env, k.env...)
+	}
+	return cmd, err
 }
 
 func (k kubectl) try(ctx context.Context, stdin string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, suite.Timeout)
 	defer cancel()
-	cmd, err := installed.KubectlCommand(ctx, k.name, k.cfg, args...)
+	cmd, err := k.command(ctx, args...)
 	if err != nil {
 		return "", "", err
 	}

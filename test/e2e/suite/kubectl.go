@@ -3,6 +3,7 @@ package suite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,5 +72,18 @@ func WriteKubeconfig(file string, cfg *rest.Config) error {
 	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
 	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	kubeconfig.CurrentContext = "c"
-	return clientcmd.WriteToFile(*kubeconfig, file)
+	content, err := clientcmd.Write(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	// Another kubectl may read the file of this name.
+	written, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file))
+	if err != nil {
+		return err
+	}
+	_, err = written.Write(content)
+	if err = errors.Join(err, written.Close()); err != nil {
+		return err
+	}
+	return os.Rename(written.Name(), file)
 }
