@@ -62,7 +62,7 @@ func namingReads() []namingUse {
 				u.do(object, "diff", "-f", "-") // a difference is an error
 			}
 		}},
-		{command: "auth can-i", kinds: "pod", refused: "pod", once: true, run: func(u *using) { u.do("", "auth", "can-i", "get", u.ref()) }},
+		{command: "auth can-i", kinds: "pod", once: true, run: func(u *using) { u.do("", "auth", "can-i", "get", u.ref()) }},
 	}
 }
 
