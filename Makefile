@@ -84,6 +84,10 @@ e2e-move: ## Move from OCM's own cluster-proxy and back under traffic; writes te
 e2e-karmada: ## Run the commands of Karmada's documentation in a lab; writes test/e2e/karmada.txt
 	E2E_KARMADA=$(CURDIR)/test/e2e/karmada.txt go test -v -count=1 -timeout=40m -run TestKarmada $(TESTFLAGS) ./test/e2e
 
+.PHONY: e2e-kubectl
+e2e-kubectl: ## Run each command of kubectl that takes a name with NAME@CLUSTER of every kind, in a lab, and print the table
+	E2E_KUBECTL=1 go test -v -count=1 -timeout=40m -run 'TestFleetKubectlNamesTheCluster$$' $(TESTFLAGS) ./test/e2e
+
 .PHONY: e2e-skew
 e2e-skew: ## Run the scenarios of fleet views in a lab in which one cluster's kube-apiserver is a minor release older
 	E2E_OLDER=2nd-cluster go test $(RACE) -v -count=1 -timeout=40m -run '^(TestFleet|TestHubIsItsOwnCluster|TestAnswersAreEqual)' $(TESTFLAGS) ./test/e2e

@@ -79,14 +79,20 @@ func namingWrites() []namingUse {
 		{command: "expose", variant: "--name without a cluster", kinds: "deploy rs rc svc", once: true, run: func(u *using) {
 			u.changes(u.made(core("services"), u.ns, u.id), "", "expose", u.ref(), "--port=80", "--name="+u.id)
 		}},
-		{command: "rollout pause", kinds: "deploy", once: true, run: func(u *using) { u.changes(u.at("spec", "paused"), "", "rollout", "pause", u.ref()) }},
+		{command: "rollout pause", kinds: "deploy", once: true, run: func(u *using) {
+			u.patch(`{"spec":{"paused":false}}`)
+			u.changes(u.at("spec", "paused"), "", "rollout", "pause", u.ref())
+		}},
 		{command: "rollout resume", kinds: "deploy", once: true, run: func(u *using) {
 			u.pause()
 			u.changes(u.at("spec", "paused"), "", "rollout", "resume", u.ref())
 		}},
 		{command: "rollout restart", kinds: rolled, once: true, run: func(u *using) { u.changes(u.template(), "", "rollout", "restart", u.ref()) }},
-		{command: "rollout undo", kinds: "deploy", run: func(u *using) { u.changes(u.template(), "", "rollout", "undo", u.ref()) }},
-		{command: "cordon", kinds: "node", run: func(u *using) { u.changes(u.at("spec", "unschedulable"), "", "cordon", u.object()) }},
+		{command: "rollout undo", kinds: "deploy", once: true, run: func(u *using) { u.changes(u.template(), "", "rollout", "undo", u.ref()) }},
+		{command: "cordon", kinds: "node", run: func(u *using) {
+			u.patch(`{"spec":{"unschedulable":false}}`)
+			u.changes(u.at("spec", "unschedulable"), "", "cordon", u.object())
+		}},
 		{command: "uncordon", kinds: "node", run: func(u *using) {
 			u.patch(`{"spec":{"unschedulable":true}}`)
 			u.changes(u.at("spec", "unschedulable"), "", "uncordon", u.object())
