@@ -170,13 +170,18 @@ func (s *Suite) settled(ctx context.Context, t *testing.T, cluster, hash string)
 	return allRolledOut(ctx, Clientset(t, s.Direct(cluster)).AppsV1().Deployments(s.AgentNamespace))
 }
 
-// StopAgents takes the power from a cluster's agents; StartAgents gives it back.
+// StopAgents takes the power from a cluster's agents; StartAgents gives it back. At the end
+// of the test the cluster is reachable again, for the next one.
 func (s *Suite) StopAgents(t *testing.T, cluster string) {
 	t.Helper()
 	if err := s.Lab.PausePods(cluster); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.StartAgents(t, cluster) })
+	t.Cleanup(func() {
+		s.StartAgents(t, cluster)
+		// The context of a test has ended by its cleanup.
+		Eventually(t, cluster+" reachable again", func() error { return s.Reachable(context.Background(), cluster) })
+	})
 }
 
 // StartAgents undoes StopAgents.
