@@ -74,7 +74,10 @@ func evilAnswers(victim string) []answer {
 // evilAPI is a kube-apiserver in an attacker's hands.
 type evilAPI struct {
 	answers []answer
-	address string
+	// document is sent in place of a good answer; sent counts how often.
+	document atomic.Pointer[evilDocument]
+	sent     atomic.Int32
+	address  string
 	// busy counts connections on which an evil answer has not ended.
 	busy atomic.Int32
 	// mixed is what came after a request and was no other of the agent.
@@ -95,6 +98,17 @@ func (e *evilAPI) serve(conn net.Conn) {
 		if !evil { // a view sends the number in a field selector, which is the members' to read
 			_, number, evil = strings.Cut(r.URL.Query().Get("fieldSelector"), "metadata.name!=evil-")
 			number, _, _ = strings.Cut(number, ",")
+		}
+		if document := e.document.Load(); document != nil && !evil {
+			if r.URL.Path == document.path {
+				e.sent.Add(1)
+				e.answer(conn, reader, document.bomb())
+				return
+			}
+			if r.URL.Path == "/openapi/v3" && document.index != "" {
+				e.answer(conn, reader, document.leading())
+				return
+			}
 		}
 		if !evil {
 			text := "for " + r.Header.Get("Impersonate-User")

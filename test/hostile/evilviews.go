@@ -97,6 +97,7 @@ func (s *Suite) testEvilMember(t *testing.T) {
 			}
 		}
 	}
+	s.sendBombs(t, e, endpoints, token, memory)
 	s.watchEvil(t, endpoints[0], view, own, token)
 	now, err := memory.value(t.Context())
 	if grown := (now - memory.before) / (1 << 20); err != nil || grown > 256 {
