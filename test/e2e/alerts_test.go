@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -77,7 +78,7 @@ func TestAlerts(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if err := os.WriteFile(file, []byte(table.String()), 0o644); err != nil {
+	if err := ground.Record(file, table.String()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -206,7 +207,7 @@ func TestKarmadaDocumentation(t *testing.T) {
 		s.testRegistries()
 	})
 	if file := os.Getenv("E2E_KARMADA"); file != "" && !t.Failed() {
-		if err := os.WriteFile(file, []byte(s.transcript.String()), 0o644); err != nil {
+		if err := ground.Record(file, s.transcript.String()); err != nil {
 			t.Fatal(err)
 		}
 	}

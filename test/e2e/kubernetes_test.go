@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/lab/nodes"
@@ -208,7 +209,7 @@ func TestKubernetesSpecs(t *testing.T) {
 	}
 	writeLeftOut(t, &text, endpoints, results)
 	t.Log("\n" + text.String())
-	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+	if err := ground.Record(file, text.String()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 )
@@ -69,7 +70,7 @@ func TestMoveThereAndBack(t *testing.T) {
 	}
 	table := moveTable(rows)
 	t.Log("\n" + table)
-	if err := os.WriteFile(file, []byte(table), 0o644); err != nil {
+	if err := ground.Record(file, table); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -137,6 +138,67 @@ func TestRounds(t *testing.T) {
 	} {
 		if got := rounds(test.value, test.written); got != test.want {
 			t.Errorf("%s as %s: %v, want %v", test.value, test.written, got, test.want)
+		}
+	}
+}
+
+// mostCommits is how often what a file's figures are of may have changed since they were
+// measured.
+const mostCommits = 150
+
+// measured are the files of figures that documents link, with the folders that decide about them.
+var measured = map[string][]string{
+	"test/bench/results.txt":        {"pkg/carrier", "pkg/connect", "pkg/dial", "pkg/frames", "pkg/proxyserver", "pkg/tunnel"},
+	"test/bench/api.txt":            {"pkg/httprelay", "pkg/proxyagent", "pkg/proxyapi"},
+	"test/bench/fleet.txt":          {"pkg/fleetview"},
+	"test/conformance/upstream.txt": {"charts", "pkg/addonmanager"},
+	"test/e2e/faults.txt":           {"pkg"},
+	"test/e2e/karmada.txt":          {"pkg/addonmanager/karmada", "pkg/proxyapi"},
+	"test/e2e/kubernetes.txt":       {"pkg/fleetview", "pkg/proxyagent", "pkg/proxyapi"},
+	"test/e2e/move.txt":             {"charts", "pkg/addonmanager", "pkg/proxyserver", "pkg/tunnel"},
+}
+
+var (
+	linkedFigures = regexp.MustCompile(`\]\((test/[^)#]+\.txt)\)`)
+	recorded      = regexp.MustCompile(`^\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?, commit ([0-9a-f]{7,40})[,\s]`)
+)
+
+// TestFiguresAreRecent wants each file of figures that a document links to begin with its date
+// and commit, and to be measured again when the code has changed much since.
+func TestFiguresAreRecent(t *testing.T) {
+	linked := map[string]bool{}
+	for _, document := range []string{"README.md", "FAQ.md", "SECURITY.md", "CONTRIBUTING.md", "METRICS.md"} {
+		content, err := os.ReadFile(filepath.Join(root(t), document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range linkedFigures.FindAllStringSubmatch(string(content), -1) {
+			linked[link[1]] = true
+			if measured[link[1]] == nil {
+				t.Errorf("%s links %s, of which this test does not know what its figures are of", document, link[1])
+			}
+		}
+	}
+	for file, folders := range measured {
+		if !linked[file] {
+			t.Errorf("no document links %s", file)
+		}
+		content, err := os.ReadFile(filepath.Join(root(t), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := recorded.FindSubmatch(content)
+		if head == nil {
+			t.Errorf("%s begins with %.60q, want its date and commit", file, content)
+			continue
+		}
+		out, err := exec.Command("git", append([]string{"-C", root(t), "rev-list", "--count", string(head[1]) + "..HEAD", "--"}, folders...)...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s is of commit %s, which git does not know: %v: %s", file, head[1], err, out)
+			continue
+		}
+		if commits, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || commits > mostCommits {
+			t.Errorf("%d commits have changed %s since %s was measured, %v; want %d at most: measure it again", commits, strings.Join(folders, ", "), file, err, mostCommits)
 		}
 	}
 }

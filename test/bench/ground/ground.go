@@ -1,7 +1,7 @@
-// Package ground says what a benchmark stands on, and refuses to let it write
-// figures that nobody can make again: of a commit that does not exist, or of a
-// machine that does something else meanwhile. There is no way around that: a run
-// for a glance writes no file.
+// Package ground says what figures stand on: a commit and a machine. It refuses to let a
+// benchmark write figures that nobody can make again: of a commit that does not exist, or of a
+// machine that does something else meanwhile. There is no way around that: a run for a glance
+// writes no file.
 package ground
 
 import (
@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // mostLoad is how many processes per processor may run when a benchmark begins:
@@ -43,7 +45,7 @@ func Look(dir string) (Ground, error) {
 	if g.Commit, err = git("describe", "--always", "--abbrev=12", "--exclude=*"); err != nil {
 		return g, err
 	}
-	changed, err := git("status", "--porcelain", "--", ":/", ":(top,exclude)test/bench/*.txt", ":(top,exclude)test/bench/*.json")
+	changed, err := git("status", "--porcelain", "--", ":/", ":(top,exclude)test/bench/*.txt", ":(top,exclude)test/bench/*.json", ":(top,exclude)test/e2e/*.txt", ":(top,exclude)test/conformance/upstream.txt")
 	if err != nil {
 		return g, err
 	}
@@ -68,6 +70,18 @@ func (g Ground) String() string {
 		return commit
 	}
 	return fmt.Sprintf("%s, load when it began %.2f", commit, g.Load)
+}
+
+// Record writes what a run has found to a file, below a line with the date and the commit of the
+// tree that the file is in. A changed tree is said there, and nothing is refused: the limits of
+// such a run hold on any machine.
+func Record(file, text string) error {
+	g, err := Look(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	g.Load = -1
+	return os.WriteFile(file, fmt.Appendf(nil, "%s, %s\n\n%s", time.Now().UTC().Format(time.DateOnly), g, text), 0o644)
 }
 
 // Check returns an error that says why figures would mean nothing.

@@ -22,6 +22,7 @@ import (
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/bench/ground"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -82,7 +83,7 @@ func TestUpstreamSuite(t *testing.T) {
 	}
 	text := table(lab.UpstreamVersion, results, failing)
 	t.Log("\n" + text)
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	if err := ground.Record(file, text); err != nil {
 		t.Error(err)
 	}
 	if err := judge(results, failing); err != nil {
