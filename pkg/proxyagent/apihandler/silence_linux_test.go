@@ -143,7 +143,10 @@ func TestSilentTargetIsNoticed(t *testing.T) {
 				t.Parallel()
 				s := startTargets(t, dial.TCP{KeepAlive: impatient, UserTimeout: impatient})
 				from, to := begin(t, s)
-				carriertest.Swallow(t, <-s.conns)
+				target := <-s.conns
+				carriertest.Swallow(t, target)
+				// It hears of nothing either, and its server waits for it.
+				t.Cleanup(func() { _ = target.Close() })
 				if sends {
 					if _, err := io.WriteString(to, "is anybody there?"); err != nil {
 						t.Fatal(err)
