@@ -89,9 +89,10 @@ func TestEvilDocuments(t *testing.T) {
 			grown, held := memoryOf(func() { response = ask(t, d, discoveryView(), members, test.path, "Accept", jsonType) })
 			t.Logf("%d MiB were allocated, %d KiB are held", grown>>20, held>>10)
 			// The largest document is kept, merged with others, and in the answer, which the test
-			// has in a buffer that has doubled.
-			if grown > 256<<20 || held > 4*maxDocument+8<<20 {
-				t.Errorf("%d MiB were allocated and %d KiB are held, want 256 MiB and four documents at most", grown>>20, held>>10)
+			// has in a buffer that has doubled. The race detector has pools forget what they hold,
+			// and 224 MiB are 416 with it; the answer to beat took 16.9 GiB.
+			if grown > 512<<20 || held > 4*maxDocument+8<<20 {
+				t.Errorf("%d MiB were allocated and %d KiB are held, want 512 MiB and four documents at most", grown>>20, held>>10)
 			}
 			warnings := strings.Join(response.Header.Values("Warning"), "\n")
 			switch {
