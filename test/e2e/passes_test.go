@@ -279,12 +279,15 @@ func holdPassStreams(t *testing.T, name string, cfg *rest.Config, ended chan<- s
 	began := make(chan struct{})
 	executor := suite.Executors(t, cfg, "sh", "-c", suite.Talk)["websocket"]
 	silence, _ := io.Pipe()
+	over := make(chan error, 1)
 	go func() {
-		_ = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}})
+		over <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: silence, Stdout: &firstWrite{began: began}})
 		done("exec")
 	}()
 	select {
 	case <-began:
+	case err := <-over:
+		t.Fatalf("exec at %s ends at once: %v", name, err)
 	case <-time.After(suite.Timeout):
 		t.Fatalf("exec at %s says nothing", name)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 )
 
 // WantPods wants to find pods in namespace default.
@@ -101,7 +104,8 @@ func Scratch(t *testing.T, cs *kubernetes.Clientset) string {
 	return ns.Name
 }
 
-// WebPod waits for a running pod of Deployment web.
+// WebPod waits for a running pod of Deployment web, and returns the name by which that may be
+// written to: in a view of several clusters with its cluster.
 func WebPod(t *testing.T, cs *kubernetes.Clientset) string {
 	t.Helper()
 	var name string
@@ -113,6 +117,9 @@ func WebPod(t *testing.T, cs *kubernetes.Clientset) string {
 		for _, pod := range pods.Items {
 			if pod.Status.Phase == corev1.PodRunning {
 				name = pod.Name
+				if cluster := pod.Annotations[fleetview.AnnotationCluster]; cluster != "" && !strings.Contains(name, "@") {
+					name += "@" + cluster
+				}
 				return nil
 			}
 		}
