@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -83,6 +84,10 @@ func (h *passHub) answer(r *http.Request, body []byte) (int, []byte) {
 		case strings.HasSuffix(path, "/selfsubjectreviews"):
 			return 201, encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "jane"}}})
 		case strings.HasSuffix(path, "/token"):
+			if account := strings.TrimSuffix(path, "/token"); h.objects[account] == nil {
+				h.objects[account] = encode(corev1.ServiceAccount{}) // as the addon manager makes it
+				return failed(404, metav1.StatusReasonNotFound, "serviceaccounts \""+passAccount+"\" not found")
+			}
 			var request authenticationv1.TokenRequest
 			_ = json.Unmarshal(body, &request)
 			h.objects[path] = body
@@ -151,8 +156,8 @@ func TestPassCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "POST " + passesPath, "POST " + accountsPath, "POST " + rbacPath + "clusterroles",
-		"POST " + rbacPath + "clusterrolebindings", "POST " + accountsPath + "/" + passAccount + "/token"}
+	want := []string{"POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "POST " + passesPath, "POST " + rbacPath + "clusterroles",
+		"POST " + rbacPath + "clusterrolebindings", "POST " + accountsPath + "/" + passAccount + "/token", "POST " + accountsPath + "/" + passAccount + "/token"}
 	if diff := cmp.Diff(want, h.asked); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -262,7 +267,6 @@ func TestPassUndone(t *testing.T) {
 	const grant = "user \"jane\" is attempting to grant RBAC permissions not currently held:\n{Resources:[\"clusters/proxy\"]}"
 	for path, want := range map[string][2]string{
 		passesPath:                                  {"cannot create passes", "making the Pass: cannot create passes: you may not make passes: ask an administrator of the hub for ClusterRole and Role cluster-proxy-pass-issuer"},
-		accountsPath:                                {"cannot create accounts", "making its service account"},
 		rbacPath + "clusterroles":                   {grant, `not currently held: {Resources:["clusters/proxy"]}: you can give away only rights that you have yourself; what was made before is removed`},
 		rbacPath + "clusterrolebindings":            {"cannot bind", "making its ClusterRoleBinding"},
 		worksPath + "c1/manifestworks":              {"cannot create works", `making its ManifestWork for cluster "c1"`},

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -22,15 +22,19 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
-// undoTimeout bounds the removal of a pass that could not be finished.
-const undoTimeout = 10*time.Second + goneTimeout
+const (
+	// undoTimeout bounds the removal of a pass that could not be finished.
+	undoTimeout = 10*time.Second + goneTimeout
+	// accountTimeout is how long the addon manager may take for a pass's account. A new one takes the
+	// leadership within 15 s of the old one's end.
+	accountTimeout = 30 * time.Second
+)
 
 // newPass is a pass that is being made.
 type newPass struct {
 	hub     kubernetes.Interface
 	options passOptions
 	pass    proxyv1alpha1.Pass
-	account *corev1.ServiceAccount // nil until it is made
 }
 
 func (p *plugin) createPass(ctx context.Context, name string, options passOptions) (err error) {
@@ -94,11 +98,6 @@ func (n *newPass) make(ctx context.Context, name string) (*authenticationv1.Toke
 	}
 	owner := n.owned("", true)
 	account := identity.PassAccount(name, string(n.pass.UID))
-	owner.Name = account
-	if n.account, err = n.hub.CoreV1().ServiceAccounts(identity.PassNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: owner}, metav1.CreateOptions{}); err != nil {
-		n.account = nil
-		return nil, explain("its service account", err)
-	}
 	owner.Name = identity.PassObject(account)
 	role := &rbacv1.ClusterRole{ObjectMeta: owner, Rules: passRules(&n.pass.Spec)}
 	if _, err := n.hub.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
@@ -114,13 +113,35 @@ func (n *newPass) make(ctx context.Context, name string) (*authenticationv1.Toke
 	if err := n.bindOnClusters(ctx); err != nil {
 		return nil, err
 	}
+	return n.token(ctx, account)
+}
+
+// token makes the token, as soon as the addon manager has made the account.
+func (n *newPass) token(ctx context.Context, account string) (status *authenticationv1.TokenRequestStatus, err error) {
 	seconds := int64(n.options.life / time.Second)
-	request, err := n.hub.CoreV1().ServiceAccounts(identity.PassNamespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if err != nil {
+	late := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, accountTimeout, true, func(ctx context.Context) (bool, error) {
+		var request *authenticationv1.TokenRequest
+		request, err = n.hub.CoreV1().ServiceAccounts(identity.PassNamespace).CreateToken(ctx, account,
+			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		if err == nil {
+			status = &request.Status
+		}
+		return !noAccount(err), nil
+	})
+	switch {
+	case noAccount(err) && late != nil && ctx.Err() == nil:
+		return nil, fmt.Errorf("making its token: the addon manager has not made service account %q within %v: is it running? See: kubectl get deployment -A --field-selector metadata.name=cluster-proxy-addon-manager", account, accountTimeout)
+	case late != nil && err == nil:
+		return nil, late
+	case err != nil:
 		return nil, explain("its token", err)
 	}
-	return &request.Status, nil
+	return status, nil
+}
+
+// noAccount reports whether an account is not there, in a namespace that is.
+func noAccount(err error) bool {
+	return apierrors.IsNotFound(err) && !strings.Contains(err.Error(), "namespaces")
 }
 
 // newPass is what the hub is asked to store.
@@ -192,7 +213,7 @@ func (n *newPass) undo(ctx context.Context, why error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if err := endPass(ctx, n.hub, &n.pass, n.account != nil); err != nil {
+	if err := endPass(ctx, n.hub, &n.pass, false); err != nil {
 		return fmt.Errorf("%w; and removing what was made: %w; run kubectl clusterproxy pass revoke %s", why, err, n.pass.Name)
 	}
 	return fmt.Errorf("%w; what was made before is removed", why)

@@ -10,7 +10,7 @@
 //     looks at ten clusters at a time;
 //   - package clusterprofile, if asked for, publishes how clusters are reached;
 //   - package fleetview writes the status of FleetViews;
-//   - package passes deletes Passes that have expired;
+//   - package passes makes the accounts of Passes, and deletes Passes that have expired;
 //   - package leftovers removes what OCM's own cluster-proxy left on the hub;
 //   - package apiservice keeps the CA bundle of the proxy API's APIService;
 //   - the re-render controller (rerender.go) asks the framework to render a cluster's
@@ -36,7 +36,7 @@
 // and written in the manager's own namespace only, and its cache holds nothing
 // of others; cert-manager's Certificates and Issuer of signer type CertManager
 // are there too. Over the whole hub it reads clusters, addons and their
-// configurations, ManagedClusterSets, FleetViews and Passes. It deletes Passes. It writes ManifestWorks, the
+// configurations, ManagedClusterSets, FleetViews and Passes. It deletes Passes, and makes their service accounts in their namespace. It writes ManifestWorks, the
 // status of addons, of FleetViews and, behind its feature gate, that of
 // ClusterProfiles, keeps the APIService of the aggregated API, and approves and signs
 // certificate signing requests of its own signer (in PortForward mode it approves those

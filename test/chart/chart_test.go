@@ -97,9 +97,11 @@ func TestNames(t *testing.T) {
 		"ManagedProxyConfiguration/cluster-proxy",
 		"Namespace/cluster-proxy-passes",
 		"Placement/cluster-proxy-placement", "Pod/cluster-proxy-test", "PriorityLevelConfiguration/cluster-proxy-reviews",
+		"Role/cluster-proxy-pass-accounts",
 		"Role/cluster-proxy-pass-issuer",
 		"Role/open-cluster-management:cluster-proxy:addon-manager",
 		"Role/open-cluster-management:cluster-proxy:proxy-api",
+		"RoleBinding/cluster-proxy-pass-accounts",
 		"RoleBinding/open-cluster-management:cluster-proxy:addon-manager",
 		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api",
 		"RoleBinding/open-cluster-management:cluster-proxy:proxy-api:authentication-reader",
@@ -110,9 +112,11 @@ func TestNames(t *testing.T) {
 		"ServiceAccount/cluster-proxy-addon-user",
 		"ValidatingAdmissionPolicy/cluster-proxy-agents-port-forward",
 		"ValidatingAdmissionPolicy/cluster-proxy-pass-accounts",
+		"ValidatingAdmissionPolicy/cluster-proxy-pass-makers",
 		"ValidatingAdmissionPolicy/cluster-proxy-passes",
 		"ValidatingAdmissionPolicyBinding/cluster-proxy-agents-port-forward",
 		"ValidatingAdmissionPolicyBinding/cluster-proxy-pass-accounts",
+		"ValidatingAdmissionPolicyBinding/cluster-proxy-pass-makers",
 		"ValidatingAdmissionPolicyBinding/cluster-proxy-passes",
 	}
 	got := slices.Sorted(maps.Keys(mustRender(t, "").byName))

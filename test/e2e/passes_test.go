@@ -65,7 +65,7 @@ func awaitIssuer(t *testing.T, cfg *rest.Config) {
 	reviews := suite.Clientset(t, cfg).AuthorizationV1().SelfSubjectAccessReviews()
 	for _, may := range []authorizationv1.ResourceAttributes{
 		{Verb: "create", Group: "proxy.open-cluster-management.io", Resource: "passes"},
-		{Verb: "create", Resource: "serviceaccounts", Namespace: identity.PassNamespace},
+		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: identity.PassNamespace},
 	} {
 		suite.Eventually(t, "the rights of who makes passes", func() error {
 			review, err := reviews.Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &may}}, metav1.CreateOptions{})
@@ -401,6 +401,7 @@ func TestPassesOfOthers(t *testing.T) {
 	passes := suite.Clientset(t, eve).RESTClient()
 	_, accountErr := accounts.Create(t.Context(), squatter, metav1.CreateOptions{})
 	_, tokenErr := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	_, defaultErr := accounts.CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	forged := pass
 	forged.ObjectMeta = metav1.ObjectMeta{Name: "e2e-forged"}
 	body, err := json.Marshal(forged)
@@ -411,6 +412,7 @@ func TestPassesOfOthers(t *testing.T) {
 	for what, err := range map[string]error{
 		"a token of it":     tokenErr,
 		"its account":       accountErr,
+		"a token of none":   defaultErr,
 		"its account's end": accounts.Delete(t.Context(), account, metav1.DeleteOptions{}),
 		"its end":           passes.Delete().AbsPath(passesPath, pass.Name).Do(t.Context()).Error(),
 		"one made by jane":  passes.Post().AbsPath(passesPath).SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error(),
@@ -438,14 +440,16 @@ func TestPassesOfOthers(t *testing.T) {
 	if err := json.Unmarshal(raw, &pass); err != nil {
 		t.Fatal(err)
 	}
-	owner := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Pass", Name: pass.Name, UID: pass.UID}
-	if _, err := suite.Clientset(t, jane).CoreV1().ServiceAccounts(identity.PassNamespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: identity.PassAccount(pass.Name, string(pass.UID)), OwnerReferences: []metav1.OwnerReference{owner}}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	wantNothingOfPass(t, "e2e-pass-late")
 	if err := installed.Hub.RESTClient().Delete().AbsPath(passesPath, "e2e-pass").Do(t.Context()).Error(); err != nil {
 		t.Errorf("the administrator deletes it: %v", err)
 	}
 	wantNothingOfPass(t, "e2e-pass")
+	// A role that a cluster still has for the account of an ended pass must be nobody's, the administrator's included.
+	for who, as := range map[string]*rest.Config{"another issuer": eve, "its maker": jane, "the administrator": installed.HubConfig()} {
+		if _, err := suite.Clientset(t, as).CoreV1().ServiceAccounts(identity.PassNamespace).Create(t.Context(), squatter, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s makes the account of a pass that has ended: %v, want 403", who, err)
+		}
+	}
+	plugin.wantRefused(t, jane, "a pass lasts 720 hours at most", "create", "e2e-pass-long", "--clusters="+other, "--for=721h")
 }

@@ -48,8 +48,11 @@ func (s *Suite) passIssuer(t *testing.T, account string, rules ...rbacv1.PolicyR
 		t.Fatal(err)
 	}
 	s.waitForRight(t, account, rbacv1.PolicyRule{APIGroups: []string{"proxy.open-cluster-management.io"}, Resources: []string{"passes"}, Verbs: []string{"create"}})
-	eventually(t, "the hub to know that "+account+" may make accounts", func() error {
-		_, err := hub.CoreV1().ServiceAccounts(identity.PassNamespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	eventually(t, "the hub to know that "+account+" may make tokens", func() error {
+		_, err := hub.CoreV1().ServiceAccounts(identity.PassNamespace).CreateToken(t.Context(), "nobody", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 		return err
 	})
 	return issuer{"system:serviceaccount:default:" + account, hub}
@@ -99,20 +102,27 @@ func (i issuer) pass(t *testing.T, name, cluster string) (pass v1alpha1.Pass, ac
 		t.Fatal(err)
 	}
 	account = identity.PassAccount(name, string(pass.UID))
-	accounts := i.hub.CoreV1().ServiceAccounts(identity.PassNamespace)
-	_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Pass", Name: name, UID: pass.UID}}}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := i.grant(t, pass, account, mayReach(cluster, "get", "list", "watch")); err != nil {
 		t.Fatal(err)
 	}
-	made, err := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pass, account, made.Status.Token
+	eventually(t, "the account of pass "+name, func() error {
+		made, err := i.hub.CoreV1().ServiceAccounts(identity.PassNamespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err == nil {
+			token = made.Status.Token
+		}
+		return err
+	})
+	return pass, account, token
+}
+
+// makesAccounts tries to make an account of passes, and a token of Kubernetes' own account there. It
+// returns what the hub says.
+func (i issuer) makesAccounts(t *testing.T, account string) (made, token error) {
+	t.Helper()
+	accounts := i.hub.CoreV1().ServiceAccounts(identity.PassNamespace)
+	_, made = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	_, token = accounts.CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	return made, token
 }
 
 // testPasses has a user get at another one's pass, make passes with another name or more rights than
@@ -133,6 +143,7 @@ func (s *Suite) testPasses(t *testing.T) {
 	_, accountErr := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	_, tokenErr := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	_, forgedErr := thief.post(t, "hostile-pass-forged", maker.name, v1alpha1.PassViewer, a)
+	noneErr, defaultErr := thief.makesAccounts(t, "hostile-of-no-pass")
 	_, adminErr := thief.post(t, "hostile-pass-forged", "admin", v1alpha1.PassUser, a)
 	more, err := thief.post(t, "hostile-pass-more", thief.name, v1alpha1.PassUser, v)
 	if err != nil {
@@ -145,6 +156,7 @@ func (s *Suite) testPasses(t *testing.T) {
 		"its token": tokenErr, "its account": accountErr, "the end of its account": accounts.Delete(t.Context(), account, metav1.DeleteOptions{}),
 		"its end": passes.Delete().AbsPath(passesPath, pass.Name).Do(t.Context()).Error(), "a longer one": passes.Patch("application/merge-patch+json").AbsPath(passesPath, pass.Name).Body(longer).Do(t.Context()).Error(),
 		"one made by its maker": forgedErr, "one made by the administrator": adminErr,
+		"an account of no pass": noneErr, "a token of account default": defaultErr,
 		"more verbs for it":              thief.grant(t, pass, "hostile-verbs", mayReach(a, "*")),
 		"the victim's cluster":           thief.grant(t, more, of, mayReach(v, "get")),
 		"streams":                        thief.grant(t, more, of, mayStream(a)),
@@ -169,6 +181,12 @@ func (s *Suite) testPasses(t *testing.T) {
 		}
 		return nil
 	})
+	// What was bound to its account on a cluster may be there still.
+	for _, i := range []issuer{maker, thief} {
+		if err, _ := i.makesAccounts(t, account); !apierrors.IsForbidden(err) {
+			t.Errorf("%s makes the account of a pass that has ended: %v, want 403", i.name, err)
+		}
+	}
 }
 
 func (s *Suite) passSees(t *testing.T, cluster, token string) int {

@@ -1,12 +1,11 @@
-// Package passes deletes Passes that have expired, and nothing else: it has no right to what
-// belongs to them.
+// Package passes makes the service accounts of Passes, which have no rights, and deletes Passes that
+// have expired. It has no right to what else belongs to them.
 //
 // # What a pass is
 //
-// The kubectl plugin makes a Pass (the record and the owner) and what belongs to it: a service
-// account in a namespace for passes, a ClusterRole with the names of the clusters, its binding,
-// a token of the account, and ManifestWorks if roles on the clusters are asked for. It does so
-// with the rights of the user who runs it. Kubernetes' own rule therefore holds: nobody
+// The kubectl plugin makes a Pass (the record and the owner) and what grants something: a ClusterRole
+// with the names of the clusters, its binding, a token of the Pass's account, and ManifestWorks if
+// roles on the clusters are asked for. It does so with the rights of the user who runs it. Kubernetes' own rule therefore holds: nobody
 // grants by RBAC what they do not have. No process of the addon makes rights for others, which
 // would take the verbs escalate and bind.
 //
@@ -18,21 +17,21 @@
 // # Who may do what to whose pass
 //
 // In one namespace, RBAC cannot tell the passes of one maker from those of another: the right to
-// make tokens there is one to the tokens of all. Two ValidatingAdmissionPolicies of the
-// chart do. spec.madeBy of a Pass is the user who creates it, and a spec never changes. The
-// account of a Pass, whose name is made of the Pass's name and UID, is for that user, and so
-// are its tokens. Others may end a pass if they have the verb revoke on it. The policy of
-// accounts has all Passes as its
-// parameters, so a Pass must be there before its account is, and as long as the account and
-// its binding are. Hence:
+// make tokens there is one to the tokens of all. ValidatingAdmissionPolicies of the chart do:
 //
-//   - the plugin makes the Pass first;
-//   - a Pass is deleted in the foreground: it stays until the account, the role and the binding
-//     are gone. Otherwise an account that another maker makes under the old name has its
-//     rights until the binding is gone.
+//   - spec.madeBy of a Pass is the user who creates it, and a spec never changes. A Pass lasts
+//     passes.maxHours at most.
+//   - The tokens and the end of an account, whose name is made of the Pass's name and UID, are for
+//     the Pass's maker. Others may end a pass if they have the verb revoke on it. The parameters of
+//     this policy are all Passes, which a kube-apiserver reads a moment late.
+//   - Nobody but this package makes accounts in the namespace, and none of the accounts has tokens
+//     but those of Passes. The account of a Pass that has ended is therefore never there again, and
+//     what is still bound to it is nobody's: a binding on a managed cluster that is away stays there
+//     for longer than the pass, and a role that the cluster's owner bound stays for ever.
 //
-// The UID in the account's name keeps passes of one name apart: a binding on a managed cluster
-// that cannot be reached stays there for longer than the pass.
+// A Pass is deleted in the foreground: it stays until the account, the role and the binding are
+// gone, so that its maker sees when it has ended. The UID in the account's name keeps passes of one name
+// apart.
 //
 // # How a pass ends
 //
@@ -44,6 +43,9 @@
 // To revoke a pass means the same earlier. Without its service account the token is no
 // good, which a kube-apiserver may notice 10 s later; without the binding, it has no rights,
 // which is noticed at once. The proxy API asks about open streams again and again.
+//
+// While the addon manager is away no pass is made either: the plugin waits for the account and
+// undoes the pass after 30 s.
 //
 // The time is that of the addon manager's clock, and the expiry that of the maker's: a
 // pass lives shorter or longer by the difference. The token's end is by the hub's clock.

@@ -2,10 +2,12 @@ package passes
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,15 +18,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// TestAccount wants a pass to have its account for as long as it is valid, once, and none to be made for
+// one that has expired or ends.
+func TestAccount(t *testing.T) {
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		expires  time.Duration
+		deletion *metav1.Time
+		want     bool
+	}{
+		"valid":         {expires: time.Hour, want: true},
+		"expired":       {expires: -time.Second},
+		"being deleted": {expires: time.Hour, deletion: &now},
+	} {
+		pass := &v1alpha1.Pass{ObjectMeta: metav1.ObjectMeta{Name: "ann", UID: "3760aecd-1", DeletionTimestamp: tc.deletion}, Spec: v1alpha1.PassSpec{Expires: metav1.NewTime(now.Add(tc.expires))}}
+		if tc.deletion != nil {
+			pass.Finalizers = []string{metav1.FinalizerDeleteDependents}
+		}
+		c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(pass).Build()
+		for range 2 {
+			if _, err := (&Reconciler{Client: c}).Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "ann"}}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		var accounts corev1.ServiceAccountList
+		if err := c.List(t.Context(), &accounts); err != nil {
+			t.Fatal(err)
+		}
+		if (len(accounts.Items) == 1) != tc.want {
+			t.Fatalf("%s: %d accounts, want one: %t", name, len(accounts.Items), tc.want)
+		}
+		if tc.want {
+			account := accounts.Items[0]
+			if owner := account.OwnerReferences; account.Name != "ann-3760aecd" || account.Namespace != identity.PassNamespace || len(owner) != 1 || owner[0].UID != pass.UID || !*owner[0].BlockOwnerDeletion {
+				t.Errorf("%s: the account is %+v", name, account.ObjectMeta)
+			}
+		}
+	}
+}
 
 // TestExpiry wants a pass to stay until it expires, and to be deleted then: that one, and
 // in the foreground.
 func TestExpiry(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := newScheme(t)
 	synctest.Test(t, func(t *testing.T) {
 		pass := &v1alpha1.Pass{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "first"},
 			Spec: v1alpha1.PassSpec{MadeBy: "jane", Role: v1alpha1.PassViewer, Expires: metav1.NewTime(time.Now().Add(8 * time.Hour))}}
@@ -64,10 +112,7 @@ func TestExpiry(t *testing.T) {
 
 // TestPassThatIsBeingDeleted wants no second deletion of a pass that waits for what belongs to it.
 func TestPassThatIsBeingDeleted(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := newScheme(t)
 	now := metav1.Now()
 	pass := &v1alpha1.Pass{ObjectMeta: metav1.ObjectMeta{Name: "p", DeletionTimestamp: &now, Finalizers: []string{metav1.FinalizerDeleteDependents}}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pass).WithInterceptorFuncs(interceptor.Funcs{

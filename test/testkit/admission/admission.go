@@ -2,6 +2,8 @@
 // one, with the CustomResourceDefinition alone. Unknown fields are errors, as with
 // kubectl's --validate=strict.
 //
+// Policy decides about requests as a ValidatingAdmissionPolicy does.
+//
 // OfModule reads definitions of others from their Go modules, which the nested module in
 // folder modules pins: they need other versions of Kubernetes' modules than we do.
 package admission

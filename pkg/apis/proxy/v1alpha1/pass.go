@@ -5,9 +5,9 @@ import (
 )
 
 // Pass is the record of a right to managed clusters that ends by itself. The kubectl plugin
-// makes it, and with it what grants the right: a service account in the namespace for
-// passes, a ClusterRole and a ClusterRoleBinding. All of these belong to the
-// Pass and are gone with it. A Pass itself grants nothing.
+// makes it, and with it what grants the right: a ClusterRole and a ClusterRoleBinding for the
+// service account that the addon manager makes in the namespace for passes. All of these belong
+// to the Pass and are gone with it. A Pass itself grants nothing.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=passes,scope=Cluster,singular=pass
