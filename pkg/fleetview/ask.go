@@ -32,7 +32,7 @@ var errEndless = fmt.Errorf("its answer has not ended within %v", maxTime)
 func failuresOf(missing []Missing) []*fault.Fault {
 	failures := make([]*fault.Fault, 0, len(missing))
 	for _, m := range missing {
-		failures = append(failures, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason})
+		failures = append(failures, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason, Away: true})
 	}
 	return failures
 }

@@ -62,7 +62,7 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 	}
 	absent := faultsOf(known, missing)
 	if len(known.members) == 0 {
-		fault.Write(w, noAnswer(view, absent))
+		refuse(w, view, absent)
 		return
 	}
 	path := "/" + strings.Trim(r.URL.Path, "/")

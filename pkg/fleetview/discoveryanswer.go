@@ -75,13 +75,20 @@ func noAnswer(view View, absent []*fault.Fault) error {
 	code := 0
 	for _, f := range absent {
 		if !isForbidden(f) {
-			err := fault.Unreachable(absent)
+			err := fault.NoneAnswered(absent)
 			err.ErrStatus.Message = fmt.Sprintf("no cluster of view %q answered: %s", view.Name, outcomes(absent))
 			return err
 		}
 		code = max(code, f.Code)
 	}
 	return fault.Refuse(code, fmt.Sprintf("each cluster of view %q refused the request: %s", view.Name, outcomes(absent)))
+}
+
+// refuse answers for a view of which no cluster answered.
+func refuse(w http.ResponseWriter, view View, absent []*fault.Fault) {
+	err := noAnswer(view, absent)
+	fault.WarnOfRefusal(w.Header(), err.Error())
+	fault.Write(w, err)
 }
 
 // isForbidden reports whether a member refused the user.

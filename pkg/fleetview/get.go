@@ -156,7 +156,9 @@ func owner(ctx context.Context, q *request) (Member, error) {
 	case q.bare():
 		return nil, notNamed(q, []string{candidate}, has+": to change it or to connect to it, name the cluster, as "+candidate)
 	case len(failures) > 0:
-		return nil, fault.Refuse(http.StatusServiceUnavailable, has+": name the cluster, as "+candidate)
+		err := fault.Unreachable(failures)
+		err.ErrStatus.Message = has + ": name the cluster, as " + candidate
+		return nil, err
 	case q.changes && lone(absent, name):
 		return nil, notNamed(q, []string{candidate}, fmt.Sprintf("%s, and most clusters do not have %s at all: name the cluster, as %s", has, q.info.Resource, candidate))
 	}

@@ -464,7 +464,7 @@ func (l *listing) token() string {
 func noneAnswered(failures, absent []*fault.Fault) error {
 	silent := slices.DeleteFunc(slices.Clone(failures), func(f *fault.Fault) bool { return f.Code != 0 && f.Code < http.StatusInternalServerError })
 	if len(silent) > 0 {
-		return fault.Unreachable(silent)
+		return fault.NoneAnswered(silent)
 	}
 	f := slices.Concat(failures, absent)[0]
 	return f

@@ -95,7 +95,7 @@ func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View
 		}
 	}
 	if have == 0 {
-		fault.Write(w, noAnswer(view, absent))
+		refuse(w, view, absent)
 		return
 	}
 	fault.Warn(w.Header(), absent, "its schemas are not shown")

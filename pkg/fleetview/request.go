@@ -260,9 +260,9 @@ func (q *request) find(cluster string) (Member, error) {
 			return m, nil
 		}
 	}
-	for _, m := range q.missing {
-		if m.Cluster == cluster {
-			return nil, fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q does not answer (%s): try again", cluster, m.Reason))
+	for _, f := range failuresOf(q.missing) {
+		if f.Cluster == cluster {
+			return nil, fault.Unreachable([]*fault.Fault{f})
 		}
 	}
 	return nil, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %q that you may reach", q.view.Name, cluster))

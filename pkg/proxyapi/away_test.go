@@ -11,6 +11,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
 // roundTrips counts requests, and sends them to a host of its own if there is one.
@@ -41,8 +43,9 @@ func (h *heard) HandleWarningHeader(_ int, _, text string) { *h = append(*h, tex
 func TestAwayIsSaidAtOnce(t *testing.T) {
 	w := start(t, func(o *Options) { o.Domain, o.KarmadaAPI = "clusters.example.org", true })
 	w.api.User("hub-token", "jane")
-	w.api.Allow("jane * clusters/proxy *", "jane * clusters.cluster.karmada.io/proxy *", "jane get fleetviews single")
+	w.api.Allow("jane * clusters/proxy *", "jane * clusters.cluster.karmada.io/proxy *", "jane get fleetviews single", "jane get fleetviews both")
 	w.addView("single", "cluster2")
+	w.addView("both", "away", "cluster2")
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("{}")) }), "cluster1")
 	for name, test := range map[string]struct{ prefix, host, cluster string }{
 		"direct":                       {"/away", "", "away"},
@@ -51,6 +54,8 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 		"aggregated":                   {clustersPath + "away/proxy", "", "away"},
 		"Karmada's":                    {karmadaClustersPath + "away/proxy", "", "away"},
 		"a view of one cluster":        {viewsPath + "single/proxy", "", "cluster2"},
+		"a view":                       {viewsPath + "both/proxy", "", "away"},
+		"a view, direct":               {"/@both", "", "cluster2"},
 	} {
 		var warnings heard
 		requests := &roundTrips{RoundTripper: w.client().Transport, host: test.host}
@@ -66,7 +71,7 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 		if requests.count != 1 {
 			t.Errorf("%s: client-go sent %d requests, want one", name, requests.count)
 		}
-		if len(warnings) != 1 || !strings.Contains(warnings[0], `cluster "`+test.cluster+`"`) {
+		if len(warnings) != 1 || !strings.Contains(warnings[0], `no agent of cluster "`+test.cluster+`" is connected`) {
 			t.Errorf("%s: the user is warned %q, want of the cluster once", name, warnings)
 		}
 	}
@@ -135,11 +140,11 @@ func TestRefusalsWarn(t *testing.T) {
 			continue
 		}
 		warnings, errs := utilnet.ParseWarningHeaders(lines)
-		if len(errs) > 0 || len(warnings) != 1 || warnings[0].Code != 299 || len(warnings[0].Text) > maxWarning+len("...") || resp.Header.Get("X-Evil") != "" {
-			t.Errorf("%s: Warning %.300q, %v, want one with code 299 and at most %d bytes", name, lines, errs, maxWarning)
+		if len(errs) > 0 || len(warnings) != 1 || warnings[0].Code != 299 || len(warnings[0].Text) > fault.MaxWarning+len("...") || resp.Header.Get("X-Evil") != "" {
+			t.Errorf("%s: Warning %.300q, %v, want one with code 299 and at most %d bytes", name, lines, errs, fault.MaxWarning)
 			continue
 		}
-		if !strings.Contains(warnings[0].Text, test.says) || len(status.Message) < maxWarning && warnings[0].Text != status.Message {
+		if !strings.Contains(warnings[0].Text, test.says) || len(status.Message) < fault.MaxWarning && warnings[0].Text != status.Message {
 			t.Errorf("%s: Warning %q of Status %q, want %q in both", name, warnings[0].Text, status.Message, test.says)
 		}
 	}

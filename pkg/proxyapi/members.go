@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -31,14 +33,17 @@ type member struct {
 func (m *member) Name() string { return m.cluster }
 func (m *member) UID() string  { return m.uid }
 
-// memberError says to users why a cluster did not answer.
+// memberError says to users why a cluster did not answer, and to package fleetview whether it
+// may answer in a moment.
 type memberError struct {
 	message string
 	err     error
+	away    bool
 }
 
-func (e *memberError) Error() string { return e.message }
-func (e *memberError) Unwrap() error { return e.err }
+func (e *memberError) Error() string        { return e.message }
+func (e *memberError) Unwrap() error        { return e.err }
+func (e *memberError) Is(target error) bool { return e.away && target == fault.ErrAway }
 
 // RoundTrip sends a request to the cluster as the user of the view's request.
 func (m *member) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -181,5 +186,6 @@ func (m *member) outcome(ctx context.Context, err error) string {
 
 // failed is err as users may read it.
 func (m *member) failed(err error) error {
-	return &memberError{message: statusFor(err, m.cluster, m.clusters.AwaySince(m.cluster)).Message, err: err}
+	since := m.clusters.AwaySince(m.cluster)
+	return &memberError{message: statusFor(err, m.cluster, since).Message, err: err, away: agentclient.IsAway(err, since)}
 }

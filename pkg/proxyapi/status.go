@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,12 +15,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
-const (
-	// retryAfter is always this short: see the package comment.
-	retryAfter = 1
-	// maxWarning is how many bytes of a message are in a Warning.
-	maxWarning = 500
-)
+// retryAfter is always this short: see the package comment.
+const retryAfter = 1
 
 // refusal is the error of a request that is refused with an HTTP status, and a message
 // that says what the caller can do.
@@ -78,10 +73,7 @@ func warn(header http.Header, scope *requestScope, message string) {
 	if info != nil && info.IsResourceRequest {
 		return
 	}
-	if len(message) > maxWarning {
-		message = strings.ToValidUTF8(message[:maxWarning], "") + "..."
-	}
-	fault.AddWarning(header, message)
+	fault.WarnOfRefusal(header, message)
 }
 
 // writeStatus answers with a metav1.Status.

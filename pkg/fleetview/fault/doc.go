@@ -7,7 +7,7 @@
 //
 // Clients of client-go repeat a request of any kind up to ten times if its answer has
 // Retry-After. Errors of a moment have one, of a second. Errors of which it is known that
-// asking again takes as long or changes nothing have none, and neither have writes of
+// asking again takes as long or changes nothing have none (Slow, Away), and neither have writes of
 // which the outcome is not known.
 //
 // # Files

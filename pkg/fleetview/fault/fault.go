@@ -19,6 +19,9 @@ const maxText = 200
 // ErrTimeout is the error of a request that a member did not answer in time.
 var ErrTimeout = errors.New("no answer within the view's timeout")
 
+// ErrAway is in the errors of members that are not expected to answer in a moment.
+var ErrAway = errors.New("away for longer than a restart takes")
+
 // Fault says why a cluster has no part in an answer.
 type Fault struct {
 	Cluster string
@@ -29,6 +32,8 @@ type Fault struct {
 	Answer metav1.Status
 	// Slow says that the cluster did not answer in time: to ask again would take as long.
 	Slow bool
+	// Away says that the cluster is not expected to answer in a moment: to ask again changes nothing.
+	Away bool
 	// Since is when the cluster's former answer came that is used instead; zero if none is.
 	Since time.Time
 }
@@ -38,7 +43,7 @@ func Of(cluster string, err error) *Fault {
 	if f := new(Fault); errors.As(err, &f) {
 		return f
 	}
-	return &Fault{Cluster: cluster, Reason: err.Error(), Slow: errors.Is(err, ErrTimeout)}
+	return &Fault{Cluster: cluster, Reason: err.Error(), Slow: errors.Is(err, ErrTimeout), Away: errors.Is(err, ErrAway)}
 }
 
 // Read reads a member's answer that is no success. What is no refusal is no answer. The

@@ -48,6 +48,9 @@ func TestOf(t *testing.T) {
 	if got := Of("a", fmt.Errorf("reading: %w", ErrTimeout)); !got.Slow || got.Code != 0 {
 		t.Errorf("got %+v for a timeout, want a slow cluster", got)
 	}
+	if got := Of("a", fmt.Errorf("dialing: %w", ErrAway)); !got.Away || got.Slow || got.Code != 0 {
+		t.Errorf("got %+v, want a cluster that is away", got)
+	}
 }
 
 func TestWarn(t *testing.T) {
@@ -87,12 +90,18 @@ func TestRetryAfter(t *testing.T) {
 		code int
 		want string
 	}{
-		"no tunnel":            {Unreachable(away), 503, "1"},
-		"one is frozen":        {Unreachable(append(away, &Fault{Cluster: "c", Slow: true})), 503, ""},
-		"the view refuses":     {Refuse(http.StatusBadRequest, "no"), 400, ""},
-		"a member's number":    {&busy, 429, "1"},
-		"a member's own error": {&Fault{Cluster: "a", Code: 403, Reason: "no"}, 403, ""},
-		"another error":        {errors.New("a bug"), 500, ""},
+		"no tunnel":              {Unreachable(away), 503, "1"},
+		"one is frozen":          {Unreachable(append(away, &Fault{Cluster: "c", Slow: true})), 503, ""},
+		"one is away":            {Unreachable(append(away, &Fault{Cluster: "c", Away: true})), 503, ""},
+		"any, one is away":       {NoneAnswered(append(away, &Fault{Cluster: "c", Away: true})), 503, "1"},
+		"any, one is frozen":     {NoneAnswered(append(away, &Fault{Cluster: "c", Slow: true})), 503, ""},
+		"any, all are away":      {NoneAnswered([]*Fault{{Cluster: "a", Away: true}, {Cluster: "b", Away: true}}), 503, ""},
+		"any, and a refusal":     {NoneAnswered([]*Fault{{Cluster: "a", Away: true}, {Cluster: "b", Code: 403}}), 503, ""},
+		"a cluster that is away": {&Fault{Cluster: "a", Away: true}, 503, ""},
+		"the view refuses":       {Refuse(http.StatusBadRequest, "no"), 400, ""},
+		"a member's number":      {&busy, 429, "1"},
+		"a member's own error":   {&Fault{Cluster: "a", Code: 403, Reason: "no"}, 403, ""},
+		"another error":          {errors.New("a bug"), 500, ""},
 	} {
 		recorder := httptest.NewRecorder()
 		Write(recorder, test.err)

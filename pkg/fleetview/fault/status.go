@@ -37,14 +37,28 @@ func Refuse(code int, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// Unreachable returns the error of a request that needs clusters that did not answer.
+// Unreachable returns the error of a request that needs clusters, each of which did not answer.
 func Unreachable(faults []*Fault) *apierrors.StatusError {
-	message := fmt.Sprintf("%d clusters of the view did not answer: try again", len(faults))
+	return unreachable(faults, !slices.ContainsFunc(faults, func(f *Fault) bool { return f.Away }))
+}
+
+// NoneAnswered returns the error of a request for which one of the clusters were enough.
+func NoneAnswered(faults []*Fault) *apierrors.StatusError {
+	return unreachable(faults, slices.ContainsFunc(faults, func(f *Fault) bool { return !f.Away && !f.Lasting() }))
+}
+
+// unreachable is of a moment if the clusters may answer soon: clients repeat the request
+// then. That takes too long while one does not answer in time.
+func unreachable(faults []*Fault, soon bool) *apierrors.StatusError {
+	message := fmt.Sprintf("%d clusters of the view did not answer", len(faults))
 	if len(faults) == 1 {
-		message = faults[0].Error() + ": try again"
+		message = faults[0].Error()
+	}
+	if soon {
+		message += ": try again"
 	}
 	err := Refuse(http.StatusServiceUnavailable, message)
-	if slices.ContainsFunc(faults, func(f *Fault) bool { return f.Slow }) {
+	if !soon || slices.ContainsFunc(faults, func(f *Fault) bool { return f.Slow }) {
 		err.ErrStatus.Details.RetryAfterSeconds = 0
 	}
 	for _, f := range faults[:min(len(faults), MaxNamed)] {

@@ -13,8 +13,8 @@ import (
 const (
 	// MaxNamed is how many clusters Warnings and causes name; a count follows.
 	MaxNamed = 10
-	// maxWarning is how many bytes of a Warning are shown.
-	maxWarning = 500
+	// MaxWarning is how many bytes of a message are in a Warning.
+	MaxWarning = 500
 )
 
 // Warn adds a header for each cluster without a part in the answer, and a count for those
@@ -31,9 +31,13 @@ func Warn(header http.Header, faults []*Fault, effect string) {
 		if !f.Since.IsZero() {
 			effect = "its answer of " + f.Since.UTC().Format("15:04:05 MST") + " is used"
 		}
-		AddWarning(header, fmt.Sprintf("cluster %s %s; %s", f.Cluster, cut(f.Outcome(), maxWarning), effect))
+		AddWarning(header, fmt.Sprintf("cluster %s %s; %s", f.Cluster, cut(f.Outcome(), MaxWarning), effect))
 	}
 }
+
+// WarnOfRefusal adds the message of a refusal, cut, for clients that throw the Status away:
+// discovery of client-go does.
+func WarnOfRefusal(header http.Header, message string) { AddWarning(header, cut(message, MaxWarning)) }
 
 // AddWarning adds a header of which members may have written a part.
 func AddWarning(header http.Header, text string) {

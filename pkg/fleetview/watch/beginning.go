@@ -94,7 +94,7 @@ func (b *beginning) failure() error {
 	case b.accepted > 0, b.resumed && b.refused == nil && b.absent == nil:
 		return nil
 	case b.silent > 0:
-		return fault.Unreachable(b.missing)
+		return fault.NoneAnswered(b.missing)
 	case b.refused != nil:
 		return b.refused
 	case b.absent != nil:

@@ -41,7 +41,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	}
 	begun := &beginning{s: s, resumed: start.Time != 0, last: last}
 	for _, m := range o.Missing {
-		begun.missing = append(begun.missing, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason})
+		begun.missing = append(begun.missing, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason, Away: true})
 	}
 	if err := begun.await(ctx, f.begin(ctx, o.Now, o.Missing)); err != nil {
 		return err
