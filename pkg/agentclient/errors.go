@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func statusOfTunnel(err error, cluster string, since time.Time) (code int, messa
 	case tunnel.Denied:
 		return http.StatusForbidden, fmt.Sprintf("the agent of cluster %q refuses connections to its own API handler: update the addon on that cluster (\"kubectl clusterproxy version\" lists the versions)", cluster)
 	case tunnel.Overloaded:
-		return http.StatusTooManyRequests, fmt.Sprintf("the tunnel to cluster %q has too many connections: try again", cluster)
+		return http.StatusTooManyRequests, fmt.Sprintf("the tunnel to cluster %q takes no more connections: %s", cluster, whyFull(err))
 	case tunnel.Draining:
 		return http.StatusServiceUnavailable, fmt.Sprintf("the tunnel to cluster %q is being restarted: try again", cluster)
 	case tunnel.NoProxyServer:
@@ -92,6 +93,22 @@ func statusOfTunnel(err error, cluster string, since time.Time) (code int, messa
 		return http.StatusGatewayTimeout, late(cluster)
 	}
 	return 0, ""
+}
+
+// maxSaid is how many bytes are shown of what an agent says.
+const maxSaid = 400
+
+// whyFull is what the proxy server or the agent says.
+func whyFull(err error) string {
+	var failed *tunnel.Error
+	if !errors.As(err, &failed) || failed.Message == "" {
+		return "try again"
+	}
+	said := strings.ToValidUTF8(failed.Message[:min(len(failed.Message), maxSaid)], "")
+	if strings.Contains(said, "try again") {
+		return said
+	}
+	return said + "; try again"
 }
 
 // toAPIServer reports whether err is of DialAPIServer: of all that a hub dials, only the

@@ -34,3 +34,19 @@ func TestErrorsOfConnectionsToKubeAPIServers(t *testing.T) {
 		}
 	}
 }
+
+// TestFullTunnelsSayWhy wants users to read what is full, in the words of who refuses, bounded:
+// an agent may say anything.
+func TestFullTunnelsSayWhy(t *testing.T) {
+	for said, want := range map[string]string{
+		"":                       `the tunnel to cluster "c" takes no more connections: try again`,
+		"too many pending dials": `the tunnel to cluster "c" takes no more connections: too many pending dials; try again`,
+		"proxy server pod p uses 82 % of its memory limit: try again, or raise it": `the tunnel to cluster "c" takes no more connections: proxy server pod p uses 82 % of its memory limit: try again, or raise it`,
+		strings.Repeat("é", 4000): `the tunnel to cluster "c" takes no more connections: ` + strings.Repeat("é", maxSaid/2) + "; try again",
+	} {
+		code, message := StatusOf(&tunnel.Error{Code: tunnel.Overloaded, Message: said}, "c", time.Time{})
+		if code != http.StatusTooManyRequests || message != want {
+			t.Errorf("%.50q: users are told %d %.300q, want 429 %.300q", said, code, message, want)
+		}
+	}
+}

@@ -2,6 +2,9 @@
 // which protects the work that it has: a process that exceeds its container's limit is
 // killed with all its connections.
 //
+// Proxy servers, the proxy API and agents have a gate. The addon manager takes no work that
+// it could refuse: it only has the limit, for Go's garbage collector.
+//
 // The limit is GOMEMLIMIT, which the charts set to the container's. Memory in use is
 // what was alive at the last garbage collection, and the stacks: garbage fills the rest
 // by design. New work is refused above four fifths of the limit, and accepted again
@@ -12,8 +15,9 @@
 package memlimit
 
 import (
-	"errors"
+	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -21,6 +25,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 )
 
@@ -32,43 +37,50 @@ const (
 	collectInterval = 5 * time.Second
 )
 
-// ErrFull says that there is no memory for more.
-var ErrFull = errors.New("more than 80 % of this pod's memory limit is used: try again, or raise the chart's value resources of this process")
-
 // Gate is open while there is memory for more. Its zero value, and nil, have no
 // limit.
 type Gate struct {
+	// process and host are whose memory it is, and raise is what raises the limit.
+	process, host, raise string
+
 	limit   float64
 	used    func() float64 // bytes
 	collect func()
 	refused prometheus.Counter
-	full    prometheus.Gauge
+	isFull  prometheus.Gauge
 
 	mu                sync.Mutex
 	looked, collected time.Time
-	closed            bool
+	// full is the refusal while the gate is closed.
+	full error
 }
 
-// New makes a gate for GOMEMLIMIT, and registers its metrics.
-func New(registry prometheus.Registerer) *Gate {
+// New makes a gate for GOMEMLIMIT, and registers its metrics. Refusals name the process, and what
+// raises its limit.
+func New(registry prometheus.Registerer, process, raise string) *Gate {
+	host, err := os.Hostname() // the pod's name
+	if err != nil {
+		host = "unknown"
+	}
 	g := &Gate{
+		process: process, host: host, raise: raise,
 		limit:   float64(debug.SetMemoryLimit(-1)),
 		used:    used,
 		collect: func() { go runtime.GC() },
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cluster_proxy_memory_refusals_total", Help: "Connections and requests that were refused because most of the memory limit (GOMEMLIMIT) was used."}),
-		full: prometheus.NewGauge(prometheus.GaugeOpts{
+		isFull: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_memory_full", Help: "1 while connections and requests are refused because most of the memory limit (GOMEMLIMIT) is used."}),
 	}
 	if g.limit == math.MaxInt64 {
 		g.limit = 0
 	}
-	registry.MustRegister(g.refused, g.full)
+	registry.MustRegister(g.refused, g.isFull)
 	return g
 }
 
-// Err returns ErrFull while new work has to be refused. It may be called from
-// several goroutines.
+// Err says why new work has to be refused, if it has to be. It may be called from several
+// goroutines.
 func (g *Gate) Err() error {
 	if g == nil || g.limit == 0 {
 		return nil
@@ -79,28 +91,36 @@ func (g *Gate) Err() error {
 		g.looked = now
 		g.look(now)
 	}
-	if !g.closed {
-		return nil
+	if g.full != nil {
+		g.refused.Inc()
 	}
-	g.refused.Inc()
-	return ErrFull
+	return g.full
+}
+
+// refusal names the pod, how much of its limit it uses, and what raises that.
+func (g *Gate) refusal(used float64) error {
+	return fmt.Errorf("%s pod %s uses %.0f %% of its memory limit of %s and takes nothing new: try again, or raise %s",
+		g.process, g.host, 100*used/g.limit, resource.NewQuantity(int64(g.limit), resource.BinarySI), g.raise)
 }
 
 // look opens or closes the gate, and says so once.
 func (g *Gate) look(now time.Time) {
 	used := g.used()
 	switch {
-	case !g.closed && used > refuseAbove*g.limit:
-		g.closed, g.collected = true, now
-		g.full.Set(1)
+	case g.full == nil && used > refuseAbove*g.limit:
+		g.full, g.collected = g.refusal(used), now
+		g.isFull.Set(1)
 		klog.Background().Info("Refusing new connections and requests: most of the memory limit is used", "used", int64(used), "limit", int64(g.limit))
-	case g.closed && used < takeBelow*g.limit:
-		g.closed = false
-		g.full.Set(0)
+	case g.full != nil && used < takeBelow*g.limit:
+		g.full = nil
+		g.isFull.Set(0)
 		klog.Background().Info("Taking new connections and requests again", "used", int64(used), "limit", int64(g.limit))
-	case g.closed && now.Sub(g.collected) >= collectInterval:
-		g.collected = now
-		g.collect()
+	case g.full != nil:
+		g.full = g.refusal(used)
+		if now.Sub(g.collected) >= collectInterval {
+			g.collected = now
+			g.collect()
+		}
 	}
 }
 

@@ -1,10 +1,10 @@
 package memlimit
 
 import (
-	"errors"
 	"math"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +16,7 @@ import (
 func TestGateClosesAndOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		share, collections := 0.0, 0
-		g := New(prometheus.NewRegistry())
+		g := New(prometheus.NewRegistry(), "proxy API", "the chart's value resources.proxyAPI.limits.memory")
 		g.limit, g.used, g.collect = 1000, func() float64 { return share * 1000 }, func() { collections++ }
 		for _, step := range []struct {
 			share float64
@@ -24,7 +24,7 @@ func TestGateClosesAndOpens(t *testing.T) {
 		}{{0.5, false}, {0.79, false}, {0.81, true}, {0.75, true}, {0.69, false}, {0.79, false}, {0.9, true}} {
 			share = step.share
 			time.Sleep(lookInterval)
-			if err := g.Err(); errors.Is(err, ErrFull) != step.full {
+			if err := g.Err(); (err != nil) != step.full {
 				t.Errorf("at %v of the limit: %v, want full %t", step.share, err, step.full)
 			}
 		}
@@ -44,7 +44,7 @@ func TestGateClosesAndOpens(t *testing.T) {
 		if collections != 4 {
 			t.Errorf("%d collections in 20 s of refusals, want one in %s", collections, collectInterval)
 		}
-		if got := testutil.ToFloat64(g.full); got != 1 {
+		if got := testutil.ToFloat64(g.isFull); got != 1 {
 			t.Errorf("the gauge is %v, want 1", got)
 		}
 		if got := testutil.ToFloat64(g.refused); got != 24 {
@@ -53,11 +53,26 @@ func TestGateClosesAndOpens(t *testing.T) {
 	})
 }
 
+// TestRefusalSaysWhatToDo wants the process, its pod, its share and limit, and what raises that.
+func TestRefusalSaysWhatToDo(t *testing.T) {
+	g := New(prometheus.NewRegistry(), "proxy API", "the chart's value resources.proxyAPI.limits.memory")
+	g.host, g.limit, g.used, g.collect = "cluster-proxy-addon-user-1", 256<<20, func() float64 { return 0.82 * (256 << 20) }, func() {}
+	err := g.Err()
+	if err == nil {
+		t.Fatal("there is memory for more")
+	}
+	for _, want := range []string{"proxy API", "pod cluster-proxy-addon-user-1", "82 %", "256Mi", "resources.proxyAPI.limits.memory", "try again"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the refusal is %q, want %q in it", err, want)
+		}
+	}
+}
+
 func TestNoLimit(t *testing.T) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		t.Skipf("GOMEMLIMIT is %d", limit)
 	}
-	if err := New(prometheus.NewRegistry()).Err(); err != nil {
+	if err := New(prometheus.NewRegistry(), "proxy API", "the chart's value resources.proxyAPI.limits.memory").Err(); err != nil {
 		t.Error(err)
 	}
 	if err := new(Gate).Err(); err != nil {

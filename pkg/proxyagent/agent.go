@@ -56,7 +56,7 @@ func New(o *Options) (*Agent, error) {
 	metrics := newAgentMetrics(registry)
 	a := &Agent{
 		options:  o,
-		registry: registry, metrics: metrics, memory: memlimit.New(registry),
+		registry: registry, metrics: metrics, memory: memlimit.New(registry, "proxy agent", "resourceRequirements in the AddOnDeploymentConfig of that cluster's addon"),
 		handshakes: handshakes{failures: metrics.handshakeFailures},
 		conns:      newConnDrainer(),
 		source:     pki.NewReloader(pki.Files{Cert: k.AgentCert, Key: k.AgentKey, CA: k.CaCert, TLSProfile: o.TLSProfile}),

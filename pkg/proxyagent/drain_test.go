@@ -40,7 +40,7 @@ func TestDialsOfADrain(t *testing.T) {
 			}
 		}()
 		defer handler.Close()
-		tunnels := newServers(t.Context(), &carrierDialer{handler: handler, memory: memlimit.New(prometheus.NewRegistry()), decide: func(string, string) (policy.Target, error) {
+		tunnels := newServers(t.Context(), &carrierDialer{handler: handler, memory: memlimit.New(prometheus.NewRegistry(), "", ""), decide: func(string, string) (policy.Target, error) {
 			return policy.Target{Address: address.String(), Handler: true}, nil
 		}}, pool.Config{}, dial.FullJitter)
 		here := pool.New(pool.Config{})

@@ -67,7 +67,7 @@ func New(o *Options) (*Server, error) {
 	s := &Server{
 		options: *o,
 		metrics: newServerMetrics(registry),
-		memory:  memlimit.New(registry),
+		memory:  memlimit.New(registry, "proxy server", "the chart's value resources.proxyServer.limits.memory"),
 		started: make(chan struct{}), untold: make(chan struct{}),
 		servers: &serverCount{file: o.ServerCountFile},
 		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
