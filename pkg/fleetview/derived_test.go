@@ -128,7 +128,7 @@ func TestFieldsLeadToTheCluster(t *testing.T) {
 		"another field":               {shop, "status.phase=x@b", 400, nil, "metadata.cluster=b"},
 		"another field and a cluster": {shop, "status.phase=x@b,metadata.cluster=b", 200, []string{}, ""},
 		"all but one":                 {shop, "metadata.name!=web-0@b", 400, nil, "metadata.cluster=b,metadata.name!=web-0"},
-		"two clusters":                {shop, "metadata.name=web-0@b,metadata.cluster=a", 404, nil, "no cluster"},
+		"two clusters":                {shop, "metadata.name=web-0@b,metadata.cluster=a", 404, nil, "no cluster that all selectors of the request choose"},
 		"no cluster of the view":      {shop, "metadata.name=web-0@x", 200, []string{}, ""},
 	} {
 		got := h.getList(t, view, test.path+"?fieldSelector="+url.QueryEscape(test.selector))
@@ -160,7 +160,8 @@ func TestLabelsChooseClusters(t *testing.T) {
 		"app," + key:                  {200, []string{"web-0", "web-1", "web-0", "web-1", "web-0", "web-1"}},
 		"app,!" + key:                 {400, []string{"without " + key}},
 		key + ">5":                    {400, []string{"without " + key}},
-		key + "=x":                    {404, []string{"no cluster"}},
+		key + "=x":                    {404, []string{`no cluster "x" that you may reach; it has: a, b, c`}},
+		key + " in (x, y)":            {404, []string{`no cluster "x" or "y" that you may reach; it has: a, b, c`}},
 		"app=web@b":                   {200, []string{"web-0@b", "web-1@b"}},
 		"app in (web@b)":              {200, []string{"web-0@b", "web-1@b"}},
 		"app in (web@b,x)":            {400, []string{key + "=b"}},

@@ -56,13 +56,8 @@ func warnOfConflicts(header http.Header, conflicts []merge.Conflict) {
 			fault.AddWarning(header, fmt.Sprintf("%d more resources are not in some clusters what they are in most, and are not shown of those", len(conflicts)-i))
 			return
 		}
-		names := c.Clusters[:min(len(c.Clusters), fault.MaxNamed)]
-		text := strings.Join(names, ", ")
-		if more := len(c.Clusters) - len(names); more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
 		r := c.Resource
-		fault.AddWarning(header, fmt.Sprintf("%s of %s has %s in %s, and is not shown of those", r.Resource, r.GroupVersion(), c.Has, text))
+		fault.AddWarning(header, fmt.Sprintf("%s of %s has %s in %s, and is not shown of those", r.Resource, r.GroupVersion(), c.Has, someOf(c.Clusters)))
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +62,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		header := w.Header()
 		copyHeaders(header, found.response.Header)
 		if len(failures) > 0 {
-			fault.AddWarning(header, fmt.Sprintf("%d clusters did not answer; they may have an object of this name too", len(failures)))
+			fault.AddWarning(header, someOf(clustersOf(failures))+" did not answer, and may have an object of this name too")
 		}
 		header.Set("Content-Type", form.contentType)
 		header.Set("Content-Length", strconv.Itoa(len(body)))
@@ -102,18 +102,23 @@ func findOne(ctx context.Context, q *request, ask memberRequest) (found memberRe
 	return memberResponse{}, nil, nil, noneAnswered(failures, absent)
 }
 
+// clustersOf are the clusters of failures.
+func clustersOf(failures []*fault.Fault) []string {
+	names := make([]string, len(failures))
+	for i, f := range failures {
+		names[i] = f.Cluster
+	}
+	slices.Sort(names)
+	return names
+}
+
 // ambiguous is the error of a name that objects of several clusters have.
 func ambiguous(q *request, having []memberResponse) error {
 	candidates := make([]string, len(having))
 	for i, a := range having {
 		candidates[i] = q.info.Name + "@" + a.member.Name()
 	}
-	shown := candidates
-	more := ""
-	if len(shown) > fault.MaxNamed {
-		shown, more = shown[:fault.MaxNamed], fmt.Sprintf(" and %d more", len(candidates)-fault.MaxNamed)
-	}
-	return notNamed(q, candidates, fmt.Sprintf("%d clusters have %s %q: name one of them: %s%s", len(having), q.info.Resource, q.info.Name, strings.Join(shown, ", "), more))
+	return notNamed(q, candidates, fmt.Sprintf("%d clusters have %s %q: name one of them: %s", len(having), q.info.Resource, q.info.Name, someOf(candidates)))
 }
 
 // notNamed is the error of a request that must name one of these objects.
@@ -150,7 +155,7 @@ func owner(ctx context.Context, q *request) (Member, error) {
 	candidate := q.info.Name + "@" + found.member.Name()
 	has := fmt.Sprintf("cluster %q has %s %q", found.member.Name(), q.info.Resource, q.info.Name)
 	if len(failures) > 0 {
-		has += fmt.Sprintf(", but %d clusters did not answer, such as %s", len(failures), failures[0].Cluster)
+		has += ", but " + someOf(clustersOf(failures)) + " did not answer"
 	}
 	switch {
 	case q.bare():

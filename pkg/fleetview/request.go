@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -270,8 +271,29 @@ func (q *request) find(cluster string) (Member, error) {
 
 // noCluster is the error of a request that is about no cluster at all.
 func (q *request) noCluster() error {
-	if len(q.terms) > 0 {
-		return fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster that the request chooses and that you may reach", q.view.Name))
+	if len(q.everyone) == 0 {
+		return fault.Refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: ask an administrator of the hub for ClusterRole cluster-proxy-user or cluster-proxy-viewer", q.view.Name))
 	}
-	return fault.Refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub", q.view.Name))
+	var unknown []string
+	for _, term := range q.terms {
+		if term.equal && !slices.ContainsFunc(term.clusters, func(name string) bool { return slices.Contains(q.everyone, name) }) {
+			for _, name := range term.clusters {
+				unknown = append(unknown, strconv.Quote(name))
+			}
+		}
+	}
+	wrong := "that all selectors of the request choose"
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		wrong = strings.Join(unknown[:min(len(unknown), fault.MaxNamed)], " or ") + " that you may reach"
+	}
+	return fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %s; it has: %s", q.view.Name, wrong, someOf(q.everyone)))
+}
+
+// someOf names as many as Warnings do, and counts the others.
+func someOf(names []string) string {
+	if more := len(names) - fault.MaxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:fault.MaxNamed], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

@@ -143,7 +143,7 @@ func TestLoneMember(t *testing.T) {
 		"fewer serve it":                {faults: faults{unserved, unserved, unserved}, writes: WritesAny, want: "409 most clusters do not have widgets at all: name the cluster, as w@a"},
 		"one does not answer":           {faults: faults{away}, writes: WritesAny, want: "503 name the cluster, as w@a"},
 		"one refuses":                   {faults: faults{refusing(http.StatusForbidden)}, writes: WritesAny, want: "503 name the cluster, as w@a"},
-		"one does not answer, named":    {faults: faults{away}, want: "409 did not answer, such as b: to change it or to connect to it, name the cluster, as w@a"},
+		"one does not answer, named":    {faults: faults{away}, want: "409 but b did not answer: to change it or to connect to it, name the cluster, as w@a"},
 		"fewer serve it, named":         {faults: faults{unserved, unserved, unserved}, want: "409 as w@a"},
 		"nobody says whether it has it": {faults: faults{away, away, away}, writes: WritesAny, want: "503 name the cluster, as w@a"},
 	} {

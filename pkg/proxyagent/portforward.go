@@ -135,7 +135,7 @@ func (f *portForwarder) choose(ctx context.Context) (pod string, port int32, err
 		}
 	}
 	if len(ready) == 0 {
-		return "", 0, fmt.Errorf("no proxy server pod is ready in namespace %q of the hub (of %d that are there)", f.namespace, len(list.Items))
+		return "", 0, fmt.Errorf("no proxy server is ready: 0 of %d pods with %s in namespace %q of the hub", len(list.Items), proxyServerSelector, f.namespace)
 	}
 	chosen := ready[rand.IntN(len(ready))]
 	for _, container := range chosen.Spec.Containers {

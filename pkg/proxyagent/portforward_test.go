@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 )
 
@@ -84,5 +85,15 @@ func TestPortForwardGoesOn(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNoProxyServerIsReady wants the log to say how many pods there are, and how to look at them.
+func TestNoProxyServerIsReady(t *testing.T) {
+	starting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "hub", Labels: map[string]string{"proxy.open-cluster-management.io/component-name": "proxy-server"}}}
+	f := &portForwarder{pods: fake.NewClientset(starting), namespace: "hub"}
+	const want = `no proxy server is ready: 0 of 1 pods with proxy.open-cluster-management.io/component-name=proxy-server in namespace "hub" of the hub`
+	if _, _, err := f.choose(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }

@@ -2,6 +2,7 @@ package proxyapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -84,5 +86,32 @@ func TestLimitsOfAddresses(t *testing.T) {
 				t.Errorf("a stream from %s beside the one that %s may have: %d, want %d", tc.second, tc.first, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestRefusalsNameTheLimit wants a 429 to say which limit it is, its value, and what raises it.
+func TestRefusalsNameTheLimit(t *testing.T) {
+	views := &limiter{what: "requests for fleet views", all: 2, perUser: 1, inFlight: map[string]int{}, raises: raises{all: "--all", perUser: "--one"}}
+	for name, test := range map[string]struct {
+		limiter *limiter
+		holds   []string // users
+		user    string
+		want    string
+	}{
+		"of a user":    {newLimiter("requests", 2, 10).raisedBy(byValues("requests")), []string{"jane", "jane"}, "jane", `user "jane" has as many requests open as one user may have, 2: end some, or try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.requestsPerUser`},
+		"of a cluster": {newLimiter("streams", 10, 2).raisedBy(byValues("streams")), []string{"jane", "ann"}, "eve", `cluster "c" has as many streams open as one cluster may have, 2: try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.streamsPerCluster`},
+		"of all":       {views, []string{"jane", "ann"}, "eve", "all users together have as many requests for fleet views open as they may have, 2: try again; an administrator of the hub raises the limit with --all"},
+		"of bytes":     {newLimiter(unreadBytes, 2, 10), []string{"jane", "jane"}, "jane", `user "jane" has as many unread bytes of bodies open as one user may have, 2: end some, or try again`},
+	} {
+		for _, user := range test.holds {
+			if _, err := test.limiter.acquire(user, "c", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := test.limiter.acquire(test.user, "c", 1)
+		var refused *hubaccess.RefusedError
+		if !errors.As(err, &refused) || refused.Code != http.StatusTooManyRequests || refused.Message != test.want {
+			t.Errorf("%s: %v, want 429 %q", name, err, test.want)
+		}
 	}
 }

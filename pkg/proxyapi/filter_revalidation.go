@@ -26,8 +26,11 @@ const (
 	revalidationTimeout = 5 * time.Second
 )
 
-// errWithdrawn ends a stream whose caller would be refused now.
-var errWithdrawn = errors.New("your access was revoked: the credential or the right")
+// errWithdrawn ends a stream whose caller would be refused now, by reason.
+var errWithdrawn = map[string]error{
+	"unauthenticated": errors.New("your access was revoked: the hub does not accept your credential any more"),
+	"forbidden":       errors.New("your access was revoked: you have no right on the hub to this cluster or view any more"),
+}
 
 // revalidation asks the hub again, regularly, whether open streams would still be
 // allowed. Streams of one caller to one cluster with one verb are one question,
@@ -205,7 +208,7 @@ func (v *revalidation) end(ctx context.Context, g *streamGroup, reason string) {
 	}
 	v.metrics.withdrawn.WithLabelValues(reason).Add(float64(len(ends)))
 	for end := range ends {
-		(*end)(errWithdrawn)
+		(*end)(errWithdrawn[reason])
 	}
 	klog.FromContext(ctx).Info("Streams ended, their caller would be refused now", "user", g.user, "cluster", g.scope.target.Cluster, "view", g.scope.target.View, "reason", reason, "streams", len(ends))
 }

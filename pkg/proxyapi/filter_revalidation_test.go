@@ -240,7 +240,12 @@ func TestSlowEndIsCountedOnce(t *testing.T) {
 	}
 	var ended int
 	join := func() (leave func()) {
-		end := context.CancelCauseFunc(func(error) { ended++ })
+		end := context.CancelCauseFunc(func(err error) {
+			ended++
+			if err == nil || !strings.Contains(err.Error(), "your access was revoked: you have no right") {
+				t.Errorf("the stream ends with %v, want it to say that the right is gone", err)
+			}
+		})
 		return v.join(asked, scope, &end)
 	}
 	leaveSlow := join()

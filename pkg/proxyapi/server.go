@@ -79,7 +79,7 @@ func New(o *Options) (*Server, error) {
 		serving: pki.NewReloader(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
 		proxy:   pki.NewReloader(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
 		inner:   pki.NewReloader(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
-		metrics: newMetrics(registry), memory: memlimit.New(registry),
+		metrics: newMetrics(registry), memory: memlimit.New(registry, "proxy API", "the chart's value resources.proxyAPI.limits.memory"),
 		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
@@ -178,10 +178,11 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	f := &requestFilters{
 		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, karmada: p.karmada, metrics: s.metrics, sessions: s.sessions,
 		allowAnonymous: o.AllowAnonymous, via: s.via, memory: s.memory,
-		requests:     newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster),
-		streams:      newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster),
-		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{}},
-		uploads:      newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster).raisedBy(byValues("requests")),
+		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).raisedBy(byValues("streams")),
+		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{},
+			raises: raises{all: "--max-view-requests (the chart's value extraArgs.proxyAPI)", perUser: "--max-view-requests-per-user (the chart's value extraArgs.proxyAPI)"}},
+		uploads: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 	}
 	if s.recordings != nil {
 		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.views)

@@ -76,6 +76,11 @@ func TestWarn(t *testing.T) {
 	if got := header["Warning"]; len(got) != MaxNamed+1 || got[MaxNamed] != `299 - "2 more clusters did not answer; their objects are not shown"` {
 		t.Errorf("got Warnings %q, want ten and a count", got)
 	}
+	header = http.Header{}
+	Warn(header, faults[:MaxNamed+1], "its objects are not shown")
+	if got := header["Warning"]; len(got) != MaxNamed+1 || got[MaxNamed] != `299 - "1 more cluster did not answer; its objects are not shown"` {
+		t.Errorf("got Warnings %q, want ten and one more", got)
+	}
 }
 
 // TestRetryAfter wants the header for errors of a moment only: clients obey it ten times.

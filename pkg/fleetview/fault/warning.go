@@ -24,7 +24,7 @@ func Warn(header http.Header, faults []*Fault, effect string) {
 	sorted := slices.SortedFunc(slices.Values(faults), func(a, b *Fault) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	for i, f := range sorted {
 		if i == MaxNamed {
-			AddWarning(header, fmt.Sprintf("%d more clusters did not answer; %s", len(sorted)-i, strings.Replace(effect, "its", "their", 1)))
+			AddWarning(header, moreOf(len(sorted)-i, effect))
 			return
 		}
 		effect := effect
@@ -33,6 +33,14 @@ func Warn(header http.Header, faults []*Fault, effect string) {
 		}
 		AddWarning(header, fmt.Sprintf("cluster %s %s; %s", f.Cluster, cut(f.Outcome(), MaxWarning), effect))
 	}
+}
+
+// moreOf is the Warning of the clusters that are not named.
+func moreOf(n int, effect string) string {
+	if n == 1 {
+		return "1 more cluster did not answer; " + effect
+	}
+	return fmt.Sprintf("%d more clusters did not answer; %s", n, strings.Replace(effect, "its", "their", 1))
 }
 
 // WarnOfRefusal adds the message of a refusal, cut, for clients that throw the Status away:
