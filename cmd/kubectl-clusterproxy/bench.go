@@ -58,7 +58,7 @@ func (p *plugin) benchCommand() *cobra.Command {
 cluster, from as many workers as --concurrency says, each of which sends its next request when it has the answer. The difference is what
 the way to the cluster costs. Nothing is changed; but others share the cluster, and your requests count for limits (429).`,
 		Example:           "  kubectl clusterproxy bench cluster1\n  kubectl clusterproxy bench cluster1 --duration=30s --concurrency=16 --path='/api/v1/pods?limit=500'",
-		Args:              oneCluster,
+		Args:              arguments(1, 1),
 		ValidArgsFunction: p.completeOneCluster,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.bench(cmd.Context(), args[0], o) },
 	}

@@ -24,15 +24,16 @@ func (p *plugin) bundleCommand() *cobra.Command {
 	var file, direct string
 	cmd := &cobra.Command{
 		Use:   "bundle [CLUSTER...]",
-		Short: "Write into one file what somebody needs who looks for a fault, without credentials",
+		Short: "Collect what is needed to find a fault into one file, without credentials",
 		Long: `Write into one file what somebody needs who looks for a fault: what the hub says of clusters, addon, pods, events, certificates
 and rights to ask, the logs of the addon's pods, and the findings of "check". Of the clusters that are named, their side too, if
 they can be reached, or if --cluster-kubeconfig says how to reach one that cannot. Secrets are not read, and what looks like a credential is removed from everything else. What could not be
 read is in errors.txt, with the reason: the bundle has what you may read.`,
+		Example:           "  kubectl clusterproxy bundle\n  kubectl clusterproxy bundle cluster1 --file=for-support.tar.gz\n  kubectl clusterproxy bundle cluster1 --cluster-kubeconfig=cluster1.kubeconfig",
 		ValidArgsFunction: p.completeClusters,
 		Args: func(_ *cobra.Command, args []string) error {
 			if direct != "" && len(args) != 1 {
-				return fmt.Errorf("--cluster-kubeconfig is of one cluster, and %d are named", len(args))
+				return fmt.Errorf("--cluster-kubeconfig is of one cluster: name one, not %d", len(args))
 			}
 			return nil
 		},

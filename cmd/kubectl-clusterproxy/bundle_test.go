@@ -172,7 +172,7 @@ func TestBundleWithoutTheTunnel(t *testing.T) {
 			t.Errorf("%s has a credential:\n%s", name, content)
 		}
 	}
-	if _, _, err := run(t, fakeHub(t), "bundle", "c1", "c2", "--cluster-kubeconfig="+cluster); err == nil || !strings.Contains(err.Error(), "2 are named") {
+	if _, _, err := run(t, fakeHub(t), "bundle", "c1", "c2", "--cluster-kubeconfig="+cluster); err == nil || !strings.Contains(err.Error(), "name one, not 2") {
 		t.Errorf("one kubeconfig for two clusters: %v, want that it is refused", err)
 	}
 	if _, _, err := run(t, fakeHub(t), "bundle", "c1", "--cluster-kubeconfig=/none"); err == nil {

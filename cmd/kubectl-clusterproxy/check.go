@@ -57,7 +57,7 @@ func (p *plugin) checkCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
 		Use:   "check [CLUSTER...]",
-		Short: "Find out why a cluster cannot be reached: the hub's parts, the cluster, its tunnel; the exit status is 1 if one cannot",
+		Short: "Find out why a cluster cannot be reached: the hub's parts, the cluster, its tunnel",
 		Long: `Find out why a cluster cannot be reached. First the hub: its API, the APIService, the configuration, certificates, replicas and versions, as far as
 you may read them. Then all clusters at the same time, or those that are named: of one that does not answer, whether the cluster reports to the hub and
 has the addon, or whether it is the tunnel alone.`,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,13 +10,16 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // brokenHub has one replica of each part, an APIService that the control plane cannot use,
@@ -187,4 +191,34 @@ func TestVersionWithoutAHub(t *testing.T) {
 	}
 	wantLines(t, out, []string{"plugin v9 here", "proxy server not known because there is no kubeconfig of the hub: set KUBECONFIG, or use --kubeconfig"})
 	wantLines(t, errOut, []string{"No version is known but the plugin's."})
+}
+
+// TestHops wants a remedy for the hop that failed, by the words of the proxy API itself.
+func TestHops(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no agent":        {&tunnel.Error{Code: tunnel.NoAgent}, "the tunnel is missing; on that cluster: kubectl"},
+		"no proxy server": {&tunnel.Error{Code: tunnel.NoProxyServer}, "on the hub, between the proxy API and the proxy servers"},
+		"draining":        {&tunnel.Error{Code: tunnel.Draining}, "check c1 --wait=1m"},
+		"interrupted":     {context.Canceled, "check c1 --wait=1m"},
+		"full":            {errors.New("memory"), "raises"},
+		"no handler":      {&tunnel.Error{Code: tunnel.Unreachable}, "what is behind it fails"},
+		"late":            {&tunnel.Error{Code: tunnel.TimedOut}, "does not answer in time"},
+		"overloaded":      {&tunnel.Error{Code: tunnel.Overloaded}, "proxyAPI.limits"},
+	} {
+		code, message := agentclient.StatusOf(test.err, "c1", time.Time{})
+		if name == "full" {
+			code, message = 503, "proxy API pod p uses 82 % of its memory limit of 256Mi and takes nothing new: try again, or raise it"
+		}
+		reason := metav1.StatusReasonServiceUnavailable
+		if code == 429 {
+			reason = metav1.StatusReasonTooManyRequests
+		}
+		status := statusOf(int32(code), reason, "", message)
+		if got := hopOf(&apierrors.StatusError{ErrStatus: status}, "c1"); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %d %q: the remedy is %q, want %q in it", name, code, message, got, test.want)
+		}
+	}
 }

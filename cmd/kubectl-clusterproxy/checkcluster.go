@@ -33,7 +33,7 @@ func checkCluster(ctx context.Context, hub kubernetes.Interface, c v1alpha1.Clus
 		return []finding{available, api, checkIdentity(ctx, hub, c.Name), checkStreams(ctx, hub, c.Name)}
 	}
 	if !available.OK {
-		available.Remedy = "what else is not good here says why; the conditions: kubectl get managedclusteraddon -n " + c.Name + " cluster-proxy -o yaml"
+		available.Remedy = "the lines above say why; if you may not read that, have an administrator of the hub run: kubectl clusterproxy check " + c.Name
 	}
 	return []finding{checkRegistered(ctx, hub, c.Name), checkInstalled(ctx, hub, c.Name), available, api}
 }
@@ -183,19 +183,29 @@ func checkIdentity(ctx context.Context, hub kubernetes.Interface, cluster string
 
 func checkStreams(ctx context.Context, hub kubernetes.Interface, cluster string) finding {
 	f := finding{ID: "cluster-stream", Cluster: cluster, Optional: true}
-	review, err := hub.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "create", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
-			Resource: v1alpha1.Resource, Subresource: v1alpha1.StreamSubresource, Name: cluster,
-		}},
-	}, metav1.CreateOptions{})
+	may, err := mayOnHub(ctx, hub, "create", v1alpha1.StreamSubresource, cluster)
 	switch {
 	case err != nil:
 		f.Text = err.Error()
-	case !review.Status.Allowed:
+	case !may:
 		f.Text, f.Remedy = "you may not exec, attach, port-forward or reach Services", "ask an administrator of the hub for the right to create clusters/stream, as ClusterRole cluster-proxy-user has it"
 	default:
 		f.OK, f.Text = true, "you may exec, attach, port-forward and reach Services"
 	}
 	return f
+}
+
+// mayOnHub asks the hub whether the user has a right to a cluster, or to all if it is empty. The
+// hub's kube-apiserver knows no rights by set.
+func mayOnHub(ctx context.Context, hub kubernetes.Interface, verb, subresource, cluster string) (bool, error) {
+	review, err := hub.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+			Resource: v1alpha1.Resource, Subresource: subresource, Name: cluster,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking the hub what you may do: %w", err)
+	}
+	return review.Status.Allowed, nil
 }

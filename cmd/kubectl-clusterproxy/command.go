@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,9 +88,30 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true // kubectl completes, with kubectl_complete-clusterproxy
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(p.statusCommand(), p.checkCommand(), p.bundleCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.whoamiCommand(),
-		p.passCommand(), p.versionCommand(), p.servicesCommand(), p.proxyCommand(), p.testCommand(), p.benchCommand(), p.replayCommand())
+	addGroup(root, "Start:", p.statusCommand(), p.kubeconfigCommand(), p.viewsCommand(), p.servicesCommand(), p.whoamiCommand())
+	addGroup(root, "When something is wrong:", p.checkCommand(), p.testCommand(), p.versionCommand(), p.bundleCommand())
+	addGroup(root, "More:", p.proxyCommand(), p.passCommand(), p.replayCommand(), p.benchCommand())
+	root.SetHelpCommandGroupID("More:")
+	// A command's own flags would drown in those that choose the hub.
+	root.SetUsageTemplate(inheritedFlags.ReplaceAllLiteralString(root.UsageTemplate(), hubFlags))
 	return root
+}
+
+// inheritedFlags is the part of cobra's template that lists the flags of the root command.
+var inheritedFlags = regexp.MustCompile(`(?s)\{\{if \.HasAvailableInheritedFlags\}\}.*?\{\{end\}\}`)
+
+// hubFlags is what commands say of these instead.
+const hubFlags = `{{if .HasAvailableInheritedFlags}}
+
+"{{.Root.CommandPath}} --help" lists the flags that choose the hub, the user and the namespace, such as --context.{{end}}`
+
+// addGroup adds commands below a heading.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 func (p *plugin) loader() clientcmd.ClientConfig {
@@ -251,12 +273,19 @@ func outputFlag(cmd *cobra.Command, output *string, formats ...string) {
 	}
 }
 
-// oneCluster wants a command's only argument.
-func oneCluster(cmd *cobra.Command, args []string) error {
-	if len(args) == 1 {
-		return nil
+// arguments wants that many arguments. The command's use says what they are.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && len(args) <= most {
+			return nil
+		}
+		how := ""
+		if least != most {
+			how = map[bool]string{true: " at least", false: " at most"}[len(args) < least]
+		}
+		what := strings.Trim(strings.Fields(cmd.Use)[1], "[].")
+		return fmt.Errorf("name one %s%s, not %d: %s; see --help", what, how, len(args), strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
-	return fmt.Errorf("name one: %s; %d are named", cmd.UseLine(), len(args))
 }
 
 // encodeTo writes an object as JSON that people can read.

@@ -14,7 +14,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -62,7 +64,7 @@ func fakeHubHandler(t *testing.T, more func(serve func(path string, code int, ob
 		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown, Reason: "LeaseStopped", Message: "no lease since noon"}},
 	}})
 	serve(groupPath+"/c1/proxy/version", 200, version.Info{GitVersion: "v1.35.1"})
-	serve(groupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: "c2 has no tunnel since noon"})
+	serve(groupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: `no agent of cluster "c2" is connected since noon`})
 	serve(identityPath("c1"), 200, v1alpha1.ClusterIdentity{
 		Hub: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs"}}, Cluster: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs", "system:authenticated"}}})
 	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
@@ -165,7 +167,7 @@ func TestCommands(t *testing.T) {
 	}{
 		"status": {args: []string{"status"}, notGood: true,
 			out:    []string{"NAME", "c1", "True", "1.5ms", "v1.35.1", "c2", "Unknown", "LeaseStopped"},
-			errOut: "c2 is not available: no lease since noon; see: kubectl clusterproxy check c2\n1 of 2 clusters are available.\n"},
+			errOut: "c2 is not available: no lease since noon; see: kubectl clusterproxy check c2\n1 of 2 clusters available.\n"},
 		"status in width":    {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "CONNECTIONS", "MESSAGE", "c1", " 2", "c2", "LeaseStopped", "no lease since noon"}},
 		"watch as JSON":      {args: []string{"status", "--watch", "-o", "json"}, err: "--watch writes text"},
 		"status of one":      {args: []string{"status", "c1"}, out: []string{"c1"}},
@@ -175,10 +177,10 @@ func TestCommands(t *testing.T) {
 		"unknown cluster":    {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
 		"unknown clusters":   {args: []string{"status", "c3", "c1", "c4"}, err: `no cluster "c3" or "c4" that you may reach`},
 		"whoami":             {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
-		"whoami nowhere":     {args: []string{"whoami"}, err: "name one: kubectl clusterproxy whoami CLUSTER"},
+		"whoami nowhere":     {args: []string{"whoami"}, err: "name one CLUSTER, not 0: kubectl clusterproxy whoami CLUSTER; see --help"},
 		"check": {args: []string{"check"}, notGood: true, out: []string{
 			"√ hub-api", "v1.36.3", "√ hub-apiservice", "√ hub-clusters", "2 clusters", "clusters: 1 of 2 good", "× c2: cannot be reached",
-			"× cluster-available", "× cluster-api", "no tunnel since noon", "bundle c2 --cluster-kubeconfig", "The hub is good; 1 of 2 clusters not good: c2 (--all shows the good ones)."}},
+			"× cluster-available", "× cluster-api", "is connected since noon", "bundle c2 --cluster-kubeconfig", "The hub is good; 1 of 2 clusters not good: c2 (--all shows the good ones)."}},
 		"check of all": {args: []string{"check", "--all"}, notGood: true, out: []string{
 			"√ c1: good", "√ cluster-available", "√ cluster-api", "v1.35.1", "√ cluster-identity", `"ann"`, "‼ cluster-stream", "clusters/stream", "× c2"}},
 		"check of a good one": {args: []string{"check", "c1"}, out: []string{"you may reach the 1 cluster that you name", "√ cluster-api", "The hub is good; so is each of 1 cluster."}},
@@ -265,5 +267,46 @@ func TestMergeKeepsWhatIsThere(t *testing.T) {
 	}
 	if now, err := clientcmd.LoadFromFile(kubeconfig); err != nil || now.Clusters["c1"].Server != "https://mine.example.com" {
 		t.Errorf("the entry is gone, or %v", err)
+	}
+}
+
+// TestKubeconfigSaysWhatMayBeUsed has a user with rights to one cluster by name, and to the other
+// by its set, which the hub's kube-apiserver does not know.
+func TestKubeconfigSaysWhatMayBeUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		all  bool
+		code int
+		want string
+	}{
+		"all":       {true, 201, ""},
+		"one":       {false, 201, "the hub refuses you the contexts of these clusters: c2; ask an administrator of the hub"},
+		"not known": {false, 503, "which of the contexts you may use is not known: asking the hub what you may do: "},
+	} {
+		mux := fakeHubHandler(t, func(func(string, int, any)) {})
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+				mux.ServeHTTP(w, r)
+				return
+			}
+			var review authorizationv1.SelfSubjectAccessReview
+			body, err := io.ReadAll(r.Body)
+			if err == nil {
+				err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), body, &review)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			asked := review.Spec.ResourceAttributes
+			review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
+			review.Status.Allowed = asked.Verb == "get" && asked.Subresource == "proxy" && (test.all || asked.Name == "c1")
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(test.code)
+			_ = json.NewEncoder(w).Encode(review)
+		}))
+		t.Cleanup(server.Close)
+		_, errOut, err := run(t, writeKubeconfig(t, server), "kubeconfig", "--fleet=")
+		if err != nil || test.want == "" && errOut != "" || !strings.Contains(errOut, test.want) || strings.Contains(errOut, "c1") {
+			t.Errorf("%s: %v, %q; want %q", name, err, errOut, test.want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -36,12 +39,14 @@ If no cluster is named, each FleetView gets a context too, which leads to all it
 "fleet-VIEW", that name is its context, the view gets none, and a line on standard error says so.
 
 An entry of your kubeconfig that leads elsewhere is never replaced: for a cluster the command then
-fails, and a view gets no context.`,
+fails, and a view gets no context. A kubeconfig that is printed has your credential in it.`,
+		Example:           "  kubectl clusterproxy kubeconfig --merge\n  kubectl clusterproxy kubeconfig cluster1 > cluster1.kubeconfig",
 		ValidArgsFunction: p.completeClusters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.kubeconfig(cmd.Context(), args, options)
 		},
 	}
+	cmd.SuggestFor = []string{"login", "contexts"}
 	cmd.Flags().BoolVar(&options.merge, "merge", false, "add the contexts to your kubeconfig instead of printing one")
 	cmd.Flags().StringVar(&options.prefix, "prefix", "", "what the names of contexts begin with, before the name of the cluster or of --fleet")
 	cmd.Flags().StringVar(&options.fleet, "fleet", "fleet", "the context of view all, and what those of other views begin with; empty: no contexts of views")
@@ -72,6 +77,7 @@ func (p *plugin) kubeconfig(ctx context.Context, names []string, options kubecon
 	if len(names) == 0 && options.fleet != "" {
 		p.addViews(ctx, hub, out, options.prefix+options.fleet)
 	}
+	p.warnOfRights(ctx, hub, found)
 	if options.merge {
 		return p.merge(out)
 	}
@@ -85,6 +91,37 @@ func (p *plugin) kubeconfig(ctx context.Context, names []string, options kubecon
 	}
 	_, err = p.out.Write(raw)
 	return err
+}
+
+// warnOfRights names the contexts that the hub's kube-apiserver would refuse: it knows no rights
+// by ManagedClusterSet, and kubectl shows "Forbidden: unknown" of what it says.
+func (p *plugin) warnOfRights(ctx context.Context, hub kubernetes.Interface, found []v1alpha1.Cluster) {
+	may, err := mayOnHub(ctx, hub, "get", v1alpha1.ProxySubresource, "")
+	if may {
+		return
+	}
+	refused := make([]bool, len(found))
+	var group errgroup.Group
+	group.SetLimit(checkedAtOnce)
+	for i, cluster := range found {
+		group.Go(func() error {
+			may, err := mayOnHub(ctx, hub, "get", v1alpha1.ProxySubresource, cluster.Name)
+			refused[i] = err == nil && !may
+			return err
+		})
+	}
+	if asked := group.Wait(); asked != nil || err != nil {
+		fmt.Fprintf(p.err, "which of the contexts you may use is not known: %s\n", oneLine(cmp.Or(asked, err).Error()))
+	}
+	var names []string
+	for i, cluster := range found {
+		if refused[i] {
+			names = append(names, cluster.Name)
+		}
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(p.err, "the hub refuses you the contexts of these clusters: %s; ask an administrator of the hub for the right to get clusters/proxy with these names, or for ClusterRole cluster-proxy-user: a right by ManagedClusterSet holds for views and the proxy API only\n", oneLine(someOf(names)))
+	}
 }
 
 // contexts are the contexts that the command writes.

@@ -38,7 +38,7 @@ func (p *plugin) proxyCommand() *cobra.Command {
 	var o proxyOptions
 	cmd := &cobra.Command{
 		Use:   "proxy CLUSTER|@VIEW",
-		Short: "Open a port on this machine that leads to a cluster, or to a view, for programs that know nothing of either",
+		Short: "Open a port on this machine that leads to a cluster or a view",
 		Long: `Open a port on 127.0.0.1 that leads to the Kubernetes API of a cluster, or of a FleetView (@VIEW), as kubectl proxy does for the hub.
 Every program on this machine that connects to it acts as you, without a credential: do not leave it open where others log in. What a program
 sends as Authorization is removed, because it is not the hub's. Watches, exec, attach and port-forward work.
@@ -49,7 +49,7 @@ otherwise, on the next cluster too that you open the port for. For a web UI, use
 		Example: `  kubectl clusterproxy proxy cluster1 --port=8001
   curl http://127.0.0.1:8001/api/v1/namespaces/default/pods
   kubectl --server=http://127.0.0.1:8001 get pods`,
-		Args:              oneCluster,
+		Args:              arguments(1, 1),
 		ValidArgsFunction: p.completeClusterOrView,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.localProxy(cmd.Context(), args[0], o) },
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,12 +42,12 @@ some clusters of the hub. It is made with your own rights: you can give away onl
 	}
 	var output string
 	list := &cobra.Command{
-		Use: "list", Short: "Show all passes: who made them, for what, and how long they last", Args: cobra.NoArgs,
+		Use: "list", Example: "  kubectl clusterproxy pass list\n  kubectl clusterproxy pass list -o json", Short: "Show all passes: who made them, for what, and how long they last", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.listPasses(cmd.Context(), output) },
 	}
 	outputFlag(list, &output, "json", "yaml", "name")
 	cmd.AddCommand(p.passCreateCommand(), list, &cobra.Command{
-		Use: "revoke PASS...", Short: "End passes now: requests, and streams that are open", Args: cobra.MinimumNArgs(1),
+		Use: "revoke PASS...", Example: "  kubectl clusterproxy pass revoke ann", Short: "End passes now: requests, and streams that are open", Args: arguments(1, math.MaxInt),
 		ValidArgsFunction: p.completePasses,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.revokePasses(cmd.Context(), args) },
 	})
@@ -71,7 +72,7 @@ You need ClusterRole and Role cluster-proxy-pass-issuer, and each right that you
 made before is removed.`,
 		Example: `  kubectl clusterproxy pass create ann --clusters cluster1,cluster2 --for 4h -o ann.kubeconfig
   kubectl clusterproxy pass create oncall --clustersets prod --role user --cluster-role edit --namespace shop`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.namespace = p.overrides.Context.Namespace
 			return p.createPass(cmd.Context(), args[0], options)

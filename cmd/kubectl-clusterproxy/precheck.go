@@ -53,7 +53,7 @@ func precheck(ctx context.Context, hub kubernetes.Interface) []finding {
 		findings = append(findings, check(addon)...)
 		if n := pending[addon.Namespace]; n+2 > requestLimit {
 			findings = append(findings, finding{ID: "pre-requests", Cluster: addon.Namespace,
-				Text:   fmt.Sprintf("%d requests for certificates of its addon are on the hub: OCM's agent makes none while there are %d", n, requestLimit),
+				Text:   fmt.Sprintf("the hub has %s of its addon for certificates: OCM's agent makes none while there are %d", count(n, "request"), requestLimit),
 				Remedy: "delete those that were answered: kubectl delete csr -l open-cluster-management.io/addon-name=cluster-proxy,open-cluster-management.io/cluster-name=" + addon.Namespace})
 		}
 	}
@@ -151,7 +151,7 @@ func checkResolvers(ctx context.Context, hub kubernetes.Interface) finding {
 	case err != nil:
 		f.OK, f.Optional, f.Text = false, true, err.Error()
 	case len(list.Items) > 0:
-		f.OK, f.Text = false, fmt.Sprintf("%d ManagedProxyServiceResolvers do nothing any more", len(list.Items))
+		f.OK, f.Text = false, count(len(list.Items), "ManagedProxyServiceResolver")+" on the hub: this release does not read them"
 		f.Remedy = "list their Services in the chart's value exposedServices"
 	}
 	return f

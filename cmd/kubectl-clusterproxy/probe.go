@@ -47,13 +47,13 @@ func (p *plugin) testCommand() *cobra.Command {
 	var o probeOptions
 	cmd := &cobra.Command{
 		Use:   "test CLUSTER",
-		Short: "Send one request of each kind to a cluster, as you, and time it; the exit status is 1 if one fails",
+		Short: "Send one request of each kind to a cluster, as you, and time it",
 		Long: `Send one request of each kind to a cluster, as you, and time it: a GET, a POST that asks who you are there, a LIST and a watch of pods, and
 the end of a pod's log. --exec runs "echo" in a pod too. Pods are those of the namespace of your context, or of --namespace. Nothing is changed.
 
 A request that the cluster's own RBAC refuses counts as failed: it names the right that you lack.`,
 		Example:           "  kubectl clusterproxy test cluster1\n  kubectl clusterproxy test cluster1 --namespace=web --exec=shop-0 -o json",
-		Args:              oneCluster,
+		Args:              arguments(1, 1),
 		ValidArgsFunction: p.completeOneCluster,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.test(cmd.Context(), args[0], o) },
 	}

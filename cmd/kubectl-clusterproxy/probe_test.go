@@ -96,7 +96,8 @@ func TestProbes(t *testing.T) {
 		"hub refuses":      {hub: probedHub{"/version", statusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, "no")}, bad: map[string]string{"test-get": "--clusterrole=cluster-proxy-user"}},
 		"no tunnel":        {hub: probedHub{"/version", statusOf(503, metav1.StatusReasonServiceUnavailable, "", "no tunnel since noon")}, bad: map[string]string{"test-get": "check c1"}, text: "no tunnel since noon"},
 		"bad token":        {hub: probedHub{"/version", statusOf(401, metav1.StatusReasonUnauthorized, "", "no")}, bad: map[string]string{"test-get": "kubectl auth whoami"}},
-		"cluster refuses":  {hub: probedHub{"/pods", statusOf(403, metav1.StatusReasonForbidden, "", "not for ann")}, good: []string{"test-get", "test-whoami", "test-watch"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-list": "bind a role", "test-logs": "bind a role"}},
+		"owner refuses":    {hub: probedHub{"/pods", statusOf(403, metav1.StatusReasonForbidden, "", "the owner of the cluster allows no Secrets")}, good: []string{"test-get", "test-whoami", "test-watch"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-list": "by a rule of its own or of its owner", "test-logs": "ask its owner"}},
+		"cluster refuses":  {hub: probedHub{"/pods", statusOf(403, metav1.StatusReasonForbidden, "", `pods is forbidden: User "ann" cannot list resource "pods"`)}, good: []string{"test-get", "test-whoami", "test-watch"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-list": `refuses user "ann": ask its owner to bind a role`, "test-logs": "bind a role"}},
 		"no more watches":  {hub: probedHub{"watch", statusOf(429, metav1.StatusReasonTooManyRequests, "", "later")}, good: []string{"test-get", "test-whoami", "test-list", "test-logs"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-watch": "proxyAPI.limits"}},
 		"no upgrade there": {args: []string{"--exec=shop"}, good: []string{"test-get", "test-whoami", "test-list", "test-watch", "test-logs"}, bad: map[string]string{"test-exec": "check c1"}},
 	} {
@@ -140,7 +141,7 @@ func TestProbes(t *testing.T) {
 }
 
 func TestProbesAsText(t *testing.T) {
-	out, _, err := run(t, probedHub{"/pods", statusOf(403, metav1.StatusReasonForbidden, "", "not\nfor ann")}.start(t), "test", "c1")
+	out, _, err := run(t, probedHub{"/pods", statusOf(403, metav1.StatusReasonForbidden, "", "not\nfor ann: User \"ann\" cannot list pods")}.start(t), "test", "c1")
 	if !errors.Is(err, errNotGood) {
 		t.Errorf("error %v, want errNotGood", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -15,6 +16,9 @@ import (
 
 // refusedUser finds the user in a refusal of RBAC.
 var refusedUser = regexp.MustCompile(`User "([^"\\]+)" cannot`)
+
+// anybody stands for a user whom an error does not name.
+const anybody = "USER"
 
 // isHubs reports whether it is the hub that refuses: it refuses what is in the addon's groups,
 // whatever the words are, and a cluster's RBAC never does.
@@ -30,7 +34,7 @@ func isHubs(err error) bool {
 // remedyOf says what to do about an error of a request to a cluster, or to the hub if the
 // cluster is empty.
 func remedyOf(err error, cluster string) string {
-	user := "USER"
+	user := anybody
 	if found := refusedUser.FindStringSubmatch(err.Error()); found != nil {
 		user = found[1]
 	}
@@ -39,12 +43,14 @@ func remedyOf(err error, cluster string) string {
 		return fmt.Sprintf("the hub refuses: ask an administrator of the hub to run: kubectl create clusterrolebinding NAME --clusterrole=cluster-proxy-user --user=%q (or cluster-proxy-viewer, to read)", user)
 	case apierrors.IsForbidden(err) && cluster == "":
 		return "you lack a right on the hub, which the message names: ask an administrator of the hub"
+	case apierrors.IsForbidden(err) && user == anybody: // RBAC names the user
+		return fmt.Sprintf("cluster %s refuses, by a rule of its own or of its owner for what comes from the hub, which the message names: ask its owner", cluster)
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("the RBAC of cluster %s refuses, unless the message says otherwise: ask its owner to bind a role there, for example: kubectl create clusterrolebinding NAME --clusterrole=view --user=%q", cluster, user)
+		return fmt.Sprintf("the RBAC of cluster %s refuses user %q: ask its owner to bind a role there, for example: kubectl create clusterrolebinding NAME --clusterrole=view --user=%q", cluster, user, user)
 	case apierrors.IsUnauthorized(err):
 		return "your credential for the hub is not valid: look at it with kubectl auth whoami"
 	case apierrors.IsTooManyRequests(err):
-		return "end some, or wait; the chart's values proxyAPI.limits raise the limit that the message names"
+		return "wait, or end some of what you have open; if it is a limit of the proxy API, the message says its value and which of the chart's values proxyAPI.limits raises it"
 	case cluster == "":
 		return "look at your kubeconfig and at the network to the hub; kubectl clusterproxy check says more"
 	case errors.Is(err, context.DeadlineExceeded):
@@ -60,12 +66,11 @@ func hopOf(err error, cluster string) string {
 	if errors.As(err, &status) {
 		code = int(status.Status().Code)
 	}
-	pods := "kubectl -n open-cluster-management-cluster-proxy logs deploy/cluster-proxy-proxy-agent"
 	switch code {
 	case http.StatusServiceUnavailable:
-		return fmt.Sprintf("the tunnel is missing, unless the message says otherwise; on that cluster: %s; in its place: kubectl clusterproxy bundle %s --cluster-kubeconfig FILE", pods, cluster)
+		return hopOfUnavailable(err.Error(), cluster)
 	case http.StatusBadGateway:
-		return "the tunnel is there, and what is behind it fails: the agent's pods or the kube-apiserver of that cluster; there: " + pods
+		return "the tunnel is there, and what is behind it fails: the agent's pods or the kube-apiserver of that cluster; there: " + agentLogs
 	case http.StatusGatewayTimeout:
 		return "the agent, or its kube-apiserver, does not answer in time: look at the load of that cluster and at the network to the hub"
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
@@ -75,4 +80,24 @@ func hopOf(err error, cluster string) string {
 		return fmt.Sprintf("nothing came within %s: the hub, or something on the way to the cluster, is silent", probeTimeout)
 	}
 	return fmt.Sprintf("kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
+}
+
+const (
+	agentLogs = "kubectl -n open-cluster-management-cluster-proxy logs deploy/cluster-proxy-proxy-agent"
+	hubPods   = "kubectl get pods -A -l open-cluster-management.io/addon=cluster-proxy"
+)
+
+// hopOfUnavailable tells the hops by the words of 503: package agentclient has most of them.
+func hopOfUnavailable(message, cluster string) string {
+	switch {
+	case strings.Contains(message, "no agent of cluster"):
+		return fmt.Sprintf("the tunnel is missing; on that cluster: %s; in its place: kubectl clusterproxy bundle %s --cluster-kubeconfig FILE", agentLogs, cluster)
+	case strings.Contains(message, "proxy server cannot be reached"):
+		return "the fault is on the hub, between the proxy API and the proxy servers; there: " + hubPods
+	case strings.Contains(message, "memory limit"):
+		return "a pod on the way is full: the message names it, and what raises its limit"
+	case strings.Contains(message, "try again"):
+		return fmt.Sprintf("a part of the way restarts; kubectl clusterproxy check %s --wait=1m says whether that ends", cluster)
+	}
+	return fmt.Sprintf("something on the way to the cluster is not available; kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
 }

@@ -41,7 +41,7 @@ file only if the proxy API records it, and is not played.
 
 If bytes are missing or the end is, the command says so and exits with status 1. The hub is not asked. asciinema plays these files, too.`,
 		Example: "  kubectl clusterproxy replay 2026-11-23/225301-5cfa3024809daec2f0eff1920966c5ef.cast --idle-limit 2s\n  kubectl clusterproxy replay --raw FILE > out.txt",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(1, 1),
 		PreRunE: func(*cobra.Command, []string) error {
 			if !(r.speed > 0) {
 				return fmt.Errorf("--speed is %v: it must be more than 0", r.speed)

@@ -51,7 +51,7 @@ func (p *plugin) servicesCommand() *cobra.Command {
 The list is the chart's value exposedServices, in a ConfigMap of the addon's namespace on the hub, which you must be able to read. That a
 Service is listed does not say that it is there: no cluster is asked. A caller also needs create on clusters/stream.`,
 		Example:           "  kubectl clusterproxy services\n  kubectl clusterproxy services cluster1 -o json",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: p.completeOneCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.services(cmd.Context(), strings.Join(args, ""), output)

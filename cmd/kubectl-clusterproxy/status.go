@@ -34,11 +34,12 @@ func (p *plugin) statusCommand() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:               "status [CLUSTER...]",
-		Short:             "Show which clusters can be reached, and why others cannot since when; the exit status is 1 if one cannot, or there is none",
+		Short:             "Show which clusters can be reached, and since when and why others cannot",
 		Example:           "  kubectl clusterproxy status\n  kubectl clusterproxy status c1 c2 --output=wide\n  kubectl clusterproxy status --watch",
 		ValidArgsFunction: p.completeClusters,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.status(cmd.Context(), args, o) },
 	}
+	cmd.SuggestFor = []string{"get", "list", "clusters", "health"}
 	outputFlag(cmd, &o.output, "wide", "name", "json", "yaml")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show clusters when they change")
 	return cmd
@@ -106,13 +107,13 @@ func (p *plugin) printStatus(found []v1alpha1.Cluster, wide bool) {
 	away := awayOf(found)
 	for i, c := range away {
 		if i == mostExplained {
-			fmt.Fprintf(p.err, "%d more clusters are not available.\n", len(away)-i)
+			fmt.Fprintf(p.err, "%s not available; -o wide has the reasons.\n", count(len(away)-i, "more cluster"))
 			break
 		}
 		name := oneLine(c.Name)
 		fmt.Fprintf(p.err, "%s is not available%s; see: kubectl clusterproxy check %s\n", name, oneLine(why(c)), name)
 	}
-	fmt.Fprintf(p.err, "%d of %d clusters are available.\n", len(found)-len(away), len(found))
+	fmt.Fprintf(p.err, "%d of %s available.\n", len(found)-len(away), count(len(found), "cluster"))
 }
 
 // why says since when and why a cluster is not available, as far as it is known.

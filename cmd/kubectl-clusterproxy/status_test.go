@@ -29,7 +29,7 @@ func TestManyAreAway(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n != 5001 {
 		t.Errorf("the table has %d lines, want a header and 5000", n)
 	}
-	if text := errOut.String(); strings.Count(text, "\n") != mostExplained+2 || !strings.Contains(text, "4990 more clusters are not available.\n0 of 5000 clusters are available.\n") {
+	if text := errOut.String(); strings.Count(text, "\n") != mostExplained+2 || !strings.Contains(text, "4990 more clusters not available; -o wide has the reasons.\n0 of 5000 clusters available.\n") {
 		t.Errorf("below it stands %q", text)
 	}
 }

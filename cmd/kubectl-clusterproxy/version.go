@@ -63,7 +63,7 @@ func (p *plugin) versionCommand() *cobra.Command {
 	var client bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the versions of the plugin, of the addon's parts on the hub and of its agents; the exit status is 1 if they differ",
+		Short: "Show the versions of the plugin, of the addon's parts on the hub and of its agents",
 		Long: `Show the versions of the plugin, of the addon's parts on the hub and of its agents, and whether they differ.
 
 A version is the tag of an image, or its digest. Those of the hub's parts are in its Deployments. That of a cluster's agent is in the
@@ -290,10 +290,10 @@ func skewOf(parts []part) (skew []string) {
 		case p.Part == partPlugin && p.Version != "":
 			skew = append(skew, fmt.Sprintf("the plugin is %s and the hub %s: take the plugin of the hub's release", p.Version, strings.Join(onHub, ", ")))
 		case p.Part == partAgent && p.Version != "":
-			skew = append(skew, fmt.Sprintf("%d clusters have agents of version %s, which the hub does not have: value proxyAgentImage of the chart names them", len(p.Clusters), p.Version))
+			skew = append(skew, fmt.Sprintf("agents of %s have version %s, which the hub does not have: value proxyAgentImage of the chart names it", count(len(p.Clusters), "cluster"), p.Version))
 		case p.Part == partAgent && len(p.Clusters) > 0:
-			skew = append(skew, fmt.Sprintf("agents of %d clusters may differ, because %s: %s; see: kubectl get managedclusteraddon -n %s %s -o yaml",
-				len(p.Clusters), p.Because, someOf(p.Clusters), p.Clusters[0], identity.AddonName))
+			skew = append(skew, fmt.Sprintf("agents of %s may differ, because %s: %s; see: kubectl get managedclusteraddon -n %s %s -o yaml",
+				count(len(p.Clusters), "cluster"), p.Because, someOf(p.Clusters), p.Clusters[0], identity.AddonName))
 		}
 	}
 	return skew
@@ -320,9 +320,9 @@ func (p *plugin) printVersions(found versions, client bool) error {
 		}
 		switch {
 		case len(one.Clusters) > 0 && one.Version == "":
-			where = fmt.Sprintf("%d clusters, %s", len(one.Clusters), where)
+			where = count(len(one.Clusters), "cluster") + ", " + where
 		case len(one.Clusters) > 0:
-			where = fmt.Sprintf("%d clusters", len(one.Clusters))
+			where = count(len(one.Clusters), "cluster")
 		case one.Version != "" && one.Part != partPlugin:
 			where = fmt.Sprintf("%d of %d pods", one.Pods, one.PodsOf)
 		}

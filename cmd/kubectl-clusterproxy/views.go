@@ -37,10 +37,11 @@ func (p *plugin) viewsCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "views [VIEW...]",
-		Short: "Show the views of all clusters at once, and which of their clusters do not answer; the exit status is 1 if one does not",
+		Short: "Show the views of many clusters at once, and which of their clusters do not answer",
 		Long: `Show the FleetViews that you may see, how many clusters each has for the hub, and which of those
 do not answer, since when and why. A view grants nothing: for you it has those of its clusters that you may
 reach, which kubectl clusterproxy status lists. kubectl clusterproxy kubeconfig makes contexts for views.`,
+		Example:           "  kubectl clusterproxy views\n  kubectl clusterproxy views all -o wide",
 		ValidArgsFunction: p.completeViews,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.views(cmd.Context(), args, output) },
 	}
@@ -141,7 +142,7 @@ func (p *plugin) viewTables(found []v1alpha1.FleetView, wide bool) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
 	header := []string{"NAME", "CLUSTERS", "REACHABLE", "NAMES"}
 	if wide {
-		header = append(header, "WHEN UNREACHABLE", "CLUSTER TIMEOUT", "AGE")
+		header = append(header, "WHEN UNREACHABLE", "CLUSTER TIMEOUT", "INFORMER TIMEOUT", "AGE")
 	}
 	writeRow(w, header...)
 	for i := range found {
@@ -152,7 +153,7 @@ func (p *plugin) viewTables(found []v1alpha1.FleetView, wide bool) error {
 		}
 		row := []string{view.Name, clusters, reachable, string(view.Spec.Names)}
 		if wide {
-			row = append(row, string(view.Spec.WhenUnreachable), fmt.Sprintf("%ds", view.Spec.ClusterTimeoutSeconds), ago(&view.CreationTimestamp))
+			row = append(row, string(view.Spec.WhenUnreachable), fmt.Sprintf("%ds", view.Spec.ClusterTimeoutSeconds), fmt.Sprintf("%ds", view.Spec.InformerTimeoutSeconds), ago(&view.CreationTimestamp))
 		}
 		writeRow(w, row...)
 	}
@@ -172,7 +173,7 @@ func (p *plugin) unreachableTable(found []v1alpha1.FleetView) error {
 			clusters[cluster.Name], in[cluster.Name] = cluster, append(in[cluster.Name], view.Name)
 		}
 		if more := int(status.UnreachableCount) - len(status.Unreachable); more > 0 {
-			fmt.Fprintf(p.err, "%d more clusters of view %s do not answer; see: kubectl clusterproxy status\n", more, oneLine(view.Name))
+			fmt.Fprintf(p.err, "view %s has %s without an answer; see: kubectl clusterproxy status\n", oneLine(view.Name), count(more, "more cluster"))
 		}
 		if wrong := invalid(view); wrong != "" {
 			fmt.Fprintf(p.err, "view %s is not valid: %s\n", oneLine(view.Name), oneLine(wrong))

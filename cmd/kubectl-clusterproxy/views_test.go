@@ -51,6 +51,8 @@ func (h viewsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list.Items = append(list.Items, clusterproxy.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})
 		}
 		object = list
+	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+		object = map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "status": map[string]bool{"allowed": true}}
 	case h.noCRD:
 		http.Error(w, "404 page not found", http.StatusNotFound) // as kube-apiserver does
 		return
@@ -90,7 +92,7 @@ func newView(name string, reachable int32, unreachable ...v1alpha1.UnreachableCl
 	away := int32(len(unreachable))
 	return v1alpha1.FleetView{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2, CreationTimestamp: metav1.NewTime(time.Now().Add(-100 * time.Hour))},
-		Spec:       v1alpha1.FleetViewSpec{Names: v1alpha1.NamesPlain, WhenUnreachable: v1alpha1.WhenUnreachableWarn, ClusterTimeoutSeconds: 5},
+		Spec:       v1alpha1.FleetViewSpec{Names: v1alpha1.NamesPlain, WhenUnreachable: v1alpha1.WhenUnreachableWarn, ClusterTimeoutSeconds: 5, InformerTimeoutSeconds: 45},
 		Status: v1alpha1.FleetViewStatus{
 			ObservedGeneration: 2, Clusters: reachable + away, Reachable: reachable, UnreachableCount: away, Unreachable: unreachable,
 		},
@@ -122,11 +124,11 @@ func TestViews(t *testing.T) {
 				"NOT ANSWERING   SINCE       REASON             VIEWS\nedge-7          2d2h        NoTunnel           all,edge\n" +
 				"edge-9          <unknown>   AgentNotReported   all\n"},
 		"wide": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3)}}, args: []string{"-o", "wide"},
-			out: "NAME   CLUSTERS   REACHABLE   NAMES   WHEN UNREACHABLE   CLUSTER TIMEOUT   AGE\n" +
-				"all    3          3           Plain   Warn               5s                4d4h\n"},
+			out: "NAME   CLUSTERS   REACHABLE   NAMES   WHEN UNREACHABLE   CLUSTER TIMEOUT   INFORMER TIMEOUT   AGE\n" +
+				"all    3          3           Plain   Warn               5s                45s                4d4h\n"},
 		"names": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3), newView("prod", 2)}}, args: []string{"-o", "name"},
 			out: "fleetview.proxy.open-cluster-management.io/all\nfleetview.proxy.open-cluster-management.io/prod\n"},
-		"more than are listed": {hub: viewsHub{views: []v1alpha1.FleetView{many}}, notGood: true, errOut: "100 more clusters of view many do not answer"},
+		"more than are listed": {hub: viewsHub{views: []v1alpha1.FleetView{many}}, notGood: true, errOut: "view many has 100 more clusters without an answer"},
 		"no status yet": {hub: viewsHub{views: []v1alpha1.FleetView{stale}},
 			out: "NAME   CLUSTERS    REACHABLE   NAMES\nnew    <unknown>   <unknown>   Plain\n"},
 		"not valid": {hub: viewsHub{views: []v1alpha1.FleetView{broken}}, notGood: true, errOut: "view broken is not valid: no such set\n"},

@@ -16,7 +16,8 @@ func (p *plugin) whoamiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "whoami CLUSTER",
 		Short:             "Show who you are on the hub, and who that makes you on a cluster",
-		Args:              oneCluster,
+		Example:           "  kubectl clusterproxy whoami cluster1",
+		Args:              arguments(1, 1),
 		ValidArgsFunction: p.completeOneCluster,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.whoami(cmd.Context(), args[0], output) },
 	}
