@@ -123,6 +123,8 @@ func (p *plugin) hubConfig() (*rest.Config, error) {
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errNoKubeconfig
+	case err != nil && p.overrides.Context.Cluster != "":
+		return nil, fmt.Errorf("loading the hub's kubeconfig: %w: --cluster names an entry of the kubeconfig; give managed clusters without a flag, as in: kubectl clusterproxy status %s", err, p.overrides.Context.Cluster)
 	case err != nil:
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
 	}

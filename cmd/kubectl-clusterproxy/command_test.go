@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,16 +169,17 @@ func TestCommands(t *testing.T) {
 		"status": {args: []string{"status"}, notGood: true,
 			out:    []string{"NAME", "c1", "True", "1.5ms", "v1.35.1", "c2", "Unknown", "LeaseStopped"},
 			errOut: "c2 is not available: no lease since noon; see: kubectl clusterproxy check c2\n1 of 2 clusters available.\n"},
-		"status in width":    {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "CONNECTIONS", "MESSAGE", "c1", " 2", "c2", "LeaseStopped", "no lease since noon"}},
-		"watch as JSON":      {args: []string{"status", "--watch", "-o", "json"}, err: "--watch writes text"},
-		"status of one":      {args: []string{"status", "c1"}, out: []string{"c1"}},
-		"status as JSON":     {args: []string{"status", "c1", "-o", "json"}, out: []string{`"kind": "ClusterList"`, `"items"`, `"kind": "Cluster"`, `"name": "c1"`}},
-		"names":              {args: []string{"status", "c1", "-o", "name"}, out: []string{"cluster.clusterproxy.open-cluster-management.io/c1\n"}},
-		"status of a format": {args: []string{"status", "-o", "xml"}, err: `"xml": it must be wide, name, json or yaml`},
-		"unknown cluster":    {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
-		"unknown clusters":   {args: []string{"status", "c3", "c1", "c4"}, err: `no cluster "c3" or "c4" that you may reach`},
-		"whoami":             {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
-		"whoami nowhere":     {args: []string{"whoami"}, err: "name one CLUSTER, not 0: kubectl clusterproxy whoami CLUSTER; see --help"},
+		"status in width":     {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "CONNECTIONS", "MESSAGE", "c1", " 2", "c2", "LeaseStopped", "no lease since noon"}},
+		"watch as JSON":       {args: []string{"status", "--watch", "-o", "json"}, err: "--watch writes text"},
+		"status of one":       {args: []string{"status", "c1"}, out: []string{"c1"}},
+		"status as JSON":      {args: []string{"status", "c1", "-o", "json"}, out: []string{`"kind": "ClusterList"`, `"items"`, `"kind": "Cluster"`, `"name": "c1"`}},
+		"names":               {args: []string{"status", "c1", "-o", "name"}, out: []string{"cluster.clusterproxy.open-cluster-management.io/c1\n"}},
+		"status of a format":  {args: []string{"status", "-o", "xml"}, err: `"xml": it must be wide, name, json or yaml`},
+		"unknown cluster":     {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
+		"unknown clusters":    {args: []string{"status", "c3", "c1", "c4"}, err: `no cluster "c3" or "c4" that you may reach`},
+		"whoami":              {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
+		"a cluster as a flag": {args: []string{"status", "--cluster=c1"}, err: "give managed clusters without a flag, as in: kubectl clusterproxy status c1"},
+		"whoami nowhere":      {args: []string{"whoami"}, err: "name one CLUSTER, not 0: kubectl clusterproxy whoami CLUSTER; see --help"},
 		"check": {args: []string{"check"}, notGood: true, out: []string{
 			"√ hub-api", "v1.36.3", "√ hub-apiservice", "√ hub-clusters", "2 clusters", "clusters: 1 of 2 good", "× c2: cannot be reached",
 			"× cluster-available", "× cluster-api", "is connected since noon", "bundle c2 --cluster-kubeconfig", "The hub is good; 1 of 2 clusters not good: c2 (--all shows the good ones)."}},
@@ -307,6 +309,25 @@ func TestKubeconfigSaysWhatMayBeUsed(t *testing.T) {
 		_, errOut, err := run(t, writeKubeconfig(t, server), "kubeconfig", "--fleet=")
 		if err != nil || test.want == "" && errOut != "" || !strings.Contains(errOut, test.want) || strings.Contains(errOut, "c1") {
 			t.Errorf("%s: %v, %q; want %q", name, err, errOut, test.want)
+		}
+	}
+}
+
+// TestWhoamiSaysWhatIsLost wants a word about groups that a cluster is not told of.
+func TestWhoamiSaysWhatIsLost(t *testing.T) {
+	for name, test := range map[string]struct{ hub, cluster, want []string }{
+		"all there":           {[]string{"devs"}, []string{"devs", "system:authenticated"}, nil},
+		"of service accounts": {[]string{"system:serviceaccounts:web"}, []string{"cluster:hub:system:serviceaccounts:web"}, nil},
+		"reserved":            {[]string{"devs", "system:masters"}, []string{"devs", "system:authenticated"}, []string{"system:masters"}},
+	} {
+		who := v1alpha1.ClusterIdentity{Hub: v1alpha1.UserInfo{Groups: test.hub}, Cluster: v1alpha1.UserInfo{Groups: test.cluster}}
+		if got := lost(who); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q is lost, want %q", name, got, test.want)
+		}
+		var out, errOut bytes.Buffer
+		p := &plugin{out: &out, err: &errOut}
+		if err := p.whoamiTable("c1", who); err != nil || (errOut.Len() > 0) != (test.want != nil) {
+			t.Errorf("%s: %v, standard error is %q", name, err, errOut.String())
 		}
 	}
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 func (p *plugin) whoamiCommand() *cobra.Command {
@@ -37,20 +39,34 @@ func (p *plugin) whoami(ctx context.Context, cluster, output string) error {
 	if _, err := clusters(ctx, hub, []string{cluster}); err != nil {
 		return err
 	}
-	var identity v1alpha1.ClusterIdentity
-	if err := get(ctx, hub, identityPath(cluster), &identity); err != nil {
+	var who v1alpha1.ClusterIdentity
+	if err := get(ctx, hub, identityPath(cluster), &who); err != nil {
 		return fmt.Errorf("asking cluster %q who you are: %w", cluster, err)
 	}
-	if printed, err := p.print(output, identity); printed {
+	if printed, err := p.print(output, who); printed {
 		return err
 	}
-	return p.whoamiTable(cluster, identity)
+	return p.whoamiTable(cluster, who)
 }
 
-func (p *plugin) whoamiTable(cluster string, identity v1alpha1.ClusterIdentity) error {
+func (p *plugin) whoamiTable(cluster string, who v1alpha1.ClusterIdentity) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "WHERE\tUSER\tGROUPS")
-	fmt.Fprintf(w, "hub\t%s\t%s\n", oneLine(identity.Hub.Username), oneLine(strings.Join(identity.Hub.Groups, ",")))
-	fmt.Fprintf(w, "%s\t%s\t%s\n", oneLine(cluster), oneLine(identity.Cluster.Username), oneLine(strings.Join(identity.Cluster.Groups, ",")))
-	return w.Flush()
+	fmt.Fprintf(w, "hub\t%s\t%s\n", oneLine(who.Hub.Username), oneLine(strings.Join(who.Hub.Groups, ",")))
+	fmt.Fprintf(w, "%s\t%s\t%s\n", oneLine(cluster), oneLine(who.Cluster.Username), oneLine(strings.Join(who.Cluster.Groups, ",")))
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if names := lost(who); len(names) > 0 {
+		fmt.Fprintf(p.err, "%s is not told of %s: the hub asserts no reserved names there, unless the cluster's owner lists them in allowedReservedNames\n", oneLine(cluster), oneLine(strings.Join(names, ", ")))
+	}
+	return nil
+}
+
+// lost are the user's groups on the hub that the cluster does not get, under their own name or
+// the one that the hub's service accounts have there.
+func lost(who v1alpha1.ClusterIdentity) []string {
+	return slices.DeleteFunc(slices.Clone(who.Hub.Groups), func(group string) bool {
+		return slices.Contains(who.Cluster.Groups, group) || slices.Contains(who.Cluster.Groups, identity.OnManagedCluster(group))
+	})
 }
