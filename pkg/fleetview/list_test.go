@@ -70,7 +70,7 @@ func TestListOfNothing(t *testing.T) {
 		code    int
 		message string
 	}{
-		"no clusters":        {testView(), shop, 403, "no cluster that you may reach: ask an administrator of the hub"},
+		"no clusters":        {testView(), shop, 403, "no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub"},
 		"no such cluster":    {testView(a), shop + "?fieldSelector=metadata.cluster%3Dc", 404, `no cluster "c" that you may reach; it has: a`},
 		"no resource":        {testView(a), "/api/v1/nonsense", 404, "could not find the requested resource"},
 		"no path of objects": {testView(a), "/healthz", 404, "ask one cluster"},

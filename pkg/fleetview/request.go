@@ -272,7 +272,7 @@ func (q *request) find(cluster string) (Member, error) {
 // noCluster is the error of a request that is about no cluster at all.
 func (q *request) noCluster() error {
 	if len(q.everyone) == 0 {
-		return fault.Refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: ask an administrator of the hub for ClusterRole cluster-proxy-user or cluster-proxy-viewer", q.view.Name))
+		return fault.Refuse(http.StatusForbidden, fmt.Sprintf("view %q has no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub", q.view.Name))
 	}
 	var unknown []string
 	for _, term := range q.terms {
