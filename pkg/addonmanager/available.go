@@ -25,7 +25,7 @@ func showAvailability(reader client.Reader, registry prometheus.Registerer) reco
 	available := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "cluster_proxy_manager_addon_available",
 		Help: "1 if the condition Available of a cluster's addon is True, else 0. A cluster without the addon has no series.",
-	}, []string{"cluster"})
+	}, []string{"managed_cluster"})
 	registry.MustRegister(available)
 	return func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		if request.Name != identity.AddonName {

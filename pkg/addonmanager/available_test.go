@@ -50,11 +50,11 @@ func TestAvailability(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	const others = `cluster_proxy_manager_addon_available{cluster="down"} 0
-cluster_proxy_manager_addon_available{cluster="new"} 0
-cluster_proxy_manager_addon_available{cluster="unknown"} 0
+	const others = `cluster_proxy_manager_addon_available{managed_cluster="down"} 0
+cluster_proxy_manager_addon_available{managed_cluster="new"} 0
+cluster_proxy_manager_addon_available{managed_cluster="unknown"} 0
 `
-	reconcile(others + "cluster_proxy_manager_addon_available{cluster=\"up\"} 1\n")
+	reconcile(others + "cluster_proxy_manager_addon_available{managed_cluster=\"up\"} 1\n")
 	if err := hub.Delete(t.Context(), all[0]); err != nil {
 		t.Fatal(err)
 	}

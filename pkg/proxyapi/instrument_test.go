@@ -34,7 +34,7 @@ func clusterLabels(t *testing.T, registry *prometheus.Registry) map[string]bool 
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
-				if label.GetName() == "cluster" && label.GetValue() != "" {
+				if label.GetName() == "managed_cluster" && label.GetValue() != "" {
 					labels[family.GetName()+" "+label.GetValue()] = true
 				}
 			}

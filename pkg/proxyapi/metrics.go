@@ -39,7 +39,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_requests_total",
 			Help: "Requests that ended, by cluster (empty for none), verb (metrics for scrapes of agents) and HTTP status; 499 means that the client went away; a status that API servers do not answer counts as its class, such as 4xx.",
-		}, []string{"cluster", "verb", "code"}),
+		}, []string{"managed_cluster", "verb", "code"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cluster_proxy_api_request_duration_seconds",
 			Help:    "Time from a request to its response's header.",
@@ -48,7 +48,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_request_seconds_total",
 			Help: "Sum of the times from a request to its response's header, by cluster, of requests that ended.",
-		}, []string{"cluster"}),
+		}, []string{"managed_cluster"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cluster_proxy_api_requests_in_flight",
 			Help: "Requests being served; stream is what has no natural end.",
@@ -56,7 +56,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cluster_proxy_api_streams",
 			Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb.",
-		}, []string{"cluster", "verb"}),
+		}, []string{"managed_cluster", "verb"}),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_denied_total",
 			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read), peer (what is no replica of the proxy API, on the port for replicas).",
@@ -254,7 +254,7 @@ func protocolGauge(dialer *tunnel.Dialer) prometheus.Collector {
 
 // forget drops what is counted for a cluster that is gone.
 func (m *requestMetrics) forget(cluster string) {
-	gone := prometheus.Labels{"cluster": cluster}
+	gone := prometheus.Labels{"managed_cluster": cluster}
 	m.requests.DeletePartialMatch(gone)
 	m.seconds.DeletePartialMatch(gone)
 	m.streams.DeletePartialMatch(gone)

@@ -127,7 +127,7 @@ func (c clusterAgents) gauge() *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "cluster_proxy_server_cluster_agents",
 		Help: "Agents of a cluster that are connected to this proxy server. A cluster without any has no series; nor has any without --cluster-metrics, which is not set in PortForward mode.",
-	}, []string{"cluster"})
+	}, []string{"managed_cluster"})
 }
 
 // Describe implements prometheus.Collector.

@@ -289,10 +289,10 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	show("cluster_proxy_server_cluster_agents{cluster=\"one\"} 2\ncluster_proxy_server_cluster_agents{cluster=\"two\"} 1\n")
+	show("cluster_proxy_server_cluster_agents{managed_cluster=\"one\"} 2\ncluster_proxy_server_cluster_agents{managed_cluster=\"two\"} 1\n")
 	leave[0]()
 	leave[3]()
-	show("cluster_proxy_server_cluster_agents{cluster=\"one\"} 2\n")
+	show("cluster_proxy_server_cluster_agents{managed_cluster=\"one\"} 2\n")
 	for _, i := range []int{1, 2, 4} {
 		leave[i]()
 	}

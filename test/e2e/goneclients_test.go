@@ -42,7 +42,7 @@ func TestClientsThatGoAway(t *testing.T) {
 		return installed.Lab.PodMetric(t.Context(), "hub", installed.Namespace, "component=cluster-proxy-addon-user", 8000, name)
 	}
 	// The hub's garbage collector watches what the proxy API has itself, of no cluster.
-	streamsThere := fmt.Sprintf("cluster_proxy_api_streams{cluster=%q", cluster)
+	streamsThere := fmt.Sprintf("cluster_proxy_api_streams{managed_cluster=%q", cluster)
 	for _, endpoint := range installed.Endpoints(cluster) {
 		t.Run(endpoint.Name, func(t *testing.T) {
 			streams, err1 := here(streamsThere)

@@ -155,7 +155,7 @@ func (p *testPrometheus) alerts() (map[string]bool, error) {
 		}
 		if alert.State == "firing" {
 			l := alert.Labels
-			firing[strings.TrimSpace(l["alertname"]+" "+l["cluster"]+l["process"]+l["reason"])] = true
+			firing[strings.TrimSpace(l["alertname"]+" "+l["managed_cluster"]+l["process"]+l["reason"])] = true
 		}
 	}
 	return firing, nil
@@ -223,7 +223,7 @@ func agentJob(t *testing.T, dir string) string {
 func (p *testPrometheus) scrapesThroughTunnel(clusters int) error {
 	for query, want := range map[string]int{
 		`up{job="cluster-proxy-agents"} == 1`: clusters,
-		`count by (cluster) (cluster_proxy_agent_owner_policy_invalid{job="cluster-proxy-agents", pod!=""})`: clusters,
+		`count by (managed_cluster) (cluster_proxy_agent_owner_policy_invalid{job="cluster-proxy-agents", pod!=""})`: clusters,
 	} {
 		if n, err := p.count(query); err != nil || n != want {
 			return fmt.Errorf("%s has %d series, %w, want %d", query, n, err, want)

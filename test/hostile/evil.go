@@ -211,7 +211,7 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 			return fmt.Errorf("%d connections wait", n)
 		}
 		now, err := api.value(t.Context())
-		streams, err1 := s.podMetric(t.Context(), proxyAPI, fmt.Sprintf("cluster_proxy_api_streams{cluster=%q", name))
+		streams, err1 := s.podMetric(t.Context(), proxyAPI, fmt.Sprintf("cluster_proxy_api_streams{managed_cluster=%q", name))
 		if err := errors.Join(err, err1); err != nil {
 			return err
 		}

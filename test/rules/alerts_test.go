@@ -82,7 +82,8 @@ func TestAlertsAreExplained(t *testing.T) {
 }
 
 // TestMetricsOfRulesExist holds rules and dashboards to METRICS.md, and to the rules
-// that record. It does not look at the metrics of libraries.
+// that record. It does not look at the metrics of libraries. A managed cluster is known
+// by its own label.
 func TestMetricsOfRulesExist(t *testing.T) {
 	metrics := read(t, "METRICS.md")
 	recorded := map[string]bool{}
@@ -91,7 +92,7 @@ func TestMetricsOfRulesExist(t *testing.T) {
 		if r.Record != "" {
 			recorded[r.Record] = true
 		}
-		texts[r.Alert+r.Record] += r.Expr
+		texts[r.Alert+r.Record] += r.Expr + r.Annotations["summary"] + r.Annotations["description"]
 	}
 	dashboards, err := filepath.Glob(filepath.Join(root(t), "charts/cluster-proxy/files/dashboards/*.json"))
 	if err != nil {
@@ -101,8 +102,12 @@ func TestMetricsOfRulesExist(t *testing.T) {
 		texts[filepath.Base(file)] = read(t, filepath.Join("charts/cluster-proxy/files/dashboards", filepath.Base(file)))
 	}
 	used := ""
+	ofScrape := regexp.MustCompile(`(by|on|without|ignoring) ?\([^)]*\bcluster\b|\{\{ *cluster *\}\}|labels\.cluster\b|[{,] *cluster *(=|!)`)
 	for where, text := range texts {
 		used += text
+		for _, use := range ofScrape.FindAllString(text, -1) {
+			t.Errorf("%s has %q: label cluster is of whoever scrapes, a managed cluster's is managed_cluster", where, use)
+		}
 		for _, name := range regexp.MustCompile(`cluster_proxy[_:][a-z0-9_:]+`).FindAllString(text, -1) {
 			known := recorded[name]
 			for _, suffix := range []string{"", "_bucket", "_count", "_sum"} {

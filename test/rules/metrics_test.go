@@ -45,12 +45,7 @@ func (m metric) row() string {
 // process makes, and no other. A metric belongs to the registry that a component
 // was given, so none is made for the whole program.
 func TestMetrics(t *testing.T) {
-	var found []metric
-	sources(t, func(path string, content []byte) {
-		if within(path, "pkg") && !strings.HasSuffix(path, "_test.go") {
-			found = append(found, metricsOf(t, path, content)...)
-		}
-	})
+	found := metricsOfCode(t)
 	slices.SortFunc(found, func(a, b metric) int {
 		return cmp.Or(cmp.Compare(a.process, b.process), cmp.Compare(a.name, b.name))
 	})
@@ -82,6 +77,32 @@ func TestMetrics(t *testing.T) {
 		return
 	}
 	t.Errorf("METRICS.md is not what the code says; run: hack/update-texts.sh\ngot\n%s\nwant\n%s", content, want)
+}
+
+// labelsOfScrapes are set by Prometheus, its operator and ACM's collector for each
+// series that they take, in place of a label of the same name.
+var labelsOfScrapes = []string{"job", "instance", "namespace", "pod", "container", "endpoint", "service", "node", "prometheus", "cluster", "clusterID", "tenant"}
+
+// TestNamesOfMetrics holds the names of metrics and labels, which are API.
+func TestNamesOfMetrics(t *testing.T) {
+	for _, m := range metricsOfCode(t) {
+		for _, label := range m.labels {
+			if slices.Contains(labelsOfScrapes, label) {
+				t.Errorf("%s: %s has label %s, which whoever scrapes it sets; a managed cluster's is managed_cluster", m.place, m.name, label)
+			}
+		}
+	}
+}
+
+// metricsOfCode returns the metrics that the processes make.
+func metricsOfCode(t *testing.T) (found []metric) {
+	t.Helper()
+	sources(t, func(path string, content []byte) {
+		if within(path, "pkg") && !strings.HasSuffix(path, "_test.go") {
+			found = append(found, metricsOf(t, path, content)...)
+		}
+	})
+	return found
 }
 
 // metricsOf returns the metrics that a file makes.
