@@ -43,11 +43,11 @@ type Gate struct {
 	// process and host are whose memory it is, and raise is what raises the limit.
 	process, host, raise string
 
-	limit   float64
-	used    func() float64 // bytes
-	collect func()
-	refused prometheus.Counter
-	isFull  prometheus.Gauge
+	limit    float64
+	used     func() float64 // bytes
+	collect  func()
+	rejected prometheus.Counter
+	isFull   prometheus.Gauge
 
 	mu                sync.Mutex
 	looked, collected time.Time
@@ -67,15 +67,15 @@ func New(registry prometheus.Registerer, process, raise string) *Gate {
 		limit:   float64(debug.SetMemoryLimit(-1)),
 		used:    used,
 		collect: func() { go runtime.GC() },
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "cluster_proxy_memory_refusals_total", Help: "Connections and requests that were refused because most of the memory limit (GOMEMLIMIT) was used."}),
+		rejected: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_memory_rejected_total", Help: "Connections and requests that were refused because most of the memory limit (GOMEMLIMIT) was used."}),
 		isFull: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_memory_full", Help: "1 while connections and requests are refused because most of the memory limit (GOMEMLIMIT) is used."}),
 	}
 	if g.limit == math.MaxInt64 {
 		g.limit = 0
 	}
-	registry.MustRegister(g.refused, g.isFull)
+	registry.MustRegister(g.rejected, g.isFull)
 	return g
 }
 
@@ -92,7 +92,7 @@ func (g *Gate) Err() error {
 		g.look(now)
 	}
 	if g.full != nil {
-		g.refused.Inc()
+		g.rejected.Inc()
 	}
 	return g.full
 }

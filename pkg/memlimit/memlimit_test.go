@@ -47,7 +47,7 @@ func TestGateClosesAndOpens(t *testing.T) {
 		if got := testutil.ToFloat64(g.isFull); got != 1 {
 			t.Errorf("the gauge is %v, want 1", got)
 		}
-		if got := testutil.ToFloat64(g.refused); got != 24 {
+		if got := testutil.ToFloat64(g.rejected); got != 24 {
 			t.Errorf("%v refusals are counted, want 24", got)
 		}
 	})

@@ -169,7 +169,7 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		tcp:        o.tcp(),
 		handshakes: &a.handshakes, protocols: k.AlpnProtos, pingAfter: k.KeepaliveTime,
 		handshakeTimeout: o.HandshakeTimeout, targetTimeout: o.TargetDialTimeout,
-		memory: a.memory, denied: a.metrics.dialsDenied,
+		memory: a.memory, denied: a.metrics.dialsRejected,
 	}
 	servers := newServers(ctx, carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
 	servers.share.perAgent = o.ServersPerAgent

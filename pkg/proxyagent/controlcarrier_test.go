@@ -66,7 +66,7 @@ func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *
 	}()
 	metrics := newAgentMetrics(prometheus.NewRegistry())
 	s := newServers(t.Context(), &carrierDialer{address: listener.Addr().String(), serverName: "127.0.0.1", session: "agent", identifiers: "host=cluster1", process: "secret",
-		source: source, decide: denyAll, memory: memlimit.New(prometheus.NewRegistry(), "", ""), denied: metrics.dialsDenied, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
+		source: source, decide: denyAll, memory: memlimit.New(prometheus.NewRegistry(), "", ""), denied: metrics.dialsRejected, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
 		pool.Config{MinIdle: 1, Backoff: func(int) time.Duration { return time.Hour }}, func(int) time.Duration { return time.Millisecond })
 	s.share.total = count // or what the test connects to is more than the agent wants
 	t.Cleanup(s.close)

@@ -8,15 +8,15 @@ import (
 
 // agentMetrics are ours; konnectivity's are in Prometheus's default registry.
 type agentMetrics struct {
-	dialsDenied            *prometheus.CounterVec
+	dialsRejected          *prometheus.CounterVec
 	handshakeFailures      *prometheus.CounterVec
 	exposedServicesInvalid prometheus.Gauge
 }
 
 func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 	m := &agentMetrics{
-		dialsDenied: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cluster_proxy_agent_dial_denied_total",
+		dialsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_agent_dials_rejected_total",
 			Help: "Dials that the destination policy denied, by reason.",
 		}, []string{"reason"}),
 		handshakeFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -28,7 +28,7 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 			Help: "1 while the list of exposed Services cannot be read and an older one is in force.",
 		}),
 	}
-	registry.MustRegister(m.dialsDenied, m.handshakeFailures, m.exposedServicesInvalid)
+	registry.MustRegister(m.dialsRejected, m.handshakeFailures, m.exposedServicesInvalid)
 	return m
 }
 

@@ -66,7 +66,7 @@ func TestControlSession(t *testing.T) {
 		return nil, ctx.Err()
 	}})
 	defer made.Close()
-	servers := newServers(context.Background(), &carrierDialer{denied: newAgentMetrics(prometheus.NewRegistry()).dialsDenied}, pool.Config{}, dial.FullJitter)
+	servers := newServers(context.Background(), &carrierDialer{denied: newAgentMetrics(prometheus.NewRegistry()).dialsRejected}, pool.Config{}, dial.FullJitter)
 	servers.sessions["server1"] = &serverSession{pool: made}
 	stream := &controlSession{ClientStream: fake, cancel: func() {}, servers: servers, serverID: "server1", decision: policy.Policy{Cluster: "cluster1", KubeAPIServer: "10.0.0.1:6443", Handler: "127.0.0.1:7443"}.Target}
 

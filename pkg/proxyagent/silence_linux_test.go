@@ -34,7 +34,7 @@ func TestTargetThatVanishesIsNoticed(t *testing.T) {
 				decide: func(string, string) (policy.Target, error) {
 					return policy.Target{Address: listener.Addr().String()}, nil
 				},
-				memory: memlimit.New(prometheus.NewRegistry(), "", ""), denied: metrics.dialsDenied,
+				memory: memlimit.New(prometheus.NewRegistry(), "", ""), denied: metrics.dialsRejected,
 			}
 			here, there := net.Pipe()
 			go func() {

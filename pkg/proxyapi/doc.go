@@ -328,7 +328,7 @@
 // cluster, in each direction. A request's body counts with its length, up to the 1 MiB
 // that HTTP/2 takes before it is read; one too many is 429. An answer counts, with 1 MiB
 // (a watch: 256 KiB), while its client has not read for a second. Clients that pause are
-// waited for, but one pause too many is cut off (denied_total, reason unread). Headers
+// waited for, but one pause too many is cut off (requests_rejected_total, reason unread). Headers
 // of answers are 256 KiB at most, whatever they come by, and informational ones five: an
 // agent is one cluster's, and may be anyone's.
 //

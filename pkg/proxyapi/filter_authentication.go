@@ -55,7 +55,7 @@ func (f *requestFilters) withAuthentication(next, failed http.Handler) http.Hand
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), anonymous)))
 			return
 		}
-		f.metrics.denied.WithLabelValues("authentication").Inc()
+		f.metrics.rejected.WithLabelValues("authentication").Inc()
 		scope.failure = err
 		failed.ServeHTTP(w, r)
 	})

@@ -38,7 +38,7 @@ func (f *requestFilters) withAuthorization(next http.Handler) http.Handler {
 		if scope.kind != ownScope || scope.long {
 			u := userOf(r.Context())
 			if err := agentclient.CheckUser(u); err != nil {
-				f.metrics.denied.WithLabelValues("user").Inc()
+				f.metrics.rejected.WithLabelValues("user").Inc()
 				f.refuse(w, r, err)
 				return
 			}
@@ -116,7 +116,7 @@ func (f *requestFilters) refuseView(w http.ResponseWriter, r *http.Request, u us
 	if err != nil || !mayList {
 		return f.allowed(w, r, hubaccess.ViewAttributes(u, "get", name), authorizer.DecisionNoOpinion, "", err)
 	}
-	f.metrics.denied.WithLabelValues("forbidden").Inc()
+	f.metrics.rejected.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotation(r.Context(), decisionKey, "forbid")
 	known := "there is none"
 	if len(names) > 0 {
@@ -140,7 +140,7 @@ func (f *requestFilters) allowed(w http.ResponseWriter, r *http.Request, a autho
 		f.refuse(w, r, refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"))
 		return false
 	}
-	f.metrics.denied.WithLabelValues("forbidden").Inc()
+	f.metrics.rejected.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
 	role := "cluster-proxy-user"
 	if a.GetSubresource() == v1alpha1.MetricsSubresource {

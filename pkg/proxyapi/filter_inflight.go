@@ -20,7 +20,7 @@ type held struct {
 func (f *requestFilters) withInflightLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := f.memory.Err(); err != nil {
-			f.metrics.denied.WithLabelValues("memory").Inc()
+			f.metrics.rejected.WithLabelValues("memory").Inc()
 			f.refuse(w, r, refusal(http.StatusServiceUnavailable, err.Error()))
 			return
 		}
@@ -40,7 +40,7 @@ func (f *requestFilters) withInflightLimits(next http.Handler) http.Handler {
 		for _, part := range parts {
 			release, err := part.limiter.acquire(scope.holder, scope.target.Cluster, part.n)
 			if err != nil {
-				f.metrics.denied.WithLabelValues("limit").Inc()
+				f.metrics.rejected.WithLabelValues("limit").Inc()
 				f.refuse(w, r, err)
 				return
 			}

@@ -162,7 +162,7 @@ func (q *viewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleetvi
 	for _, part := range parts {
 		release, err := part.limiter.acquireCluster(m.cluster, part.n)
 		if err != nil {
-			q.metrics.denied.WithLabelValues("limit").Inc()
+			q.metrics.rejected.WithLabelValues("limit").Inc()
 			q.refuse(w, r, err)
 			return
 		}

@@ -29,7 +29,7 @@ type requestMetrics struct {
 	seconds           *prometheus.CounterVec
 	inFlight          *prometheus.GaugeVec
 	streams           *prometheus.GaugeVec
-	denied            *prometheus.CounterVec
+	rejected          *prometheus.CounterVec
 	withdrawn         *prometheus.CounterVec
 	handshakesDropped *prometheus.CounterVec // those that made room for others
 }
@@ -57,8 +57,8 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 			Name: "cluster_proxy_api_streams",
 			Help: "Watches, logs, exec, attach, port-forward and connections to Services that are open, by cluster and verb.",
 		}, []string{"managed_cluster", "verb"}),
-		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cluster_proxy_api_denied_total",
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_requests_rejected_total",
 			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read), peer (what is no replica of the proxy API, on the port for replicas).",
 		}, []string{"reason"}),
 		withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -70,11 +70,11 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 			Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all.",
 		}, []string{"reason"}),
 	}
-	m.denied.WithLabelValues(deniedPeer)
+	m.rejected.WithLabelValues(rejectedPeer)
 	for _, reason := range []string{"source", "all"} {
 		m.handshakesDropped.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.denied, m.withdrawn, m.handshakesDropped)
+	registry.MustRegister(m.requests, m.latency, m.seconds, m.inFlight, m.streams, m.rejected, m.withdrawn, m.handshakesDropped)
 	return m
 }
 
@@ -199,7 +199,7 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 	m := recordingMetrics{
 		recordingsFailed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_recordings_failed_total",
-			Help: "Recordings of sessions that could not begin or could not go on, by what became of the session: refused, ended, unrecorded (it went on), over (it had ended when the volume or the Service failed to keep its recording).",
+			Help: "Recordings of sessions that could not begin or could not go on, by what became of the session: rejected, ended, unrecorded (it went on), over (it had ended when the volume or the Service failed to keep its recording).",
 		}, []string{"session"}),
 		recordingsOpen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_api_recordings_open",
@@ -226,7 +226,7 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 			Help: "ManagedClusterSets whose sessions are to be recorded and of which it is not known which clusters they have, because they do not exist, have a selector that means nothing, or were not read yet. Sessions to all clusters are recorded meanwhile.",
 		}),
 	}
-	for _, session := range []string{sessionRefused, sessionCut, sessionUnrecorded, sessionOver} {
+	for _, session := range []string{sessionRejected, sessionCut, sessionUnrecorded, sessionOver} {
 		m.recordingsFailed.WithLabelValues(session)
 	}
 	registry.MustRegister(m.recordingsFailed, m.recordingsOpen, m.recordingsStored, m.recordingBytes, m.recordingLost, m.recordingsRemoved, m.recordingSetsUnknown)

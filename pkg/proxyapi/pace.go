@@ -89,7 +89,7 @@ func (w *pacedWriter) stalled() {
 		w.release = release
 		return
 	}
-	w.metrics.denied.WithLabelValues("unread").Inc()
+	w.metrics.rejected.WithLabelValues("unread").Inc()
 	klog.Background().Info("Cut an answer off that its client does not read", "user", w.scope.holder, "cluster", w.scope.target.Cluster, "reason", err.Error())
 	// It ends the write that waits, and with it the request.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))

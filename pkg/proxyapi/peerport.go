@@ -31,8 +31,8 @@ const (
 	connectionsPerPeer = 16
 )
 
-// deniedPeer is the reason in a metric for what is refused because it is no replica.
-const deniedPeer = "peer"
+// rejectedPeer is the reason in a metric for what is refused because it is no replica.
+const rejectedPeer = "peer"
 
 // peerTransport sends requests to peers. The other end must be one: its certificate is
 // looked at as theirs is here.
@@ -97,7 +97,7 @@ func (p *peers) handler(source *pki.Reloader) http.Handler {
 			err = checkPeer(source, r.TLS)
 		}
 		if err != nil {
-			p.metrics.denied.WithLabelValues(deniedPeer).Inc()
+			p.metrics.rejected.WithLabelValues(rejectedPeer).Inc()
 			klog.FromContext(r.Context()).Info("Refused what is no replica of the proxy API", "from", r.RemoteAddr, "err", err.Error())
 			w.Header().Set("Connection", "close")
 			http.Error(w, "this port is for the replicas of the proxy API", http.StatusForbidden)

@@ -100,7 +100,7 @@ func TestPeerPortRefuses(t *testing.T) {
 			}
 		}
 	}
-	if got := testutil.ToFloat64(w.server.metrics.denied.WithLabelValues(deniedPeer)); got != 4*5 {
+	if got := testutil.ToFloat64(w.server.metrics.rejected.WithLabelValues(rejectedPeer)); got != 4*5 {
 		t.Errorf("counted %v refusals, want those of 4 certificates of the hub's CA that are good for clients, 5 each", got)
 	}
 	if addresses, _ := w.server.peers.live(); len(addresses) > 0 {

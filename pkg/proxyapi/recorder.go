@@ -21,7 +21,7 @@ import (
 
 // What becomes of sessions that cannot be recorded.
 const (
-	sessionRefused    = "refused"
+	sessionRejected   = "rejected"
 	sessionCut        = "ended"
 	sessionUnrecorded = "unrecorded"
 	sessionOver       = "over"
@@ -116,7 +116,7 @@ func (r *recorder) begin(ctx context.Context, scope *requestScope, one *session)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case r.policy.FailClosed:
-		r.failed(ctx, one, sessionRefused, err)
+		r.failed(ctx, one, sessionRejected, err)
 		return nil, refusal(http.StatusServiceUnavailable, fmt.Sprintf("sessions to cluster %q must be recorded, which is not possible now: %v; ask the administrators of the hub to look after the %s of recordings", scope.target.Cluster, err, r.policy.place()))
 	}
 	r.failed(ctx, one, sessionUnrecorded, err)

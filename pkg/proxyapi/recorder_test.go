@@ -294,7 +294,7 @@ func TestRecordingFails(t *testing.T) {
 			}
 			stdout, _, err = w.exec(how, execPath, "", false)
 			switch {
-			case closed && (err == nil || failed(sessionRefused) != 1):
+			case closed && (err == nil || failed(sessionRejected) != 1):
 				t.Errorf("%s: a session without a volume began: %v", name, err)
 			case !closed && (err != nil || len(stdout) != len(long.out) || failed(sessionUnrecorded) != 2):
 				t.Errorf("%s: the session ended with %v and %d bytes, want it to go on", name, err, len(stdout))

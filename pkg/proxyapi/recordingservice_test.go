@@ -132,7 +132,7 @@ func TestRecordingAtService(t *testing.T) {
 			s.fails.Store("full")
 			stdout, _, err = w.exec(how, execPath, "", false)
 			switch {
-			case closed && (err == nil || len(stdout) > 0 || failed(sessionRefused) != 1):
+			case closed && (err == nil || len(stdout) > 0 || failed(sessionRejected) != 1):
 				t.Errorf("%s: a session that must be recorded and cannot be ended with %v and %d bytes", name, err, len(stdout))
 			case !closed && (err != nil || len(stdout) != len(out) || failed(sessionUnrecorded) != 1):
 				t.Errorf("%s: a session that need not be recorded ended with %v and %d bytes", name, err, len(stdout))

@@ -95,7 +95,7 @@ func (l *relay) modifyResponse(resp *http.Response) error {
 	case !scope.passThrough || isService:
 	case resp.StatusCode == http.StatusUnauthorized:
 		l.authenticator.RefusedBy(scope.target.Cluster, scope.credential)
-		l.metrics.denied.WithLabelValues("managed-cluster").Inc()
+		l.metrics.rejected.WithLabelValues("managed-cluster").Inc()
 		if scope.credential != "" {
 			drainSmall(resp)
 			return notAccepted

@@ -157,7 +157,7 @@ func TestControlCarriersDeclareTheirOwnCluster(t *testing.T) {
 	}
 	_, body := h.scrape(t, "/metrics")
 	for reason, want := range map[string]int{"identifiers": 6, "metadata": 1, "certificate": 1} {
-		if line := fmt.Sprintf(`cluster_proxy_server_agent_identity_rejected_total{reason="%s"} %d`, reason, want); !strings.Contains(body, line) {
+		if line := fmt.Sprintf(`cluster_proxy_server_agents_rejected_total{reason="%s"} %d`, reason, want); !strings.Contains(body, line) {
 			t.Errorf("metrics lack %s", line)
 		}
 	}
@@ -266,7 +266,7 @@ func TestControlCarriersOfClustersThatAreNotServed(t *testing.T) {
 	default:
 	}
 	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_connections_ended_total{reason="cluster"} 1`) ||
-		!strings.Contains(body, `cluster_proxy_server_agent_identity_rejected_total{reason="cluster"} 1`) {
+		!strings.Contains(body, `cluster_proxy_server_agents_rejected_total{reason="cluster"} 1`) {
 		t.Error("it is not counted")
 	}
 }

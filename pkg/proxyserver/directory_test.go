@@ -64,8 +64,8 @@ func TestOneHop(t *testing.T) {
 			exchange(t, conn, "hello", cluster+":hello")
 			_ = conn.Close()
 		}
-		if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, "\ncluster_proxy_server_peer_refusals_total 0\n") {
-			t.Errorf("%s asked peers in vain: %s", h.options.ServerID, lineOf(body, "peer_refusals_total"))
+		if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, "\ncluster_proxy_server_peer_dials_rejected_total 0\n") {
+			t.Errorf("%s asked peers in vain: %s", h.options.ServerID, lineOf(body, "peer_dials_rejected_total"))
 		}
 	}
 }

@@ -106,7 +106,7 @@
 //   - An agent's cluster is the one in its certificate (port 8091 trusts the agent CA
 //     only). It may declare host identifiers of that cluster and nothing else;
 //     otherwise its control session is refused (Denied, PermissionDenied), counted in
-//     cluster_proxy_server_agent_identity_rejected_total and logged. An ID is unique
+//     cluster_proxy_server_agents_rejected_total and logged. An ID is unique
 //     within a cluster only. An agent gains nothing by the ID of another cluster's
 //     agent, which is counted in cluster_proxy_server_agent_id_conflicts_total.
 //   - A client's certificate (port 8090 trusts the hub CA only) must have one

@@ -46,7 +46,7 @@ func TestAgentMayOnlyDeclareItsOwnCluster(t *testing.T) {
 	if _, err := h.dial(t, h.clientTLS(t), "cluster1:443"); err == nil || !strings.Contains(err.Error(), "No agent available") {
 		t.Errorf("dial to the refused agent's cluster = %v", err)
 	}
-	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_agent_identity_rejected_total{reason="identifiers"} 12`) {
+	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_agents_rejected_total{reason="identifiers"} 12`) {
 		t.Error("rejections are not counted")
 	}
 }
@@ -112,7 +112,7 @@ func TestClientsNeedARole(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_client_rejected_total{reason="role"} 3`) {
+	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_clients_rejected_total{reason="role"} 3`) {
 		t.Error("rejections are not counted")
 	}
 }

@@ -12,15 +12,15 @@ import (
 
 // serverMetrics are ours; konnectivity's are in Prometheus's default registry.
 type serverMetrics struct {
-	registry        prometheus.Registerer
-	agentsRejected  *prometheus.CounterVec
-	clientsRejected *prometheus.CounterVec
-	sameName        prometheus.Counter
-	dials           *prometheus.CounterVec
-	peerRefusals    prometheus.Counter
-	moves           prometheus.Counter
-	handshakes      *prometheus.CounterVec
-	tlsFailures     *prometheus.CounterVec
+	registry          prometheus.Registerer
+	agentsRejected    *prometheus.CounterVec
+	clientsRejected   *prometheus.CounterVec
+	sameName          prometheus.Counter
+	dials             *prometheus.CounterVec
+	peerDialsRejected prometheus.Counter
+	moves             prometheus.Counter
+	handshakes        *prometheus.CounterVec
+	tlsFailures       *prometheus.CounterVec
 	// handshakesDropped are those that made room for others.
 	handshakesDropped *prometheus.CounterVec
 	// limited counts what was refused because a cluster had too many of it.
@@ -33,11 +33,11 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	m := &serverMetrics{
 		registry: registry,
 		agentsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cluster_proxy_server_agent_identity_rejected_total",
+			Name: "cluster_proxy_server_agents_rejected_total",
 			Help: "Agent streams refused because of the agent's identity, proven or declared.",
 		}, []string{"reason"}),
 		clientsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cluster_proxy_server_client_rejected_total",
+			Name: "cluster_proxy_server_clients_rejected_total",
 			Help: "Clients refused because their certificate has no role.",
 		}, []string{"reason"}),
 		sameName: prometheus.NewCounter(prometheus.CounterOpts{
@@ -82,15 +82,15 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 
 // countPeers makes what is counted about other proxy servers.
 func (m *serverMetrics) countPeers() {
-	m.peerRefusals = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "cluster_proxy_server_peer_refusals_total",
+	m.peerDialsRejected = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "cluster_proxy_server_peer_dials_rejected_total",
 		Help: "Dials that a peer was asked for and had no agent for: of clusters that have none at all, or have one that came or went in that moment.",
 	})
 	m.moves = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_agents_asked_to_move_total",
 		Help: "Agents that were asked to move to another proxy server because this one had more than its share.",
 	})
-	m.registry.MustRegister(m.peerRefusals, m.moves)
+	m.registry.MustRegister(m.peerDialsRejected, m.moves)
 }
 
 // startAtZero makes the series of all labels: alerts need the zero.

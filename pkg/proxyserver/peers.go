@@ -82,7 +82,7 @@ func (s *Server) newPeers() *peers {
 	}
 	made := &peers{
 		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
-		arrived: func() { s.registry.tellCount(s.servers.get()) }, stops: s.registry.peerStops, refused: s.metrics.peerRefusals.Inc,
+		arrived: func() { s.registry.tellCount(s.servers.get()) }, stops: s.registry.peerStops, refused: s.metrics.peerDialsRejected.Inc,
 		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
 	}

@@ -160,7 +160,7 @@ func TestAgentsOfClustersThatAreNotServedAreEnded(t *testing.T) {
 			_, err := h.connectAgentTLS(t, agentSpec{cluster: "cluster1"}, h.issue(t, h.agentCA, agentCertificate("cluster1", "uid1", time.Hour), time.Now()))
 			wantDenied(t, "coming back", err)
 			if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_connections_ended_total{reason="cluster"} 2`) ||
-				!strings.Contains(body, `cluster_proxy_server_agent_identity_rejected_total{reason="cluster"} 1`) {
+				!strings.Contains(body, `cluster_proxy_server_agents_rejected_total{reason="cluster"} 1`) {
 				t.Error("it is not counted")
 			}
 		})

@@ -52,7 +52,7 @@ func (f *failing) command(when, reason string) {
 	f.t.Helper()
 	outcome := "unrecorded"
 	if f.closed {
-		outcome = "refused"
+		outcome = "rejected"
 	}
 	for name, executor := range suite.ExecutorsWithoutInput(f.t, f.replica.user(), "echo", "hello") {
 		failures, logged := f.failures(outcome), len(f.log())

@@ -64,7 +64,7 @@ func TestMonitoring(t *testing.T) {
 	config.Certificates = nil
 	endTokens := background(t, 10*time.Millisecond, func() { _ = token(t.Context()) })
 	endHandshakes := background(t, 200*time.Millisecond, func() { noCertificate(config) })
-	faults := []string{"ClusterProxyAgentAway " + away, "ClusterProxyMissing proxy API", "ClusterProxyTokenFlood", "ClusterProxyHandshakesRefused certificate"}
+	faults := []string{"ClusterProxyAgentAway " + away, "ClusterProxyMissing proxy API", "ClusterProxyTokenFlood", "ClusterProxyHandshakesFail certificate"}
 	empty := dashboardQueries(t)
 	fired := map[string]bool{}
 	suite.Eventually(t, "an alert for each fault, and data for each dashboard", func() error {

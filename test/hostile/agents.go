@@ -62,7 +62,7 @@ func (s *Suite) testIdentifiers(t *testing.T) {
 			"ipv4=127.0.0.1",
 			"cidr=0.0.0.0/0",
 		}
-		n := s.watch(t, proxyServer, `cluster_proxy_server_agent_identity_rejected_total{reason="identifiers"}`)
+		n := s.watch(t, proxyServer, `cluster_proxy_server_agents_rejected_total{reason="identifiers"}`)
 		for _, identifier := range forged {
 			if _, err := s.connectAgent(t, own, "hostile", identifier); status.Code(err) != codes.PermissionDenied {
 				t.Errorf("connecting an agent with identifier %q: error %v, want permission denied", identifier, err)

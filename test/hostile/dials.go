@@ -61,7 +61,7 @@ func (s *Suite) testDials(t *testing.T) {
 		{"unix", "/var/run/docker.sock", "network"},
 	} {
 		t.Run(test.network+" "+test.address, func(t *testing.T) {
-			n := agent.watch(t, `cluster_proxy_agent_dial_denied_total{reason="`+test.reason+`"}`)
+			n := agent.watch(t, `cluster_proxy_agent_dials_rejected_total{reason="`+test.reason+`"}`)
 			text, err := s.dial(t, hub.clients, test.network, test.address)
 			if err != nil || !strings.Contains(text, "denied by policy") {
 				t.Errorf("the hub got the answer %q, %v; want it denied by policy", text, err)

@@ -32,7 +32,7 @@ func (s *Suite) testPeerPort(t *testing.T) {
 	}
 	for name, secret := range map[string]string{"client": "proxy-client", "proxy server": "proxy-server"} {
 		t.Run(name, func(t *testing.T) {
-			n := s.watch(t, proxyAPI, `cluster_proxy_api_denied_total{reason="peer"}`)
+			n := s.watch(t, proxyAPI, `cluster_proxy_api_requests_rejected_total{reason="peer"}`)
 			if code, err := ask(t, s.pairOf(t, secret)); err != nil || code != http.StatusForbidden {
 				t.Errorf("got %d, %v, want 403", code, err)
 			}

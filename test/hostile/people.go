@@ -46,7 +46,7 @@ func (s *Suite) testSessions(t *testing.T) {
 		url.Values{"stdin": {"1"}, "stdout": {"1"}, "command": {"sh", "-c", "echo " + secret + "; exec cat"}}.Encode()
 	shell := follow("the victim", "exec", direct.name, opened(t, direct.dial(t, "http/1.1"), direct.request(http.MethodGet, exec, victim, "", socket...), "the victim's shell"))
 	session := s.sessionOf(t, account)
-	const denied = `cluster_proxy_api_denied_total{reason="forbidden"}`
+	const denied = `cluster_proxy_api_requests_rejected_total{reason="forbidden"}`
 	before, err := s.podMetric(t.Context(), proxyAPI, denied)
 	if err != nil {
 		t.Fatal(err)

@@ -168,7 +168,7 @@ func (s *Suite) testRequests(t *testing.T) {
 		},
 	} {
 		t.Run(attack, func(t *testing.T) {
-			n := s.watch(t, addonManager, "cluster_proxy_manager_csr_refused_total")
+			n := s.watch(t, addonManager, "cluster_proxy_manager_csrs_rejected_total")
 			r := s.honest(t)
 			change(r)
 			name := s.ask(t, r)
@@ -183,7 +183,7 @@ func (s *Suite) testRequests(t *testing.T) {
 		"deleted addon":  func(r *request) { r.cluster = "no-addon" },
 	} {
 		t.Run(attack, func(t *testing.T) {
-			n := s.watch(t, addonManager, "cluster_proxy_manager_csr_refused_total")
+			n := s.watch(t, addonManager, "cluster_proxy_manager_csrs_rejected_total")
 			r := s.honest(t)
 			change(r)
 			name := s.ask(t, r)

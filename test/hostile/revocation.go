@@ -145,7 +145,7 @@ func (s *Suite) testRevokedAgents(t *testing.T) {
 		n.check(t, float64(2*len(agents)), "Connections ended", `cluster="`+a.cluster+`"`, `reason="cluster"`)
 	}
 	t.Logf("until everything through agents that go on ended:\n%s", table)
-	rejected := s.watch(t, proxyServer, `cluster_proxy_server_agent_identity_rejected_total{reason="cluster"}`)
+	rejected := s.watch(t, proxyServer, `cluster_proxy_server_agents_rejected_total{reason="cluster"}`)
 	for _, a := range agents {
 		eventually(t, a.why+": the refusal of an old agent that comes again", func() error {
 			if err := a.reconnect(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), a.refusal) {

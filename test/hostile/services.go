@@ -73,7 +73,7 @@ func (s *Suite) testServices(t *testing.T) {
 		{"login that is not forwarded", "malformed", withLogin(service("http", "web", allowedPort)), 400},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := agent.watch(t, `cluster_proxy_agent_service_denied_total{reason="`+test.reason+`"}`)
+			n := agent.watch(t, `cluster_proxy_agent_service_requests_rejected_total{reason="`+test.reason+`"}`)
 			if code, body := ask(api, test.header); code != test.code {
 				t.Errorf("%d %s, want %d", code, body, test.code)
 			}
@@ -81,7 +81,7 @@ func (s *Suite) testServices(t *testing.T) {
 		})
 	}
 	t.Run("name that changes between check and dial", func(t *testing.T) {
-		n := agent.watch(t, `cluster_proxy_agent_service_denied_total{reason="loopback"}`)
+		n := agent.watch(t, `cluster_proxy_agent_service_requests_rejected_total{reason="loopback"}`)
 		for range 10 {
 			if code, body := ask(api, service("http", "changing", port)); code != http.StatusForbidden && code != http.StatusBadGateway {
 				t.Errorf("answered %d %s, want 403 or 502", code, body)
@@ -90,7 +90,7 @@ func (s *Suite) testServices(t *testing.T) {
 		n.check(t, 1, "Denied a request for a Service", `reason="loopback"`, "changing.default.svc")
 	})
 	t.Run("client that is not the proxy API", func(t *testing.T) {
-		n := agent.watch(t, "cluster_proxy_agent_requests_denied_total")
+		n := agent.watch(t, "cluster_proxy_agent_requests_rejected_total")
 		if code, body := ask("proxy-client", service("http", "web", allowedPort)); code != http.StatusForbidden {
 			t.Errorf("answered %d %s, want 403", code, body)
 		}

@@ -58,6 +58,9 @@ func TestAlertsAreExplained(t *testing.T) {
 			continue
 		}
 		names[r.Alert] = true
+		if refusal.MatchString(r.Alert) {
+			t.Errorf("%s: the word for a refusal in names is Rejected, as in those of metrics", r.Alert)
+		}
 		if severity := r.Labels["severity"]; severity != "warning" && severity != "critical" {
 			t.Errorf("%s has severity %q, want warning or critical", r.Alert, severity)
 		}

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,9 +84,16 @@ func TestMetrics(t *testing.T) {
 // series that they take, in place of a label of the same name.
 var labelsOfScrapes = []string{"job", "instance", "namespace", "pod", "container", "endpoint", "service", "node", "prometheus", "cluster", "clusterID", "tenant"}
 
-// TestNamesOfMetrics holds the names of metrics and labels, which are API.
+// refusal finds the words that are not used for one in names.
+var refusal = regexp.MustCompile(`(?i)refus|deni|deny|rejection`)
+
+// TestNamesOfMetrics holds the names of metrics and labels, which are API. A refusal
+// has one word in all of them.
 func TestNamesOfMetrics(t *testing.T) {
 	for _, m := range metricsOfCode(t) {
+		if refusal.MatchString(m.name) {
+			t.Errorf("%s: %s: the word for a refusal in names is rejected, as in clients_rejected_total", m.place, m.name)
+		}
 		for _, label := range m.labels {
 			if slices.Contains(labelsOfScrapes, label) {
 				t.Errorf("%s: %s has label %s, which whoever scrapes it sets; a managed cluster's is managed_cluster", m.place, m.name, label)

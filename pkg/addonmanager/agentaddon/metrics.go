@@ -4,15 +4,15 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are those of an Addon. Nil counts nothing.
 type Metrics struct {
-	requestsRefused        prometheus.Counter
+	csrsRejected           prometheus.Counter
 	exposedServicesInvalid prometheus.Gauge
 }
 
 // NewMetrics registers the metrics of an Addon.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		requestsRefused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "cluster_proxy_manager_csr_refused_total",
+		csrsRejected: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cluster_proxy_manager_csrs_rejected_total",
 			Help: "Certificate signing requests of agents that were looked at and not approved.",
 		}),
 		exposedServicesInvalid: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -20,13 +20,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "1 while the ConfigMap of exposed Services cannot be read and an older list is in force.",
 		}),
 	}
-	registry.MustRegister(m.requestsRefused, m.exposedServicesInvalid)
+	registry.MustRegister(m.csrsRejected, m.exposedServicesInvalid)
 	return m
 }
 
-func (m *Metrics) refuseRequest() {
+func (m *Metrics) rejectCSR() {
 	if m != nil {
-		m.requestsRefused.Inc()
+		m.csrsRejected.Inc()
 	}
 }
 

@@ -31,7 +31,7 @@ func (a *Addon) registration() *agent.RegistrationOption {
 				err = a.checkPortForward(addon)
 			}
 			if err != nil {
-				a.Metrics.refuseRequest()
+				a.Metrics.rejectCSR()
 				klog.Background().Info("Refused a certificate signing request", "csr", csr.Name, "cluster", cluster.Name, "requester", csr.Spec.Username, "reason", err.Error())
 			}
 			return err == nil

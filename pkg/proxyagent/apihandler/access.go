@@ -57,7 +57,7 @@ func (a Access) filter(next http.Handler) http.Handler {
 		}
 		u, err := hubUser(r.Header)
 		if err != nil || u != nil && hasWebSocketToken(r.Header) {
-			a.metrics.denyIdentity("malformed")
+			a.metrics.rejectIdentity("malformed")
 			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the headers that say who the user is are malformed or contradict each other")
 			return
 		}
@@ -149,7 +149,7 @@ func hasWebSocketToken(header http.Header) bool {
 }
 
 func (a Access) forbid(w http.ResponseWriter, r *http.Request, reason string, err error) {
-	a.metrics.denyIdentity(reason)
+	a.metrics.rejectIdentity(reason)
 	klog.FromContext(r.Context()).Info("Refused a request", "reason", reason, "err", err.Error())
 	writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
 }

@@ -67,7 +67,7 @@ func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
 		httprelay.GrowStack()
 		role, err := pki.PeerRole(*r.TLS)
 		if err != nil || role != identity.RoleProxyAPI {
-			m.denyRequest()
+			m.rejectRequest()
 			klog.FromContext(r.Context()).Info("Refused a request from a client that is not the proxy API", "role", role)
 			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden,
 				fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))

@@ -250,11 +250,11 @@ func (p *serviceProxy) writeError(w http.ResponseWriter, r *http.Request, err er
 	reason := deniedReason(err)
 	switch {
 	case errors.As(err, &malformed):
-		p.metrics.denyService("malformed")
+		p.metrics.rejectService("malformed")
 		logger.Info("Refused a malformed request for a Service", "reason", err.Error())
 		writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 	case reason != "":
-		p.metrics.denyService(reason)
+		p.metrics.rejectService(reason)
 		logger.Info("Denied a request for a Service", "reason", reason, "err", err.Error())
 		writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded):
