@@ -170,7 +170,7 @@ func startTunnel(t *testing.T, log *os.File) *tunnel.Dialer {
 	agent := pkitest.Issue(t, filepath.Join(dir, "agent"), ca, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, ca)
 	client := pkitest.NewReloader(t, ca, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, ca)
 	clients, agents, health := ports.Take(t), ports.Take(t), ports.Take(t)
-	runMain(t, log, "proxy-server", "--v=6", fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", health), "--admin-port=0",
+	runMain(t, log, "proxy-server", "--v=6", fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", health), "--admin-port=0", "--agent-identity=declared",
 		"--server-bind-address=127.0.0.1", "--agent-bind-address=127.0.0.1", "--health-bind-address=127.0.0.1",
 		"--server-cert="+serving.Cert, "--server-key="+serving.Key, "--server-ca-cert="+serving.CA,
 		"--cluster-cert="+serving.Cert, "--cluster-key="+serving.Key, "--cluster-ca-cert="+serving.CA)

@@ -101,7 +101,7 @@
 //
 // # Who may do what
 //
-// With --agent-identity=certificate, which the chart sets:
+// With --agent-identity=certificate, the default:
 //
 //   - An agent's cluster is the one in its certificate (port 8091 trusts the agent CA
 //     only). It may declare host identifiers of that cluster and nothing else;

@@ -69,7 +69,6 @@ func startPreparedHub(t *testing.T, hubCA, agentCA *pki.CA, prepare func(*Server
 	o.ClusterCert, o.ClusterKey, o.ClusterCACert = agents.Cert, agents.Key, agents.CA
 	o.ServerPort, o.AgentPort, o.HealthPort, o.AdminPort = 0, 0, 0, 0
 	o.ServerBindAddress, o.AgentBindAddress, o.HealthBindAddress = "127.0.0.1", "127.0.0.1", "127.0.0.1"
-	o.AgentIdentity = IdentityCertificate
 	o.GracefulShutdownTimeout, o.MinDrainDuration = 0, 0
 	for _, c := range change {
 		c(o)

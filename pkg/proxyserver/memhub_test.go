@@ -58,7 +58,7 @@ func (h *memHub) start(name string, others ...*memServer) (s *memServer, stop fu
 	o := NewOptions()
 	o.ServerCert, o.ServerKey, o.ServerCACert = clients.Cert, clients.Key, clients.CA
 	o.ClusterCert, o.ClusterKey, o.ClusterCACert = agents.Cert, agents.Key, agents.CA
-	o.AgentIdentity, o.ServerID = IdentityCertificate, name
+	o.ServerID = name
 	if len(others) > 0 {
 		o.Peers = []string{"peers.example:8090"}
 	}

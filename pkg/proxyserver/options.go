@@ -99,7 +99,7 @@ func NewOptions() *Options {
 		ServerID:                id,
 		ServerCount:             1,
 		XfrChannelSize:          10,
-		AgentIdentity:           IdentityDeclared,
+		AgentIdentity:           IdentityCertificate,
 		AgentInstallNamespace:   identity.DefaultAgentNamespace,
 		Limits:                  newLimits(),
 	}
@@ -140,7 +140,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "VersionTLS12 or VersionTLS13; empty means the latter")
 	fs.StringSliceVar(&o.CipherSuites, "cipher-suites", o.CipherSuites, "cipher suites for TLS 1.2; empty means Go's choice")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart; --tls-min-version and --cipher-suites go before it")
-	fs.StringVar(&o.AgentIdentity, "agent-identity", o.AgentIdentity, "how an agent's cluster is known: certificate (its client certificate names it, and clients need a role) or declared (plain konnectivity)")
+	fs.StringVar(&o.AgentIdentity, "agent-identity", o.AgentIdentity, "how an agent's cluster is known: certificate (its client certificate names it, and clients need a role) or declared (plain konnectivity: agents are believed, and clients need no role)")
 	fs.BoolVar(&o.ClusterMetrics, "cluster-metrics", o.ClusterMetrics, "name the clusters that have an agent here at /metrics; the port asks nobody for a certificate, so agents must not reach it, as they do in PortForward mode")
 	fs.BoolVar(&o.WatchManagedClusters, "watch-managed-clusters", o.WatchManagedClusters, "serve agents only while the hub accepts their cluster and has the addon for it, and end their connections within seconds otherwise; needs --agent-identity=certificate, and the right to list and watch managedclusters and managedclusteraddons on the hub")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub, for --watch-managed-clusters; empty means $KUBECONFIG, then the pod's service account")

@@ -16,9 +16,7 @@ func TestValidate(t *testing.T) {
 		`--server-cert is "a": it must be empty`: func(o *Options) { o.UDSName = "x" },
 		`--mode is "x": it must be`:              func(o *Options) { o.Mode = "x" },
 		`--agent-identity is "x": it must be`:    func(o *Options) { o.AgentIdentity = "x" },
-		`--proxy-strategies is "destHost,default": it must be`: func(o *Options) {
-			o.AgentIdentity, o.Strategies = IdentityCertificate, "destHost,default"
-		},
+		`--proxy-strategies is "destHost,default": it must be destHost with --agent-identity=certificate`: func(o *Options) { o.Strategies = "destHost,default" },
 		`--proxy-strategies is "x": `:                       func(o *Options) { o.Strategies = "x" },
 		"--agent-port is 65536: it must be":                 func(o *Options) { o.AgentPort = 65536 },
 		"--keepalive-time is 1ms: it must be at least 1s":   func(o *Options) { o.KeepaliveTime = time.Millisecond },

@@ -143,7 +143,7 @@ func build(t *testing.T) programs {
 	run(t, p.suite, "go", "build", "-o", agent, "./cmd/agent")
 
 	identifiers := `--agent-identifiers="$CONFORMANCE_AGENT_IDENTIFIERS"`
-	p.server = script(t, file("proxy-server"), binary, "proxy-server", `"$@"`)
+	p.server = script(t, file("proxy-server"), binary, "proxy-server", `"$@"`, "--agent-identity=declared")
 	p.certificateServer = script(t, file("proxy-server-chart"), binary, "proxy-server", `"$@"`, strings.Join(chartFlags, " "))
 	p.agent = script(t, file("proxy-agent"), binary, "proxy-agent", `"$@"`, identifiers)
 	p.stockServer = server

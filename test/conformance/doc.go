@@ -4,7 +4,7 @@
 // agent, and konnectivity's server with our agent. Each runs in two ways:
 //
 //   - As konnectivity runs it: clients on a Unix socket, one certificate for all
-//     agents, which are believed what they declare.
+//     agents, which are believed what they declare (--agent-identity=declared).
 //   - In certificate mode over TCP, with the flags that the chart gives to proxy
 //     servers: clients have a certificate of the hub's CA with a role, and agents
 //     one of the agents' CA that names their cluster. Dials are routed by host alone,

@@ -215,6 +215,9 @@ func (h *hub) socketFlags() []string {
 // start runs a server and an agent, and waits until the server has the agent.
 func (h *hub) start(server, agent string, frontend []string) {
 	h.t.Helper()
+	if server != "konnectivity's server" {
+		frontend = append(frontend, "--agent-identity=declared")
+	}
 	p := start(h.t, server, append(frontend,
 		fmt.Sprint("--agent-port=", h.ports[1]), "--agent-bind-address=127.0.0.1", fmt.Sprint("--health-port=", h.ports[2]), "--health-bind-address=127.0.0.1",
 		fmt.Sprint("--admin-port=", h.ports[3]), "--admin-bind-address=127.0.0.1",

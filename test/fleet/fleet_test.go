@@ -135,7 +135,6 @@ func (h *hub) startServer(change func(*proxyserver.Options)) *server {
 	if len(h.peers) > 1 {
 		o.Peers = h.peers
 	}
-	o.AgentIdentity = proxyserver.IdentityCertificate
 	o.GracefulShutdownTimeout = 0
 	if change != nil {
 		change(o)
