@@ -41,7 +41,8 @@ func TestFlags(t *testing.T) {
 }
 
 // TestFlagsReadAlike holds the help of our flags to one style, kubectl's, and to
-// one text for flags that are in several processes and mean the same.
+// one name and text for flags that are in several processes and mean the same: each
+// that drains says how long by the same two flags.
 func TestFlagsReadAlike(t *testing.T) {
 	libraries := pflag.NewFlagSet("", pflag.ContinueOnError)
 	libraries.AddFlagSet(konnectivity.NewGrpcProxyAgentOptions().Flags())
@@ -49,9 +50,13 @@ func TestFlagsReadAlike(t *testing.T) {
 	apiserver.NewTracingOptions().AddFlags(libraries)
 	sentence := regexp.MustCompile(`^[A-Z][a-z]|\.$|[a-z]\. [A-Z]`)
 	proper := regexp.MustCompile(`^(Unix|VersionTLS|ConfigMap)`)
-	begins := map[string]string{"min-drain-duration": "how long new ", "drain-timeout": "how long open ", "kubeconfig": "kubeconfig of the "}
+	begins := map[string]string{"min-drain-duration": "how long new ", "graceful-shutdown-timeout": "how long open ", "kubeconfig": "kubeconfig of the "}
 	for _, command := range newCommand(io.Discard).Commands() {
-		command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		flags := command.LocalNonPersistentFlags()
+		if (flags.Lookup("min-drain-duration") == nil) != (flags.Lookup("graceful-shutdown-timeout") == nil) {
+			t.Errorf("%s has one of --min-drain-duration and --graceful-shutdown-timeout, want both", command.Name())
+		}
+		flags.VisitAll(func(f *pflag.Flag) {
 			if library := libraries.Lookup(f.Name); library != nil && library.Usage == f.Usage {
 				return
 			}

@@ -97,7 +97,7 @@
 //
 // On SIGTERM the agent tells the servers, which prefer other agents from then on. It
 // keeps serving until its connections have ended and the minimum has passed, or until
-// the drain timeout. The proxy API keeps connections to the handler open; answers tell
+// --graceful-shutdown-timeout. The proxy API keeps connections to the handler open; answers tell
 // it that the next request should use another one, also if a proxy server on the path
 // drains (goaway.go). An idle connection does not delay a drain. At its end new dials are
 // refused, since servers send what is refused to another agent, and what was accepted would

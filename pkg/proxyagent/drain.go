@@ -19,10 +19,10 @@ const lastAnswers = 3 * time.Second
 // Konnectivity's own drain has told the servers.
 func (a *Agent) drain(serving context.Context) {
 	logger := klog.FromContext(serving)
-	logger.Info("Draining", "timeout", a.options.DrainTimeout)
+	logger.Info("Draining", "timeout", a.options.GracefulShutdownTimeout)
 	a.health.Drain()
 	a.conns.ending.Store(true)
-	ctx, cancel := context.WithTimeout(serving, a.options.MinDrainDuration+a.options.DrainTimeout)
+	ctx, cancel := context.WithTimeout(serving, a.options.MinDrainDuration+a.options.GracefulShutdownTimeout)
 	defer cancel()
 	tunnels := a.conns.servers.Load()
 	used := func() int { return tunnels.open() - a.conns.unused() }

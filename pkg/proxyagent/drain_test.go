@@ -62,7 +62,7 @@ func TestDialsOfADrain(t *testing.T) {
 			}
 			return server.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"})
 		}
-		a := &Agent{options: &Options{MinDrainDuration: 10 * time.Second, DrainTimeout: 30 * time.Second}, conns: newConnDrainer(), health: health.New(health.Options{})}
+		a := &Agent{options: &Options{MinDrainDuration: 10 * time.Second, GracefulShutdownTimeout: 30 * time.Second}, conns: newConnDrainer(), health: health.New(health.Options{})}
 		a.conns.servers.Store(tunnels)
 		drained := make(chan struct{})
 		go func() { defer close(drained); a.drain(t.Context()) }()

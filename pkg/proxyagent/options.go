@@ -54,8 +54,8 @@ type Options struct {
 	// MinDrainDuration is how long the agent still serves dials after SIGTERM, even
 	// when nothing is open: servers may have a dial for it on the way.
 	MinDrainDuration time.Duration
-	// DrainTimeout is how long open connections may go on after that.
-	DrainTimeout time.Duration
+	// GracefulShutdownTimeout is how long open connections may go on after that.
+	GracefulShutdownTimeout time.Duration
 
 	// IdleCarriers are kept ready to each proxy server, its control session among them, and
 	// another is dialed as soon as one is used; MaxCarriers bounds all to one of them. Most
@@ -89,22 +89,22 @@ func NewOptions() *Options {
 	konnectivity.SyncInterval = 500 * time.Millisecond
 	konnectivity.SyncIntervalCap = 30 * time.Second
 	return &Options{
-		Konnectivity:          konnectivity,
-		PodName:               os.Getenv("POD_NAME"),
-		AgentInstallNamespace: identity.DefaultAgentNamespace,
-		HandlerBindAddress:    "127.0.0.1",
-		HandlerPort:           7443,
-		DrainTimeout:          25 * time.Second,
-		MinDrainDuration:      5 * time.Second,
-		IdleCarriers:          1,
-		MaxCarriers:           4096,
-		TargetDialTimeout:     10 * time.Second,
-		HandshakeTimeout:      10 * time.Second,
-		TCPKeepAlive:          10 * time.Second,
-		TCPUserTimeout:        30 * time.Second,
-		ProxyServerNamespace:  "open-cluster-management-addon",
-		OIDC:                  oidc.NewOptions(),
-		EnableImpersonation:   true,
+		Konnectivity:            konnectivity,
+		PodName:                 os.Getenv("POD_NAME"),
+		AgentInstallNamespace:   identity.DefaultAgentNamespace,
+		HandlerBindAddress:      "127.0.0.1",
+		HandlerPort:             7443,
+		GracefulShutdownTimeout: 25 * time.Second,
+		MinDrainDuration:        5 * time.Second,
+		IdleCarriers:            1,
+		MaxCarriers:             4096,
+		TargetDialTimeout:       10 * time.Second,
+		HandshakeTimeout:        10 * time.Second,
+		TCPKeepAlive:            10 * time.Second,
+		TCPUserTimeout:          30 * time.Second,
+		ProxyServerNamespace:    "open-cluster-management-addon",
+		OIDC:                    oidc.NewOptions(),
+		EnableImpersonation:     true,
 	}
 }
 
@@ -127,7 +127,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.OIDC.AddFlags(fs)
 	fs.BoolVar(&o.EnableImpersonation, "enable-impersonation", o.EnableImpersonation, "accept users of the hub, as themselves; without it, only credentials of the managed cluster and of --oidc-issuer-url count")
 	fs.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty means none")
-	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open connections may go on after --min-drain-duration")
+	fs.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "how long open connections may go on after --min-drain-duration")
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new dials are still served after SIGTERM, while proxy servers learn that they should go elsewhere")
 	fs.Lookup("sync-interval").Usage = "how often the agent looks whether it has a tunnel to each proxy server that it wants, and the most that it waits after a first failure"
 	fs.Lookup("sync-interval-cap").Usage = "the most that the agent waits after many failures; each pause is between nothing and a limit that doubles up to this"
@@ -165,7 +165,7 @@ func (o *Options) Validate() error {
 		{Flag: "sync-interval", Value: k.SyncInterval, Least: time.Millisecond}, {Flag: "sync-interval-cap", Value: k.SyncIntervalCap, Least: time.Millisecond},
 		{Flag: "target-dial-timeout", Value: o.TargetDialTimeout, Least: time.Millisecond}, {Flag: "handshake-timeout", Value: o.HandshakeTimeout, Least: time.Millisecond},
 		{Flag: "tcp-keepalive", Value: o.TCPKeepAlive, Least: time.Millisecond}, {Flag: "tcp-user-timeout", Value: o.TCPUserTimeout, Least: time.Millisecond},
-		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "drain-timeout", Value: o.DrainTimeout},
+		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "graceful-shutdown-timeout", Value: o.GracefulShutdownTimeout},
 	}...)
 	if o.ServersPerAgent < 0 {
 		errs.Refuse("servers-per-agent", o.ServersPerAgent, "it must be at least 1, or 0 for all of up to 3 proxy servers and 2 of more")

@@ -346,8 +346,8 @@
 //
 // On the first signal /readyz fails, and new requests are served for the minimum drain
 // duration. Then the listener closes, watches end as if their time were up, and requests
-// in flight, upgraded connections included, may go on until the drain timeout. At the end
-// the other replicas get what they need to go on with watches of views.
+// in flight, upgraded connections included, may go on for --graceful-shutdown-timeout. At
+// the end the other replicas get what they need to go on with watches of views.
 //
 // # Out of scope
 //

@@ -191,7 +191,7 @@ func startOf(t testing.TB, known clusters, prepare func(*Server), change ...func
 	o.ProxyCACert, o.ProxyCert, o.ProxyKey = client.CA, client.Cert, client.Key
 	o.AgentCACert = w.file("agent-ca.crt", w.agentCA.CertPEM())
 	o.ServerCert, o.ServerKey = serving.Cert, serving.Key
-	o.MinDrainDuration, o.DrainTimeout = 0, 10*time.Second
+	o.MinDrainDuration, o.GracefulShutdownTimeout = 0, 10*time.Second
 	o.Namespace = "addons"
 	o.AllowAnonymous = true // most tests are not about who asks
 	for _, f := range change {

@@ -87,8 +87,8 @@ type Options struct {
 	// fails, and after the last new connection since then, so that load balancers
 	// notice. Three times that is the most.
 	MinDrainDuration time.Duration
-	// DrainTimeout is how long requests in flight may go on after that.
-	DrainTimeout time.Duration
+	// GracefulShutdownTimeout is how long requests in flight may go on after that.
+	GracefulShutdownTimeout time.Duration
 }
 
 // NewOptions are the defaults.
@@ -103,13 +103,13 @@ func NewOptions() *Options {
 		RequestsPerUser: 400, RequestsPerCluster: 1000,
 		StreamsPerUser: 2000, StreamsPerCluster: 8000,
 		ViewRequests: 200, ViewRequestsPerUser: 20,
-		Recording:         newRecordingOptions(),
-		Audit:             options.NewAuditOptions(),
-		Tracing:           options.NewTracingOptions(),
-		MinDrainDuration:  10 * time.Second,
-		DrainTimeout:      10 * time.Minute,
-		HubOutageGrace:    10 * time.Minute,
-		RevalidateStreams: 4 * time.Second,
+		Recording:               newRecordingOptions(),
+		Audit:                   options.NewAuditOptions(),
+		Tracing:                 options.NewTracingOptions(),
+		MinDrainDuration:        10 * time.Second,
+		GracefulShutdownTimeout: 10 * time.Minute,
+		HubOutageGrace:          10 * time.Minute,
+		RevalidateStreams:       4 * time.Second,
 	}
 }
 
@@ -152,7 +152,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM and after the last connection since then, three times as long at most, while load balancers learn that they should go elsewhere")
-	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long open requests may go on after --min-drain-duration")
+	fs.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "how long open requests may go on after --min-drain-duration")
 }
 
 // Validate reports all flags that are wrong, and what is allowed. It does no I/O.
@@ -193,7 +193,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
 	flags.AtLeast(&errs, []flags.Check[time.Duration]{
-		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "drain-timeout", Value: o.DrainTimeout},
+		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "graceful-shutdown-timeout", Value: o.GracefulShutdownTimeout},
 		{Flag: "hub-outage-grace", Value: o.HubOutageGrace}, {Flag: "revalidate-streams", Value: o.RevalidateStreams},
 	}...)
 	return errs.Err()

@@ -11,7 +11,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 	good := []string{"--proxy-ca-cert=a", "--proxy-cert=b", "--proxy-key=c", "--agent-ca-cert=d", "--server-cert=e", "--server-key=f"}
 	for flag, ok := range map[string]bool{
 		"--server-port=9092": true, "--server-port=65536": false, "--health-port=-1": false, "--proxy-server=nowhere": false,
-		"--agent-ca-cert=": false, "--server-key=": false, "--drain-timeout=-1s": false, "--min-drain-duration=0s": true,
+		"--agent-ca-cert=": false, "--server-key=": false, "--graceful-shutdown-timeout=-1s": false, "--min-drain-duration=0s": true,
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -329,7 +329,7 @@ func (s *Server) beginTelling(ctx context.Context) (end func()) {
 // drain takes requests until nobody connects any more, and lets them end.
 func (s *Server) drain(ctx, running context.Context, arrivals *health.Arrivals, httpServer *http.Server, h *handler, drainWatches func()) {
 	logger := klog.FromContext(ctx)
-	logger.Info("Draining", "minDrainDuration", s.options.MinDrainDuration, "drainTimeout", s.options.DrainTimeout)
+	logger.Info("Draining", "minDrainDuration", s.options.MinDrainDuration, "gracefulShutdownTimeout", s.options.GracefulShutdownTimeout)
 	s.health.Drain()
 	arrivals.AwaitLull(running, s.options.MinDrainDuration)
 	if running.Err() != nil {
@@ -337,7 +337,7 @@ func (s *Server) drain(ctx, running context.Context, arrivals *health.Arrivals, 
 	}
 	defer s.beginTelling(running)()
 	drainWatches()
-	limit, cancel := context.WithTimeout(running, s.options.DrainTimeout)
+	limit, cancel := context.WithTimeout(running, s.options.GracefulShutdownTimeout)
 	defer cancel()
 	if err := httpServer.Shutdown(limit); err == nil && health.AwaitIdle(limit, 0, h.busy) == 0 {
 		logger.Info("Drained")

@@ -340,7 +340,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"nodeSelector": "nodeSelector: {a: b}", "tolerations": "tolerations: [{operator: Exists}]", "affinity": "affinity: {nodeAffinity: {}}",
 		"topologySpreadConstraints": "topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
 		"priorityClassName":         "priorityClassName: a", "podLabels": "podLabels: {a: b}", "podAnnotations": "podAnnotations: {a: b}",
-		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {drainTimeoutSeconds: 5}",
+		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {gracefulShutdownTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
 		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "passes": "passes: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}", "ui": "ui: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",

@@ -99,7 +99,7 @@ func (t *tunnel) start(ctx context.Context, kubeconfig string) error {
 		"--proxy-server-host=127.0.0.1", fmt.Sprint("--proxy-server-port=", agents),
 		"--agent-identifiers="+identity.Identifiers(identity.Hosts(t.name, "")),
 		"--agent-cert="+t.file("agent.crt"), "--agent-key="+t.file("agent.key"), "--ca-cert="+t.file("agent.ca"),
-		"--handler-port=0", fmt.Sprint("--health-server-port=", agentHealth), "--admin-server-port=0", "--drain-timeout=0s", "--min-drain-duration=0s")
+		"--handler-port=0", fmt.Sprint("--health-server-port=", agentHealth), "--admin-server-port=0", "--graceful-shutdown-timeout=0s", "--min-drain-duration=0s")
 }
 
 // ask runs the Go example, and returns what it says.

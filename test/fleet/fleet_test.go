@@ -232,7 +232,7 @@ func agentOptions(files pki.Files, cluster, id string, port int) *proxyagent.Opt
 	k.ProxyServerHost, k.ProxyServerPort = "127.0.0.1", port
 	k.HealthServerHost, k.HealthServerPort = "127.0.0.1", 0
 	k.AdminBindAddress, k.AdminServerPort = "127.0.0.1", 0
-	o.DrainTimeout, o.MinDrainDuration = 0, 0
+	o.GracefulShutdownTimeout, o.MinDrainDuration = 0, 0
 	return o
 }
 

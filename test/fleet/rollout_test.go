@@ -33,7 +33,7 @@ func inService(o *proxyserver.Options) {
 }
 
 func agentInService(o *proxyagent.Options) {
-	o.DrainTimeout, o.MinDrainDuration = testTimeout, minDrain
+	o.GracefulShutdownTimeout, o.MinDrainDuration = testTimeout, minDrain
 	patientAgent(o)
 }
 

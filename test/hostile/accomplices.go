@@ -104,6 +104,6 @@ func (s *Suite) agent(t *testing.T, cluster string, pair pki.KeyPair, proxyServe
 		"proxy-agent", "--cluster-name=" + cluster, "--proxy-server-host=127.0.0.1", "--proxy-server-port=" + proxyServerPort,
 		"--agent-identifiers=" + identity.Identifiers([]string{cluster + "." + identity.DefaultAgentNamespace}),
 		"--ca-cert=" + files.CA, "--agent-cert=" + files.Cert, "--agent-key=" + files.Key,
-		"--handler-port=0", "--health-server-port=" + health, "--admin-server-port=" + local(t), "--drain-timeout=1s", "--min-drain-duration=0s",
+		"--handler-port=0", "--health-server-port=" + health, "--admin-server-port=" + local(t), "--graceful-shutdown-timeout=1s", "--min-drain-duration=0s",
 	}, more...)...)
 }

@@ -160,7 +160,7 @@ func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := checkOIDC(v.Args); err != nil {
 		return nil, err
 	}
-	drain := proxyconfig.Drain(v.Args, "min-drain-duration") + proxyconfig.Drain(v.Args, "drain-timeout")
+	drain := proxyconfig.Drain(v.Args, "min-drain-duration") + proxyconfig.Drain(v.Args, "graceful-shutdown-timeout")
 	v.GraceSeconds = int64((drain + exitTime) / time.Second)
 	return v, nil
 }
@@ -239,7 +239,7 @@ func (a *Addon) baseArgs(cluster, namespace, host string, port int32) []string {
 		"--addon-lease-namespace=" + namespace,
 		"--owner-policy=/etc/owner-policy",
 		"--min-drain-duration=5s",
-		"--drain-timeout=25s",
+		"--graceful-shutdown-timeout=25s",
 	}
 }
 

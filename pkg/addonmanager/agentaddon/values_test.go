@@ -147,7 +147,7 @@ func TestGracePeriod(t *testing.T) {
 		want                   int64
 	}{
 		"without":                     {nil, nil, 5 + 25 + 10},
-		"a longer drain":              {[]string{"--drain-timeout=10m"}, nil, 5 + 600 + 10},
+		"a longer drain":              {[]string{"--graceful-shutdown-timeout=10m"}, nil, 5 + 600 + 10},
 		"of upstream's service proxy": {nil, []string{"--drain-timeout=10m", "--min-drain-duration=1m"}, 60 + 600 + 10},
 	} {
 		t.Run(name, func(t *testing.T) {

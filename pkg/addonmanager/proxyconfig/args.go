@@ -48,12 +48,17 @@ func IgnoredFlags(c *v1alpha1.ManagedProxyConfiguration) []string {
 	return ignored
 }
 
-// serviceProxyArgs returns the arguments of a configuration that the agent has, and the
-// flags of those that it ignores.
+// drainTimeout is what upstream's service proxy calls --graceful-shutdown-timeout.
+const drainTimeout = "--drain-timeout="
+
+// serviceProxyArgs returns the arguments of a configuration that the agent has, by its
+// names for them, and the flags of those that it ignores.
 func serviceProxyArgs(c *v1alpha1.ManagedProxyConfiguration) (args, ignored []string) {
 	for _, arg := range canonicalArgs(c.Spec.ProxyAgent.AdditionalServiceProxyArgs) {
 		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(ignoredServiceProxyFlags, flag) {
 			ignored = append(ignored, flag)
+		} else if timeout, ok := strings.CutPrefix(arg, drainTimeout); ok {
+			args = append(args, "--graceful-shutdown-timeout="+timeout)
 		} else {
 			args = append(args, arg)
 		}

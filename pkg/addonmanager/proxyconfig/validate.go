@@ -237,9 +237,9 @@ func checkEntrypoint(e *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint,
 }
 
 // serviceProxyFlags are those of upstream's service proxy that the agent has,
-// with the same meaning.
+// with the same meaning, by the agent's names for them.
 var serviceProxyFlags = []string{
-	"--drain-timeout", "--min-drain-duration",
+	"--graceful-shutdown-timeout", "--min-drain-duration",
 	"--oidc-issuer-url", "--oidc-client-id", "--oidc-username-claim", "--oidc-username-prefix", "--oidc-groups-claim",
 	"--oidc-groups-prefix", "--oidc-reserved-name-prefixes", "--oidc-signing-algs", "--oidc-required-claim",
 }

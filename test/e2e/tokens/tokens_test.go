@@ -164,7 +164,7 @@ func (s *scene) proxyAPI(audiences ...string) (ask func(token string) int) {
 	o.ProxyServer, o.ProxyCACert, o.ProxyCert, o.ProxyKey, o.AgentCACert = s.tunnels.Address(), own.CA, own.Cert, own.Key, agentCA
 	o.ServerCert, o.ServerKey, o.ServerBindAddress, o.ServerPort = serving.Cert, serving.Key, "127.0.0.1", ports.Take(s.t)
 	o.HealthBindAddress, o.HealthPort, o.Kubeconfig, o.Namespace = "127.0.0.1", ports.Take(s.t), s.hub.KubeconfigPath, "default"
-	o.MinDrainDuration, o.DrainTimeout, o.Audiences = 0, time.Second, audiences
+	o.MinDrainDuration, o.GracefulShutdownTimeout, o.Audiences = 0, time.Second, audiences
 	server, err := proxyapi.New(o)
 	if err != nil {
 		s.t.Fatal(err)
