@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -48,6 +49,32 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 	}
 	if o.byName["PodMonitor/cluster-proxy-proxy-server"] == nil {
 		t.Error("no PodMonitor of the proxy servers")
+	}
+}
+
+// TestRunbooks wants a link with each alert if a value says where they are explained, and
+// none otherwise: the chart cannot know where its FAQ is published.
+func TestRunbooks(t *testing.T) {
+	for value, want := range map[string]string{"": "", "https://wiki.example.com/FAQ.md#": "https://wiki.example.com/FAQ.md#clusterproxyagentaway"} {
+		rules := mustRender(t, fmt.Sprintf("monitoring: {prometheusRule: {enabled: true, runbookURL: %q}}", value)).byName["PrometheusRule/cluster-proxy"]
+		groups, _, err := unstructured.NestedSlice(rules.Object, "spec", "groups")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, group := range groups {
+			for _, r := range group.(map[string]any)["rules"].([]any) {
+				name, _, _ := unstructured.NestedString(r.(map[string]any), "alert")
+				url, ok, _ := unstructured.NestedString(r.(map[string]any), "annotations", "runbook_url")
+				if hasLink := name != "" && value != ""; ok != hasLink || hasLink && url != value+strings.ToLower(name) {
+					t.Errorf("with %q, alert %q has runbook_url %q", value, name, url)
+				}
+				found = found || name == "ClusterProxyAgentAway" && url == want
+			}
+		}
+		if !found {
+			t.Errorf("with %q, no ClusterProxyAgentAway leads to %q", value, want)
+		}
 	}
 }
 

@@ -38,11 +38,10 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// TestAlertsAreExplained wants each alert to say what it means and what to do, to
-// lead to its own heading in FAQ.md, and to have a test. No heading and no test may
+// TestAlertsAreExplained wants each alert to say what it means and what to do, and to
+// have its own heading in FAQ.md and a test. The chart adds the link to the heading. No heading and no test may
 // be left of an alert that is gone.
 func TestAlertsAreExplained(t *testing.T) {
-	const runbooks = "https://github.com/open-cluster-management-io/cluster-proxy/blob/main/FAQ.md#"
 	files, err := filepath.Glob(filepath.Join(root(t), "test/alerts/testdata/*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no tests of alerts: %v", err)
@@ -67,8 +66,8 @@ func TestAlertsAreExplained(t *testing.T) {
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or no description", r.Alert)
 		}
-		if got, want := r.Annotations["runbook_url"], runbooks+strings.ToLower(r.Alert); got != want {
-			t.Errorf("%s: runbook_url is %q, want %q", r.Alert, got, want)
+		if got, ok := r.Annotations["runbook_url"]; ok {
+			t.Errorf("%s: runbook_url is %q, want none: value monitoring.prometheusRule.runbookURL says where it leads", r.Alert, got)
 		}
 		if !strings.Contains(faq, "\n### "+r.Alert+"\n") {
 			t.Errorf("FAQ.md has no heading \"### %s\"", r.Alert)
