@@ -24,6 +24,8 @@ const (
 	// serve asks for it too, but not more often than peerLookupLeast.
 	peerLookup      = 5 * time.Second
 	peerLookupLeast = time.Second
+	// forgetAfter is how many answers in a row must lack a peer's address until it is forgotten.
+	forgetAfter = 2
 	// peerHedgeAfter is how long one peer may take before the next one is asked as
 	// well, and peerReach how long a dial to one may take.
 	peerHedgeAfter = 2 * time.Second
@@ -67,6 +69,7 @@ type peerServer struct {
 	met           atomic.Bool  // it was reached at least once
 	selves        atomic.Int32 // how often in a row it was this very server
 	told          told         // guarded by mu of peers
+	missing       int          // answers of DNS in a row that lack it; guarded by mu of peers
 }
 
 // self reports whether the address is this server's own, which one that ever led to a peer is
@@ -145,7 +148,8 @@ func (p *peers) run(ctx context.Context) error {
 }
 
 // resolve adds and removes peers. A name that cannot be resolved keeps all that
-// are known, since it is not clear whose addresses they are.
+// are known, since it is not clear whose addresses they are. One answer that lacks an address
+// removes nothing: it may be truncated, or from a cache that has not heard yet.
 func (p *peers) resolve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, peerLookup)
 	defer cancel()
@@ -170,13 +174,17 @@ func (p *peers) resolve(ctx context.Context) error {
 		if p.known[address] == nil {
 			p.known[address] = p.newPeer(address, host)
 		}
+		p.known[address].missing = 0
 	}
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	for address, gone := range p.known {
-		if found[address] == "" {
-			p.forget(gone)
+	for address, one := range p.known {
+		if found[address] != "" {
+			continue
+		}
+		if one.missing++; one.missing >= forgetAfter {
+			p.forget(one)
 		}
 	}
 	return nil

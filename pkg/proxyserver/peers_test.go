@@ -285,6 +285,8 @@ func TestPeersSpeakCarriers(t *testing.T) {
 	}
 }
 
+// TestPeersComeAndGo resolves the peers' name again and again. An address is given up when two
+// answers lack it, and none counts that did not come.
 func TestPeersComeAndGo(t *testing.T) {
 	p := &peers{addresses: []string{"proxy.example:8090"}, self: "me", limits: newLimits(), now: make(chan struct{}, 1),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
@@ -306,6 +308,10 @@ func TestPeersComeAndGo(t *testing.T) {
 	}{
 		{[]string{"10.0.0.1", "10.0.0.2"}, nil, []string{"10.0.0.1:8090", "10.0.0.2:8090"}},
 		{nil, errors.New("no answer"), []string{"10.0.0.1:8090", "10.0.0.2:8090"}},
+		{[]string{"10.0.0.2"}, nil, []string{"10.0.0.1:8090", "10.0.0.2:8090"}}, // a part of the answer
+		{[]string{"10.0.0.1", "10.0.0.2"}, nil, []string{"10.0.0.1:8090", "10.0.0.2:8090"}},
+		{[]string{"10.0.0.2", "fd00::3"}, nil, []string{"10.0.0.1:8090", "10.0.0.2:8090", "[fd00::3]:8090"}},
+		{nil, errors.New("no answer"), []string{"10.0.0.1:8090", "10.0.0.2:8090", "[fd00::3]:8090"}},
 		{[]string{"10.0.0.2", "fd00::3"}, nil, []string{"10.0.0.2:8090", "[fd00::3]:8090"}},
 	} {
 		p.lookup = func(context.Context, string) ([]string, error) { return step.ips, step.err }
