@@ -32,8 +32,8 @@ type relay struct {
 	proxy    *httputil.ReverseProxy
 }
 
-func newRelay(draining context.Context, f *requestFilters, agents *agentclient.Client, l *latencies) *relay {
-	relay := &relay{requestFilters: f, agents: agents, latencies: l, draining: draining, answers: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster)}
+func newRelay(draining context.Context, f *requestFilters, agents *agentclient.Client, l *latencies, answers *limiter) *relay {
+	relay := &relay{requestFilters: f, agents: agents, latencies: l, draining: draining, answers: answers}
 	relay.proxy = &httputil.ReverseProxy{
 		Rewrite:        relay.rewrite,
 		ModifyResponse: relay.modifyResponse,

@@ -57,9 +57,11 @@ type Server struct {
 	prober    *prober
 	latencies *latencies
 	memory    *memlimit.Gate
-	via       via // set by Run
-	positions *watch.Positions
-	sessions  *sessions
+	// uploads and answers are limits of the bytes of bodies that are not read.
+	uploads, answers *limiter
+	via              via // set by Run
+	positions        *watch.Positions
+	sessions         *sessions
 	// recordings are nil if no session is recorded, and recorder if a Service gets none.
 	recordings *recording.Store
 	recorder   *pki.Reloader
@@ -84,6 +86,7 @@ func New(o *Options) (*Server, error) {
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
 		latencies: newLatencies(), positions: new(watch.Positions),
+		uploads: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster), answers: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
 	}
 	s.newFleetHandler = func(draining <-chan struct{}) fleetHandler {
 		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
@@ -182,7 +185,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).raisedBy(byValues("streams")),
 		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{},
 			raises: raises{all: "--max-view-requests (the chart's value extraArgs.proxyAPI)", perUser: "--max-view-requests-per-user (the chart's value extraArgs.proxyAPI)"}},
-		uploads: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+		uploads: s.uploads,
 	}
 	if s.recordings != nil {
 		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.views)
@@ -191,7 +194,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 			p.background = append(p.background, s.recorder.Run)
 		}
 	}
-	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies), connector: &connector{f, s.agents}, endpoints: endpoints{domain: o.Domain, karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
+	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies, s.answers), connector: &connector{f, s.agents}, endpoints: endpoints{domain: o.Domain, karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
 	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
 		p.background = append(p.background, h.revalidation.run)
 	}
