@@ -3,28 +3,52 @@ package proxyconfig
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
+
+// lockedInformers may be asked at the same time, as real ones may: a controller starts all its
+// watches at once, and two of them are of Secrets.
+type lockedInformers struct {
+	*informertest.FakeInformers
+	mu sync.Mutex
+}
+
+func (l *lockedInformers) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	informer, err := l.FakeInformers.GetInformer(ctx, object, options...)
+	return &lockedInformer{informer, &l.mu}, err
+}
+
+type lockedInformer struct {
+	cache.Informer
+	mu *sync.Mutex
+}
+
+func (l *lockedInformer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Informer.AddEventHandlerWithOptions(handler, options)
+}
 
 // TestStatusIsNoReason has a real controller see changes of a configuration. While a CA rotates,
 // each look finds that more clusters have moved, and writes that into the status: that must not be
@@ -36,18 +60,14 @@ func TestStatusIsNoReason(t *testing.T) {
 		if err := addonv1alpha1.Install(scheme); err != nil {
 			t.Fatal(err)
 		}
-		informers := &informertest.FakeInformers{Scheme: scheme}
-		for _, kind := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}, &addonv1alpha1.ManagedClusterAddOn{}} {
-			if _, err := informers.FakeInformerFor(t.Context(), kind); err != nil { // it makes one, without a lock
-				t.Fatal(err)
-			}
-		}
+		informers := &lockedInformers{FakeInformers: &informertest.FakeInformers{Scheme: scheme}}
 		configurations, err := informers.FakeInformerFor(t.Context(), &v1alpha1.ManagedProxyConfiguration{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		manager, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{
 			Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+			Controller:     config.Controller{SkipNameValidation: new(true)}, // the test may run twice
 			NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return informers, nil },
 			NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return stored, nil },
 			MapperProvider: func(*rest.Config, *http.Client) (apimeta.RESTMapper, error) { return stored.RESTMapper(), nil },
