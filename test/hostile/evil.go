@@ -105,8 +105,8 @@ func (e *evilAPI) serve(conn net.Conn) {
 				e.answer(conn, reader, document.bomb())
 				return
 			}
-			if r.URL.Path == "/openapi/v3" && document.index != "" {
-				e.answer(conn, reader, document.leading())
+			if body, ok := document.leading[r.URL.Path]; ok {
+				e.answer(conn, reader, goodAnswer(body))
 				return
 			}
 		}

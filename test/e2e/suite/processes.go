@@ -212,6 +212,10 @@ func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 			if err == nil && s.Lab != nil {
 				err = k.Signal(ctx, 0)
 			}
+			// One that is taken away serves for seconds yet, and ends the streams that it has.
+			if err == nil && s.Lab != nil && !s.options.Nodes {
+				err = s.Lab.PodsEnded(ctx, "hub")
+			}
 			return err
 		})
 		return was
