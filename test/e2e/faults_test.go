@@ -134,11 +134,13 @@ func faults() []fault {
 		{name: "1 Mbit a second, downloads", hold: 80 * time.Second, pass: true, bulk: true, narrow: true,
 			begin: shell("tc qdisc add dev wan0 root tbf rate 1mbit burst 16kb latency 500ms"), end: shell("tc qdisc del dev wan0 root")},
 		{name: "hub's kube-apiserver slow", hold: 20 * time.Second, brief: true, pass: true, hubUser: true, begin: slowHub, end: quickHub},
+		{name: "cluster's kube-apiserver silent", hold: time.Minute, begin: rules(silentTarget), end: noRules},
+		{name: "cluster DNS gone on both", hold: 30 * time.Second, pass: true, begin: coreDNS(0), end: coreDNS(1)},
+		// The last one: half a minute later Kubernetes takes the hub's pods out of Services for as long, because it has
+		// heard nothing of their node.
 		{name: "hub's kube-apiserver down", hold: time.Minute, pass: true, hubUser: true,
 			begin: func(f *faultLab) error { return f.machine("hub").Stop(context.Background(), hubAPI) },
 			end:   func(*faultLab) error { return installed.Lab.StartHubAPI() }},
-		{name: "cluster's kube-apiserver silent", hold: time.Minute, begin: rules(silentTarget), end: noRules},
-		{name: "cluster DNS gone on both", hold: 30 * time.Second, pass: true, begin: coreDNS(0), end: coreDNS(1)},
 	}
 }
 
