@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -270,7 +271,7 @@ func checkHub(ctx context.Context, hub kubernetes.Interface, names []string) ([]
 	default:
 		list.OK, list.Text = true, "you may reach "+count(len(found), "cluster")
 	}
-	if err != nil && checkServed(ctx, hub) != nil {
+	if errors.Is(err, errNotServed) {
 		return append(findings, list), nil // this is no hub: its parts would be missed for nothing
 	}
 	return append(append(findings, checkParts(ctx, hub)...), list), found

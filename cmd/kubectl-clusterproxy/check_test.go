@@ -79,6 +79,21 @@ func TestCheckTellsWhatIsDead(t *testing.T) {
 	}
 }
 
+// TestCheckOfAnUnreachableProxyAPI has a control plane that cannot connect to the port of the proxy
+// API: it answers for the whole group with 503, and its APIService says why.
+func TestCheckOfAnUnreachableProxyAPI(t *testing.T) {
+	paths := pathsOf(clusterproxy.ClusterList{})
+	unavailable := always(503, statusOf(503, metav1.StatusReasonServiceUnavailable, "", "the server is currently unable to handle the request"))
+	paths[groupPath], paths["/apis/"+clusterproxy.GroupVersion.String()] = unavailable, unavailable
+	paths[apiServicePath] = always(200, `{"status": {"conditions": [{"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": "dial tcp 10.96.3.4:443: i/o timeout"}]}}`)
+	out, _, err := run(t, hubOfPaths(t, paths), "check")
+	for _, want := range []string{"× hub-apiservice", "dial tcp 10.96.3.4:443: i/o timeout", "firewalls", "The hub is not good: hub-apiservice, hub-clusters; no cluster was asked."} {
+		if !errors.Is(err, errNotGood) || !strings.Contains(out, want) {
+			t.Errorf("check says, %v, want %q:\n%s", err, want, out)
+		}
+	}
+}
+
 // TestVerdicts tells a dead cluster from a dead tunnel.
 func TestVerdicts(t *testing.T) {
 	hubs := brokenHub(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -43,6 +44,9 @@ func serverOf(client kubernetes.Interface) string {
 	return strings.TrimSuffix(url.String(), "/")
 }
 
+// errNotServed is in the error of a server that is known not to be a hub with the addon.
+var errNotServed = errors.New("does not serve")
+
 // checkServed is an error if the server is known not to be a hub with the addon, or if that
 // cannot be found out.
 func checkServed(ctx context.Context, hub kubernetes.Interface) error {
@@ -50,8 +54,8 @@ func checkServed(ctx context.Context, hub kubernetes.Interface) error {
 	err := get(ctx, hub, "/apis/"+v1alpha1.GroupVersion.String(), &resources)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s does not serve %s: if your context leads to a managed cluster, name the hub's with --context; on a hub, the chart's values enableServiceProxy and proxyAPI.aggregatedAPI switch it on",
-			serverOf(hub), v1alpha1.GroupVersion)
+		return fmt.Errorf("%s %w %s: if your context leads to a managed cluster, name the hub's with --context; on a hub, the chart's values enableServiceProxy and proxyAPI.aggregatedAPI switch it on",
+			serverOf(hub), errNotServed, v1alpha1.GroupVersion)
 	case err != nil:
 		return fmt.Errorf("asking %s whether it serves %s: %w", serverOf(hub), v1alpha1.GroupVersion, err)
 	}
