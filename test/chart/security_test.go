@@ -71,28 +71,36 @@ func TestRightsAreFew(t *testing.T) {
 	}
 }
 
-// TestRightsFollowTheMode wants no right for what is switched off.
+// TestRightsFollowTheMode wants no right for what is switched off, by a value that nothing else
+// can change.
 func TestRightsFollowTheMode(t *testing.T) {
-	const hubsSigner, karmada = "kubernetes.io/kube-apiserver-client", "v1alpha1.cluster.karmada.io"
-	for name, test := range map[string]struct {
-		values                  string
-		wantSigner, wantKarmada bool
-	}{
-		"by default":      {wantSigner: true},
-		"an address":      {values: "proxyServer: {entrypointAddress: hub.example.com}"},
-		"a load balancer": {values: "proxyServer: {entrypointLoadBalancer: true}"},
-		"Karmada's API":   {values: "karmadaAPI: {enabled: true}", wantSigner: true, wantKarmada: true},
-	} {
+	for values, want := range map[string]bool{"": false, "karmadaAPI: {enabled: true}": true} {
 		var names []string
-		for _, rules := range mustRender(t, test.values).rules(t) {
+		for _, rules := range mustRender(t, values).rules(t) {
 			for _, rule := range rules {
-				if slices.Contains(rule.Resources, "signers") || slices.Contains(rule.Resources, "apiservices") {
+				if slices.Contains(rule.Resources, "apiservices") {
 					names = append(names, rule.ResourceNames...)
 				}
 			}
 		}
-		if signer, apiService := slices.Contains(names, hubsSigner), slices.Contains(names, karmada); signer != test.wantSigner || apiService != test.wantKarmada {
-			t.Errorf("%s: the right to the hub's signer: %t, to Karmada's APIServices: %t; want %t and %t", name, signer, apiService, test.wantSigner, test.wantKarmada)
+		if got := slices.Contains(names, "v1alpha1.cluster.karmada.io"); got != want {
+			t.Errorf("with %q the right to Karmada's APIServices: %t, want %t", values, got, want)
+		}
+	}
+}
+
+// TestModeMayChange wants the rights of each entrypoint whatever the chart's values say: the
+// entrypoint is the ManagedProxyConfiguration's, which may change without the chart.
+func TestModeMayChange(t *testing.T) {
+	for _, values := range []string{"", "proxyServer: {entrypointAddress: hub.example.com}", "proxyServer: {entrypointLoadBalancer: true}"} {
+		may := false
+		for _, rules := range mustRender(t, values).rules(t) {
+			may = may || slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+				return slices.Contains(rule.Verbs, "approve") && slices.Contains(rule.ResourceNames, "kubernetes.io/kube-apiserver-client")
+			})
+		}
+		if !may {
+			t.Errorf("with %q nobody may approve the credentials of agents in PortForward mode", values)
 		}
 	}
 }
