@@ -97,7 +97,9 @@ func (s *Suite) testEvilMember(t *testing.T) {
 			}
 		}
 	}
-	s.sendBombs(t, e, endpoints, token, memory)
+	// Documents of real clusters take longer than a list of two objects.
+	s.create(t, viewsResource, "", "FleetView", view+"-documents", map[string]any{"clusters": map[string]any{"names": []any{name, a, v}}})
+	s.sendBombs(t, e, s.viewEndpoints(t, view+"-documents"), token, memory)
 	s.watchEvil(t, endpoints[0], view, own, token)
 	now, err := memory.value(t.Context())
 	if grown := (now - memory.before) / (1 << 20); err != nil || grown > 256 {
