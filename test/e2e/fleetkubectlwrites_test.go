@@ -87,7 +87,13 @@ func namingWrites() []namingUse {
 			u.pause()
 			u.changes(u.at("spec", "paused"), "", "rollout", "resume", u.ref())
 		}},
-		{command: "rollout restart", kinds: rolled, once: true, run: func(u *using) { u.changes(u.template(), "", "rollout", "restart", u.ref()) }},
+		{command: "rollout restart", kinds: rolled, once: true, run: func(u *using) {
+			u.changes(u.template(), "", "rollout", "restart", u.ref())
+			for strings.Contains(u.wrong, "within the past second") { // another way has restarted it
+				u.wrong = ""
+				u.changes(u.template(), "", "rollout", "restart", u.ref())
+			}
+		}},
 		{command: "rollout undo", kinds: "deploy", once: true, run: func(u *using) { u.changes(u.template(), "", "rollout", "undo", u.ref()) }},
 		{command: "cordon", kinds: "node", run: func(u *using) {
 			u.patch(`{"spec":{"unschedulable":false}}`)
