@@ -19,6 +19,8 @@ type evilDocument struct {
 	code int
 }
 
+// evilDocuments are those that the proxy API asks each cluster for. An OpenAPI v2 document it asks
+// those clusters for that most clusters agree with: fleetview's TestEvilDocuments has it.
 func evilDocuments() []evilDocument {
 	const group = `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"evil.example"},"versions":[{"version":"v1","resources":[`
 	const none = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}`
@@ -29,7 +31,6 @@ func evilDocuments() []evilDocument {
 		{name: "groups", path: "/apis", opening: `{"kind":"APIGroupList","groups":[`, more: "{},", end: "{}]}", code: http.StatusOK},
 		{name: "versions", path: "/api", opening: `{"kind":"APIVersions","versions":[`, more: `"",`, end: `""]}`, code: http.StatusOK},
 		{name: "version", path: "/version", opening: `{"gitVersion":"v1.`, more: "3", end: `"}`, code: http.StatusOK},
-		{name: "OpenAPI v2", path: "/openapi/v2", opening: `{"swagger":"2.0","paths":{`, more: `"a":{},`, end: `"a":{}}}`, leading: discovery, code: http.StatusOK},
 		{name: "index of OpenAPI v3", path: "/openapi/v3", opening: `{"paths":{`, more: `"a":{},`, end: `"a":{}}}`, leading: discovery, code: http.StatusOK},
 		{name: "OpenAPI v3", path: "/openapi/v3/apis/evil.example/v1", opening: `{"paths":[`, more: "{},", end: "{}]}",
 			leading: map[string]string{"/api": none, "/apis": none, "/openapi/v3": `{"paths":{"apis/evil.example/v1":{"serverRelativeURL":"/openapi/v3/apis/evil.example/v1?hash=1"}}}`}, code: http.StatusServiceUnavailable},
