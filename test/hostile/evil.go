@@ -106,7 +106,7 @@ func (e *evilAPI) serve(conn net.Conn) {
 				return
 			}
 			if body, ok := document.leading[r.URL.Path]; ok {
-				e.answer(conn, reader, goodAnswer(body))
+				e.answer(conn, reader, answer{text: whole("application/json", "", body)})
 				return
 			}
 		}

@@ -1,10 +1,7 @@
 package hostile
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -39,15 +36,7 @@ func evilDocuments() []evilDocument {
 
 // bomb is 32 MiB of the document, compressed.
 func (d *evilDocument) bomb() answer {
-	var body bytes.Buffer
-	zip := gzip.NewWriter(&body)
-	_, _ = io.WriteString(zip, d.opening+strings.Repeat(d.more, (32<<20)/len(d.more))+d.end)
-	_ = zip.Close()
-	return answer{name: d.name, text: fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", body.Len(), &body)}
-}
-
-func goodAnswer(body string) answer {
-	return answer{name: "good", text: fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)}
+	return answer{name: d.name, text: zipped(d.opening + strings.Repeat(d.more, (32<<20)/len(d.more)) + d.end)}
 }
 
 // sendBombs has the evil cluster of a view answer with each document. Users have what the

@@ -14,19 +14,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
+// beginning is the beginning of an answer that may go on without end.
+func beginning(contentType, more string) string {
+	return "HTTP/1.1 200 OK\r\nContent-Type: " + contentType + "\r\n" + more
+}
+
+// whole is an answer with its length.
+func whole(contentType, more, body string) string {
+	return beginning(contentType, more) + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// zipped is an answer in JSON that is compressed.
+func zipped(body string) string {
+	var compressed bytes.Buffer
+	zip := gzip.NewWriter(&compressed)
+	_, _ = io.WriteString(zip, body)
+	_ = zip.Close()
+	return whole("application/json", "Content-Encoding: gzip\r\n", compressed.String())
+}
+
 // evilLists are what a kube-apiserver in an attacker's hands says to a list of ConfigMaps.
 func evilLists() []answer {
-	header := func(contentType, more string) string {
-		return "HTTP/1.1 200 OK\r\nContent-Type: " + contentType + "\r\n" + more
-	}
-	whole := func(contentType, more, body string) string {
-		return header(contentType, more) + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
-	}
 	const list = `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[`
-	var bomb bytes.Buffer
-	zip := gzip.NewWriter(&bomb)
-	_, _ = io.WriteString(zip, list+strings.Repeat(" ", 64<<20))
-	_ = zip.Close()
 	return []answer{
 		{name: "nonsense", text: whole("application/json", "", "nonsense")},
 		{name: "HTML", text: whole("text/html", "", "<html>")},
@@ -34,12 +43,12 @@ func evilLists() []answer {
 		{name: "a Status", text: whole("application/json", "", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":200}`)},
 		{name: "another kind", text: whole("application/json", "", `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"stolen","namespace":"default"}}]}`)},
 		{name: "another version", text: whole("application/json", "", `{"kind":"ConfigMapList","apiVersion":"v9","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"stolen","namespace":"default"}}]}`)},
-		{name: "cut short", text: header("application/json", "Content-Length: 100000\r\n\r\n") + list + `{"metadata":{"na`},
+		{name: "cut short", text: beginning("application/json", "Content-Length: 100000\r\n\r\n") + list + `{"metadata":{"na`},
 		{name: "truncated, and said to be whole", text: whole("application/json", "", list+`{"metadata":{"name":"x"}},`)},
-		{name: "a bomb", text: whole("application/json", "Content-Encoding: gzip\r\n", bomb.String())},
-		{name: "blanks without end", text: header("application/json", "\r\n"), forever: strings.Repeat(" ", 1000)},
-		{name: "an item without end", text: header("application/json", "\r\n") + list + `{"metadata":{"name":"`, forever: strings.Repeat("x", 1000)},
-		{name: "depth without end", text: header("application/json", "\r\n") + list, forever: strings.Repeat("[", 1000)},
+		{name: "a bomb", text: zipped(list + strings.Repeat(" ", 64<<20))},
+		{name: "blanks without end", text: beginning("application/json", "\r\n"), forever: strings.Repeat(" ", 1000)},
+		{name: "an item without end", text: beginning("application/json", "\r\n") + list + `{"metadata":{"name":"`, forever: strings.Repeat("x", 1000)},
+		{name: "depth without end", text: beginning("application/json", "\r\n") + list, forever: strings.Repeat("[", 1000)},
 		{name: "redirect", text: "HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"},
 		{name: "refusal without end", text: "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\n\r\n" + `{"kind":"Status","message":"`, forever: strings.Repeat("x", 1000)},
 		{name: "lines for the log", text: strings.Replace(whole("application/json", "", `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"a\"\r\nX-Evil: b\u001b[2J"}`), "200 OK", "403 Forbidden", 1)},
