@@ -26,12 +26,21 @@ func IsUpgrade(header http.Header) bool {
 
 // WasAskedFor reports whether the status of an answer is one that its request,
 // as it was sent, may have. It is for ReverseProxy, which panics over what is no
-// status, and hands over the client's connection with a 101 as long as request
-// and answer name the same protocol, or both none.
+// status, hands over the client's connection with a 101 as long as request
+// and answer name the same protocol, or both none, and forgets to close the
+// connection of an answer that names another one.
 func WasAskedFor(resp *http.Response) bool {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return resp.StatusCode >= http.StatusOK && resp.StatusCode <= 999
 	}
-	sent := resp.Request.Header
-	return sent.Get("Upgrade") != "" && httpguts.HeaderValuesContainsToken(sent["Connection"], "Upgrade")
+	sent, got := protocolOf(resp.Request.Header), protocolOf(resp.Header)
+	return sent != "" && strings.EqualFold(sent, got)
+}
+
+// protocolOf returns what a header changes the protocol to, or an empty string.
+func protocolOf(header http.Header) string {
+	if !httpguts.HeaderValuesContainsToken(header["Connection"], "Upgrade") {
+		return ""
+	}
+	return header.Get("Upgrade")
 }

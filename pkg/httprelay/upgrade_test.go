@@ -88,22 +88,26 @@ func TestIsUpgrade(t *testing.T) {
 func TestWasAskedFor(t *testing.T) {
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
 	for _, tc := range []struct {
-		code int
-		sent http.Header
-		want bool
+		code      int
+		sent, got http.Header
+		want      bool
 	}{
-		{0, nil, false}, {99, nil, false}, {99, upgrade, false}, {100, nil, false}, {100, upgrade, false}, {103, nil, false},
-		{200, nil, true}, {200, upgrade, true}, {599, nil, true}, {999, nil, true}, {1000, nil, false}, {1000, upgrade, false},
-		{101, nil, false}, {101, upgrade, true},
-		{101, http.Header{"Connection": {"Upgrade"}}, false},
-		{101, http.Header{"Connection": {"Upgrade"}, "Upgrade": {""}}, false},
-		{101, http.Header{"Connection": {"xupgrade"}, "Upgrade": {"websocket"}}, false},
-		{101, http.Header{"Upgrade": {"websocket"}}, false},
+		{0, nil, nil, false}, {99, nil, nil, false}, {99, upgrade, nil, false}, {100, nil, nil, false}, {100, upgrade, nil, false}, {103, nil, nil, false},
+		{200, nil, nil, true}, {200, upgrade, nil, true}, {599, nil, nil, true}, {999, nil, nil, true}, {1000, nil, nil, false}, {1000, upgrade, nil, false},
+		{101, nil, nil, false}, {101, nil, upgrade, false}, {101, upgrade, upgrade, true},
+		{101, upgrade, http.Header{"Connection": {"upgrade"}, "Upgrade": {"WebSocket"}}, true},
+		{101, upgrade, nil, false},
+		{101, upgrade, http.Header{"Upgrade": {"websocket"}}, false},
+		{101, upgrade, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, false},
+		{101, http.Header{"Connection": {"Upgrade"}}, upgrade, false},
+		{101, http.Header{"Connection": {"Upgrade"}, "Upgrade": {""}}, http.Header{"Connection": {"Upgrade"}, "Upgrade": {""}}, false},
+		{101, http.Header{"Connection": {"xupgrade"}, "Upgrade": {"websocket"}}, upgrade, false},
+		{101, http.Header{"Upgrade": {"websocket"}}, upgrade, false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header = tc.sent
-		if WasAskedFor(&http.Response{StatusCode: tc.code, Request: r}) != tc.want {
-			t.Errorf("%d to a request with %v: want %v", tc.code, tc.sent, tc.want)
+		if WasAskedFor(&http.Response{StatusCode: tc.code, Header: tc.got, Request: r}) != tc.want {
+			t.Errorf("%d with %v to a request with %v: want %v", tc.code, tc.got, tc.sent, tc.want)
 		}
 	}
 }

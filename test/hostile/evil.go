@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,8 +79,8 @@ type evilAPI struct {
 	document atomic.Pointer[evilDocument]
 	sent     atomic.Int32
 	address  string
-	// busy counts connections on which an evil answer has not ended.
-	busy atomic.Int32
+	// busy names the evil answers that have not ended, by their connections.
+	busy sync.Map
 	// mixed is what came after a request and was no other of the agent.
 	mixed chan string
 	agent *process
@@ -125,8 +126,8 @@ func (e *evilAPI) serve(conn net.Conn) {
 }
 
 func (e *evilAPI) answer(conn net.Conn, reader io.Reader, a answer) {
-	e.busy.Add(1)
-	defer e.busy.Add(-1)
+	e.busy.Store(conn, a.name)
+	defer e.busy.Delete(conn)
 	_, err := io.WriteString(conn, a.text)
 	for a.forever != "" && err == nil {
 		_, err = io.WriteString(conn, a.forever)
@@ -207,8 +208,13 @@ func (s *Suite) testEvilCluster(t *testing.T) {
 		}
 	}
 	eventually(t, "evil answers to be over", func() error {
-		if n := e.busy.Load(); n > 0 {
-			return fmt.Errorf("%d connections wait", n)
+		waiting := map[string]int{}
+		e.busy.Range(func(_, name any) bool {
+			waiting[name.(string)]++
+			return true
+		})
+		if len(waiting) > 0 {
+			return fmt.Errorf("connections wait with the answers %v", waiting)
 		}
 		now, err := api.value(t.Context())
 		streams, err1 := s.podMetric(t.Context(), proxyAPI, fmt.Sprintf("cluster_proxy_api_streams{managed_cluster=%q", name))
