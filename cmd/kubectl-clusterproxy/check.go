@@ -34,6 +34,8 @@ type finding struct {
 	Optional bool `json:"optional,omitempty"`
 	// Skipped says that it was not looked at, and Text why.
 	Skipped bool `json:"skipped,omitempty"`
+
+	hop hop
 }
 
 // isBad reports whether a finding fails the command.

@@ -47,12 +47,14 @@ func brokenHub(t *testing.T) (kubeconfig string) {
 			Conditions: []metav1.Condition{{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionUnknown, LastTransitionTime: since, Message: "Registration agent stopped updating its lease."}}}})
 		serve(managedClustersPath+"/c3", 200, clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}, Status: clusterv1.ManagedClusterStatus{
 			Conditions: []metav1.Condition{{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue}}}})
-		for _, name := range []string{"c2", "c3"} {
+		serve(managedClustersPath+"/c4", 200, clusterv1.ManagedCluster{})
+		for _, name := range []string{"c2", "c3", "c4"} {
 			serve(addonAPI+"/namespaces/"+name+"/managedclusteraddons/cluster-proxy", 200, addonv1alpha1.ManagedClusterAddOn{})
 			serve("/apis/work.open-cluster-management.io/v1/namespaces/"+name+"/manifestworks", 200, workv1.ManifestWorkList{Items: []workv1.ManifestWork{{
 				Status: workv1.ManifestWorkStatus{Conditions: []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}}}}}})
 		}
 		serve(groupPath+"/c3/proxy/version", 503, statusOf(503, metav1.StatusReasonServiceUnavailable, "", `no agent of cluster "c3" is connected since 2026-11-27T02:47:00Z`))
+		serve(groupPath+"/c4/proxy/version", 502, statusOf(502, "", "", "the agent cannot reach the managed cluster's kube-apiserver"))
 	})
 }
 
@@ -101,8 +103,9 @@ func TestVerdicts(t *testing.T) {
 		cluster string
 		want    string
 	}{
-		"the cluster is dead": {"c2", "the cluster itself is away: the hub hears nothing of it"},
-		"the tunnel is dead":  {"c3", "the cluster is alive, its tunnel is not"},
+		"the cluster is dead":        {"c2", "the cluster itself is away: the hub hears nothing of it"},
+		"the tunnel is dead":         {"c3", "the cluster is alive, its tunnel is not"},
+		"the kube-apiserver is dead": {"c4", "its tunnel is alive, the kube-apiserver behind it is not"},
 	} {
 		hub, err := clientOf(hubs)
 		if err != nil {
@@ -232,7 +235,7 @@ func TestHops(t *testing.T) {
 			reason = metav1.StatusReasonTooManyRequests
 		}
 		status := statusOf(int32(code), reason, "", message)
-		if got := hopOf(&apierrors.StatusError{ErrStatus: status}, "c1"); !strings.Contains(got, test.want) {
+		if _, got := hopOf(&apierrors.StatusError{ErrStatus: status}, "c1"); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %d %q: the remedy is %q, want %q in it", name, code, message, got, test.want)
 		}
 	}

@@ -51,11 +51,13 @@ func verdictOf(findings []finding) (text string, isBad bool) {
 	switch {
 	case goodOf(findings) == nil:
 		return "good", false
+	case api.hop == hopBehindAgent:
+		return "its tunnel is alive, the kube-apiserver behind it is not", true
 	case registered.isBad():
 		return "the cluster itself is away: the hub hears nothing of it", true
 	case of("cluster-installed").isBad():
 		return "the addon is not installed there", true
-	case !api.OK && registered.OK && !registered.Skipped:
+	case api.hop == hopTunnel && registered.OK && !registered.Skipped:
 		return "the cluster is alive, its tunnel is not", true
 	case !api.OK:
 		return "cannot be reached", true
@@ -70,7 +72,8 @@ func checkClusterAPI(ctx context.Context, hub kubernetes.Interface, cluster stri
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if err := get(ctx, hub, groupPath+"/"+cluster+"/"+v1alpha1.ProxySubresource+"/version", &v); err != nil {
-		f.Text, f.Remedy = err.Error(), hopOf(err, cluster)
+		f.Text = err.Error()
+		f.hop, f.Remedy = hopOf(err, cluster)
 		return f
 	}
 	f.OK, f.Text = true, fmt.Sprintf("answers in %s, Kubernetes %s", time.Since(began).Round(time.Millisecond), v.GitVersion)

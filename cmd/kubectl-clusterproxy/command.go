@@ -129,7 +129,8 @@ func (p *plugin) hubConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w", err)
 	}
 	config.Host = p.goOnWithHub(config.Host)
-	config.QPS = -1 // commands bound how much they ask at a time
+	config.QPS = -1                           // commands bound how much they ask at a time
+	config.WarningHandler = rest.NoWarnings{} // client-go logs them; the errors that they come with say the same
 	return config, nil
 }
 

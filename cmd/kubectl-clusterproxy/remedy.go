@@ -59,8 +59,18 @@ func remedyOf(err error, cluster string) string {
 	return "kubectl clusterproxy check " + cluster + " says which part of the way fails"
 }
 
-// hopOf says which hop to the cluster failed, and what to do there, by the code of the answer.
-func hopOf(err error, cluster string) string {
+// hop is the part of the way to a cluster that fails; empty for one that is not known, or the
+// hub's.
+type hop string
+
+const (
+	hopTunnel      hop = "tunnel" // there is none
+	hopBehindAgent hop = "behind the agent"
+)
+
+// hopOf returns the hop to the cluster that failed, by the code of the answer, and what to do
+// there.
+func hopOf(err error, cluster string) (failed hop, remedy string) {
 	code := 0
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -70,16 +80,16 @@ func hopOf(err error, cluster string) string {
 	case http.StatusServiceUnavailable:
 		return hopOfUnavailable(err.Error(), cluster)
 	case http.StatusBadGateway:
-		return "the tunnel is there, and what is behind it fails: the agent's pods or the kube-apiserver of that cluster; there: " + agentLogs
+		return hopBehindAgent, "the tunnel is there, and what is behind it fails: look at the kube-apiserver of that cluster, and at what its agent says: " + agentLogs
 	case http.StatusGatewayTimeout:
-		return "the agent, or its kube-apiserver, does not answer in time: look at the load of that cluster and at the network to the hub"
+		return "", "the agent, or its kube-apiserver, does not answer in time: look at the load of that cluster and at the network to the hub"
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
-		return remedyOf(err, cluster)
+		return "", remedyOf(err, cluster)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("nothing came within %s: the hub, or something on the way to the cluster, is silent", probeTimeout)
+		return "", fmt.Sprintf("nothing came within %s: the hub, or something on the way to the cluster, is silent", probeTimeout)
 	}
-	return fmt.Sprintf("kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
+	return "", fmt.Sprintf("kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
 }
 
 const (
@@ -88,16 +98,16 @@ const (
 )
 
 // hopOfUnavailable tells the hops by the words of 503: package agentclient has most of them.
-func hopOfUnavailable(message, cluster string) string {
+func hopOfUnavailable(message, cluster string) (failed hop, remedy string) {
 	switch {
 	case strings.Contains(message, "no agent of cluster"):
-		return fmt.Sprintf("the tunnel is missing; on that cluster: %s; in its place: kubectl clusterproxy bundle %s --cluster-kubeconfig FILE", agentLogs, cluster)
+		return hopTunnel, fmt.Sprintf("the tunnel is missing; on that cluster: %s; in its place: kubectl clusterproxy bundle %s --cluster-kubeconfig FILE", agentLogs, cluster)
 	case strings.Contains(message, "proxy server cannot be reached"):
-		return "the fault is on the hub, between the proxy API and the proxy servers; there: " + hubPods
+		return "", "the fault is on the hub, between the proxy API and the proxy servers; there: " + hubPods
 	case strings.Contains(message, "memory limit"):
-		return "a pod on the way is full: the message names it, and what raises its limit"
+		return "", "a pod on the way is full: the message names it, and what raises its limit"
 	case strings.Contains(message, "try again"):
-		return fmt.Sprintf("a part of the way restarts; kubectl clusterproxy check %s --wait=1m says whether that ends", cluster)
+		return "", fmt.Sprintf("a part of the way restarts; kubectl clusterproxy check %s --wait=1m says whether that ends", cluster)
 	}
-	return fmt.Sprintf("something on the way to the cluster is not available; kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
+	return "", fmt.Sprintf("something on the way to the cluster is not available; kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
 }
