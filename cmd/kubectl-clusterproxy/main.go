@@ -1,37 +1,21 @@
 // Command kubectl-clusterproxy is the kubectl plugin of the addon: kubectl runs
-// it as "kubectl clusterproxy" when it is on the PATH. It speaks to the hub with
-// the user's own kubeconfig, through the aggregated API, and needs no right that
-// the user does not have.
+// it as "kubectl clusterproxy" when it is on the PATH. See package kubectlplugin.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials of clouds
+
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	status := kubectlplugin.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if err != nil && err != errNotGood { // what is wrong was said already
-		fmt.Fprintln(terminal{os.Stderr}, "error:", err)
-	}
-	os.Exit(exitStatus(err))
-}
-
-// exitStatus is that of every command: see longHelp.
-func exitStatus(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errNotGood):
-		return 1
-	}
-	return 2
+	os.Exit(status)
 }

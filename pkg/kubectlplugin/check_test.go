@@ -1,0 +1,242 @@
+package kubectlplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	workv1 "open-cluster-management.io/api/work/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+)
+
+// brokenHub has one replica of each part, an APIService that the control plane cannot use,
+// a cluster c2 that is dead, and a cluster c3 of which only the tunnel is.
+func brokenHub(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	since := metav1.NewTime(time.Date(2026, 11, 27, 2, 47, 0, 0, time.UTC))
+	return fakeHubWith(t, func(serve func(string, int, any)) {
+		configuration := v1alpha1.ManagedProxyConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy"}}
+		configuration.Spec.ProxyServer.Namespace = "addon"
+		end := time.Now().Add(48 * time.Hour).UTC().Format(time.RFC3339)
+		configuration.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionTypeConfigurationValid, Status: metav1.ConditionTrue},
+			{Type: v1alpha1.ConditionTypeProxyServerSecretSigned, Status: metav1.ConditionTrue, Message: "Expiry:" + end},
+		}
+		serve(configurationsPath, 200, v1alpha1.ManagedProxyConfigurationList{Items: []v1alpha1.ManagedProxyConfiguration{configuration}})
+		deployments := ofRelease("v2")
+		for i := range deployments {
+			deployments[i].Spec.Replicas = new(int32)
+			*deployments[i].Spec.Replicas = 1
+			deployments[i].Status.ReadyReplicas = 1
+		}
+		serve("/apis/apps/v1/namespaces/addon/deployments", 200, appsv1.DeploymentList{Items: deployments})
+		serve(managedClustersPath+"/c2", 200, clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}, Status: clusterv1.ManagedClusterStatus{
+			Conditions: []metav1.Condition{{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionUnknown, LastTransitionTime: since, Message: "Registration agent stopped updating its lease."}}}})
+		serve(managedClustersPath+"/c3", 200, clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}, Status: clusterv1.ManagedClusterStatus{
+			Conditions: []metav1.Condition{{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue}}}})
+		serve(managedClustersPath+"/c4", 200, clusterv1.ManagedCluster{})
+		for _, name := range []string{"c2", "c3", "c4"} {
+			serve(addonAPI+"/namespaces/"+name+"/managedclusteraddons/cluster-proxy", 200, addonv1alpha1.ManagedClusterAddOn{})
+			serve("/apis/work.open-cluster-management.io/v1/namespaces/"+name+"/manifestworks", 200, workv1.ManifestWorkList{Items: []workv1.ManifestWork{{
+				Status: workv1.ManifestWorkStatus{Conditions: []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}}}}}})
+		}
+		serve(groupPath+"/c3/proxy/version", 503, statusOf(503, metav1.StatusReasonServiceUnavailable, "", `no agent of cluster "c3" is connected since 2026-11-27T02:47:00Z`))
+		serve(groupPath+"/c4/proxy/version", 502, statusOf(502, "", "", "the agent cannot reach the managed cluster's kube-apiserver"))
+	})
+}
+
+// TestCheckTellsWhatIsDead has a dead cluster, a dead tunnel, one replica and certificates
+// that end, and wants the line for each, and a last one.
+func TestCheckTellsWhatIsDead(t *testing.T) {
+	kubeconfig := brokenHub(t)
+	out, _, err := run(t, kubeconfig, "check")
+	if !errors.Is(err, errNotGood) {
+		t.Errorf("error %v, want errNotGood", err)
+	}
+	rest := out
+	for _, want := range []string{
+		"hub\n√ hub-api", "√ hub-apiservice", "√ hub-configuration", "× hub-certificates", "the first ends at", "ProxyServerSecretSigned", "‼ hub-replicas", "proxy server 1/1", "replicas=2",
+		"√ hub-clusters", "clusters: 1 of 2 good",
+		"× c2: the cluster itself is away", "× cluster-registered", "since 2026-11-27T02:47:00Z", "√ cluster-installed", "× cluster-api",
+		"The hub is not good: hub-certificates; 1 of 2 clusters not good: c2 (--all shows the good ones).",
+	} {
+		_, after, ok := strings.Cut(rest, want)
+		if !ok {
+			t.Fatalf("there is no %q, in this place:\n%s", want, out)
+		}
+		rest = after
+	}
+}
+
+// TestCheckOfAnUnreachableProxyAPI has a control plane that cannot connect to the port of the proxy
+// API: it answers for the whole group with 503, and its APIService says why.
+func TestCheckOfAnUnreachableProxyAPI(t *testing.T) {
+	paths := pathsOf(clusterproxy.ClusterList{})
+	unavailable := always(503, statusOf(503, metav1.StatusReasonServiceUnavailable, "", "the server is currently unable to handle the request"))
+	paths[groupPath], paths["/apis/"+clusterproxy.GroupVersion.String()] = unavailable, unavailable
+	paths[apiServicePath] = always(200, `{"status": {"conditions": [{"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": "dial tcp 10.96.3.4:443: i/o timeout"}]}}`)
+	out, _, err := run(t, hubOfPaths(t, paths), "check")
+	for _, want := range []string{"× hub-apiservice", "dial tcp 10.96.3.4:443: i/o timeout", "firewalls", "The hub is not good: hub-apiservice, hub-clusters; no cluster was asked."} {
+		if !errors.Is(err, errNotGood) || !strings.Contains(out, want) {
+			t.Errorf("check says, %v, want %q:\n%s", err, want, out)
+		}
+	}
+}
+
+// TestVerdicts tells a dead cluster from a dead tunnel.
+func TestVerdicts(t *testing.T) {
+	hubs := brokenHub(t)
+	for name, test := range map[string]struct {
+		cluster string
+		want    string
+	}{
+		"the cluster is dead":        {"c2", "the cluster itself is away: the hub hears nothing of it"},
+		"the tunnel is dead":         {"c3", "the cluster is alive, its tunnel is not"},
+		"the kube-apiserver is dead": {"c4", "its tunnel is alive, the kube-apiserver behind it is not"},
+	} {
+		hub, err := clientOf(hubs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		findings := checkCluster(t.Context(), hub, clusterOf(test.cluster, metav1.ConditionUnknown, "LeaseStopped"))
+		if got, isBad := verdictOf(findings); got != test.want || !isBad {
+			t.Errorf("%s: %q of %+v, want %q", name, got, findings, test.want)
+		}
+	}
+}
+
+// TestCheckOfAPIServices wants what the control plane says, whoever else the proxy API answers.
+func TestCheckOfAPIServices(t *testing.T) {
+	for name, test := range map[string]struct {
+		code    int
+		answer  any
+		bad     bool
+		skipped bool
+		says    string
+	}{
+		"reached":     {200, `{"status": {"conditions": [{"type": "Available", "status": "True"}]}}`, false, false, "reaches the proxy API"},
+		"unreachable": {200, `{"status": {"conditions": [{"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": "dial tcp 10.0.0.7:9092: i/o timeout"}]}}`, true, false, "FailedDiscoveryCheck: dial tcp 10.0.0.7:9092: i/o timeout"},
+		"not there":   {404, statusOf(404, metav1.StatusReasonNotFound, "", "not found"), true, false, "there is no APIService"},
+		"not for ann": {403, statusOf(403, metav1.StatusReasonForbidden, "", "not for ann"), false, true, "cannot be read: not for ann"},
+		"slow":        {504, statusOf(504, metav1.StatusReasonTimeout, "", "late"), false, false, "cannot be read: late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, err := clientOf(apiServiceHub(t, test.code, test.answer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := checkAPIService(t.Context(), hub); f.isBad() != test.bad || f.Skipped != test.skipped || !strings.Contains(f.Text, test.says) {
+				t.Errorf("%+v, want bad: %v, skipped: %v, and %q", f, test.bad, test.skipped, test.says)
+			}
+		})
+	}
+}
+
+// TestCheckAsksAtOnce has clusters that answer when all of them are asked.
+func TestCheckAsksAtOnce(t *testing.T) {
+	hub := newMeetingHub(t, checkedAtOnce)
+	out, _, err := run(t, hub, "check")
+	if err != nil || !strings.Contains(out, fmt.Sprintf("clusters: %d of %d good", checkedAtOnce, checkedAtOnce)) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// TestCheckWaits has a cluster that is away when it is asked first.
+func TestCheckWaits(t *testing.T) {
+	hub, before := newLateHub(t), checkAgain
+	checkAgain = time.Millisecond
+	t.Cleanup(func() { checkAgain = before })
+	if _, _, err := run(t, hub, "check", "c1"); !errors.Is(err, errNotGood) {
+		t.Fatalf("error %v, want errNotGood", err)
+	}
+	if out, _, err := run(t, hub, "check", "c1", "--wait=1m"); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// TestExitStatuses wants one table for all commands.
+func TestExitStatuses(t *testing.T) {
+	good, none := fakeHub(t), fakeHubOf(t, clusterproxy.ClusterList{})
+	nothing := filepath.Join(t.TempDir(), "none")
+	for name, test := range map[string]struct {
+		kubeconfig string
+		args       []string
+		want       int
+	}{
+		"good":                      {good, []string{"status", "c1"}, 0},
+		"one is away":               {good, []string{"status"}, 1},
+		"one is bad":                {good, []string{"check"}, 1},
+		"no cluster, status":        {none, []string{"status"}, 1},
+		"no cluster, status, JSON":  {none, []string{"status", "-o", "json"}, 1},
+		"no cluster, check":         {none, []string{"check"}, 1},
+		"no cluster, kubeconfig":    {none, []string{"kubeconfig"}, 1},
+		"an unknown cluster":        {good, []string{"status", "c9"}, 2},
+		"no argument":               {good, []string{"whoami"}, 2},
+		"no credential":             {good, []string{"--token=other", "status"}, 2},
+		"no kubeconfig":             {nothing, []string{"status"}, 2},
+		"no version is known":       {good, []string{"version"}, 1},
+		"the plugin's version":      {nothing, []string{"version", "--client"}, 0},
+		"the plugin's, without hub": {nothing, []string{"version"}, 1},
+	} {
+		if _, _, err := run(t, test.kubeconfig, test.args...); exitStatus(err) != test.want {
+			t.Errorf("%s: %s exits with %d (%v), want %d", name, test.args, exitStatus(err), err, test.want)
+		}
+	}
+}
+
+// TestVersionWithoutAHub wants the plugin's own, and words that name what is missing.
+func TestVersionWithoutAHub(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	release = "v9"
+	t.Cleanup(func() { release = "" })
+	out, errOut, err := run(t, "", "version")
+	if !errors.Is(err, errNotGood) {
+		t.Errorf("error %v, want errNotGood", err)
+	}
+	wantLines(t, out, []string{"plugin v9 here", "proxy server not known because there is no kubeconfig of the hub: set KUBECONFIG, or use --kubeconfig"})
+	wantLines(t, errOut, []string{"No version is known but the plugin's."})
+}
+
+// TestHops wants a remedy for the hop that failed, by the words of the proxy API itself.
+func TestHops(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no agent":        {&tunnel.Error{Code: tunnel.NoAgent}, "the tunnel is missing; on that cluster: kubectl"},
+		"no proxy server": {&tunnel.Error{Code: tunnel.NoProxyServer}, "on the hub, between the proxy API and the proxy servers"},
+		"draining":        {&tunnel.Error{Code: tunnel.Draining}, "check c1 --wait=1m"},
+		"interrupted":     {context.Canceled, "check c1 --wait=1m"},
+		"full":            {errors.New("memory"), "raises"},
+		"no handler":      {&tunnel.Error{Code: tunnel.Unreachable}, "what is behind it fails"},
+		"late":            {&tunnel.Error{Code: tunnel.TimedOut}, "does not answer in time"},
+		"overloaded":      {&tunnel.Error{Code: tunnel.Overloaded}, "proxyAPI.limits"},
+	} {
+		code, message := agentclient.StatusOf(test.err, "c1", time.Time{})
+		if name == "full" {
+			code, message = 503, "proxy API pod p uses 82 % of its memory limit of 256Mi and takes nothing new: try again, or raise it"
+		}
+		reason := metav1.StatusReasonServiceUnavailable
+		if code == 429 {
+			reason = metav1.StatusReasonTooManyRequests
+		}
+		status := statusOf(int32(code), reason, "", message)
+		if _, got := hopOf(&apierrors.StatusError{ErrStatus: status}, "c1"); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %d %q: the remedy is %q, want %q in it", name, code, message, got, test.want)
+		}
+	}
+}

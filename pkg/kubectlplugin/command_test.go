@@ -1,0 +1,335 @@
+package kubectlplugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// fakeHub answers as a hub with the addon does: c1 is up, c2 is away.
+func fakeHub(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	return fakeHubWith(t, func(func(string, int, any)) {})
+}
+
+// fakeHubWith is one that serves more. A string is served as it is.
+func fakeHubWith(t *testing.T, more func(serve func(path string, code int, object any))) (kubeconfig string) {
+	t.Helper()
+	server := httptest.NewTLSServer(fakeHubHandler(t, more))
+	t.Cleanup(server.Close)
+	return writeKubeconfig(t, server)
+}
+
+func fakeHubHandler(t *testing.T, more func(serve func(path string, code int, object any))) *http.ServeMux {
+	t.Helper()
+	mux := http.NewServeMux()
+	serve := func(path string, code int, object any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			code, object := code, object
+			if r.Header.Get("Authorization") != "Bearer hub-token" {
+				code, object = http.StatusUnauthorized, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 401, Reason: metav1.StatusReasonUnauthorized, Message: "Unauthorized"}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			if text, ok := object.(string); ok {
+				_, _ = io.WriteString(w, text)
+				return
+			}
+			if err := json.NewEncoder(w).Encode(object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	serve("/version", 200, version.Info{GitVersion: "v1.36.3"})
+	serve("/apis/"+v1alpha1.GroupVersion.String(), 200, metav1.APIResourceList{GroupVersion: v1alpha1.GroupVersion.String()})
+	serve(apiServicePath, 200, `{"status": {"conditions": [{"type": "Available", "status": "True"}]}}`)
+	serve(groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{
+		{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Tunnels: 2, Version: "v1.35.1", Latency: &metav1.Duration{Duration: 1500 * time.Microsecond}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown, Reason: "LeaseStopped", Message: "no lease since noon"}},
+	}})
+	serve(groupPath+"/c1/proxy/version", 200, version.Info{GitVersion: "v1.35.1"})
+	serve(groupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: `no agent of cluster "c2" is connected since noon`})
+	serve(identityPath("c1"), 200, v1alpha1.ClusterIdentity{
+		Hub: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs"}}, Cluster: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs", "system:authenticated"}}})
+	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}})
+	more(serve)
+	return mux
+}
+
+func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := newCommand(&stdout, &stderr)
+	command.SetArgs(append([]string{"--kubeconfig=" + kubeconfig}, args...))
+	err = command.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// TestKubeconfigOfTheHubOfFlags lists the clusters of another hub than the context's.
+func TestKubeconfigOfTheHubOfFlags(t *testing.T) {
+	kubeconfig := fakeHubWith(t, func(serve func(string, int, any)) {
+		serve("/other"+groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c3"}}}})
+	})
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := config.Clusters["hub"].DeepCopy()
+	other.Server += "/other"
+	config.Clusters["other"], config.AuthInfos["root"] = other, config.AuthInfos["ann"].DeepCopy()
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{{"--cluster=other", "--user=root", "--namespace=web"}, {"--server=" + other.Server, "--user=root", "--namespace=web"}} {
+		out, _, err := run(t, kubeconfig, append(flags, "kubeconfig", "--fleet=")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientcmd.Load([]byte(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := got.Contexts["c3"]
+		if c == nil || c.AuthInfo != "root" || c.Namespace != "web" || got.AuthInfos["root"] == nil {
+			t.Errorf("%q: the context is %+v, want user root and namespace web", flags, c)
+		}
+		if cluster := got.Clusters["c3"]; cluster == nil || !strings.HasPrefix(cluster.Server, other.Server+"/") {
+			t.Errorf("%q: the context does not lead to a cluster below %s", flags, other.Server)
+		}
+	}
+}
+
+// TestKubeconfigOfPathsInFlags names a file from another folder than the kubeconfig's.
+func TestKubeconfigOfPathsInFlags(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	ca := config.Clusters["hub"].CertificateAuthorityData
+	if err := os.WriteFile("hub-ca.crt", ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--merge"}} {
+		out, _, err := run(t, kubeconfig, append(flags, "--certificate-authority=hub-ca.crt", "kubeconfig")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientcmd.Load([]byte(out))
+		if flags != nil {
+			got, err = clientcmd.LoadFromFile(kubeconfig)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := clientcmd.ResolveLocalPaths(got); err != nil {
+			t.Fatal(err)
+		}
+		c := got.Clusters["c1"]
+		found := c.CertificateAuthorityData
+		if c.CertificateAuthority != "" {
+			if found, err = os.ReadFile(c.CertificateAuthority); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(found, ca) {
+			t.Errorf("%q: the context verifies the hub by %q", flags, found)
+		}
+	}
+}
+
+func TestCommands(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	for name, test := range map[string]struct {
+		args    []string
+		notGood bool
+		out     []string // in this order
+		errOut  string
+		err     string
+	}{
+		"status": {args: []string{"status"}, notGood: true,
+			out:    []string{"NAME", "c1", "True", "1.5ms", "v1.35.1", "c2", "Unknown", "LeaseStopped"},
+			errOut: "c2 is not available: no lease since noon; see: kubectl clusterproxy check c2\n1 of 2 clusters available.\n"},
+		"status in width":     {args: []string{"status", "-o", "wide"}, notGood: true, out: []string{"REASON", "CONNECTIONS", "MESSAGE", "c1", " 2", "c2", "LeaseStopped", "no lease since noon"}},
+		"watch as JSON":       {args: []string{"status", "--watch", "-o", "json"}, err: "--watch writes text"},
+		"status of one":       {args: []string{"status", "c1"}, out: []string{"c1"}},
+		"status as JSON":      {args: []string{"status", "c1", "-o", "json"}, out: []string{`"items"`, `"kind": "Cluster"`, `"name": "c1"`, `"kind": "ClusterList"`}},
+		"status by JSONPath":  {args: []string{"status", "-o", "jsonpath={.items[*].status.version}"}, notGood: true, out: []string{"v1.35.1"}},
+		"a wrong template":    {args: []string{"status", "-o", "jsonpath={.items"}, err: "parsing the template of --output=jsonpath={.items: "},
+		"names":               {args: []string{"status", "c1", "-o", "name"}, out: []string{"cluster.clusterproxy.open-cluster-management.io/c1\n"}},
+		"status of a format":  {args: []string{"status", "-o", "xml"}, err: `"xml": it must be name, wide, json, yaml or jsonpath=TEMPLATE`},
+		"unknown cluster":     {args: []string{"status", "c3"}, err: `no cluster "c3" that you may reach`},
+		"unknown clusters":    {args: []string{"status", "c3", "c1", "c4"}, err: `no cluster "c3" or "c4" that you may reach`},
+		"whoami":              {args: []string{"whoami", "c1"}, out: []string{"hub", "ann", "devs", "c1", "ann", "devs,system:authenticated"}},
+		"a cluster as a flag": {args: []string{"status", "--cluster=c1"}, err: "give managed clusters without a flag, as in: kubectl clusterproxy status c1"},
+		"whoami nowhere":      {args: []string{"whoami"}, err: "name one CLUSTER, not 0: kubectl clusterproxy whoami CLUSTER; see --help"},
+		"check": {args: []string{"check"}, notGood: true, out: []string{
+			"√ hub-api", "v1.36.3", "√ hub-apiservice", "√ hub-clusters", "2 clusters", "clusters: 1 of 2 good", "× c2: cannot be reached",
+			"× cluster-available", "× cluster-api", "is connected since noon", "bundle c2 --cluster-kubeconfig", "The hub is good; 1 of 2 clusters not good: c2 (--all shows the good ones)."}},
+		"check of all": {args: []string{"check", "--all"}, notGood: true, out: []string{
+			"√ c1: good", "√ cluster-available", "√ cluster-api", "v1.35.1", "√ cluster-identity", `"ann"`, "‼ cluster-stream", "clusters/stream", "× c2"}},
+		"check of a good one": {args: []string{"check", "c1"}, out: []string{"you may reach the 1 cluster that you name", "√ cluster-api", "The hub is good; so is each of 1 cluster."}},
+		"check as JSON":       {args: []string{"check", "c1", "-o", "json"}, out: []string{`"items"`, `"id": "hub-api"`, `"kind": "FindingList"`}},
+		"wrong token":         {args: []string{"--token=other", "status"}, err: "Unauthorized"},
+		"no such context":     {args: []string{"--context=nope", "status"}, err: `"nope"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errOut, err := run(t, kubeconfig, test.args...)
+			switch {
+			case test.err != "":
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("error %v, want one with %q", err, test.err)
+				}
+			case errors.Is(err, errNotGood) != test.notGood || err != nil && !test.notGood:
+				t.Errorf("error %v, want errNotGood: %v", err, test.notGood)
+			}
+			rest := out
+			for _, want := range test.out {
+				_, after, ok := strings.Cut(rest, want)
+				if !ok {
+					t.Fatalf("output lacks %q, in this place:\n%s", want, out)
+				}
+				rest = after
+			}
+			if !strings.Contains(errOut, test.errOut) {
+				t.Errorf("standard error is %q, want %q in it", errOut, test.errOut)
+			}
+		})
+	}
+}
+
+func TestKubeconfigIsWhole(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	out, _, err := run(t, kubeconfig, "kubeconfig", "--prefix=prod-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load([]byte(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range []string{"c1", "c2"} {
+		c := config.Contexts["prod-"+cluster]
+		if c == nil || c.AuthInfo != "ann" || c.Namespace != "team" {
+			t.Fatalf("context of %s is %+v, want user ann and namespace team", cluster, c)
+		}
+		entry := config.Clusters[c.Cluster]
+		if want := hub.Clusters["hub"].Server + groupPath + "/" + cluster + "/proxy"; entry.Server != want || len(entry.CertificateAuthorityData) == 0 {
+			t.Errorf("server of %s is %q with a CA of %d bytes, want %q", cluster, entry.Server, len(entry.CertificateAuthorityData), want)
+		}
+	}
+	if config.AuthInfos["ann"].Token != "hub-token" || config.CurrentContext != "prod-c1" {
+		t.Errorf("user %v, current context %q; want the hub's token and prod-c1", config.AuthInfos["ann"], config.CurrentContext)
+	}
+}
+
+func TestMergeKeepsWhatIsThere(t *testing.T) {
+	kubeconfig := fakeHub(t)
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err != nil {
+		t.Errorf("merging twice: %v", err)
+	}
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.CurrentContext != "hub" || config.Contexts["c1"] == nil || config.Contexts["hub"] == nil {
+		t.Errorf("contexts are %v, current %q; want c1 and hub, which is current", config.Contexts, config.CurrentContext)
+	}
+	// A cluster of the user's own that has the same name.
+	config.Clusters["c1"].Server = "https://mine.example.com"
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err == nil || !strings.Contains(err.Error(), "choose a --prefix") {
+		t.Errorf("merging over somebody else's entry: %v, want an error that names --prefix", err)
+	}
+	if now, err := clientcmd.LoadFromFile(kubeconfig); err != nil || now.Clusters["c1"].Server != "https://mine.example.com" {
+		t.Errorf("the entry is gone, or %v", err)
+	}
+}
+
+// TestKubeconfigSaysWhatMayBeUsed has a user with rights to one cluster by name, and to the other
+// by its set, which the hub's kube-apiserver does not know.
+func TestKubeconfigSaysWhatMayBeUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		all  bool
+		code int
+		want string
+	}{
+		"all":       {true, 201, ""},
+		"one":       {false, 201, "the hub refuses you the contexts of these clusters: c2; ask an administrator of the hub"},
+		"not known": {false, 503, "which of the contexts you may use is not known: asking the hub what you may do: "},
+	} {
+		mux := fakeHubHandler(t, func(func(string, int, any)) {})
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+				mux.ServeHTTP(w, r)
+				return
+			}
+			var review authorizationv1.SelfSubjectAccessReview
+			body, err := io.ReadAll(r.Body)
+			if err == nil {
+				err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), body, &review)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			asked := review.Spec.ResourceAttributes
+			review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
+			review.Status.Allowed = asked.Verb == "get" && asked.Subresource == "proxy" && (test.all || asked.Name == "c1")
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(test.code)
+			_ = json.NewEncoder(w).Encode(review)
+		}))
+		t.Cleanup(server.Close)
+		_, errOut, err := run(t, writeKubeconfig(t, server), "kubeconfig", "--fleet=")
+		if err != nil || test.want == "" && errOut != "" || !strings.Contains(errOut, test.want) || strings.Contains(errOut, "c1") {
+			t.Errorf("%s: %v, %q; want %q", name, err, errOut, test.want)
+		}
+	}
+}
+
+// TestWhoamiSaysWhatIsLost wants a word about groups that a cluster is not told of.
+func TestWhoamiSaysWhatIsLost(t *testing.T) {
+	for name, test := range map[string]struct{ hub, cluster, want []string }{
+		"all there":           {[]string{"devs"}, []string{"devs", "system:authenticated"}, nil},
+		"of service accounts": {[]string{"system:serviceaccounts:web"}, []string{"cluster:hub:system:serviceaccounts:web"}, nil},
+		"reserved":            {[]string{"devs", "system:masters"}, []string{"devs", "system:authenticated"}, []string{"system:masters"}},
+	} {
+		who := v1alpha1.ClusterIdentity{Hub: v1alpha1.UserInfo{Groups: test.hub}, Cluster: v1alpha1.UserInfo{Groups: test.cluster}}
+		if got := lost(who); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q is lost, want %q", name, got, test.want)
+		}
+		var out, errOut bytes.Buffer
+		p := &plugin{out: &out, err: &errOut}
+		if err := p.whoamiTable("c1", who); err != nil || (errOut.Len() > 0) != (test.want != nil) {
+			t.Errorf("%s: %v, standard error is %q", name, err, errOut.String())
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package kubectlplugin
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+)
+
+// jsonPath begins the format that has a template, as kubectl's.
+const jsonPath = "jsonpath="
+
+// outputFlag is the format of a command's output besides text, as kubectl's: JSON, YAML and
+// JSONPath, and the named ones. Another is refused before anything is asked.
+func outputFlag(cmd *cobra.Command, output *string, formats ...string) {
+	formats = append(formats, "json", "yaml", jsonPath)
+	allowed := strings.Join(formats[:len(formats)-1], ", ") + " or " + jsonPath + "TEMPLATE"
+	cmd.Flags().StringVarP(output, "output", "o", "", "format: "+allowed+" instead of text")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is two lines above
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if strings.HasPrefix(*output, jsonPath) {
+			_, err := printerOf(*output)
+			return err
+		}
+		if *output != "" && !slices.Contains(formats, *output) {
+			return fmt.Errorf("--output is %q: it must be %s", *output, allowed)
+		}
+		return nil
+	}
+}
+
+// printerOf returns the printer of a format, or nil for text.
+func printerOf(output string) (printers.ResourcePrinter, error) {
+	switch output {
+	case "json":
+		return &printers.JSONPrinter{}, nil
+	case "yaml":
+		return &printers.YAMLPrinter{}, nil
+	case "name":
+		return &printers.NamePrinter{}, nil
+	}
+	template, ok := strings.CutPrefix(output, jsonPath)
+	if !ok {
+		return nil, nil
+	}
+	printer, err := printers.NewJSONPathPrinter(template)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the template of --output=%s: %w", output, err)
+	}
+	return printer, nil
+}
+
+// print writes an object in a format. It reports false, and writes nothing, if text was asked for.
+func (p *plugin) print(output string, object any) (bool, error) {
+	printer, err := printerOf(output)
+	if printer == nil || err != nil {
+		return false, err
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return true, err
+	}
+	// What is printed here is not all in a scheme.
+	var printed unstructured.Unstructured
+	if err := json.Unmarshal(text, &printed.Object); err != nil {
+		return true, err
+	}
+	if output == "name" {
+		list, err := printed.ToList()
+		if err != nil {
+			return true, err
+		}
+		return true, printer.PrintObj(list, p.out)
+	}
+	return true, printer.PrintObj(&printed, p.out)
+}
+
+// listOf is the list of what is no object of the hub.
+func listOf(kind string, items any) any {
+	return struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           any `json:"items"`
+	}{metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}, items}
+}
+
+// table is one that kubectl's printer writes. Its wide columns are shown on demand.
+type table struct{ metav1.Table }
+
+func newTable(columns ...string) *table {
+	t := &table{}
+	for _, name := range columns {
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name})
+	}
+	return t
+}
+
+func (t *table) addWide(columns ...string) {
+	for _, name := range columns {
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Priority: 1})
+	}
+}
+
+// add adds a row. What is in a cell cannot end it.
+func (t *table) add(cells ...string) {
+	row := metav1.TableRow{}
+	for _, cell := range cells {
+		row.Cells = append(row.Cells, oneLine(cmp.Or(cell, "<none>")))
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// printTable writes tables below each other, each with its header and the widths of its own.
+func (p *plugin) printTable(t *table, wide bool) error {
+	var object runtime.Object = &t.Table
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(object, p.out)
+}
