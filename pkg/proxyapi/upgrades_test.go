@@ -90,22 +90,26 @@ func TestAnswersToUpgrades(t *testing.T) {
 func TestUnaskedAnswers(t *testing.T) {
 	l := &relay{latencies: newLatencies()}
 	for _, tc := range []struct {
-		code    int
-		upgrade string
-		refused bool
+		code          int
+		upgrade, with string
+		refused       bool
 	}{
-		{101, "", true}, {101, "websocket", false}, {0, "", true}, {99, "", true}, {99, "websocket", true}, {100, "", true}, {200, "", false}, {999, "", false}, {1000, "", true},
+		{101, "", "", true}, {101, "", "websocket", true}, {101, "websocket", "websocket", false}, {101, "websocket", "", true}, {101, "websocket", "h2c", true},
+		{0, "", "", true}, {99, "", "", true}, {99, "websocket", "", true}, {100, "", "", true}, {200, "", "", false}, {999, "", "", false}, {1000, "", "", true},
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
-		if tc.upgrade != "" {
-			r.Header.Set("Connection", "Upgrade")
-			r.Header.Set("Upgrade", tc.upgrade)
+		headerOf := func(protocol string) http.Header {
+			if protocol == "" {
+				return http.Header{}
+			}
+			return http.Header{"Connection": {"Upgrade"}, "Upgrade": {protocol}}
 		}
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		r.Header = headerOf(tc.upgrade)
 		c := &requestScope{target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: "get"}, long: true}
 		r = r.WithContext(context.WithValue(r.Context(), scopeKey{}, c))
-		err := l.modifyResponse(&http.Response{StatusCode: tc.code, Header: http.Header{}, Body: http.NoBody, Request: r})
+		err := l.modifyResponse(&http.Response{StatusCode: tc.code, Header: headerOf(tc.with), Body: http.NoBody, Request: r})
 		if (err != nil) != tc.refused {
-			t.Errorf("%d to %q: %v, want it refused: %t", tc.code, tc.upgrade, err, tc.refused)
+			t.Errorf("%d with %q to %q: %v, want it refused: %t", tc.code, tc.with, tc.upgrade, err, tc.refused)
 		}
 	}
 }
