@@ -123,6 +123,23 @@ func (c *pooledConn) Close() error {
 	return c.Conn.Close()
 }
 
+// isUnacknowledged reports whether something that was sent on a connection which connect
+// returned has not been acknowledged, as far as the tunnel can tell: by the proxy server.
+func isUnacknowledged(conn net.Conn) bool {
+	for {
+		switch over := conn.(type) {
+		case *pooledConn:
+			conn = over.Conn
+		case interface{ IsUnacknowledged() bool }:
+			return over.IsUnacknowledged()
+		case interface{ NetConn() net.Conn }:
+			conn = over.NetConn()
+		default:
+			return false
+		}
+	}
+}
+
 // Abort is for connect.Abort.
 func (c *pooledConn) Abort(error) {
 	connect.Abort(c.Conn)

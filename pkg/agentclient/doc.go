@@ -45,7 +45,9 @@
 // without an error. A request that was sent is not repeated, except a read (GET and
 // HEAD, no watch, no stream) that failed within 15 s before anything of its answer
 // arrived: if it failed on a connection for reads, it is sent by HTTP/2, and if it
-// failed there, once more on a new connection.
+// failed there, once more on a new connection. A read that is only slow is sent once: its
+// connection is given up for evidence alone (package httprelay, "Silence"), which is that of
+// its own transport or that of the cluster's other connections.
 //
 // When a cluster is not served any more, Evict closes all connections to its agent,
 // with the requests on them. When an agent's certificate becomes one that a handshake

@@ -82,7 +82,18 @@ func (p *pool) newReadPool() *httprelay.ReadPool {
 	return &httprelay.ReadPool{
 		Dial: func(ctx context.Context) (net.Conn, error) { return p.connect(ctx, "http/1.1") },
 		Most: ReadConns, IdleTimeout: readIdleTimeout,
+		Alive: p.alive,
 	}
+}
+
+// alive reports whether there is no evidence that a connection for reads is dead, from which
+// nothing has come since heard: its own transport's, which ends at a proxy server, or that of
+// the agent's other connections, one of which does not answer.
+func (p *pool) alive(conn net.Conn, heard time.Time) bool {
+	p.mu.Lock()
+	g := p.requests
+	p.mu.Unlock()
+	return httprelay.Acknowledges(func() bool { return isUnacknowledged(conn) }) && g.requests.Alive(heard) && g.watches.Alive(heard)
 }
 
 func (p *pool) readPool() *httprelay.ReadPool {

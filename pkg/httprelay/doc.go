@@ -55,10 +55,15 @@
 // waits for the answer to a ping first: one round trip. A slow answer costs only the
 // pings, since those are answered.
 //
-// ReadPool connections have no ping. A read without an answer for a second is sent by
-// HTTP/2 as well, and the first answer counts. If answers are merely slow, this happens
-// once in ten seconds for each place, so it does not double the work of a busy server.
-// No request fails because of it.
+// ReadPool connections have no ping, and a slow answer is no reason to send a read twice: that
+// doubles the load of a cluster that is slow already. A read without an answer for a second
+// asks for evidence (ReadPool.Alive) every second: that the peer's TCP has not acknowledged the
+// request for a second, or that a ping on one of the peer's HTTP/2 connections has not been
+// answered since the pooled connection was heard last. With evidence, which takes 2 s at most
+// from a peer that is gone, the connection is closed, with the free ones, and the read is sent
+// by HTTP/2, once. Without evidence it waits. If a connection leads through a proxy server, the
+// HTTP/2 connections may lead another way; the proxy server then ends it, 30 s after the last
+// acknowledgement of the agent. A read that waited for 15 s is not sent again.
 //
 // # Upgrades
 //
@@ -73,8 +78,7 @@
 // Headers of an answer, informational ones included, are MaxHeaderBytes at most, on
 // every connection of this package.
 //
-// Files: readpool.go has the ReadPool, hedge.go its retries of silent reads. shared.go,
-// choose.go and silence.go are Shared: its connections, which one a request takes, and
-// whether one is alive. coalesce.go, finalflush.go, earlyresponse.go, repeatbody.go,
+// Files: readpool.go has the ReadPool. shared.go and choose.go are Shared: its connections, and
+// which one a request takes. silence.go finds out whether a connection is alive. coalesce.go, finalflush.go, earlyresponse.go, repeatbody.go,
 // informational.go, upgrade.go and stack.go have what their names say, server.go and headersize.go sizes.
 package httprelay

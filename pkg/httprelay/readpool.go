@@ -31,15 +31,16 @@ type ReadPool struct {
 	Most int
 	// IdleTimeout is after what time an unused one is closed.
 	IdleTimeout time.Duration
+	// Alive looks for evidence that a connection is dead from which nothing has come since heard,
+	// and may wait for it. It returns true if there is none, as with a slow answer. Without
+	// Alive there never is.
+	Alive func(conn net.Conn, heard time.Time) bool
 
 	mu      sync.Mutex
 	idle    []*pooledConn
 	open    int // those being dialed included
 	dialing bool
 	missed  time.Time
-	// hedged is when a request was sent another way as well, and found when one
-	// was answered that way.
-	hedged, found time.Time
 }
 
 // busy: a connection is added only if two requests miss the pool within this time.
@@ -49,6 +50,10 @@ const busy = time.Second
 // repeatable is how long after it was sent a request without an answer may be
 // retried.
 const repeatable = 15 * time.Second
+
+// doubtAfter is how long a read waits on a pooled connection before Alive is asked about it,
+// and for how long again.
+const doubtAfter = time.Second
 
 // ErrNone says that no connection is free. Nothing was sent.
 var ErrNone = errors.New("no pooled connection is free")
@@ -94,21 +99,13 @@ func (p *ReadPool) RoundTrip(r *http.Request) (*http.Response, error) {
 // connection to a place often ends all of them. It does not retry after repeatable:
 // the next connection would most likely be silent for as long. If other gave up two
 // silent connections within seconds, they are more likely slow than dead, since the
-// second one was chosen for being alive; so the last attempt does not give up. While
-// nothing comes on a pooled connection the request is sent by other as well (hedge).
+// second one was chosen for being alive; so the last attempt does not give up.
 func (p *ReadPool) RoundTripOr(pooled, other func(*http.Request) (*http.Response, error), r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	failed := func(err error) bool {
 		return err != nil && r.Context().Err() == nil && time.Since(began) <= repeatable
 	}
-	h := p.hedge(other, r)
-	resp, err := pooled(h.request)
-	if instead := h.end(); instead != nil {
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return instead, nil
-	}
+	resp, err := pooled(r)
 	if !failed(err) {
 		return resp, err
 	}
@@ -179,7 +176,7 @@ func (p *ReadPool) add() {
 		p.open--
 		return
 	}
-	c := &pooledConn{Conn: conn, pool: p}
+	c := &pooledConn{Conn: conn, pool: p, heard: time.Now()}
 	c.limited = io.LimitedReader{R: conn}
 	c.reader, c.writer = bufio.NewReaderSize(&c.limited, bufferSize), bufio.NewWriterSize(conn, bufferSize)
 	c.timer = time.AfterFunc(p.IdleTimeout, func() { p.expire(c) })
@@ -187,6 +184,7 @@ func (p *ReadPool) add() {
 }
 
 func (p *ReadPool) put(c *pooledConn) {
+	c.heard = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.timer.Reset(p.IdleTimeout)
@@ -213,9 +211,22 @@ func (p *ReadPool) drop(c *pooledConn) {
 	_ = c.Close()
 }
 
+// dropIdle closes the free connections.
+func (p *ReadPool) dropIdle() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.timer.Stop()
+		p.drop(c)
+	}
+}
+
 type pooledConn struct {
 	net.Conn
 	pool    *ReadPool
+	heard   time.Time // when its last answer ended, or it was made
 	limited io.LimitedReader
 	reader  *bufio.Reader
 	writer  *bufio.Writer
@@ -224,7 +235,11 @@ type pooledConn struct {
 
 func (c *pooledConn) roundTrip(r *http.Request) (*http.Response, error) {
 	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
+	d := c.doubt()
 	resp, err := c.exchange(r)
+	if d.end() {
+		err = &Broken{errSilent}
+	}
 	if err != nil {
 		stop()
 		return nil, err

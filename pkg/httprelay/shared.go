@@ -47,6 +47,7 @@ type Shared struct {
 	dialing []*sharedDial
 	missed  time.Time // when a request had to share last
 	round   int       // of choosing
+	doubted time.Time // when a ping was last found unanswered
 	retired bool
 }
 
@@ -318,6 +319,9 @@ func (s *Shared) removeLocked(conn *http2.ClientConn) {
 func (s *Shared) MarkDead(conn *http2.ClientConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.conns, func(c *sharedConn) bool { return c.ClientConn == conn && c.wire.silent() }) {
+		s.doubted = time.Now() // the transport's own ping stayed unanswered
+	}
 	s.removeLocked(conn)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,9 @@ func (s *Shared) alive(c *sharedConn) *probe {
 			c.wire.doubted.Store(c.wire.now())
 		}
 		s.mu.Lock()
+		if errors.Is(p.err, context.DeadlineExceeded) {
+			s.doubted = time.Now()
+		}
 		c.probing = nil
 		s.mu.Unlock()
 	}()
@@ -114,6 +118,88 @@ func (s *Shared) proven(ctx context.Context, c *sharedConn) bool {
 	case <-ctx.Done():
 		return true // the request fails by itself
 	}
+}
+
+// Alive pings the connections of which nothing has come lately. It reports whether no ping
+// has stayed unanswered since then; it returns true if there is no connection.
+func (s *Shared) Alive(since time.Time) bool {
+	s.mu.Lock()
+	conns := slices.Clone(s.conns)
+	s.mu.Unlock()
+	var probes []*probe
+	for _, c := range conns {
+		if time.Duration(c.wire.now()-c.wire.heard.Load()) >= silence && !c.wire.suspect() {
+			probes = append(probes, s.alive(c))
+		}
+	}
+	for _, p := range probes {
+		<-p.done
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.doubted.After(since)
+}
+
+// Acknowledges reports whether a peer acknowledges what it was sent, now or after as long as
+// it may take to answer a ping.
+func Acknowledges(unacknowledged func() bool) bool {
+	if !unacknowledged() {
+		return true
+	}
+	time.Sleep(probeTimeout)
+	return !unacknowledged()
+}
+
+// doubt looks for evidence that a pooled connection is dead, from when a request was sent
+// until there is an answer, and gives it up then. It ends when the request may not be
+// retried any more.
+type doubt struct {
+	conn         *pooledConn
+	heard, began time.Time
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	ended  bool
+	gaveUp bool
+}
+
+func (c *pooledConn) doubt() *doubt {
+	d := &doubt{conn: c, heard: c.heard, began: time.Now()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.pool.Alive != nil {
+		d.timer = time.AfterFunc(doubtAfter, d.check)
+	}
+	return d
+}
+
+func (d *doubt) check() {
+	if d.conn.pool.Alive(d.conn.Conn, d.heard) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if !d.ended && time.Since(d.began) < repeatable {
+			d.timer.Reset(doubtAfter)
+		}
+		return
+	}
+	d.mu.Lock()
+	d.gaveUp = !d.ended && time.Since(d.began) < repeatable
+	gaveUp := d.gaveUp
+	d.mu.Unlock()
+	if gaveUp {
+		_ = d.conn.Close()
+		d.conn.pool.dropIdle() // they may lead the same way
+	}
+}
+
+// end reports whether the connection was given up.
+func (d *doubt) end() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended = true; d.timer != nil {
+		d.timer.Stop()
+	}
+	return d.gaveUp
 }
 
 // pick is a request's part of a connection.

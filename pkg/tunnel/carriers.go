@@ -262,6 +262,12 @@ func (c *carrierConn) ReadFrom(r io.Reader) (int64, error) {
 	return n, c.mapped(err)
 }
 
+// IsUnacknowledged reports whether the proxy server has not acknowledged something that was
+// sent.
+func (c *carrierConn) IsUnacknowledged() bool {
+	return dial.IsUnacknowledged(c.Carrier().Transport())
+}
+
 // mapped leaves alone what callers know: the end, deadlines, their own Close.
 func (c *carrierConn) mapped(err error) error {
 	var broken *carrier.Error

@@ -100,6 +100,9 @@ func TestSilentServerIsGivenUpOnTheWire(t *testing.T) {
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
+	if !conn.(*carrierConn).IsUnacknowledged() {
+		t.Error("what was sent to a silent server counts as acknowledged")
+	}
 	if _, err := conn.Read([]byte{0}); CodeOf(err) != Lost || errors.Is(err, io.EOF) {
 		t.Errorf("reading: %v, want code %s", err, Lost)
 	}

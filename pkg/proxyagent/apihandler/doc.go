@@ -37,7 +37,8 @@
 // for an upgrade (exec, attach, port-forward) get an HTTP/1.1 connection of
 // their own, because HTTP/2 has none. Reads that came on a connection of a ReadPool
 // (package httprelay) go on on one: with HTTP/2 a read alone takes a fifth longer, and
-// costs the kube-apiserver more as well. Connections made with the agent's
+// costs the kube-apiserver more as well. If the kube-apiserver's TCP acknowledges nothing of
+// such a read for 2 s, the read is sent by HTTP/2. Connections made with the agent's
 // credential carry only requests of users whom it impersonates.
 //
 // # Services

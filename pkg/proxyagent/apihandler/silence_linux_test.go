@@ -172,6 +172,52 @@ func TestSilentTargetIsNoticed(t *testing.T) {
 	}
 }
 
+// TestReadOfASilentTarget loses the other end of a connection that reads have to themselves. The
+// read that is sent on it is answered on another one, long before TCP gives the silent one up.
+func TestReadOfASilentTarget(t *testing.T) {
+	conns := make(chan net.Conn, 100) // on which reads came that have a connection to themselves
+	kubeAPIServer := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 {
+			conns <- r.Context().Value(connKey{}).(net.Conn)
+		}
+	}))
+	kubeAPIServer.EnableHTTP2 = true
+	kubeAPIServer.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, conn)
+	}
+	kubeAPIServer.StartTLS()
+	t.Cleanup(kubeAPIServer.Close)
+	agent := startWith(t, &rest.Config{Host: kubeAPIServer.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(kubeAPIServer)}}, Access{}, Services{}, dial.TCP{})
+	client := agent.proxyAPI(t)
+	client.Transport.(*http.Transport).ForceAttemptHTTP2 = false // as the proxy API sends reads
+	read := func() {
+		t.Helper()
+		resp, err := client.Get(agent.url + "/api")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("a read is answered %s, %v", resp.Status, err)
+		}
+	}
+	var silent net.Conn
+	for silent == nil {
+		read()
+		select {
+		case silent = <-conns:
+		default:
+		}
+	}
+	carriertest.Swallow(t, silent)
+	t.Cleanup(func() { _ = silent.Close() })
+	began := time.Now()
+	read()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the read is answered after %s, want it before TCP has given the connection up, after 30 s", took)
+	}
+}
+
 // dial makes the proxy API's connection to the agent.
 func (s *targets) dial(t *testing.T) net.Conn {
 	t.Helper()

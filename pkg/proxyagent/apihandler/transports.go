@@ -94,7 +94,13 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 	}); err != nil {
 		return err
 	}
-	w.readPool = &httprelay.ReadPool{Most: maxReads, IdleTimeout: readIdle, Dial: func(ctx context.Context) (net.Conn, error) { return dialRead(ctx, upgrades, target) }}
+	w.readPool = &httprelay.ReadPool{
+		Most: maxReads, IdleTimeout: readIdle,
+		Dial: func(ctx context.Context) (net.Conn, error) { return dialRead(ctx, upgrades, target) },
+		Alive: func(conn net.Conn, _ time.Time) bool {
+			return httprelay.Acknowledges(func() bool { return dial.IsUnacknowledged(conn) })
+		},
+	}
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target}); proxy != nil || err != nil || target.Scheme != "https" {
 		w.readPool.Most = 0 // client-go knows how to get there
 	}
