@@ -60,8 +60,8 @@
 //   - A list that takes longer than 30 s is an error (ErrUnfinished) and no part of a list.
 //     The next try goes on with what is missing, as it does after a list that nobody waits
 //     for any more: that asks nothing new.
-//   - As many questions are asked at a time, 4 to 64 for all users together, as leave the hub's
-//     answers as fast as a few questions' are (pace). Lists take turns.
+//   - 16 questions are asked at a time, for all users together. Users take turns, however many
+//     lists each waits for.
 //   - Half a million answers are remembered, 32 MiB, and an eighth of them for one
 //     user's name; the lists that were used least lately go first, and all after a minute. The lists
 //     that were made in the last 5 s take 8 MiB at most.
@@ -142,13 +142,12 @@
 //	authenticator.go  who sends a request
 //	tokenreview.go    what the hub's answer about a token means
 //	ratelimit.go      how often unverified credentials may be tried
-//	queue.go          whose credential the hub is asked about next
+//	queue.go          whose credential, or whose list, the hub is asked about next
 //	authorizer.go     what a user may do
 //	rights.go         rights to clusters, by name and by set, and to views
 //	reachable.go      lists of what a user may do, asked once at a time
 //	made.go           lists that are used again for seconds
 //	remembered.go     what the hub said of each name of a list
-//	pace.go           how many questions of lists are asked at a time
 //	outage.go         past answers stand while the hub cannot be asked
 //	pastanswers.go    past answers, in a bounded number of bytes
 //	clusters.go       the watch of clusters and what it keeps of each object

@@ -7,20 +7,14 @@ import (
 	"sync"
 )
 
-const (
-	// maxReviews is how many unverified credentials the hub is asked about at a
-	// time.
-	maxReviews = 32
-	// maxWaiting is how many wait for that, of one flow and of all.
-	maxWaitingOfFlow = 100
-	maxWaiting       = 1000
-)
-
 var errTooManyWait = errors.New("too many requests wait for the hub")
 
 // fairQueue bounds how many do something at a time. Flows take turns, however many
 // wait in each.
-type fairQueue struct {
+type fairQueue[flow comparable] struct {
+	// maxOfFlow and max bound how many wait, of one flow and of all.
+	maxOfFlow, max int
+
 	mu      sync.Mutex
 	free    int
 	order   []flow // those in which something waits; the first is next
@@ -28,17 +22,20 @@ type fairQueue struct {
 	total   int
 }
 
-func newFairQueue(n int) *fairQueue { return &fairQueue{free: n, waiting: map[flow][]chan struct{}{}} }
+// newFairQueue lets n do something at a time, and so many wait.
+func newFairQueue[flow comparable](n, maxOfFlow, maxOfAll int) *fairQueue[flow] {
+	return &fairQueue[flow]{free: n, maxOfFlow: maxOfFlow, max: maxOfAll, waiting: map[flow][]chan struct{}{}}
+}
 
 // acquire waits for a turn. The caller calls release once.
-func (q *fairQueue) acquire(ctx context.Context, f flow) (release func(), err error) {
+func (q *fairQueue[flow]) acquire(ctx context.Context, f flow) (release func(), err error) {
 	q.mu.Lock()
 	if q.free > 0 {
 		q.free--
 		q.mu.Unlock()
 		return q.release, nil
 	}
-	if q.total >= maxWaiting || len(q.waiting[f]) >= maxWaitingOfFlow {
+	if q.total >= q.max || len(q.waiting[f]) >= q.maxOfFlow {
 		q.mu.Unlock()
 		return nil, errTooManyWait
 	}
@@ -61,7 +58,7 @@ func (q *fairQueue) acquire(ctx context.Context, f flow) (release func(), err er
 }
 
 // leave reports whether turn was still waiting.
-func (q *fairQueue) leave(f flow, turn chan struct{}) bool {
+func (q *fairQueue[flow]) leave(f flow, turn chan struct{}) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.waiting[f], turn)
@@ -73,7 +70,7 @@ func (q *fairQueue) leave(f flow, turn chan struct{}) bool {
 }
 
 // remove removes one that waits, and its flow with the last one.
-func (q *fairQueue) remove(f flow, i int) {
+func (q *fairQueue[flow]) remove(f flow, i int) {
 	q.total--
 	q.waiting[f] = slices.Delete(q.waiting[f], i, i+1)
 	if len(q.waiting[f]) == 0 {
@@ -82,7 +79,7 @@ func (q *fairQueue) remove(f flow, i int) {
 	}
 }
 
-func (q *fairQueue) release() {
+func (q *fairQueue[flow]) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.order) == 0 {

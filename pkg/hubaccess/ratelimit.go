@@ -41,6 +41,10 @@ const (
 	// holds memory.
 	refusalDelay = 250 * time.Millisecond
 	maxHeld      = 500
+	// maxReviews is how many unverified credentials the hub is asked about at a time, and
+	// maxWaiting how many wait for that, of one flow and of all.
+	maxReviews                   = 32
+	maxWaitingOfFlow, maxWaiting = 100, 1000
 )
 
 type limit struct {
@@ -60,7 +64,7 @@ type rateLimiter struct {
 	known  *lru.Cache // by credential, those that the hub knew
 	places *lru.Cache // *lru.Cache by cluster, of credentials that it accepted
 	held   chan struct{}
-	queue  *fairQueue
+	queue  *fairQueue[flow]
 
 	placing sync.Mutex // held to add to places
 
@@ -77,7 +81,7 @@ type flow struct {
 }
 
 func newRateLimiter() *rateLimiter {
-	return &rateLimiter{known: lru.New(maxCredentials), places: lru.New(maxPlacesOfAll), held: make(chan struct{}, maxHeld), queue: newFairQueue(maxReviews),
+	return &rateLimiter{known: lru.New(maxCredentials), places: lru.New(maxPlacesOfAll), held: make(chan struct{}, maxHeld), queue: newFairQueue[flow](maxReviews, maxWaitingOfFlow, maxWaiting),
 		classes: lru.New(maxClasses), limiters: lru.New(2 * maxSources), all: lru.New(maxClasses + 1)}
 }
 

@@ -103,7 +103,7 @@ func TestTurns(t *testing.T) {
 
 func TestTurnsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := newFairQueue(1)
+		queue := newFairQueue[flow](1, maxWaitingOfFlow, maxWaiting)
 		release, err := queue.acquire(t.Context(), flow{})
 		if err != nil {
 			t.Fatal(err)

@@ -123,6 +123,31 @@ func TestListsThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
+// TestUsersTakeTurns has a user wait for many lists at the same time. Another user's list takes
+// little more than twice what it takes alone.
+func TestUsersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 500, 0)
+		f.limit(2, 7*time.Millisecond)
+		reach := func(ctx context.Context, name, verb string) error {
+			_, _, err := f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: name}, []Right{{Verb: verb}}, "all", func() []string { return slices.Clone(f.clusters) })
+			return err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var eve sync.WaitGroup
+		for i := range 50 {
+			eve.Go(func() { _ = reach(ctx, "eve", fmt.Sprint("verb-", i)) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := reach(t.Context(), "jane", "get"); err != nil || time.Since(began) > 5*time.Second {
+			t.Errorf("beside 50 lists of another user one ended after %s: %v; want it after some 4 s", time.Since(began), err)
+		}
+		cancel()
+		eve.Wait()
+	})
+}
+
 // TestListWithOneWhoStays has one of two who wait for a list go away, and another come after all
 // have gone.
 func TestListWithOneWhoStays(t *testing.T) {
