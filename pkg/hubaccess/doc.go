@@ -62,9 +62,9 @@
 //     for any more: that asks nothing new.
 //   - 16 questions are asked at a time, for all users together. Users take turns, however many
 //     lists each waits for.
-//   - Half a million answers are remembered, 32 MiB, and an eighth of them for one
-//     user's name; the lists that were used least lately go first, and all after a minute. The lists
-//     that were made in the last 5 s take 8 MiB at most.
+//   - A list that was made is used again for 5 s, in which the hub said all that it allows. Half a
+//     million answers are remembered, 32 MiB, and an eighth of them for one user's name; four names
+//     of such lists count as an answer. What was used least lately goes first, and all after a minute.
 //
 // # Fleet views
 //
@@ -146,8 +146,7 @@
 //	authorizer.go     what a user may do
 //	rights.go         rights to clusters, by name and by set, and to views
 //	reachable.go      lists of what a user may do, asked once at a time
-//	made.go           lists that are used again for seconds
-//	remembered.go     what the hub said of each name of a list
+//	remembered.go     what the hub said of each name of a list, and lists that were made
 //	outage.go         past answers stand while the hub cannot be asked
 //	pastanswers.go    past answers, in a bounded number of bytes
 //	clusters.go       the watch of clusters and what it keeps of each object

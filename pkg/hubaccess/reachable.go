@@ -48,7 +48,6 @@ type lists struct {
 	refreshed  singleflight.Group
 	turns      *fairQueue[string] // by user
 	said       *memory
-	made       *madeLists
 
 	mu     sync.Mutex
 	making map[[sha256.Size]byte]*making
@@ -64,13 +63,13 @@ type making struct {
 }
 
 func newLists(uncached authorizer.Authorizer) *lists {
-	return &lists{authorizer: uncached, turns: newFairQueue[string](maxDecisions, math.MaxInt, math.MaxInt), said: newMemory(), made: newMadeLists(), making: map[[sha256.Size]byte]*making{}}
+	return &lists{authorizer: uncached, turns: newFairQueue[string](maxDecisions, math.MaxInt, math.MaxInt), said: newMemory(), making: map[[sha256.Size]byte]*making{}}
 }
 
-// once returns a list that was made lately, or what list returns. The caller must not
-// change it.
-func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(context.Context) (madeList, error)) (madeList, error) {
-	if made, ok := l.made.get(key); ok {
+// once returns a list for a user that was made lately, or what list returns. The caller must
+// not change it.
+func (l *lists) once(ctx context.Context, key [sha256.Size]byte, from string, list func(context.Context) (madeList, error)) (madeList, error) {
+	if made, ok := l.said.made(key); ok {
 		return made, nil
 	}
 	l.mu.Lock()
@@ -81,7 +80,7 @@ func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(conte
 		var asking context.Context
 		asking, m.end = context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		l.making[key] = m
-		go l.make(asking, key, m, list)
+		go l.make(asking, key, from, m, list)
 	}
 	m.waiting++
 	l.mu.Unlock()
@@ -94,14 +93,14 @@ func (l *lists) once(ctx context.Context, key [sha256.Size]byte, list func(conte
 	}
 }
 
-func (l *lists) make(ctx context.Context, key [sha256.Size]byte, m *making, list func(context.Context) (madeList, error)) {
+func (l *lists) make(ctx context.Context, key [sha256.Size]byte, from string, m *making, list func(context.Context) (madeList, error)) {
 	defer m.end()
 	m.made, m.err = list(ctx)
 	if m.err != nil && ctx.Err() != nil {
 		m.err = fmt.Errorf("%w: %w", ErrUnfinished, m.err)
 	}
 	if m.err == nil {
-		l.made.add(key, m.made)
+		l.said.keepMade(key, from, m.made)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

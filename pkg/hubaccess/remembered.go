@@ -12,9 +12,20 @@ const (
 	// thousand users to the hub, and must not take the room of the others.
 	maxRemembered       = 1 << 19
 	maxRememberedOfUser = maxRemembered / 8
-	// rememberedAtLeast is what a list counts at least, for what it takes itself.
-	rememberedAtLeast = 16
+	// rememberedAtLeast is what a list counts at least, for what it takes itself, and
+	// namesPerAnswer how many names of a list that was made count as one answer: they are
+	// the clusters' own strings.
+	rememberedAtLeast, namesPerAnswer = 16, 4
 )
+
+// madeList are names, and since when they are known: nothing that is allowed in it was asked
+// before.
+type madeList struct {
+	names []string
+	asked time.Time
+}
+
+func (m madeList) old() bool { return time.Since(m.asked) >= listTTL }
 
 // decision is what the hub said of one name; never asked if asked is zero.
 type decision struct {
@@ -23,7 +34,8 @@ type decision struct {
 }
 
 // memory remembers what the hub said of many names, so that a list which comes again, or
-// goes on after a time-out, asks about few of them.
+// goes on after a time-out, asks about few of them; and the lists themselves, so that one that
+// comes again within seconds is not made again.
 type memory struct {
 	began time.Time
 	// limit and limitOfUser are maxRemembered and maxRememberedOfUser.
@@ -36,12 +48,13 @@ type memory struct {
 	swept  time.Duration
 }
 
-// rememberedList is what was said of one user and right.
+// rememberedList is what was said of one user and right, or a list that was made.
 type rememberedList struct {
 	user   string
 	used   time.Duration
 	pruned time.Duration
 	names  map[string]decision
+	made   madeList
 	counts int
 }
 
@@ -68,16 +81,35 @@ func (m *memory) of(key [sha256.Size]byte, names []string) []decision {
 	return said
 }
 
+// made returns a list that is not old.
+func (m *memory) made(key [sha256.Size]byte) (madeList, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.lists[key]
+	if list == nil || list.made.old() {
+		return madeList{}, false
+	}
+	list.used = m.now()
+	return list.made, true
+}
+
+// keepMade remembers a list, unless it is old already.
+func (m *memory) keepMade(key [sha256.Size]byte, user string, made madeList) {
+	if made.old() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.use(key, user)
+	list.made = made
+	m.settle(list)
+}
+
 // keep remembers what was said of names, but not what is older than what is known.
 func (m *memory) keep(key [sha256.Size]byte, user string, names []string, said []decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := m.lists[key]
-	if list == nil {
-		list = &rememberedList{user: user, pruned: m.now(), names: map[string]decision{}}
-		m.lists[key] = list
-	}
-	list.used = m.now()
+	list := m.use(key, user)
 	for i, name := range names {
 		known, ok := list.names[name]
 		if said[i].asked > known.asked && (ok || len(list.names) < m.limitOfUser) {
@@ -87,11 +119,32 @@ func (m *memory) keep(key [sha256.Size]byte, user string, names []string, said [
 	if list.used-list.pruned > maxDenialTTL {
 		list.prune()
 	}
-	m.count(list)
+	m.settle(list)
+}
+
+func (m *memory) use(key [sha256.Size]byte, user string) *rememberedList {
+	list := m.lists[key]
+	if list == nil {
+		list = &rememberedList{user: user, pruned: m.now(), names: map[string]decision{}}
+		m.lists[key] = list
+	}
+	list.used = m.now()
+	return list
+}
+
+// settle counts a list that has changed, and makes room for it.
+func (m *memory) settle(list *rememberedList) {
+	if list.made.old() {
+		list.made = madeList{}
+	}
+	counts := max(len(list.names)+len(list.made.names)/namesPerAnswer, rememberedAtLeast)
+	m.all += counts - list.counts
+	m.ofUser[list.user] += counts - list.counts
+	list.counts = counts
 	if list.used-m.swept > maxDenialTTL {
 		m.sweep(list.used)
 	}
-	for m.all > m.limit || m.ofUser[user] > m.limitOfUser {
+	for m.all > m.limit || m.ofUser[list.user] > m.limitOfUser {
 		if !m.evict(list) {
 			break
 		}
@@ -106,13 +159,6 @@ func (l *rememberedList) prune() {
 			delete(l.names, name)
 		}
 	}
-}
-
-func (m *memory) count(list *rememberedList) {
-	counts := max(len(list.names), rememberedAtLeast)
-	m.all += counts - list.counts
-	m.ofUser[list.user] += counts - list.counts
-	list.counts = counts
 }
 
 // evict forgets the list that was not used for longest: one of the same user if there is too

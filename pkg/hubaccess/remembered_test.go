@@ -104,3 +104,39 @@ func TestMemoryKeepsTheLatest(t *testing.T) {
 		t.Errorf("remembered %+v, want the denial", said)
 	}
 }
+
+// TestMadeLists has a user with more lists than there is room for, beside another one, and
+// lists that become old.
+func TestMadeLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, names := newMemory(), namesUpTo(100)
+		m.limit, m.limitOfUser = 2000, 1000
+		m.keepMade(keyNumber(0), "jane", madeList{names: names, asked: time.Now()})
+		for i := range 200 {
+			m.keepMade(keyNumber(1+i), "eve", madeList{names: names, asked: time.Now()})
+			if _, ok := m.made(keyNumber(1 + i)); !ok || m.ofUser["eve"] > 1000 || m.all != m.ofUser["eve"]+m.ofUser["jane"] {
+				t.Fatalf("list %d is there: %t; %d answers are remembered, %d of them about eve; want 1000 at most", i, ok, m.all, m.ofUser["eve"])
+			}
+		}
+		if _, ok := m.made(keyNumber(0)); !ok {
+			t.Error("jane's list was forgotten for eve's")
+		}
+		time.Sleep(listTTL)
+		if _, ok := m.made(keyNumber(200)); ok {
+			t.Error("an old list is used")
+		}
+		m.keepMade(keyNumber(300), "joe", madeList{names: names, asked: time.Now().Add(-listTTL)})
+		if m.ofUser["joe"] != 0 {
+			t.Error("a list is kept that was old when it was made")
+		}
+		m.add(0, "jane", names)
+		if m.ofUser["jane"] != 100 {
+			t.Errorf("%d answers about jane are counted, want 100 without the old list", m.ofUser["jane"])
+		}
+		time.Sleep(maxDenialTTL + time.Second)
+		m.keepMade(keyNumber(301), "joe", madeList{asked: time.Now()})
+		if m.all != rememberedAtLeast || len(m.lists) != 1 {
+			t.Errorf("a minute later %d answers in %d lists are remembered, want joe's", m.all, len(m.lists))
+		}
+	})
+}

@@ -91,7 +91,7 @@ func (a *Authorizer) Reachable(ctx context.Context, u user.Info, rights []Right,
 	for _, right := range rights {
 		fmt.Fprintf(sum, " %x", keyOf(right.OfCluster(u, "")))
 	}
-	made, err := a.lists.once(ctx, [sha256.Size]byte(sum.Sum(nil)), func(ctx context.Context) (madeList, error) {
+	made, err := a.lists.once(ctx, [sha256.Size]byte(sum.Sum(nil)), u.GetName(), func(ctx context.Context) (madeList, error) {
 		names := clusters()
 		slices.Sort(names)
 		made, err := a.withRights(ctx, u, rights, names, listTTL)
@@ -155,7 +155,7 @@ func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, na
 // allowedSets are the ManagedClusterSets for whose clusters a user has a right, sorted.
 // The answer may be 5 s old.
 func (a *Authorizer) allowedSets(ctx context.Context, u user.Info, right Right) ([]string, error) {
-	made, err := a.lists.once(ctx, keyOf(right.ofSet(u, "")), func(ctx context.Context) (madeList, error) { return a.askSets(ctx, u, right, listTTL) })
+	made, err := a.lists.once(ctx, keyOf(right.ofSet(u, "")), u.GetName(), func(ctx context.Context) (madeList, error) { return a.askSets(ctx, u, right, listTTL) })
 	return made.names, err
 }
 
@@ -194,7 +194,7 @@ func (a *Authorizer) UsableViews(ctx context.Context, u user.Info, views func() 
 	if decision != authorizer.DecisionAllow || err != nil {
 		return nil, false, err
 	}
-	made, err := a.lists.once(ctx, keyOf(ViewAttributes(u, "get", "")), func(ctx context.Context) (madeList, error) {
+	made, err := a.lists.once(ctx, keyOf(ViewAttributes(u, "get", "")), u.GetName(), func(ctx context.Context) (madeList, error) {
 		names := views()
 		slices.Sort(names)
 		return a.lists.filter(ctx, names, questionsOf(u, func(view string) authorizer.Attributes { return ViewAttributes(u, "get", view) }))
