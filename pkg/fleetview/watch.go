@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +60,6 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	for _, parameter := range watchParameters {
 		options.Query.Del(parameter)
 	}
-	options.Owner = strings.Join([]string{q.view.User, q.view.Name, options.Path, options.Query.Encode()}, "\n")
 	options.Now, options.Missing = watched(q.members, q.missing)
 	options.Members = func(ctx context.Context) ([]watch.Member, []watch.Missing, error) {
 		members, missing, err := q.view.Members(ctx)

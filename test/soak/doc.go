@@ -31,7 +31,7 @@
 //     kube-apiserver looks for it at times. Of one that is frozen, until 32 s after it goes on;
 //   - of an agent, or a managed kube-apiserver: the same cluster for 20 s, and after a frozen agent for
 //     32 s; streams of an agent that is asked to end do so within 40 s. After the restart a view's
-//     watch may lack events: its cluster answers 410, and the view sends the difference. All other
+//     watch may lack events: its cluster answers 410, and the view sends the difference, or 410. All other
 //     gaps fail the run.
 //
 // Those that go straight to a cluster, without the addon, may notice a restart of its

@@ -92,8 +92,8 @@ type window struct {
 	ways         []way
 	began, ended time.Time
 	// gaps says that a view's watch may lack events: a kube-apiserver that was restarted answers
-	// 410 to where the watch was, and the view sends the difference of what there is now. The
-	// client of one cluster gets that 410 itself, and lists again.
+	// 410 to where the watch was, and the view sends the difference of what there is now, or ends
+	// the watch with that 410. The client of one cluster gets it itself. Both begin anew.
 	gaps bool
 }
 

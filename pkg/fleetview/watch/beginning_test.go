@@ -183,6 +183,9 @@ func TestNoInitialEvents(t *testing.T) {
 		diff(t, "at first", nil, c.events())
 		a.set("x")
 		diff(t, "a change", []string{"MODIFIED a/x"}, c.events())
+		if got := a.asked(); len(got) != 2 || !strings.Contains(got[0], "limit=1") {
+			t.Errorf("got the requests %q, want one for a version and a watch", got)
+		}
 		f.set(nil, a, b, away, late)
 		away.with(func() { away.away = false })
 		time.Sleep(time.Minute)
@@ -191,9 +194,13 @@ func TestNoInitialEvents(t *testing.T) {
 			got = got[:len(got)-1]
 		}
 		diff(t, "clusters that came later", []string{"ADDED away/x", "ADDED late/x"}, sorted(got))
-		f.set(nil, b, away, late)
+		f.set(nil, a, b, late)
 		time.Sleep(membersEvery)
-		diff(t, "a cluster leaves", []string{"DELETED a/x", "DELETED a/y"}, sorted(c.events()))
+		diff(t, "one that came later leaves", []string{"DELETED away/x"}, c.events())
+		f.set(nil, b, late)
+		time.Sleep(membersEvery)
+		diff(t, "one leaves whose objects nobody knows", []string{failed}, c.events())
+		<-c.done
 	})
 }
 
@@ -202,12 +209,8 @@ func TestTooManyObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x", "y")
 		f := newFixture(t, a, b)
-		at := f.listed()
 		three := func(o *Options) { o.MaxObjects = 3 }
-		for name, more := range map[string]func(*Options){
-			"anew": same, "changes only": func(o *Options) { o.SendInitialEvents = new(false) },
-			"from a list": func(o *Options) { o.ResourceVersion = at.String() },
-		} {
+		for name, more := range map[string]func(*Options){"anew": same, "initial events": forInformers} {
 			c := f.watch(func(o *Options) { more(o); three(o) })
 			c.events()
 			b.remove("y")

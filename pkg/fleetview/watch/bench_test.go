@@ -109,7 +109,7 @@ func BenchmarkEventPath(b *testing.B) {
 	lines := &repeated{text: []byte(`{"type":"MODIFIED","object":` + object + "}\n")}
 	f := newFixture(nil, newCluster("a"))
 	s := newStream(f.options, Form{}.newForm(), func() {}, version.Version{}, nil)
-	m := newMember(s, f.clusters[0], "", nil)
+	m := newMember(s, f.clusters[0], "")
 	next := m.source.events(lines)
 	w := &counter{header: http.Header{}, got: make(chan int, 1), done: b.Context().Done()}
 	b.SetBytes(int64(len(lines.text)))

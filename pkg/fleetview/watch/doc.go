@@ -39,6 +39,13 @@
 // stream has kept. A cluster of the same name with another UID is one that leaves and one
 // that joins.
 //
+// All that needs to know which objects the client has. A stream knows those that it has sent:
+// all of a member that it has listed, or whose initial events it has sent. It does not know
+// what the client has from a list or from an earlier stream, and goes on all the same, because most
+// streams end without having to know. If such a member answers 410 or leaves the view, the stream
+// ends with 410 and the client lists again; nobody can miss a deletion then. The former way, to list
+// the metadata of all members for each stream that goes on, cost most of what going on saves.
+//
 // Members are not trusted: an event or an object larger than 16 MiB, or one that is
 // malformed or of another kind than the others', ends that member's request and nothing
 // else. The objects of a stream are what most members say theirs are. A kind that is not
@@ -58,17 +65,11 @@
 // that the user may reach. It holds for any user because the same one looks different after
 // each renewal of a token.
 //
-// A stream that goes on from a list does not know which objects the client has. It lists
-// the members' metadata in the background, at the position. A client that comes back with
-// the last version of its stream gets the set that the stream had, if it is the same user
-// with the same request.
-//
 // # Other replicas
 //
 // A replica that does not know a version asks the others (Positions.Ask), and one that is
 // about to end exports what it knows and others import it. What goes over is UIDs of
-// members and their versions, never the keys of objects: a stream that goes on elsewhere
-// lists metadata, as one that goes on from a list does. A position is exact or 410. One
+// members and their versions, never the keys of objects. A position is exact or 410. One
 // that is older than what the client has would send it DELETED of objects that exist.
 //
 // Ways without other replicas were thought through. A version that has the position in
@@ -118,11 +119,11 @@
 // refusal otherwise; so it does, as an ERROR event, if all refuse later. A client that goes
 // on from a version gets a stream though nobody answers: it has objects already.
 //
-// With sendInitialEvents=false and no version, members are listed without events. One that
-// does not answer then is as one that joins when it does.
+// With sendInitialEvents=false and no version, each member is asked for its version, and the
+// stream goes on from there. A member that does not answer then is as one that joins when it does.
 //
-// A stream remembers the keys of the client's objects, of 500,000 at most. With more it ends
-// with 410, which says so.
+// A stream remembers the keys of the objects that it knows the client to have, of 500,000 at most.
+// With more it ends with 410, which says so.
 //
 // # Files
 //

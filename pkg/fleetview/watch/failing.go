@@ -48,17 +48,6 @@ func (s *stream) remember(more int) {
 	}
 }
 
-// room reports whether the stream can remember so many objects. It ends the stream if not.
-func (s *stream) room(objects int) error {
-	if objects <= s.maxObjects() {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail(s.tooMany())
-	return errEnded
-}
-
 func (s *stream) maxObjects() int {
 	if s.o.MaxObjects > 0 {
 		return s.o.MaxObjects
@@ -79,7 +68,7 @@ func (s *stream) begin() {
 	s.endRefused()
 }
 
-// join adds a member, with the objects that the client has of it.
+// join adds a member.
 func (s *stream) join(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +76,6 @@ func (s *stream) join(m *member) {
 	if s.initial != nil {
 		s.initial[m] = true
 	}
-	s.remember(len(m.shown))
 }
 
 // dismiss says that a member leaves, which ends its waiting.

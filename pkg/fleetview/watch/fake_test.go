@@ -285,7 +285,7 @@ type fixture struct {
 func newFixture(t *testing.T, clusters ...*cluster) *fixture {
 	f := &fixture{t: t, clusters: clusters}
 	f.options = Options{
-		Path: "/api/v1/configmaps", Forms: []Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(Positions), Owner: "jane configmaps",
+		Path: "/api/v1/configmaps", Forms: []Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(Positions),
 		Members: func(context.Context) ([]Member, []Missing, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

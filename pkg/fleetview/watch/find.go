@@ -7,16 +7,10 @@ import (
 )
 
 // Find returns the version of each member, by UID, at a version that a list or a stream of
-// any replica gave out. It reports false for a version that is not known.
+// any replica gave out. Other replicas are asked for what is not known here. It reports false for
+// a version that is not known.
 func (p *Positions) Find(ctx context.Context, v version.Version) (map[string]string, bool) {
-	at, ok := p.resolve(ctx, v, "")
-	return at.versions, ok
-}
-
-// resolve returns the position at a version. Other replicas are asked for what is not
-// known here.
-func (p *Positions) resolve(ctx context.Context, v version.Version, owner string) (position, bool) {
-	at, known := p.lookup(v, owner)
+	at, known := p.lookup(v)
 	if known == complete || known == open || p.Ask == nil {
 		return at, known >= part
 	}
@@ -33,12 +27,12 @@ func (p *Positions) resolve(ctx context.Context, v version.Version, owner string
 			broken = true
 			return false
 		}
-		_, known = together.lookup(v, "")
+		_, known = together.lookup(v)
 		return known == complete || known == open
 	})
 	// A replica that has left meanwhile did not answer, but has handed over what it knew.
 	_ = together.Import(p.Answer(v))
-	at, known = together.lookup(v, "")
+	at, known = together.lookup(v)
 	// The pages that a list lacks may be ones that no client has asked for. That is known
 	// if all replicas have answered.
 	return at, known == complete || known == part && all && !broken

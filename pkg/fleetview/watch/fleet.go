@@ -9,13 +9,14 @@ import (
 // fleet is which members a stream has.
 type fleet struct {
 	s *stream
-	// from is what the stream went on from. Members that were away since are in it.
-	from position
+	// from has the members' versions that the stream went on from, by UID. Members that were away
+	// since are in it.
+	from map[string]string
 	now  map[string]*member
 }
 
 // resume prepares the stream for its members. It reports false if a cluster has left the
-// view since the position, and it is not known which objects the client has of it.
+// view since the position: it is not known which objects the client has of it.
 func (f *fleet) resume(members []Member, missing []Missing) bool {
 	if f.s.o.wantsInitialEvents() {
 		f.s.initial = map[*member]bool{}
@@ -26,7 +27,7 @@ func (f *fleet) resume(members []Member, missing []Missing) bool {
 // away returns the UID of a cluster that is in the position and not among the members; it
 // is empty if there is none.
 func (f *fleet) away(members []Member) string {
-	for uid := range f.from.versions {
+	for uid := range f.from {
 		if !slices.ContainsFunc(members, func(m Member) bool { return m.UID() == uid }) {
 			return uid
 		}
@@ -53,11 +54,10 @@ func (f *fleet) begin(ctx context.Context, members []Member, missing []Missing) 
 // prepare makes a member that goes on from where the client is.
 func (f *fleet) prepare(to Member) *member {
 	uid := to.UID()
-	m := newMember(f.s, to, f.from.versions[uid], f.from.objects[uid])
+	m := newMember(f.s, to, f.from[uid])
 	f.s.join(m)
 	// A cluster that leaves and joins again is one that the client has nothing of.
-	delete(f.from.versions, uid)
-	delete(f.from.objects, uid)
+	delete(f.from, uid)
 	f.now[to.Name()] = m
 	return m
 }
@@ -110,20 +110,14 @@ func (f *fleet) reconcile(ctx context.Context, members []Member, missing []Missi
 		}
 	}
 	// Every cluster is here or gone, so one that has not come back has left.
-	if len(missing) == 0 && f.away(members) != "" && len(f.from.versions) > 0 {
+	if len(missing) == 0 && f.away(members) != "" {
 		f.s.expire()
 	}
 }
 
-// end ends the stream, waits for its goroutines and keeps what a client needs to go on.
+// end ends the stream, and waits for its goroutines.
 func (f *fleet) end() {
 	f.s.stop()
 	f.s.running.Wait()
-	shown := make(map[string]objects, len(f.now))
-	for _, m := range f.now {
-		if m.loaded && !m.part {
-			shown[m.to.UID()] = m.shown
-		}
-	}
-	f.s.o.Positions.end(f.s.record, f.s.last, shown)
+	f.s.o.Positions.end(f.s.record)
 }

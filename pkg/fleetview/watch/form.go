@@ -116,15 +116,6 @@ func (f Form) media() media {
 
 func (f Form) withoutObjects() bool { return f.IncludeObject == string(metav1.IncludeNone) }
 
-// lister says how a list of a member is read.
-type lister struct {
-	accept string
-	source source
-}
-
-// keys lists what objects there are.
-var keys = lister{Form{As: asMetadata, Version: "v1"}.media().list, jsonSource{}}
-
 // partial is all that is known of an object.
 func partial(key merge.Key) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: key.APIVersion, Kind: key.Kind}}

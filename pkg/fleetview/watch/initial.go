@@ -23,7 +23,7 @@ var errNoInitial = errors.New("the cluster does not send initial events")
 func (m *member) asksInitial() bool {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return m.s.o.wantsInitialEvents() && !m.initialOnce && m.loaded && len(m.shown) == 0
+	return m.s.o.wantsInitialEvents() && !m.initialOnce && len(m.shown) == 0
 }
 
 // initial asks the member for its objects and all that follows as events. The error is
@@ -53,10 +53,6 @@ func (m *member) initial(ctx context.Context) error {
 
 // initialEvents sends events on up to the bookmark behind the initial ones.
 func (m *member) initialEvents(body io.Closer, next func() (event, error)) error {
-	if !m.knows() {
-		m.s.expire()
-		return errEnded
-	}
 	// One that is silent without the bookmark does not know it, and would never send it. Half
 	// of its time is left for the list.
 	silence := m.s.o.MemberTimeout / 2

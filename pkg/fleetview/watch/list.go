@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -18,42 +16,20 @@ import (
 // list lists the member, and sends what is different from what the client has. At first
 // the client has nothing, so everything is ADDED.
 func (m *member) list(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-m.known:
-	}
-	if !m.knows() {
-		// The difference cannot be known.
-		m.s.expire()
-		return errEnded
+	if m.silent {
+		return m.skip(ctx)
 	}
 	fresh := objects{}
-	as := lister{m.s.form.media().list, m.source}
-	if m.silent {
-		as = keys
-	}
-	meta, err := m.pages(ctx, url.Values{}, as, func(e event) error {
+	meta, err := m.pages(ctx, func(e event) error {
 		if fresh.put(e.key); len(fresh) > pageSize {
 			m.begun(nil) // the client gets the first ones before all are listed
-		}
-		if m.silent {
-			return m.s.room(len(fresh))
 		}
 		return m.update(e)
 	})
 	if err != nil {
 		return err
 	}
-	if meta.ResourceVersion == "" {
-		return errors.New("reading a list: it has no resourceVersion")
-	}
-	if of, err := merge.ItemsOf(meta); err == nil && !m.silent { // a Table does not say it
-		m.s.mu.Lock()
-		m.s.says(m, of)
-		m.s.mu.Unlock()
-	}
-	for name, k := range m.shown { // no other goroutine writes it once it is loaded
+	for name, k := range m.shown { // no other goroutine writes it
 		if _, ok := fresh[name]; !ok {
 			if err := m.gone(name, k); err != nil {
 				return err
@@ -61,17 +37,18 @@ func (m *member) list(ctx context.Context) error {
 		}
 	}
 	m.endPart(meta, fresh)
-	m.silent = false
 	return nil
 }
 
-// knows reports whether it is known which objects the client has. It is not if load has not
-// found out, or later ones only, of which events would have told if the member still knew
-// them.
-func (m *member) knows() bool {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	return m.loaded && m.reached >= m.upTo
+// skip goes on from what the member has now, which is not known: a page tells the version.
+func (m *member) skip(ctx context.Context) error {
+	meta, err := m.page(ctx, url.Values{"limit": {"1"}}, func(event) error { return nil })
+	if err != nil {
+		return err
+	}
+	m.endPart(meta, nil)
+	m.silent = false
+	return nil
 }
 
 // emitPart is emit for an event after which the client has a part only of the member's
@@ -88,12 +65,12 @@ func (m *member) emitPart(e event) error {
 	})
 }
 
-// endPart says that the client has all objects of a list of the member.
+// endPart says that the client has all objects of a list of the member; nil if they are not known.
 func (m *member) endPart(list merge.ListMeta, shown objects) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.s.remember(len(shown) - len(m.shown))
-	m.at, m.shown, m.upTo = list.ResourceVersion, shown, 0
+	m.at, m.shown = list.ResourceVersion, shown
 	if m.part {
 		m.part = false
 		m.s.open--
@@ -136,10 +113,9 @@ func (m *member) gone(name string, k known) error {
 // run has returned.
 func (m *member) leave() {
 	m.s.mu.Lock()
-	m.reached = m.upTo // a DELETED of what the client does not have does no harm
 	unnamed := m.s.of.Kind == "" && len(m.shown) > 0
 	m.s.mu.Unlock()
-	if unnamed || !m.knows() {
+	if unnamed || m.shown == nil {
 		m.s.expire()
 		return
 	}
@@ -151,73 +127,21 @@ func (m *member) leave() {
 	m.endPart(merge.ListMeta{}, nil)
 }
 
-// load learns which objects the client has: those at the version that its watch goes on
-// from, or now if that is too old; events tell the rest. What it cannot learn is missed
-// only if the member leaves or must be listed again.
-func (m *member) load(ctx context.Context, at string) {
-	defer close(m.known)
-	exact := url.Values{"resourceVersion": {at}, "resourceVersionMatch": {"Exact"}}
-	for backoff := minBackoff; ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
-		found := objects{}
-		meta, err := m.pages(ctx, exact, keys, func(e event) error {
-			found.put(e.key)
-			return m.s.room(len(found))
-		})
-		if errors.Is(err, errEnded) {
-			return
-		}
-		if err == nil {
-			m.know(found, meta.ResourceVersion, exact.Has("resourceVersion"))
-			return
-		}
-		if refused := new(fault.Fault); errors.Is(err, errExpired) || errors.As(err, &refused) && refused.Code == http.StatusBadRequest {
-			exact = url.Values{}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff):
-		}
-	}
-}
-
-// know adds what load has found, except for objects that events were about.
-func (m *member) know(found objects, at string, exact bool) {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	if !exact {
-		m.upTo = version.OfMember(at)
-	}
-	before := len(m.shown)
-	for name, k := range found {
-		if !m.touched[name] {
-			m.shown[name] = k
-		}
-	}
-	m.loaded, m.touched = true, nil
-	m.s.remember(len(m.shown) - before)
-}
-
-// pages reads a list page by page, and returns its version.
-func (m *member) pages(ctx context.Context, more url.Values, as lister, visit func(event) error) (merge.ListMeta, error) {
-	limit := []string{strconv.Itoa(pageSize)}
-	query := url.Values{"limit": limit}
-	for key, value := range more {
-		query[key] = value
-	}
+// pages reads a list page by page, and returns what the last page says of it.
+func (m *member) pages(ctx context.Context, visit func(event) error) (merge.ListMeta, error) {
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
-		meta, err := m.page(ctx, query, as, visit)
-		if err != nil {
+		meta, err := m.page(ctx, query, visit)
+		if err != nil || meta.Continue == "" {
 			return meta, err
 		}
-		if meta.Continue == "" {
-			return meta, nil
-		}
-		query = url.Values{"limit": limit, "continue": {meta.Continue}}
+		query.Set("continue", meta.Continue)
 	}
 }
 
-func (m *member) page(ctx context.Context, query url.Values, as lister, visit func(event) error) (merge.ListMeta, error) {
-	body, err := m.get(ctx, query, as.accept)
+// page reads one page. It notes what the objects are; a Table does not say it.
+func (m *member) page(ctx context.Context, query url.Values, visit func(event) error) (merge.ListMeta, error) {
+	body, err := m.get(ctx, query, m.s.form.media().list)
 	if err != nil {
 		return merge.ListMeta{}, err
 	}
@@ -225,7 +149,7 @@ func (m *member) page(ctx context.Context, query url.Values, as lister, visit fu
 	// A list that stands still is as good as none: nothing says that it ever ends.
 	still := time.AfterFunc(m.s.o.MemberTimeout, func() { body.Close() })
 	defer still.Stop()
-	return as.source.list(body, func(e event) error {
+	meta, err := m.source.list(body, func(e event) error {
 		if err := checkNames(e.key); err != nil {
 			return err
 		}
@@ -234,4 +158,13 @@ func (m *member) page(ctx context.Context, query url.Values, as lister, visit fu
 		still.Reset(m.s.o.MemberTimeout)
 		return err
 	})
+	if err == nil && meta.ResourceVersion == "" {
+		err = errors.New("reading a list: it has no resourceVersion")
+	}
+	if of, unknown := merge.ItemsOf(meta); err == nil && unknown == nil {
+		m.s.mu.Lock()
+		m.s.says(m, of)
+		m.s.mu.Unlock()
+	}
+	return meta, err
 }

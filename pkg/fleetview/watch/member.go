@@ -30,8 +30,6 @@ type member struct {
 	// done is closed when run has returned; first has the outcome of the first request.
 	done  chan struct{}
 	first chan error
-	// known is closed when load has returned.
-	known chan struct{}
 	once  sync.Once
 
 	// silent says that the client does not want the objects that the member has now. Its
@@ -50,16 +48,9 @@ type member struct {
 	// at is the version that the member's stream goes on from, or empty if the member
 	// must be listed.
 	at string
-	// shown are the objects that the client has. While they are not known, since the
-	// client's list showed them, loaded is false and touched has the keys of those that
-	// events were about.
-	shown   objects
-	loaded  bool
-	touched map[string]bool
-	// upTo is the version at which load has found shown, if that is later than the one
-	// that the client was at, and reached is the version up to which events were sent when
-	// the member said that it does not know it any more.
-	upTo, reached uint64
+	// shown are the objects that the client has. It is nil if they are not known, because the
+	// client has them from another request.
+	shown objects
 	// part says that the client may have a part only of a list.
 	part bool
 	// of is what the member's objects are, as soon as it has said so, and heard says that its
@@ -73,14 +64,12 @@ type member struct {
 	leaving bool
 }
 
-// newMember returns a member that goes on from version at, at which the client has shown.
-func newMember(s *stream, to Member, at string, shown objects) *member {
-	m := &member{s: s, to: to, at: at, shown: shown, loaded: shown != nil || at == "", has: at != "", refusalPause: refusedPause, done: make(chan struct{}), first: make(chan error, 1), known: make(chan struct{})}
-	if m.shown == nil {
+// newMember returns a member that goes on from version at. Without one the client has nothing
+// of it.
+func newMember(s *stream, to Member, at string) *member {
+	m := &member{s: s, to: to, at: at, has: at != "", refusalPause: refusedPause, done: make(chan struct{}), first: make(chan error, 1)}
+	if at == "" {
 		m.shown = objects{}
-	}
-	if !m.loaded {
-		m.touched = map[string]bool{}
 	}
 	number := version.Number(to.UID())
 	m.source = s.form.source(s.o.Rewriter(to, func(v string) string {
@@ -95,12 +84,6 @@ func (m *member) begun(err error) { m.once.Do(func() { m.first <- err }) }
 // run follows the member until ctx ends.
 func (m *member) run(ctx context.Context) {
 	defer close(m.done)
-	if m.loaded {
-		close(m.known)
-	} else {
-		at := m.at
-		m.s.running.Go(func() { m.load(ctx, at) })
-	}
 	for backoff := minBackoff; ctx.Err() == nil; {
 		began := time.Now()
 		err := m.follow(ctx)
@@ -151,7 +134,7 @@ func (m *member) follow(ctx context.Context) error {
 	query := url.Values{"watch": {"1"}, "resourceVersion": {m.at}, "allowWatchBookmarks": {"true"}}
 	body, err := m.get(ctx, query, m.s.form.media().watch)
 	if errors.Is(err, errExpired) {
-		m.forget()
+		return m.forget()
 	}
 	if err != nil {
 		return err
@@ -179,7 +162,7 @@ func (m *member) events(next func() (event, error)) error {
 			err = m.handle(e)
 		}
 		if errors.Is(err, errExpired) {
-			m.forget()
+			return m.forget()
 		}
 		if err != nil {
 			return err
@@ -194,12 +177,17 @@ func (m *member) listed() bool {
 	return m.at != ""
 }
 
-// forget makes follow list the member.
-func (m *member) forget() {
+// forget makes follow list the member, which does not know the version any more. What is gone
+// since can be told only if it is known what the client has; otherwise the stream ends.
+func (m *member) forget() error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.reached = version.OfMember(m.at)
+	if m.shown == nil {
+		m.s.fail(expired())
+		return errEnded
+	}
 	m.at = ""
+	return errExpired
 }
 
 // handle sends one event on.
@@ -226,15 +214,14 @@ func (m *member) handle(e event) error {
 	})
 }
 
-// show notes what the client has after an event. The caller holds the stream's mu.
+// show notes what the client has after an event, if that is known. The caller holds the stream's mu.
 func (m *member) show(e event) {
-	name := nameOf(e.key)
-	if m.touched != nil {
-		m.touched[name] = true
+	if m.shown == nil {
+		return
 	}
 	before := len(m.shown)
 	if e.kind == deleted {
-		delete(m.shown, name)
+		delete(m.shown, nameOf(e.key))
 	} else {
 		m.shown.put(e.key)
 	}

@@ -34,12 +34,3 @@ func checkNames(k merge.Key) error {
 	}
 	return nil
 }
-
-// size estimates the bytes that o takes.
-func (o objects) size() int {
-	n := 0
-	for name, k := range o {
-		n += len(name) + len(k.uid) + 64
-	}
-	return n
-}

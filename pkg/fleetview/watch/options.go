@@ -66,9 +66,6 @@ type Options struct {
 	// Clock and Positions are the process' own, shared by all lists and watches.
 	Clock     *version.Clock
 	Positions *Positions
-	// Owner is the user and the request. What a stream knows about objects goes to
-	// streams of the same owner only.
-	Owner string
 }
 
 const (

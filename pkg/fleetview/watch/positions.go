@@ -49,7 +49,6 @@ type record struct {
 	// origin and number are the replica of a stream and which of its streams it is.
 	origin uint32
 	number uint64
-	owner  string
 	// base has the members' versions before the first step that is kept, by UID.
 	base  map[string]uint64
 	steps []step
@@ -58,11 +57,7 @@ type record struct {
 	// live is set while the stream goes on; ended says when it, or the list, ended.
 	live  bool
 	ended time.Time
-	// objects is what the stream had shown at its last event, by the members' UIDs, once
-	// it has ended.
-	objects map[string]objects
-	last    int64
-	size    int
+	size  int
 	// changed is what Positions.changes was at the record's newest change.
 	changed uint64
 }
@@ -133,13 +128,6 @@ func (p *Positions) list(at version.Version) *record {
 	return r
 }
 
-// position is where a stream goes on.
-type position struct {
-	versions map[string]string
-	// objects has the sets that were kept for the owner; nil if they are unknown.
-	objects map[string]objects
-}
-
 // knowledge is how much is known of a position.
 type knowledge int
 
@@ -152,27 +140,21 @@ const (
 	complete
 )
 
-// lookup returns the position at a version, as far as it is known here.
-func (p *Positions) lookup(v version.Version, owner string) (position, knowledge) {
+// lookup returns the members' versions at a version, as far as they are known here.
+func (p *Positions) lookup(v version.Version) (map[string]string, knowledge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, i := p.find(v, owner)
+	r, i := p.find(v)
 	switch {
 	case r == nil:
-		return position{}, unknown
+		return nil, unknown
 	case r.steps[i].open:
-		return position{}, open
+		return nil, open
 	}
 	at := r.at(i)
-	found := position{versions: make(map[string]string, len(at))}
+	found := make(map[string]string, len(at))
 	for uid, n := range at {
-		found.versions[uid] = strconv.FormatUint(n, 10)
-	}
-	if r.shows(i, owner) {
-		found.objects = make(map[string]objects, len(r.objects))
-		for uid, o := range r.objects {
-			found.objects[uid] = maps.Clone(o)
-		}
+		found[uid] = strconv.FormatUint(n, 10)
 	}
 	if r.list != nil && !r.list.all() {
 		return found, part
@@ -180,28 +162,17 @@ func (p *Positions) lookup(v version.Version, owner string) (position, knowledge
 	return found, complete
 }
 
-// find returns a record and the index of its step with a version, if there is one. It
-// prefers a record that knows what a stream of the owner had shown. The caller holds mu.
-func (p *Positions) find(v version.Version, owner string) (found *record, at int) {
+// find returns a record and the index of its step with a version, if there is one. The caller
+// holds mu.
+func (p *Positions) find(v version.Version) (*record, int) {
 	p.expire()
 	for _, r := range p.records {
 		i := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].time >= v.Time })
-		if i == len(r.steps) || !r.steps[i].is(v) {
-			continue
-		}
-		if found == nil {
-			found, at = r, i
-		}
-		if r.shows(i, owner) {
+		if i < len(r.steps) && r.steps[i].is(v) {
 			return r, i
 		}
 	}
-	return found, at
-}
-
-// shows reports whether objects are those that the owner's client had at a step.
-func (r *record) shows(i int, owner string) bool {
-	return owner != "" && owner == r.owner && r.objects != nil && r.steps[i].time == r.last
+	return nil, 0
 }
 
 // at returns the members' versions at a step.
@@ -215,8 +186,8 @@ func (r *record) at(i int) map[string]uint64 {
 
 // begin returns the record of a stream of a replica that goes on from versions at a
 // version of the view, which is zero if the stream begins anew.
-func (p *Positions) begin(owner string, replica uint32, from version.Version, versions map[string]string) *record {
-	r := &record{origin: replica, owner: owner, base: make(map[string]uint64, len(versions)), live: true}
+func (p *Positions) begin(replica uint32, from version.Version, versions map[string]string) *record {
+	r := &record{origin: replica, base: make(map[string]uint64, len(versions)), live: true}
 	for uid, v := range versions {
 		r.base[uid] = version.OfMember(v)
 	}
@@ -247,16 +218,11 @@ func (p *Positions) step(r *record, s step) {
 	}
 }
 
-// end says that a stream has ended, and what it had shown at its last event.
-func (p *Positions) end(r *record, last int64, shown map[string]objects) {
+// end says that a stream has ended.
+func (p *Positions) end(r *record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.live, r.ended, r.last, r.objects = false, time.Now(), last, shown
-	size := 0
-	for _, o := range shown {
-		size += o.size()
-	}
-	r.size, p.size = r.size+size, p.size+size // no change of a position
+	r.live, r.ended = false, time.Now()
 	p.expire()
 }
 

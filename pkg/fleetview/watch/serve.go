@@ -33,7 +33,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	s := newStream(o, form, cancel, start, from.versions)
+	s := newStream(o, form, cancel, start, from)
 	f := &fleet{s: s, from: from, now: map[string]*member{}}
 	defer f.end()
 	if !f.resume(o.Now, o.Missing) {
@@ -43,11 +43,12 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	for _, m := range o.Missing {
 		begun.missing = append(begun.missing, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason, Away: true})
 	}
-	if err := begun.await(ctx, f.begin(ctx, o.Now, o.Missing)); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
+	err = begun.await(ctx, f.begin(ctx, o.Now, o.Missing))
+	switch {
+	case ctx.Err() != nil:
 		return s.failure()
+	case err != nil:
+		return err
 	}
 	begun.warn(w.Header())
 	w.Header().Set("Content-Type", form.media().content)
@@ -62,33 +63,33 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	return nil
 }
 
-// from returns what the stream goes on from, and the version of that.
-func (o Options) from(ctx context.Context) (position, version.Version, error) {
+// from returns the members' versions that the stream goes on from, and the view's.
+func (o Options) from(ctx context.Context) (map[string]string, version.Version, error) {
 	if o.anew() {
-		return position{}, version.Version{}, nil
+		return nil, version.Version{}, nil
 	}
 	v, err := version.Parse(o.ResourceVersion)
 	ofCluster := version.OfMember(o.ResourceVersion) != 0 // from when the view had one cluster and could have no other
 	tooOld := &apierrors.StatusError{ErrStatus: *expired()}
 	switch {
 	case ofCluster && !o.wantsInitialEvents():
-		return position{}, version.Version{}, tooOld
+		return nil, version.Version{}, tooOld
 	case err != nil && !ofCluster:
-		return position{}, version.Version{}, apierrors.NewBadRequest(err.Error())
+		return nil, version.Version{}, apierrors.NewBadRequest(err.Error())
 	}
 	o.Clock.Follow(v.Time) // unless it is far ahead, which anyone can write
 	if o.wantsInitialEvents() {
 		// All that there is now is not older than any version. None is 410: an informer that gets
 		// that may list next without a version, as people do, whose lists wait for no cluster.
-		return position{}, version.Version{}, nil
+		return nil, version.Version{}, nil
 	}
-	from, ok := o.Positions.resolve(ctx, v, o.Owner)
+	from, ok := o.Positions.Find(ctx, v)
 	if !ok {
-		return position{}, version.Version{}, tooOld
+		return nil, version.Version{}, tooOld
 	}
-	for _, at := range from.versions {
+	for _, at := range from {
 		if at == "0" {
-			return position{}, version.Version{}, tooOld
+			return nil, version.Version{}, tooOld
 		}
 	}
 	// Far ahead as well, since a replica has issued it: what follows must be greater.

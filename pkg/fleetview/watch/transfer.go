@@ -39,7 +39,7 @@ var errMessage = errors.New("the message is not one of a replica")
 func (p *Positions) Answer(v version.Version) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, i := p.find(v, "")
+	r, i := p.find(v)
 	if r == nil {
 		return nil
 	}

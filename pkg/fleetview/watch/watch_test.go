@@ -154,10 +154,44 @@ func TestResumeFromList(t *testing.T) {
 		c := f.watch(func(o *Options) { o.ResourceVersion = at.String() })
 		defer c.stop()
 		diff(t, "since the list", []string{"ADDED b/new"}, c.events())
-		// The objects of the list are known by now.
-		f.set(nil, b)
+		joined := newCluster("joined", "x")
+		f.set(nil, a, b, joined)
 		time.Sleep(membersEvery)
-		diff(t, "when a leaves", []string{"DELETED a/x", "DELETED a/y"}, sorted(c.events()))
+		diff(t, "when another one joins", []string{"ADDED joined/x"}, c.events())
+		joined.cut(true)
+		joined.remove("x")
+		joined.with(func() { joined.oldest = joined.now })
+		time.Sleep(2 * maxBackoff)
+		diff(t, "when it forgets", []string{"DELETED joined/x"}, c.events())
+		joined.set("y")
+		diff(t, "then", []string{"ADDED joined/y"}, c.events())
+		f.set(nil, a, b)
+		time.Sleep(membersEvery)
+		diff(t, "when it leaves", []string{"DELETED joined/y"}, c.events())
+	})
+}
+
+// TestResumeListsNobody goes on from one list again and again, as informers do when the replica
+// that they watched at is replaced.
+func TestResumeListsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clusters []*cluster
+		for i := range 50 {
+			clusters = append(clusters, newCluster(fmt.Sprint("c", i), "x"))
+		}
+		f := newFixture(t, clusters...)
+		at := f.listed().String()
+		for range 20 {
+			defer f.watch(func(o *Options) { o.ResourceVersion = at }).stop()
+		}
+		time.Sleep(10 * time.Second)
+		for _, m := range clusters {
+			for _, query := range m.asked() {
+				if !strings.Contains(query, "watch=1") {
+					t.Fatalf("got the request %q, want watches only", query)
+				}
+			}
+		}
 	})
 }
 
@@ -165,8 +199,8 @@ func TestResumeFromList(t *testing.T) {
 // with a member that says a new position all the time.
 func TestPositionsAreBounded(t *testing.T) {
 	var p Positions
-	ended, live := p.begin("joe", 0, version.Version{}, nil), p.begin("jane", 0, version.Version{}, nil)
-	p.end(ended, 0, nil)
+	ended, live := p.begin(0, version.Version{}, nil), p.begin(0, version.Version{}, nil)
+	p.end(ended)
 	p.grow(ended, maxPositions)
 	now := time.Now().UnixMicro()
 	for i := range morePositions/stepSize + 2 {
