@@ -253,7 +253,7 @@ func testView(clusters ...*cluster) View {
 	}
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name(), b.Name()) })
 	return View{
-		Name: "all", User: "ann", Timeout: time.Minute,
+		Name: "all", User: "ann", Account: "ann", Timeout: time.Minute,
 		Members: testViewOf(members),
 		Relay: func(w http.ResponseWriter, r *http.Request, to Member) {
 			w.Header().Set("Relayed-To", to.Name())

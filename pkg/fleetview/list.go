@@ -188,7 +188,7 @@ func (l *listing) readVersion(ctx context.Context) error {
 		l.query.Del("resourceVersionMatch")
 		return nil
 	}
-	exact, ok := l.h.positions.Find(ctx, wanted)
+	exact, ok := l.h.positions.Find(ctx, wanted, l.view.Account)
 	// What had no part in that version has none now.
 	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m Member) bool { return exact[m.UID()] == "" })
 	if !ok || len(l.next) == 0 {

@@ -50,6 +50,8 @@ type page struct {
 
 	meta  merge.ListMeta
 	table merge.Table
+	// versions are those of the members that were read, by UID.
+	versions map[string]string
 	// ends are where the items in protobuf end in buf.
 	ends []int
 	// names are those that were seen, to find those that two clusters have.
@@ -57,7 +59,9 @@ type page struct {
 	colliding bool
 }
 
-func newPage(w http.ResponseWriter, l *listing) *page { return &page{w: w, l: l} }
+func newPage(w http.ResponseWriter, l *listing) *page {
+	return &page{w: w, l: l, versions: map[string]string{}}
+}
 
 func (p *page) isTable() bool { return p.l.form.as == "Table" }
 
@@ -85,7 +89,7 @@ func (p *page) add(from *memberList) (token string, err error) {
 	case err != nil:
 		return "", &brokenError{err}
 	}
-	p.l.h.positions.RecordList(p.l.at, from.member.UID(), meta.ResourceVersion)
+	p.versions[from.member.UID()] = meta.ResourceVersion
 	p.l.items += p.items - p.wholeItems
 	p.full = p.l.limit > 0 && p.items >= p.l.limit
 	p.meta.RemainingItemCount = meta.RemainingItemCount
@@ -251,7 +255,7 @@ func (p *page) start() {
 
 // end completes the answer. JSON has what it says of the whole list behind the items.
 func (p *page) end(token string) error {
-	p.l.h.positions.RecordPage(p.l.at, p.l.pageNumber, token == "")
+	p.l.h.positions.RecordPage(p.l.view.Account, p.l.at, p.l.pageNumber, token == "", p.versions)
 	list := metav1.ListMeta{ResourceVersion: p.l.at.String(), Continue: token}
 	if p.l.isLastMember() {
 		list.RemainingItemCount = p.meta.RemainingItemCount

@@ -27,9 +27,9 @@ import (
 func newReplicas(n int) []*Handler {
 	all := make([]*Handler, n)
 	for i := range all {
-		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, take func([]byte) bool) bool {
+		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
 			for j, other := range all {
-				if j != i && take(other.positions.Answer(v)) {
+				if j != i && take(other.positions.Answer(v, owner)) {
 					break
 				}
 			}
@@ -94,6 +94,36 @@ func TestListOfReplicas(t *testing.T) {
 	})
 }
 
+// TestContinueOfAnotherUser has a user go on with another's continue token, who then goes on
+// herself, with a renewed token of her own. What she is sent by a watch is what she has not listed.
+func TestContinueOfAnotherUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newCluster("a", pods(2)...), newCluster("b", pods(1)...)
+		ann, evil, h := testView(a, b), testView(a, b), New(Options{})
+		evil.User, evil.Account = "evil", "evil"
+		first := h.getList(t, ann, shop+"?limit=2").list.Metadata
+		rest := shop + "?limit=2&continue=" + url.QueryEscape(first.Continue)
+		if page := h.getList(t, evil, rest); page.code != 200 || page.list.Metadata.Continue != "" {
+			t.Fatalf("evil's page: got %d with %q, want the last one", page.code, page.list.Metadata.Continue)
+		}
+		b.set(shop+"/before", nil)
+		ann.User = "ann, with another token"
+		if page := h.getList(t, ann, rest); len(page.names()) != 2 {
+			t.Fatalf("ann's page: got %d %q, want 2 names", page.code, page.names())
+		}
+		b.set(shop+"/after", nil)
+		answer := h.request(t, ann, http.MethodGet, shop+"?watch=true&timeoutSeconds=5&resourceVersion="+first.ResourceVersion, "")
+		if answer.code != 200 || strings.Contains(answer.body, `"before"`) || !strings.Contains(answer.body, `"after"`) {
+			t.Errorf("ann's watch: got %d %s, want the event after her list", answer.code, answer.body)
+		}
+		for _, query := range []string{"?watch=true&timeoutSeconds=5&resourceVersion=", "?resourceVersionMatch=Exact&resourceVersion="} {
+			if answer = h.request(t, testView(a, b), http.MethodGet, shop+query+h.getList(t, evil, shop).list.Metadata.ResourceVersion, ""); answer.code != http.StatusGone {
+				t.Errorf("%s of another user: got %d, want 410", query, answer.code)
+			}
+		}
+	})
+}
+
 // TestListIsNotOlder lists on a replica whose clock is behind the one that a client knows.
 func TestListIsNotOlder(t *testing.T) {
 	replicas := newReplicas(2)
@@ -124,12 +154,12 @@ func TestInformerOverRestarts(t *testing.T) {
 	lists := 0
 	start := func() {
 		p := process{drain: make(chan struct{}), serving: new(sync.WaitGroup)}
-		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, take func([]byte) bool) bool {
+		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
 			mu.Lock()
 			others := slices.Clone(running)
 			mu.Unlock()
 			for _, other := range others {
-				if other.Handler != p.Handler && take(other.positions.Answer(v)) {
+				if other.Handler != p.Handler && take(other.positions.Answer(v, owner)) {
 					break
 				}
 			}

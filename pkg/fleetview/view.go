@@ -34,6 +34,9 @@ type View struct {
 	Name string
 	// User tells users apart: what is kept for later requests is kept for one user.
 	User string
+	// Account is the user, whatever groups and credential the request has: who lists goes on
+	// with pages and watches when a token is renewed.
+	Account string
 	// Prefix is what precedes the Kubernetes path in the request's own URL, like "/@all".
 	Prefix string
 	// Members returns the clusters of the view that the user may send this request to, and

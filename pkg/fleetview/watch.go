@@ -38,7 +38,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	options := watch.Options{
 		Path: q.path.String(), Query: maps.Clone(q.query), MemberTimeout: q.view.Timeout, InformerTimeout: q.view.InformerTimeout, FailWhenUnreachable: q.view.FailWhenUnreachable, Draining: h.draining,
 		ResourceVersion: wants.ResourceVersion, SendInitialEvents: wants.SendInitialEvents, Bookmarks: wants.AllowWatchBookmarks,
-		Clock: &h.clock, Positions: h.positions, Likely: h.expected(q),
+		Clock: &h.clock, Positions: h.positions, Owner: q.view.Account, Likely: h.expected(q),
 		Rewriter: func(m watch.Member, translate func(string) string) *merge.Rewriter {
 			rewriter := q.rewriter(m, version.Version{})
 			rewriter.Version = translate

@@ -2,6 +2,7 @@ package proxyapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -83,7 +84,7 @@ type viewRequest struct {
 
 // view is what package fleetview gets to know.
 func (q *viewRequest) view() (fleetview.View, error) {
-	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Prefix: q.scope.prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
+	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.scope.user)), Account: fmt.Sprintf("%x", sha256.Sum256([]byte(q.scope.user.GetName()))), Prefix: q.scope.prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
 	err := q.scope.view.describe(&view)
 	q.single, q.timeout = view.Single, view.Timeout
 	return view, err

@@ -187,7 +187,7 @@ func (p *peers) answerVersion(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer := p.positions.Answer(v)
+	answer := p.positions.Answer(v, r.URL.Query().Get(ownerParameter))
 	if answer == nil {
 		http.NotFound(w, r)
 		return

@@ -68,7 +68,7 @@ func (w *world) as(t *testing.T, files pki.Files, method, url string, body []byt
 func TestPeerPortRefuses(t *testing.T) {
 	w, at := startWithPeers(t)
 	v := (&version.Clock{}).Now()
-	w.server.positions.RecordList(v, "uid", "100")
+	w.server.positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
 	messages, _ := w.server.positions.Export(0)
 	var message []byte
 	for message = range messages {
@@ -93,7 +93,7 @@ func TestPeerPortRefuses(t *testing.T) {
 		for _, request := range []struct {
 			method, path string
 			body         []byte
-		}{{"POST", greetPath, []byte(`{"id":"x","port":1}`)}, {"GET", positionsPath + "/" + v.String(), nil}, {"POST", positionsPath, message}, {"GET", sessionsPath, nil}, {"DELETE", sessionsPath + "/x", nil}} {
+		}{{"POST", greetPath, []byte(`{"id":"x","port":1}`)}, {"GET", positionsPath + "/" + v.String() + "?owner=jane", nil}, {"POST", positionsPath, message}, {"GET", sessionsPath, nil}, {"DELETE", sessionsPath + "/x", nil}} {
 			code, text, err := w.as(t, files, request.method, "https://"+at+request.path, request.body)
 			if err == nil && code != http.StatusForbidden {
 				t.Errorf("%s: %s %s: got %d %q, want 403 or no TLS", name, request.method, request.path, code, text)
@@ -119,8 +119,9 @@ func TestPeerPortRefuses(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		"a version":            {"GET", positionsPath + "/" + v.String(), "", 200},
-		"one of nobody":        {"GET", positionsPath + "/" + (version.Version{Time: v.Time + 1}).String(), "", 404},
+		"a version":            {"GET", positionsPath + "/" + v.String() + "?owner=jane", "", 200},
+		"another user's":       {"GET", positionsPath + "/" + v.String() + "?owner=joe", "", 404},
+		"one of nobody":        {"GET", positionsPath + "/" + (version.Version{Time: v.Time + 1}).String() + "?owner=jane", "", 404},
 		"no version":           {"GET", positionsPath + "/48151", "", 400},
 		"positions":            {"POST", positionsPath, string(message), 204},
 		"nonsense":             {"POST", positionsPath, "nonsense", 400},
@@ -215,8 +216,7 @@ func TestPositionsSurvive(t *testing.T) {
 		}
 	}()
 	v, missed := (&version.Clock{}).Now(), (&version.Clock{Replica: 1}).Now()
-	w.server.positions.RecordList(v, "uid", "100")
-	w.server.positions.RecordPage(v, 0, true)
+	w.server.positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
 	wait.Poll{Every: 5 * time.Millisecond}.Success(t, "the peer", func() error {
 		if addresses, _ := w.server.peers.live(); len(addresses) != 1 {
 			return errors.New("it has not greeted")
@@ -225,7 +225,7 @@ func TestPositionsSurvive(t *testing.T) {
 	})
 	find := func(what string, v version.Version, want bool) {
 		t.Helper()
-		if got, ok := other.positions.Find(t.Context(), v); ok != want || want && got["uid"] != "100" {
+		if got, ok := other.positions.Find(t.Context(), v, "jane"); ok != want || want && got["uid"] != "100" {
 			t.Errorf("%s: got %v, %v, want %v", what, got, ok, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -53,6 +54,8 @@ const (
 const (
 	greetPath     = "/peers"
 	positionsPath = "/positions"
+	// ownerParameter is whose position a peer is asked for.
+	ownerParameter = "owner"
 	// peerHeader has the ID of the peer that a request about positions is for.
 	peerHeader = "Cluster-Proxy-Peer"
 )
@@ -305,11 +308,11 @@ func (p *peers) send(ctx context.Context, method, address, id, path string, body
 }
 
 // ask is Ask of watch.Positions.
-func (p *peers) ask(ctx context.Context, v version.Version, take func(answer []byte) (enough bool)) (all bool) {
+func (p *peers) ask(ctx context.Context, v version.Version, owner string, take func(answer []byte) (enough bool)) (all bool) {
 	all = true
 	result := positionUnknown
 	defer func() { p.metrics.asked.WithLabelValues(result).Inc() }()
-	lost, err := p.askAll(ctx, http.MethodGet, positionsPath+"/"+v.String(), func(_ peerAddress, answer []byte, err error) (enough bool) {
+	lost, err := p.askAll(ctx, http.MethodGet, positionsPath+"/"+v.String()+"?"+url.Values{ownerParameter: {owner}}.Encode(), func(_ peerAddress, answer []byte, err error) (enough bool) {
 		if err != nil {
 			all = false
 			return false

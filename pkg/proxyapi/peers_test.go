@@ -108,14 +108,13 @@ func (n *network) start(t *testing.T, i int, named ...*replica) *replica {
 // list records a list at a replica.
 func (n *network) list(r *replica) version.Version {
 	at := n.clock.Now()
-	r.positions.RecordList(at, "uid", "100")
-	r.positions.RecordPage(at, 0, true)
+	r.positions.RecordPage("jane", at, 0, true, map[string]string{"uid": "100"})
 	return at
 }
 
 func (r *replica) knows(t *testing.T, what string, v version.Version, want bool) {
 	t.Helper()
-	if got, ok := r.positions.Find(t.Context(), v); ok != want || want && got["uid"] != "100" {
+	if got, ok := r.positions.Find(t.Context(), v, "jane"); ok != want || want && got["uid"] != "100" {
 		t.Errorf("%s: %s knows %v, %v, want %v", what, r.address, got, ok, want)
 	}
 }
@@ -207,8 +206,7 @@ func TestPeerIsLost(t *testing.T) {
 				t.Errorf("the answers took %s, want %s at most", took, 2*askTimeout)
 			}
 			unfinished := n.clock.Now() // whose other pages the lost one may have
-			c.positions.RecordList(unfinished, "uid", "100")
-			c.positions.RecordPage(unfinished, 0, false)
+			c.positions.RecordPage("jane", unfinished, 0, false, map[string]string{"uid": "100"})
 			c.knows(t, "a list with pages elsewhere, perhaps", unfinished, false)
 			time.Sleep(2 * greetEvery)
 			synctest.Wait()
@@ -222,7 +220,7 @@ func TestPeerIsLost(t *testing.T) {
 			time.Sleep(lostPeer + 2*greetEvery)
 			synctest.Wait()
 			unfinished = n.clock.Now()
-			c.positions.RecordList(unfinished, "uid", "100")
+			c.positions.RecordPage("jane", unfinished, 0, false, map[string]string{"uid": "100"})
 			c.knows(t, "when nothing of it could be known any more", unfinished, true)
 		})
 	}

@@ -150,8 +150,7 @@ func TestFormsInTurn(t *testing.T) {
 		either := func(o *Options) { o.Forms = []Form{{Protobuf: true}, {}} }
 		for name, from := range map[string]func(*Options){"anew": same, "from a version": func(o *Options) {
 			at := f.options.Clock.Now()
-			f.options.Positions.RecordList(at, a.uid, "100")
-			f.options.Positions.RecordList(at, b.uid, "100")
+			f.options.Positions.RecordPage("jane", at, 0, true, map[string]string{a.uid: "100", b.uid: "100"})
 			o.ResourceVersion = at.String()
 		}} {
 			c := f.watch(func(o *Options) { from(o); either(o) })

@@ -61,9 +61,13 @@
 // objects only, and cannot tell which; versions from that time are not resumed. That begins
 // with the first event of the list: a member that does not answer is no reason for 410.
 //
-// A version is no secret and no right: whoever has one may watch from it, at the members
-// that the user may reach. It holds for any user because the same one looks different after
-// each renewal of a token.
+// A position has an owner, the user whom it was given to, by name: the same one has other groups and
+// extras after each renewal of a token. Nobody else goes on from it or adds to it. Otherwise whoever
+// gets hold of a version could write a continue token with it, and change what is known of
+// the other's list. So tokens need no signature: what users forge is theirs.
+//
+// What there is no room for is forgotten, of the users who have most. A list is recorded page by
+// page, when a page is complete. If some of its pages were forgotten, it is as one that is not known.
 //
 // # Other replicas
 //
@@ -85,9 +89,10 @@
 // takes its positions with it; its clients list again.
 //
 // The pages of one list may be answered by several replicas, each of which knows a part. The
-// parts are numbered by the continue token, and added together. If a page may be known to a
-// replica that does not answer, that is 410 as well: without it, the objects of its members
-// that were deleted since would stay in the client.
+// parts are numbered by the continue token, and added together. They must be: behind a Service an
+// informer's pages often go to two replicas, and if that were 410, its next list would be too. If a page
+// may be known to a replica that does not answer, or was forgotten by one, that is 410: without it,
+// the objects of its members that were deleted since would stay in the client.
 //
 // Versions of one stream grow over all replicas: a replica stamps later than any version
 // that it goes on from, however far that is ahead of its clock, if a replica has issued it.

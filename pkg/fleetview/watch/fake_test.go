@@ -285,7 +285,7 @@ type fixture struct {
 func newFixture(t *testing.T, clusters ...*cluster) *fixture {
 	f := &fixture{t: t, clusters: clusters}
 	f.options = Options{
-		Path: "/api/v1/configmaps", Forms: []Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(Positions),
+		Path: "/api/v1/configmaps", Forms: []Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(Positions), Owner: "jane",
 		Members: func(context.Context) ([]Member, []Missing, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -310,12 +310,13 @@ func (f *fixture) set(missing []Missing, clusters ...*cluster) {
 
 // listed returns the version of a list of all clusters as they are now.
 func (f *fixture) listed() version.Version {
-	at := f.options.Clock.Now()
+	at, versions := f.options.Clock.Now(), map[string]string{}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.clusters {
-		c.with(func() { f.options.Positions.RecordList(at, c.uid, strconv.Itoa(c.now)) })
+		c.with(func() { versions[c.uid] = strconv.Itoa(c.now) })
 	}
+	f.options.Positions.RecordPage(f.options.Owner, at, 0, true, versions)
 	return at
 }
 

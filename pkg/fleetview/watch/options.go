@@ -66,6 +66,8 @@ type Options struct {
 	// Clock and Positions are the process' own, shared by all lists and watches.
 	Clock     *version.Clock
 	Positions *Positions
+	// Owner is the user whose positions the stream makes, and goes on from.
+	Owner string
 }
 
 const (

@@ -15,37 +15,41 @@ import (
 const (
 	// keepPositions is how long a version can be resumed after it was given out.
 	keepPositions = 5 * time.Minute
-	// maxPositions bounds the bytes of all that is kept, by an estimate.
-	maxPositions = 64 << 20
-	// morePositions is how much comes before a stream looks whether that is passed, which it may
-	// be by what cannot be forgotten.
-	morePositions = maxPositions / 8
-	recordSize    = 200
+	// maxPositions bounds the bytes of all that is kept, by an estimate. What is too much is
+	// forgotten down to keptPositions, because looking for it takes a while.
+	maxPositions  = 64 << 20
+	keptPositions = maxPositions / 8 * 7
+	recordSize    = 1 << 10
 	memberSize    = 100
 	stepSize      = 40
 )
 
 // Positions knows which version each member had at the versions that this process gave to
-// clients, and other replicas that have ended, for 5 minutes and in at most about 64 MiB;
-// the oldest are forgotten first. The zero value is ready. Its methods are safe for
-// concurrent use.
+// clients, and other replicas that have ended, for 5 minutes and in at most about 64 MiB; of the
+// owners who have most, the oldest are forgotten first. What a stream that goes on needs by
+// itself is a part of the stream, and not counted. The zero value is ready. Its methods are safe
+// for concurrent use.
 type Positions struct {
-	// Ask asks the other replicas for a version. It calls take with each answer, which is
-	// what their Answer returned and may be empty, until take has enough, and reports
+	// Ask asks the other replicas for a version of an owner. It calls take with each answer,
+	// which is what their Answer returned and may be empty, until take has enough, and reports
 	// whether it has got all of them. It is nil if there are no other replicas, and set
 	// before the first use.
-	Ask func(ctx context.Context, v version.Version, take func(answer []byte) (enough bool)) (all bool)
+	Ask func(ctx context.Context, v version.Version, owner string, take func(answer []byte) (enough bool)) (all bool)
 
 	mu      sync.Mutex
 	records []*record // in the order of their beginning
 	size    int
-	look    int // the size at which a stream looks whether that is too much
+	// lost has the time of the newest version of a list that was forgotten for want of room, by
+	// owner.
+	lost map[string]int64
 	// begun counts streams, and changes all changes of records.
 	begun, changes uint64
 }
 
 // record is the positions of one list or stream.
 type record struct {
+	// owner is the user. Nobody else goes on from here, or adds to it.
+	owner string
 	// origin and number are the replica of a stream and which of its streams it is.
 	origin uint32
 	number uint64
@@ -69,8 +73,24 @@ type pages struct {
 	last int
 }
 
-// all reports whether all pages are known.
-func (p *pages) all() bool { return p.last >= 0 && len(p.seen) > p.last }
+// lostPage is a page that no list has. Whoever has lost pages of a list has this one.
+const lostPage = version.MaxPages
+
+// known returns how much of the list is known. Pages that lack one before them are of a list of
+// which something was lost, or which another replica knows.
+func (p *pages) known() knowledge {
+	n := 0
+	for p.seen[n] {
+		n++
+	}
+	switch {
+	case p.last >= 0 && n > p.last:
+		return complete
+	case n > 0 && n == len(p.seen):
+		return part
+	}
+	return unknown
+}
 
 // step is one change of a position. A step without a UID changes nothing: its version is
 // one that a client has. A step without a member's version forgets the member.
@@ -87,42 +107,37 @@ type step struct {
 
 func (s step) is(v version.Version) bool { return s.time == v.Time && s.replica == v.Replica }
 
-// RecordList records that a list with this version showed a member as of a version of the
-// member's. The pages of a list may come one by one.
-func (p *Positions) RecordList(at version.Version, memberUID, memberVersion string) {
+// RecordPage records a page of an owner's list with this version when it is complete: which
+// number it has, whether it is the last one, and which versions the members had that have a
+// part in it, by UID.
+func (p *Positions) RecordPage(owner string, at version.Version, number int, last bool, versions map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expire()
-	r := p.list(at)
-	// A page that repeats a cluster goes on at the version of the first page.
-	if _, ok := r.base[memberUID]; !ok {
-		r.base[memberUID] = version.OfMember(memberVersion)
-		p.grow(r, memberSize)
+	r := p.list(owner, at)
+	for uid, v := range versions {
+		// A page that repeats a cluster goes on at the version of the first page.
+		if _, ok := r.base[uid]; !ok {
+			r.base[uid] = version.OfMember(v)
+			p.grow(r, memberSize)
+		}
 	}
-}
-
-// RecordPage records that a page of a list is complete, and whether it is the last one.
-func (p *Positions) RecordPage(at version.Version, number int, last bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.expire()
-	r := p.list(at)
 	r.list.seen[number] = true
 	if last {
 		r.list.last = number
 	}
 	p.grow(r, 0)
+	p.expire()
 }
 
-// list returns the record of a list, which it makes if there is none. The caller holds mu.
-func (p *Positions) list(at version.Version) *record {
+// list returns the record of an owner's list, which it makes if there is none. The caller holds mu.
+func (p *Positions) list(owner string, at version.Version) *record {
 	for _, r := range slices.Backward(p.records) {
-		if r.list != nil && r.steps[0].is(at) {
+		if r.list != nil && r.steps[0].is(at) && r.owner == owner {
 			r.ended = time.Now()
 			return r
 		}
 	}
-	r := &record{base: map[string]uint64{}, steps: []step{{time: at.Time, replica: at.Replica}}, list: &pages{seen: map[int]bool{}, last: -1}, ended: time.Now()}
+	r := &record{owner: owner, base: map[string]uint64{}, steps: []step{{time: at.Time, replica: at.Replica}}, list: &pages{seen: map[int]bool{}, last: -1}, ended: time.Now()}
 	p.records = append(p.records, r)
 	p.grow(r, recordSize)
 	return r
@@ -135,16 +150,16 @@ const (
 	unknown knowledge = iota
 	// open is a position of which it is known that no watch can go on from it.
 	open
-	// part is the position of a list that may have more pages than are known.
+	// part is the position of a list of which the first pages are known, and which may have more.
 	part
 	complete
 )
 
 // lookup returns the members' versions at a version, as far as they are known here.
-func (p *Positions) lookup(v version.Version) (map[string]string, knowledge) {
+func (p *Positions) lookup(v version.Version, owner string) (map[string]string, knowledge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, i := p.find(v)
+	r, i := p.find(v, owner)
 	switch {
 	case r == nil:
 		return nil, unknown
@@ -156,23 +171,29 @@ func (p *Positions) lookup(v version.Version) (map[string]string, knowledge) {
 	for uid, n := range at {
 		found[uid] = strconv.FormatUint(n, 10)
 	}
-	if r.list != nil && !r.list.all() {
-		return found, part
+	if r.list != nil {
+		return found, r.list.known()
 	}
 	return found, complete
 }
 
-// find returns a record and the index of its step with a version, if there is one. The caller
-// holds mu.
-func (p *Positions) find(v version.Version) (*record, int) {
+// find returns a record of the owner and the index of its step with a version, if there is one. It
+// prefers one of a stream, which has all of the position. The caller holds mu.
+func (p *Positions) find(v version.Version, owner string) (found *record, at int) {
 	p.expire()
 	for _, r := range p.records {
+		if r.owner != owner {
+			continue
+		}
 		i := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].time >= v.Time })
-		if i < len(r.steps) && r.steps[i].is(v) {
-			return r, i
+		if i == len(r.steps) || !r.steps[i].is(v) {
+			continue
+		}
+		if found, at = r, i; r.list == nil {
+			break
 		}
 	}
-	return nil, 0
+	return found, at
 }
 
 // at returns the members' versions at a step.
@@ -186,8 +207,8 @@ func (r *record) at(i int) map[string]uint64 {
 
 // begin returns the record of a stream of a replica that goes on from versions at a
 // version of the view, which is zero if the stream begins anew.
-func (p *Positions) begin(replica uint32, from version.Version, versions map[string]string) *record {
-	r := &record{origin: replica, base: make(map[string]uint64, len(versions)), live: true}
+func (p *Positions) begin(owner string, replica uint32, from version.Version, versions map[string]string) *record {
+	r := &record{owner: owner, origin: replica, base: make(map[string]uint64, len(versions)), live: true}
 	for uid, v := range versions {
 		r.base[uid] = version.OfMember(v)
 	}
@@ -196,11 +217,10 @@ func (p *Positions) begin(replica uint32, from version.Version, versions map[str
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expire()
 	p.begun++
 	r.number = p.begun
 	p.records = append(p.records, r)
-	p.grow(r, recordSize+memberSize*len(r.base))
+	p.grow(r, stepSize*len(r.steps))
 	return r
 }
 
@@ -213,7 +233,7 @@ func (p *Positions) step(r *record, s step) {
 	}
 	r.steps = append(r.steps, s)
 	// A member says a new position as often as it likes, and nobody else may come.
-	if p.grow(r, stepSize); p.size > p.look {
+	if p.grow(r, stepSize); p.size > maxPositions {
 		p.expire()
 	}
 }
@@ -223,8 +243,12 @@ func (p *Positions) end(r *record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.live, r.ended = false, time.Now()
+	r.size, p.size = r.size+r.own(), p.size+r.own() // no change of a position
 	p.expire()
 }
+
+// own is how many bytes a record takes beside its steps.
+func (r *record) own() int { return recordSize + memberSize*len(r.base) }
 
 // fold moves steps before a time into the base. It leaves the last one: a stream that is
 // quiet for long is resumed from it.
@@ -255,12 +279,46 @@ func (p *Positions) grow(r *record, bytes int) {
 	r.changed = p.changes
 }
 
-// expire forgets what is too old, and the oldest while there is too much.
+// expire forgets what is too old, and what is too much. The caller holds mu.
 func (p *Positions) expire() {
 	oldest := time.Now().Add(-keepPositions)
+	p.keep(func(r *record) bool { return r.live || !r.ended.Before(oldest) })
+	maps.DeleteFunc(p.lost, func(_ string, at int64) bool { return at < oldest.UnixMicro() })
+	if p.size <= maxPositions {
+		return
+	}
+	sizes := map[string]int{}
+	for _, r := range p.records {
+		sizes[r.owner] += r.size
+	}
+	share := share(sizes, keptPositions)
+	p.keep(func(r *record) bool {
+		if sizes[r.owner] <= share {
+			return true
+		}
+		sizes[r.owner] -= r.size
+		switch {
+		case r.live: // it goes on; what cannot be resumed any more is listed again
+			if len(r.steps) > 1 {
+				p.fold(r, r.steps[len(r.steps)-1].time)
+			}
+			sizes[r.owner] += r.size
+			return true
+		case r.list != nil:
+			if p.lost == nil {
+				p.lost = map[string]int64{}
+			}
+			p.lost[r.owner] = max(p.lost[r.owner], r.steps[0].time)
+		}
+		return false
+	})
+}
+
+// keep forgets the records that are not to be kept. It asks in their order.
+func (p *Positions) keep(is func(r *record) bool) {
 	kept := p.records[:0]
 	for _, r := range p.records {
-		if r.live || (!r.ended.Before(oldest) && p.size <= maxPositions) {
+		if is(r) {
 			kept = append(kept, r)
 			continue
 		}
@@ -268,11 +326,18 @@ func (p *Positions) expire() {
 	}
 	clear(p.records[len(kept):])
 	p.records = kept
-	for _, r := range p.records {
-		// Streams go on; what cannot be resumed any more is listed again.
-		if p.size > maxPositions && len(r.steps) > 1 {
-			p.fold(r, r.steps[len(r.steps)-1].time)
+}
+
+// share returns how much each owner may have, of what they have, so that all together have no
+// more than a limit: whoever has less keeps all.
+func share(sizes map[string]int, limit int) int {
+	owners := len(sizes)
+	for _, size := range slices.Sorted(maps.Values(sizes)) {
+		if size > limit/owners {
+			return limit / owners
 		}
+		limit -= size
+		owners--
 	}
-	p.look = max(p.size, maxPositions) + morePositions
+	return maxPositions
 }

@@ -37,9 +37,9 @@ func newReplicas(t *testing.T, n int, clusters ...*cluster) *replicas {
 func (r *replicas) add(t *testing.T, clusters ...*cluster) *fixture {
 	f := newFixture(t, clusters...)
 	f.options.Clock.Replica = uint32(len(r.all) + 1)
-	f.options.Positions.Ask = func(_ context.Context, v version.Version, take func([]byte) bool) bool {
+	f.options.Positions.Ask = func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
 		for _, other := range r.all {
-			if other != f && !r.ended[other] && take(other.options.Positions.Answer(v)) {
+			if other != f && !r.ended[other] && take(other.options.Positions.Answer(v, owner)) {
 				break
 			}
 		}
@@ -230,13 +230,12 @@ func TestSameTime(t *testing.T) {
 	r := newReplicas(t, 3, a)
 	const at = 1_795_381_200_000_000
 	for i, f := range r.all {
-		f.options.Positions.RecordList(version.Version{Time: at, Replica: uint32(i + 1)}, a.uid, fmt.Sprint(100+i))
-		f.options.Positions.RecordPage(version.Version{Time: at, Replica: uint32(i + 1)}, 0, true)
+		f.options.Positions.RecordPage("jane", version.Version{Time: at, Replica: uint32(i + 1)}, 0, true, map[string]string{a.uid: fmt.Sprint(100 + i)})
 	}
 	for _, f := range r.all {
 		for i := range r.all {
 			v := version.Version{Time: at, Replica: uint32(i + 1), Cluster: 7, Member: 7}
-			if got, ok := f.options.Positions.Find(t.Context(), v); !ok || got[a.uid] != fmt.Sprint(100+i) {
+			if got, ok := f.options.Positions.Find(t.Context(), v, "jane"); !ok || got[a.uid] != fmt.Sprint(100+i) {
 				t.Errorf("version of replica %d: got %v, %v, want %d", i+1, got, ok, 100+i)
 			}
 		}
@@ -284,19 +283,18 @@ func TestPagesOfReplicas(t *testing.T) {
 			for i, pages := range test.pages {
 				p := r.all[i].options.Positions
 				for _, number := range pages {
-					p.RecordList(at, fmt.Sprint("uid-", number), fmt.Sprint(100+number))
-					p.RecordPage(at, number, test.last && number == 1)
+					p.RecordPage("jane", at, number, test.last && number == 1, map[string]string{fmt.Sprint("uid-", number): fmt.Sprint(100 + number)})
 					want[fmt.Sprint("uid-", number)] = fmt.Sprint(100 + number)
 				}
 			}
-			got, ok := r.all[0].options.Positions.Find(t.Context(), at)
+			got, ok := r.all[0].options.Positions.Find(t.Context(), at, "jane")
 			if ok != test.want || ok && fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %v, %v, want %v, %v", got, ok, want, test.want)
 			}
 			transfer(t, r.all[1].options.Positions, r.all[0].options.Positions)
 			transfer(t, r.all[1].options.Positions, r.all[0].options.Positions)
 			r.ended[r.all[1]] = true
-			if got, ok := r.all[0].options.Positions.Find(t.Context(), at); ok != test.want || ok && fmt.Sprint(got) != fmt.Sprint(want) {
+			if got, ok := r.all[0].options.Positions.Find(t.Context(), at, "jane"); ok != test.want || ok && fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("when the other one has ended: got %v, %v, want %v, %v", got, ok, want, test.want)
 			}
 		})
@@ -318,7 +316,7 @@ func TestTransferOfMany(t *testing.T) {
 		}
 	})
 	clock := version.Clock{Replica: 7}
-	r := from.begin(7, version.Version{}, versions)
+	r := from.begin("jane", 7, version.Version{}, versions)
 	var at []version.Version
 	since, sent := uint64(0), 0
 	for i := range 3*partSteps + 5 {
@@ -343,8 +341,8 @@ func TestTransferOfMany(t *testing.T) {
 		t.Error("got a message without changes, want none")
 	}
 	for _, i := range []int{0, 1, 499, 500, partSteps - 1, partSteps, 2*partSteps + 1, len(at) - 1} {
-		want, known := from.lookup(at[i])
-		got, imported := to.lookup(at[i])
+		want, known := from.lookup(at[i], "jane")
+		got, imported := to.lookup(at[i], "jane")
 		if known != complete || imported != complete || fmt.Sprint(want) != fmt.Sprint(got) {
 			t.Errorf("step %d: got %v, %v, want %v, %v", i, imported, got, known, want)
 		}
@@ -360,14 +358,13 @@ func TestTransferOfMany(t *testing.T) {
 func TestReplicaLeavesWhileAsked(t *testing.T) {
 	from := newReplicas(t, 1).all[0].options
 	v := from.Clock.Now()
-	from.Positions.RecordList(v, "uid", "100")
-	from.Positions.RecordPage(v, 0, true)
+	from.Positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
 	p := new(Positions)
-	p.Ask = func(context.Context, version.Version, func([]byte) bool) bool {
+	p.Ask = func(context.Context, version.Version, string, func([]byte) bool) bool {
 		transfer(t, from.Positions, p)
 		return true
 	}
-	if got, ok := p.Find(t.Context(), v); !ok || got["uid"] != "100" {
+	if got, ok := p.Find(t.Context(), v, "jane"); !ok || got["uid"] != "100" {
 		t.Errorf("got %v, %t, want what was handed over", got, ok)
 	}
 }
@@ -376,25 +373,29 @@ func TestReplicaLeavesWhileAsked(t *testing.T) {
 func TestBrokenAnswers(t *testing.T) {
 	good := newReplicas(t, 1).all[0].options
 	v := good.Clock.Now()
-	good.Positions.RecordList(v, "uid", "100")
-	answer := good.Positions.Answer(v)
+	good.Positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
+	answer := good.Positions.Answer(v, "jane")
 	for name, broken := range map[string][]byte{
 		"text": []byte("no"), "cut": answer[:len(answer)-1], "more": append(bytes.Clone(answer), 0), "other format": append([]byte{messageFormat + 1}, answer[1:]...),
 		"counts": append([]byte{messageFormat}, bytes.Repeat([]byte{0xff}, 9)...), "a UID without end": []byte(string([]byte{messageFormat, 1, 100}) + "abc"),
 		"another version": func() []byte {
 			other := good.Clock.Now()
-			good.Positions.RecordList(other, "uid", "100")
-			return good.Positions.Answer(other)
+			good.Positions.RecordPage("jane", other, 0, true, map[string]string{"uid": "100"})
+			return good.Positions.Answer(other, "jane")
+		}(),
+		"another owner": func() []byte {
+			good.Positions.RecordPage("joe", v, 0, true, map[string]string{"uid": "7"})
+			return good.Positions.Answer(v, "joe")
 		}(),
 	} {
-		p := &Positions{Ask: func(_ context.Context, _ version.Version, take func([]byte) bool) bool {
+		p := &Positions{Ask: func(_ context.Context, _ version.Version, _ string, take func([]byte) bool) bool {
 			take(broken)
 			return true
 		}}
-		if got, ok := p.Find(t.Context(), v); ok {
+		if got, ok := p.Find(t.Context(), v, "jane"); ok {
 			t.Errorf("%s: got %v, want nothing", name, got)
 		}
-		if name != "another version" && p.Import(broken) == nil {
+		if !strings.HasPrefix(name, "another ") && p.Import(broken) == nil {
 			t.Errorf("%s: Import takes it, want an error", name)
 		}
 	}
@@ -404,9 +405,8 @@ func FuzzImport(f *testing.F) {
 	clock := version.Clock{Replica: 3}
 	var p Positions
 	list := clock.Now()
-	p.RecordList(list, "uid-a", "100")
-	p.RecordPage(list, 2, true)
-	r := p.begin(3, list, map[string]string{"uid-a": "100", "uid-b": "7"})
+	p.RecordPage("jane", list, 2, true, map[string]string{"uid-a": "100"})
+	r := p.begin("jane", 3, list, map[string]string{"uid-a": "100", "uid-b": "7"})
 	p.step(r, step{time: clock.Next(), replica: 3, uid: "uid-b", member: 8})
 	p.step(r, step{time: clock.Next(), replica: 3, uid: "uid-a", open: true})
 	messages, _ := p.Export(0)
@@ -428,8 +428,8 @@ func FuzzImport(f *testing.F) {
 		for _, r := range p.records {
 			for _, s := range r.steps {
 				v := version.Version{Time: s.time, Replica: s.replica}
-				want, known := p.lookup(v)
-				got, imported := again.lookup(v)
+				want, known := p.lookup(v, r.owner)
+				got, imported := again.lookup(v, r.owner)
 				if known != imported || len(want) != len(got) {
 					t.Errorf("version %v: got %v, %v, want %v, %v", v, got, imported, want, known)
 				}

@@ -83,7 +83,7 @@ func (o Options) from(ctx context.Context) (map[string]string, version.Version, 
 		// that may list next without a version, as people do, whose lists wait for no cluster.
 		return nil, version.Version{}, nil
 	}
-	from, ok := o.Positions.Find(ctx, v)
+	from, ok := o.Positions.Find(ctx, v, o.Owner)
 	if !ok {
 		return nil, version.Version{}, tooOld
 	}

@@ -63,7 +63,7 @@ type stream struct {
 func newStream(o Options, form form, cancel context.CancelFunc, start version.Version, versions map[string]string) *stream {
 	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*fault.Fault{}, last: start.Time, stepped: start.Time, of: form.media().of}
 	s.emptied.L = &s.mu
-	s.record = o.Positions.begin(o.Clock.Replica, start, versions)
+	s.record = o.Positions.begin(o.Owner, o.Clock.Replica, start, versions)
 	return s
 }
 

@@ -12,17 +12,17 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
-// A message has the UIDs of members and then records until its end. Numbers are uvarints,
-// and members are numbers in the list of UIDs.
+// A message has names, which are owners and UIDs of members, and then records until its end.
+// Numbers are uvarints, and names are numbers in their list.
 const (
 	// messageFormat is the first byte. Another layout takes another byte.
-	messageFormat = 1
+	messageFormat = 2
 	// messageSize is how many bytes of records end a message, and partSteps how many steps
 	// of a record one message has at most.
 	messageSize = 256 << 10
 	partSteps   = 4096
-	// maxUID bounds the UID of a member. A real one has 36 characters.
-	maxUID = 256
+	// maxName bounds a name. The UID of a member has 36 characters, and an owner 64.
+	maxName = 256
 	// isList and isOpen are flags of records and steps.
 	isList = 1
 	isOpen = 1
@@ -34,19 +34,23 @@ const MaxMessage = 4 << 20
 // errMessage is the error of a message that is not one.
 var errMessage = errors.New("the message is not one of a replica")
 
-// Answer returns what is known here of the position at a version, for the Import of
-// another replica; nil if that is nothing.
-func (p *Positions) Answer(v version.Version) []byte {
+// Answer returns what is known here of the owner's position at a version, for the Import of
+// another replica; nil if that is nothing. It says so if it may have been forgotten here.
+func (p *Positions) Answer(v version.Version, owner string) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, i := p.find(v)
-	if r == nil {
+	r, i := p.find(v, owner)
+	w := newMessage()
+	switch {
+	case r != nil:
+		s := r.steps[i]
+		s.uid = ""
+		w.record(&record{owner: owner, origin: r.origin, number: r.number, base: r.at(i), steps: []step{s}, list: r.list, live: r.live, ended: r.ended})
+	case v.Time <= p.lost[owner]:
+		w.record(&record{owner: owner, steps: []step{{time: v.Time, replica: v.Replica}}, list: &pages{seen: map[int]bool{lostPage: true}, last: -1}, ended: time.Now()})
+	default:
 		return nil
 	}
-	s := r.steps[i]
-	s.uid = ""
-	w := newMessage()
-	w.record(&record{origin: r.origin, number: r.number, base: r.at(i), steps: []step{s}, list: r.list, live: r.live, ended: r.ended})
 	return w.bytes()
 }
 
@@ -88,7 +92,7 @@ func (p *Positions) parts(r *record) (parts []*record) {
 	defer p.mu.Unlock()
 	at := maps.Clone(r.base)
 	for steps := range slices.Chunk(r.steps, partSteps) {
-		part := &record{origin: r.origin, number: r.number, base: maps.Clone(at), steps: slices.Clone(steps), live: r.live, ended: r.ended}
+		part := &record{owner: r.owner, origin: r.origin, number: r.number, base: maps.Clone(at), steps: slices.Clone(steps), live: r.live, ended: r.ended}
 		if r.list != nil {
 			part.list = &pages{maps.Clone(r.list.seen), r.list.last}
 		}
@@ -122,7 +126,7 @@ func (p *Positions) Import(message []byte) error {
 // importList adds the pages that another replica has answered. The caller holds mu.
 func (p *Positions) importList(from *record) {
 	at := version.Version{Time: from.steps[0].time, Replica: from.steps[0].replica}
-	r := p.list(at)
+	r := p.list(from.owner, at)
 	before := len(r.list.seen)
 	for uid, n := range from.base {
 		if _, ok := r.base[uid]; !ok {
@@ -142,7 +146,7 @@ func (p *Positions) importList(from *record) {
 func (p *Positions) importStream(r *record) {
 	first, last := r.steps[0].time, r.steps[len(r.steps)-1].time
 	for i, known := range p.records {
-		if known.list != nil || known.origin != r.origin || known.number != r.number || len(known.steps) == 0 {
+		if known.list != nil || known.owner != r.owner || known.origin != r.origin || known.number != r.number || len(known.steps) == 0 {
 			continue
 		}
 		switch from, to := known.steps[0].time, known.steps[len(known.steps)-1].time; {
@@ -161,12 +165,12 @@ func (p *Positions) importStream(r *record) {
 // add adds a record of another replica. The caller holds mu.
 func (p *Positions) add(r *record) {
 	p.records = append(p.records, r)
-	p.grow(r, recordSize+memberSize*len(r.base)+stepSize*len(r.steps))
+	p.grow(r, r.own()+stepSize*len(r.steps))
 }
 
 // message is one that is written.
 type message struct {
-	uids    []string
+	names   []string
 	numbers map[string]uint64
 	records []byte
 }
@@ -174,19 +178,19 @@ type message struct {
 func newMessage() *message { return &message{numbers: map[string]uint64{}} }
 
 func (m *message) bytes() []byte {
-	out := binary.AppendUvarint([]byte{messageFormat}, uint64(len(m.uids)))
-	for _, uid := range m.uids {
-		out = append(binary.AppendUvarint(out, uint64(len(uid))), uid...)
+	out := binary.AppendUvarint([]byte{messageFormat}, uint64(len(m.names)))
+	for _, name := range m.names {
+		out = append(binary.AppendUvarint(out, uint64(len(name))), name...)
 	}
 	return append(out, m.records...)
 }
 
-// uid returns the number of a member in the message.
-func (m *message) uid(uid string) uint64 {
-	n, ok := m.numbers[uid]
+// name returns the number of a name in the message.
+func (m *message) name(name string) uint64 {
+	n, ok := m.numbers[name]
 	if !ok {
-		n = uint64(len(m.uids))
-		m.numbers[uid], m.uids = n, append(m.uids, uid)
+		n = uint64(len(m.names))
+		m.numbers[name], m.names = n, append(m.names, name)
 	}
 	return n
 }
@@ -202,7 +206,7 @@ func (m *message) record(r *record) {
 	if !r.live {
 		age = max(0, time.Since(r.ended))
 	}
-	put(uint64(age.Microseconds()))
+	put(m.name(r.owner), uint64(age.Microseconds()))
 	if r.list != nil {
 		put(isList, uint64(r.list.last+1), uint64(len(r.list.seen)))
 		for page := range r.list.seen {
@@ -213,14 +217,14 @@ func (m *message) record(r *record) {
 	}
 	put(uint64(len(r.base)))
 	for uid, n := range r.base {
-		put(m.uid(uid), n)
+		put(m.name(uid), n)
 	}
 	put(uint64(len(r.steps)))
 	before := int64(0)
 	for _, s := range r.steps {
 		member, flags := uint64(0), uint64(0)
 		if s.uid != "" {
-			member = m.uid(s.uid) + 1
+			member = m.name(s.uid) + 1
 		}
 		if s.open {
 			flags = isOpen
@@ -236,13 +240,13 @@ func readMessage(raw []byte) ([]*record, error) {
 		return nil, errMessage
 	}
 	m := &messageReader{rest: raw[1:]}
-	m.uids = make([]string, m.count())
-	for i := range m.uids {
-		n := m.number(min(maxUID, uint64(len(m.rest))))
-		if n == 0 || n > uint64(len(m.rest)) {
+	m.names = make([]string, m.count())
+	for i := range m.names {
+		n := m.number(min(maxName, uint64(len(m.rest))))
+		if n > uint64(len(m.rest)) {
 			return nil, errMessage
 		}
-		m.uids[i], m.rest = string(m.rest[:n]), m.rest[n:]
+		m.names[i], m.rest = string(m.rest[:n]), m.rest[n:]
 	}
 	var records []*record
 	for len(m.rest) > 0 && !m.broken {
@@ -257,7 +261,7 @@ func readMessage(raw []byte) ([]*record, error) {
 // messageReader reads the numbers of a message. After the first one that is broken it
 // returns zero values.
 type messageReader struct {
-	uids   []string
+	names  []string
 	rest   []byte
 	broken bool
 }
@@ -275,19 +279,19 @@ func (m *messageReader) number(limit uint64) uint64 {
 // count reads how many of something follow. Each takes a byte at least.
 func (m *messageReader) count() int { return int(m.number(uint64(len(m.rest)))) }
 
-// uid reads a member.
-func (m *messageReader) uid() string {
-	n := m.number(uint64(len(m.uids)))
-	if m.broken || n == uint64(len(m.uids)) {
+// name reads a name.
+func (m *messageReader) name() string {
+	n := m.number(uint64(len(m.names)))
+	if m.broken || n == uint64(len(m.names)) {
 		m.broken = true
 		return ""
 	}
-	return m.uids[n]
+	return m.names[n]
 }
 
 func (m *messageReader) record(now time.Time) *record {
-	age := time.Duration(m.number(uint64(keepPositions.Microseconds()*2))) * time.Microsecond
-	r := &record{ended: now.Add(-age)}
+	r := &record{owner: m.name()}
+	r.ended = now.Add(-time.Duration(m.number(uint64(keepPositions.Microseconds()*2))) * time.Microsecond)
 	if m.number(isList) == isList {
 		r.list = &pages{seen: map[int]bool{}, last: int(m.number(version.MaxPages+1)) - 1}
 		for range m.count() {
@@ -297,9 +301,9 @@ func (m *messageReader) record(now time.Time) *record {
 		r.origin, r.number = uint32(m.number(version.Replicas-1)), m.number(1<<63)
 	}
 	members := m.count()
-	r.base = make(map[string]uint64, min(members, len(m.uids)))
+	r.base = make(map[string]uint64, min(members, len(m.names)))
 	for range members {
-		uid := m.uid()
+		uid := m.name()
 		r.base[uid] = m.number(version.MemberLimit - 1)
 	}
 	r.steps = m.steps(m.count())
@@ -316,9 +320,9 @@ func (m *messageReader) steps(n int) []step {
 		later := m.number(version.MaxTime)
 		at += later
 		s := step{time: int64(at), replica: uint32(m.number(version.Replicas - 1)), open: m.number(isOpen) == isOpen}
-		member := m.number(uint64(len(m.uids)))
+		member := m.number(uint64(len(m.names)))
 		if s.member = m.number(version.MemberLimit - 1); member > 0 {
-			s.uid = m.uids[member-1]
+			s.uid = m.names[member-1]
 		}
 		if later == 0 || at > version.MaxTime {
 			m.broken = true

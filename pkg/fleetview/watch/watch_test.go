@@ -195,28 +195,12 @@ func TestResumeListsNobody(t *testing.T) {
 	})
 }
 
-// TestPositionsAreBounded has a stream go on for minutes in which nobody else asks for anything,
-// with a member that says a new position all the time.
-func TestPositionsAreBounded(t *testing.T) {
-	var p Positions
-	ended, live := p.begin(0, version.Version{}, nil), p.begin(0, version.Version{}, nil)
-	p.end(ended)
-	p.grow(ended, maxPositions)
-	now := time.Now().UnixMicro()
-	for i := range morePositions/stepSize + 2 {
-		p.step(live, step{time: now + int64(i), uid: "a", member: uint64(i + 1)})
-	}
-	if p.size > maxPositions || len(live.steps) == 0 || live.at(len(live.steps) - 1)["a"] != morePositions/stepSize+2 {
-		t.Errorf("%d bytes are kept, want %d at most, and the newest position", p.size, maxPositions)
-	}
-}
-
 func TestVersionsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, newCluster("a"))
 		now := f.options.Clock.Next()
 		known := now + (9 * time.Second).Microseconds()
-		f.options.Positions.RecordList(version.Version{Time: known}, f.clusters[0].uid, "100")
+		f.options.Positions.RecordPage("jane", version.Version{Time: known}, 0, true, map[string]string{f.clusters[0].uid: "100"})
 		for at, want := range map[string]int{
 			"5": http.StatusGone, "x": http.StatusBadRequest, version.Version{Time: now - 1e6 + 2e6}.String(): http.StatusGone,
 			version.Version{Time: known}.String(): http.StatusOK, version.Version{Time: now + 60e6}.String(): http.StatusGone,
