@@ -3,6 +3,7 @@ package fleetview
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,27 @@ func TestAnswersNameObjectsAsAsked(t *testing.T) {
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal([]byte(got.body), &object); got.code >= 300 || err != nil || object.Name != test.want {
 			t.Errorf("%s: got %d %q, %v; want the name %q", name, got.code, got.body, err, test.want)
+		}
+	}
+}
+
+// TestNamesOfNoCluster names a cluster that the view does not have, where only a cluster can
+// be meant: an empty answer would say that there is nothing.
+func TestNamesOfNoCluster(t *testing.T) {
+	h, view := New(Options{}), testView(newCluster("a", shop+"/web"))
+	view.Writes = WritesAny
+	for name, test := range map[string]struct{ method, url string }{
+		"list of a namespace":      {http.MethodGet, "/api/v1/namespaces/shop@nope/pods"},
+		"watch of a namespace":     {http.MethodGet, "/api/v1/namespaces/shop@nope/pods?watch=true"},
+		"get in a namespace":       {http.MethodGet, "/api/v1/namespaces/shop@nope/pods/web"},
+		"deletion in a namespace":  {http.MethodDelete, "/api/v1/namespaces/shop@nope/pods/web"},
+		"deletion of a collection": {http.MethodDelete, "/api/v1/namespaces/shop@nope/pods"},
+		"pods of a node":           {http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode%40nope"},
+		"a namespace as a field":   {http.MethodGet, "/api/v1/pods?fieldSelector=metadata.namespace%3Dshop%40nope"},
+	} {
+		got := h.request(t, view, test.method, test.url, "")
+		if want := `view \"all\" has no cluster \"nope\" that you may reach; it has: a`; got.code != http.StatusNotFound || !strings.Contains(got.body, want) {
+			t.Errorf("%s: got %d %q, want 404 with %q", name, got.code, got.body, want)
 		}
 	}
 }

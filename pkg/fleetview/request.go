@@ -128,7 +128,7 @@ func (q *request) cutNamespace() {
 	if q.info.Resource == "namespaces" {
 		return // it is the object
 	}
-	plain, cluster, ok := q.cut(q.info.Namespace)
+	plain, cluster, ok := cutLast(q.info.Namespace) // a namespace has no @ of its own
 	if !ok {
 		return
 	}
@@ -231,12 +231,17 @@ func (q *request) collection() bool { return q.path.name == len(q.path.segments)
 // cut takes NAME@CLUSTER apart. Names of some kinds may have an @ of their own: what
 // follows the last one is a cluster only if the view has it.
 func (q *request) cut(name string) (plain, cluster string, ok bool) {
+	plain, cluster, ok = cutLast(name)
+	return plain, cluster, ok && slices.Contains(q.everyone, cluster)
+}
+
+// cutLast takes NAME@CLUSTER apart, whatever clusters there are.
+func cutLast(name string) (plain, cluster string, ok bool) {
 	at := strings.LastIndexByte(name, '@')
 	if at <= 0 {
 		return "", "", false
 	}
-	plain, cluster = name[:at], name[at+1:]
-	return plain, cluster, slices.Contains(q.everyone, cluster)
+	return name[:at], name[at+1:], true
 }
 
 // only returns the member that the request is about, if it is about one whatever the

@@ -22,6 +22,10 @@ var namingFields = []string{
 	"involvedObject.name", "involvedObject.namespace", "involvedObject.uid", "regarding.name", "regarding.namespace", "regarding.uid",
 }
 
+// plainFields are those of them whose values have no @ of their own: NAME@CLUSTER with a cluster
+// that the view does not have is refused, as a list of nothing would be taken for the answer.
+var plainFields = []string{"metadata.namespace", "spec.nodeName", "status.nominatedNodeName", "involvedObject.namespace", "regarding.namespace"}
+
 // clusterTerm is what a request says of clusters: that it is about one of some, or about
 // none of them.
 type clusterTerm struct {
@@ -75,6 +79,9 @@ func (q *request) chooseByFields() error {
 			continue
 		}
 		plain, cluster, ok := q.cut(value)
+		if slices.Contains(plainFields, field) {
+			plain, cluster, ok = cutLast(value)
+		}
 		switch naming := slices.Contains(namingFields, field); {
 		case !ok:
 		case naming && equal:
