@@ -231,18 +231,27 @@ func (p *plugin) printChecked(found *checked, all bool) {
 // summary is the last line.
 func (c *checked) summary(bad []string, all bool) string {
 	var hub []string
+	skipped, clusters := 0, ""
 	for _, f := range c.hub {
-		if f.isBad() {
+		switch {
+		case f.ID == hubClusters && f.isBad():
+			clusters = ": see " + hubClusters
+		case f.isBad():
 			hub = append(hub, f.ID)
+		case f.Skipped:
+			skipped++
 		}
 	}
 	text := "The hub is good"
+	if skipped > 0 {
+		text += fmt.Sprintf(", as far as you may read it (%d not)", skipped)
+	}
 	if len(hub) > 0 {
 		text = "The hub is not good: " + strings.Join(hub, ", ")
 	}
 	switch total := len(c.names); {
 	case total == 0:
-		return text + "; no cluster was asked."
+		return text + "; no cluster was asked" + clusters + "."
 	case len(bad) > 0:
 		text += fmt.Sprintf("; %d of %s not good: %s", len(bad), count(total, "cluster"), oneLine(someOf(bad)))
 	default:
@@ -254,13 +263,17 @@ func (c *checked) summary(bad []string, all bool) string {
 	return text + "."
 }
 
+// hubClusters is the finding that says which clusters there are for the user: it is not about
+// the hub's parts.
+const hubClusters = "hub-clusters"
+
 // checkHub looks at what all clusters need. It gives the clusters to look at.
 func checkHub(ctx context.Context, hub kubernetes.Interface, names []string) ([]finding, []v1alpha1.Cluster) {
 	findings := []finding{checkAPI(ctx, hub)}
 	if !findings[0].OK {
 		return findings, nil
 	}
-	list := finding{ID: "hub-clusters"}
+	list := finding{ID: hubClusters}
 	found, err := clusters(ctx, hub, names)
 	switch {
 	case err != nil:

@@ -89,9 +89,25 @@ func TestCheckOfAnUnreachableProxyAPI(t *testing.T) {
 	paths[groupPath], paths["/apis/"+clusterproxy.GroupVersion.String()] = unavailable, unavailable
 	paths[apiServicePath] = always(200, `{"status": {"conditions": [{"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": "dial tcp 10.96.3.4:443: i/o timeout"}]}}`)
 	out, _, err := run(t, hubOfPaths(t, paths), "check")
-	for _, want := range []string{"× hub-apiservice", "dial tcp 10.96.3.4:443: i/o timeout", "firewalls", "The hub is not good: hub-apiservice, hub-clusters; no cluster was asked."} {
+	for _, want := range []string{"× hub-apiservice", "dial tcp 10.96.3.4:443: i/o timeout", "firewalls", "The hub is not good: hub-apiservice; no cluster was asked: see hub-clusters."} {
 		if !errors.Is(err, errNotGood) || !strings.Contains(out, want) {
 			t.Errorf("check says, %v, want %q:\n%s", err, want, out)
+		}
+	}
+}
+
+// TestSummaries does not call a hub good of which nothing is known, nor bad for a cluster that it
+// does not have.
+func TestSummaries(t *testing.T) {
+	good, hidden := finding{ID: "hub-api", OK: true}, finding{ID: "hub-certificates", Skipped: true}
+	for want, c := range map[string]checked{
+		"The hub is good; so is each of 1 cluster.":                                    {hub: []finding{good}, names: []string{"c1"}},
+		"The hub is good, as far as you may read it (1 not); so is each of 1 cluster.": {hub: []finding{good, hidden}, names: []string{"c1"}},
+		"The hub is good; no cluster was asked: see hub-clusters.":                     {hub: []finding{good, {ID: hubClusters}}},
+		"The hub is not good: hub-api; no cluster was asked: see hub-clusters.":        {hub: []finding{{ID: "hub-api"}, {ID: hubClusters}}},
+	} {
+		if got := c.summary(nil, true); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

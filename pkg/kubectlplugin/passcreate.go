@@ -200,6 +200,8 @@ func explain(what string, err error) error {
 		return fmt.Errorf("making %s: %s: passes need the chart's value passes.enabled, and Kubernetes 1.30 on the hub", what, why)
 	case !apierrors.IsForbidden(err):
 		return fmt.Errorf("making %s: %s", what, why)
+	case strings.Contains(why, "denied request"): // a policy's message says it all
+		return fmt.Errorf("making %s: %s", what, why)
 	case strings.Contains(why, "attempting to grant"):
 		return fmt.Errorf("making %s: %s: you can give away only rights that you have yourself", what, why)
 	}
