@@ -24,7 +24,6 @@ func (a Addr) String() string { return string(a) }
 type Conn struct {
 	c             *Carrier
 	local, remote Addr
-	servers       []string
 	over          chan struct{} // closed when nothing more can be read
 	closing       chan struct{} // closed by Close, with c.mu held
 
@@ -49,9 +48,6 @@ func (cn *Conn) LocalAddr() net.Addr { return cn.local }
 
 // RemoteAddr is the other end.
 func (cn *Conn) RemoteAddr() net.Addr { return cn.remote }
-
-// Servers is what the acceptor named as Endpoints.Servers.
-func (cn *Conn) Servers() []string { return cn.servers }
 
 // Carrier is what carries the connection.
 func (cn *Conn) Carrier() *Carrier { return cn.c }

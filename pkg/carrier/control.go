@@ -52,30 +52,6 @@ type OpenRequest struct {
 // dialed it sees it.
 type Endpoints struct {
 	Local, Remote string // host:port
-	// Servers are the names of proxy servers that reach the host by themselves, a hint
-	// for the next dials to it; empty if the server that answers does not say.
-	Servers []string
-}
-
-// maxServers and maxServersSize bound Endpoints.Servers on both sides: how many names
-// there are, and how long they are together.
-const (
-	maxServers     = 8
-	maxServersSize = 1024
-)
-
-// boundServers leaves out what is more than an ACCEPT may name.
-func boundServers(names []string) (some []string) {
-	size := 0
-	for _, name := range names {
-		if size += len(name); len(some) == maxServers || size > maxServersSize {
-			break
-		}
-		if name != "" {
-			some = append(some, name)
-		}
-	}
-	return some
 }
 
 // The fields of every control payload are strings and varints, so one decoder
@@ -170,16 +146,12 @@ func decodeOpen(b []byte) (OpenRequest, error) {
 }
 
 func (e Endpoints) append(b []byte) []byte {
-	b = appendText(appendText(b, 1, e.Local), 2, e.Remote)
-	for _, name := range boundServers(e.Servers) {
-		b = appendText(b, 3, name)
-	}
-	return b
+	return appendText(appendText(b, 1, e.Local), 2, e.Remote)
 }
 
 func decodeEndpoints(b []byte) (Endpoints, error) {
 	f, err := decodeFields(b)
-	return Endpoints{Local: f.text[1], Remote: f.text[2], Servers: boundServers(f.repeats)}, err
+	return Endpoints{Local: f.text[1], Remote: f.text[2]}, err
 }
 
 const maxMessage = 512

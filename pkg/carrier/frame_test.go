@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,32 +49,6 @@ func TestControlPayloadsSurvive(t *testing.T) {
 	got, err := decodeOpen(r.append(nil))
 	if diff := cmp.Diff(r, got); err != nil || diff != "" {
 		t.Error(err, diff)
-	}
-}
-
-// TestServersOfAnAnswerAreBounded names more servers than an ACCEPT may, to and by this side.
-func TestServersOfAnAnswerAreBounded(t *testing.T) {
-	long := strings.Repeat("s", 100)
-	for _, tc := range []struct {
-		names []string
-		want  int
-	}{
-		{[]string{"a", "b"}, 2},
-		{slices.Repeat([]string{"a"}, 100), maxServers},
-		{slices.Repeat([]string{long + long}, 8), 5},
-		{[]string{strings.Repeat("s", maxServersSize+1)}, 0},
-		{[]string{"", "a"}, 1},
-	} {
-		foreign := appendText(nil, 1, "10.0.0.1:1")
-		for _, name := range tc.names {
-			foreign = appendText(foreign, 3, name)
-		}
-		for _, payload := range [][]byte{foreign, Endpoints{Local: "10.0.0.1:1", Servers: tc.names}.append(nil)} {
-			ends, err := decodeEndpoints(payload)
-			if err != nil || len(ends.Servers) != tc.want || ends.Local != "10.0.0.1:1" {
-				t.Errorf("of %d servers %d are taken, %v; want %d", len(tc.names), len(ends.Servers), err, tc.want)
-			}
-		}
 	}
 }
 

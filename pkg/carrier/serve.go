@@ -59,12 +59,8 @@ func (p *Pending) run(ctx context.Context, draining bool) {
 // Carrier is what the request came on.
 func (p *Pending) Carrier() *Carrier { return p.c }
 
-// Accept answers that the connection stands, between these endpoints. Names of servers are
-// left out if the answer would be too long with them.
+// Accept answers that the connection stands, between these endpoints.
 func (p *Pending) Accept(ends Endpoints) (*Conn, error) {
-	if len(ends.Local)+len(ends.Remote) > MaxControl/4 {
-		ends.Servers = nil
-	}
 	cn := newConn(p.c, Addr(ends.Remote), Addr(ends.Local))
 	err := p.answer(controlFrame(FrameAccept, ends.append), func() { p.c.state, p.c.cur = open, cn })
 	if err != nil {

@@ -223,7 +223,6 @@ func (c *Carrier) accepted(payload []byte) error {
 	}
 	reply := c.reply
 	c.cur, c.reply, c.state = newConn(c, Addr(ends.Local), Addr(ends.Remote)), nil, open
-	c.cur.servers = ends.Servers
 	c.session.answered()
 	if !c.cfg.Relays {
 		c.stopWatching()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -272,33 +271,13 @@ func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 		_ = request.Refuse(err)
 		return
 	}
-	accepted, err := request.Accept(carrier.Endpoints{
-		Local: conn.LocalAddr().String(), Remote: conn.RemoteAddr().String(), Servers: s.serversOf(request.OpenRequest)})
+	accepted, err := request.Accept(carrier.Endpoints{Local: conn.LocalAddr().String(), Remote: conn.RemoteAddr().String()})
 	if err != nil {
 		conn.Abort(err)
 		return
 	}
 	ended := s.beginConnection(callerOn(request.Carrier().Transport()), request.Address)
 	carrier.SpliceThen(accepted, conn, ended)
-}
-
-// serversOf names the servers that have agents of a host, for a client whose next dials
-// would better go there, and none if all have some. What an agent says has no part in it.
-func (s *Server) serversOf(request carrier.OpenRequest) []string {
-	host, _, err := net.SplitHostPort(request.Address)
-	if s.peers == nil || request.Hops > 0 || err != nil {
-		return nil
-	}
-	names, lacking := s.peers.having(host)
-	if !s.registry.knows(request.Address) || s.health.Draining() {
-		lacking = true
-	} else {
-		names = append(names, s.options.ServerID)
-	}
-	if !lacking {
-		return nil
-	}
-	return names
 }
 
 // serveOpenOverStream reaches an agent that has no carriers. The bytes take the

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
@@ -76,5 +78,51 @@ func TestDialsOfAFullCluster(t *testing.T) {
 	r := &route{server: h.Server, request: carrier.OpenRequest{Network: "tcp", Address: "cluster1:443"}}
 	if _, err := hedge(t.Context(), r.next); carrier.CodeOf(err) != carrier.Overloaded || len(r.tried) != 1 {
 		t.Errorf("a dial too many: %v after %d agents, want %s after one", err, len(r.tried), carrier.Overloaded)
+	}
+}
+
+// TestAgentsThatEndAreSpared has an agent that is about to stop at one server, and another
+// agent of its cluster at a peer. Dials go to that one, and to the first when it is the last.
+func TestAgentsThatEndAreSpared(t *testing.T) {
+	hubs := startPeers(t, 2)
+	ending := hubs[0].carrierAgent(t, agentSpec{cluster: "cluster1", id: "old", name: "old"}, 6)
+	other := hubs[1].carrierAgent(t, agentSpec{cluster: "cluster1", id: "new", name: "new"}, 6)
+	hubs[0].hear(t, 1, "cluster1")
+	if err := ending.stream.Send(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent is known to leave", func() bool { return hubs[0].registry.staying() == 0 })
+	d := hubs[0].dialer(t)
+	serves := func(want string) {
+		t.Helper()
+		conn, err := d.DialContext(t.Context(), "tcp", "cluster1:443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, conn, "x", want+":x")
+		_ = conn.Close()
+	}
+	for range 4 {
+		serves("new")
+	}
+	_ = other.stream.CloseSend()
+	<-other.gone
+	eventually(t, "the server knows that the peer has none", func() bool { return !hubs[0].peers.have("cluster1:443") })
+	serves("old")
+}
+
+// TestEndOfAnAgentIsNotTheServers has an agent that stops refuse a dial. The client is not
+// told so: it would replace its carriers by others that lead to the same agent.
+func TestEndOfAnAgentIsNotTheServers(t *testing.T) {
+	alone, peers := startHub(t), startPeers(t, 2)
+	alone.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	peers[0].carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
+	peers[1].hear(t, 1, "cluster1")
+	for _, h := range append(peers, alone) {
+		c := h.carrier(t, h.clientTLS(t))
+		if _, err := c.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "cluster1:98"}); carrier.CodeOf(err) != carrier.NoAgent {
+			t.Errorf("%s says %v, want %s", h.options.ServerID, err, carrier.NoAgent)
+		}
+		_ = c.Close()
 	}
 }

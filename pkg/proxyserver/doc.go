@@ -73,12 +73,6 @@
 // servers each. The alternative, to ask all peers at once, would have every server work
 // on every dial, and agents open connections that nobody wants.
 //
-// Clients are told which servers have agents of the host that they dialed, unless all have
-// some, and go to those next time (serversOf in dials.go; package pool): else half of the
-// dials would take two of four servers. An agent has no part in that, and it decides about
-// nothing but which of a client's carriers, all of which have proven to lead to a proxy
-// server, the client uses.
-//
 // With the hosts each server says how many agents it has that can move. One with more than
 // 1.05 times the mean asks some of them to, 10 a second over all servers (moves.go), at
 // random and each one once in half an hour. Peers that drain, and those that do not say,

@@ -301,31 +301,20 @@ func (p *peers) candidates(host string) []*peerServer {
 	return slices.Concat(have, unknown, lack, unreached)
 }
 
-// having names the peers that said that they have an agent of the host, and reports whether
-// another one said that it has none.
-func (p *peers) having(host string) (names []string, lacking bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range p.known {
-		switch has := one.told.has(host); {
-		case one.told.name == p.self, one.told.name == "":
-		case has && !one.told.draining && !one.alive.isSuspect():
-			names = append(names, one.told.name)
-		case one.told.complete:
-			lacking = true
-		}
-	}
-	return names, lacking
-}
-
 // have reports whether a peer that goes on said that it has an agent of an address.
 func (p *peers) have(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return false
 	}
-	names, _ := p.having(host)
-	return len(names) > 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.known {
+		if one.told.has(host) && !one.told.draining && !one.alive.isSuspect() {
+			return true
+		}
+	}
+	return false
 }
 
 // open asks one peer after the other, and the next one as well if one takes long: the

@@ -90,7 +90,7 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
 					_ = p.Refuse(&carrier.Error{Code: carrier.Draining, Message: "the agent stops"})
 					return
 				}
-				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2", Servers: []string{"evil"}})
+				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"})
 				if err != nil {
 					return
 				}

@@ -38,17 +38,6 @@
 // counts, and the others are canceled. A dial that takes longer than 500 ms does not
 // hold up those that wait for a carrier either: another dial begins beside it.
 //
-// # Servers that have the agent
-//
-// A peer's ACCEPT may name the peers that have agents of the host. The pool remembers that of
-// some thousand hosts, and takes an idle carrier to one of those peers for the next Open, each
-// peer as likely as the others, so that the dial does not go through two servers. If there is
-// none to that peer, it takes one to another of them or else any, waits for nothing, and
-// dials one carrier more, at most maxSpare above MinIdle and one at a time: a new one leads to a peer by chance. Beyond, it
-// takes the place of the oldest idle one, twice a second at most. Spare carriers are closed like other surplus ones when they were not used for IdleTime. The
-// next ACCEPT corrects what has changed. It is a hint only: every carrier has proven to
-// lead to a proxy server, and each proxy server finds the agent.
-//
 // # Retries
 //
 // The pause between failed dials grows with each failure (exponential backoff with
@@ -56,6 +45,6 @@
 // the pause to that after a first failure.
 //
 // Files: pool.go has the configuration, the carriers and Open, refill.go the dials and
-// what closes surplus carriers, route.go servers that have the agent, hedge.go silent peers and dials that take long, ping.go
+// what closes surplus carriers, hedge.go silent peers and dials that take long, ping.go
 // Ping, drain.go Drain and Close.
 package pool

@@ -32,8 +32,7 @@ type Config struct {
 	// and no other Dial; else they wait for the next Dial.
 	FailAlone bool
 	// Hedge makes Open ask through another carrier as well if a peer does not
-	// answer, and prefer a carrier to one of the peers that were named as having the
-	// host's agents. Peers are told apart by PeerName.
+	// answer. Peers are told apart by PeerName.
 	Hedge bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
@@ -55,8 +54,6 @@ type Pool struct {
 	all      map[*carrier.Carrier]bool
 	sessions bool                  // a carrier began as a control session
 	peers    map[string]*peerState // of all, by name
-	routes   routes
-	replaced time.Time // when an idle carrier was last given up for another server's
 	waiters  []chan supply
 	pending  int
 	dialing  int
@@ -251,7 +248,7 @@ func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, 
 // function that mind returns after the answer.
 func (p *Pool) openOn(ctx context.Context, r carrier.OpenRequest, mind func(*carrier.Carrier) (stop func())) (*carrier.Conn, error) {
 	for attempt := 1; ; attempt++ {
-		c, err := p.take(ctx, r.Address)
+		c, err := p.take(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +256,6 @@ func (p *Pool) openOn(ctx context.Context, r carrier.OpenRequest, mind func(*car
 		cn, err := c.Open(ctx, r)
 		stop()
 		p.noteAnswer(c, err)
-		p.learn(r.Address, cn, err)
 		if carrier.CodeOf(err) == carrier.Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.
@@ -278,7 +274,7 @@ const (
 	maxDraining = 32
 )
 
-func (p *Pool) take(ctx context.Context, address string) (*carrier.Carrier, error) {
+func (p *Pool) take(ctx context.Context) (*carrier.Carrier, error) {
 	p.mu.Lock()
 	switch n := len(p.idle); {
 	case p.draining:
@@ -288,12 +284,8 @@ func (p *Pool) take(ctx context.Context, address string) (*carrier.Carrier, erro
 		p.mu.Unlock()
 		return nil, carrier.ContextError(ctx)
 	case n > 0:
-		at, misses := p.choose(address)
-		c := p.idle[at].c
-		p.idle = slices.Delete(p.idle, at, at+1)
-		if misses {
-			p.missed()
-		}
+		c := p.idle[n-1].c
+		p.idle = slices.Delete(p.idle, n-1, n)
 		p.mu.Unlock()
 		p.refill()
 		return c, nil
