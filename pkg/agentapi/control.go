@@ -1,8 +1,6 @@
 package agentapi
 
 import (
-	"hash/fnv"
-	"strconv"
 	"strings"
 
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
@@ -13,26 +11,6 @@ import (
 // CarriersHeader in the metadata of a stream says that the side which sends it speaks
 // carriers.
 const CarriersHeader = "cluster-proxy-carriers"
-
-// PeersHeader in the metadata of a stream to an agent, and as a feature in the answer to a
-// control session's HELLO, says that the proxy server reaches agents that are connected to
-// its peers only: the agent need not connect to all of them.
-const PeersHeader = "cluster-proxy-peers"
-
-// MovesHeader in the metadata of an agent's stream, and the feature with that name in the
-// HELLO of its control session, says that the agent understands Move, and to how many
-// proxy servers it was told to connect; 0 means by default (WantedServers).
-const MovesHeader = "cluster-proxy-moves"
-
-// MovesFeature returns the feature that says so.
-func MovesFeature(perAgent int) string { return MovesHeader + "=" + strconv.Itoa(perAgent) }
-
-// MovesOf returns what the feature says, and whether there is one.
-func MovesOf(features []string) (perAgent int, moves bool) {
-	text, moves := featureOf(features, MovesHeader)
-	perAgent, _ = strconv.Atoi(text) // 0 is the default
-	return perAgent, moves
-}
 
 // ServerHeader with a proxy server's ID is a feature in the HELLO of a control session that
 // is meant for that server only. Another one refuses it with carrier.NoAgent.
@@ -48,7 +26,7 @@ func MeantFor(features []string, serverID string) bool {
 }
 
 // The types of packets, all from a proxy server to an agent. On a control carrier they
-// are the kinds of messages.
+// are the kinds of messages. 67 and 68 stay reserved.
 const (
 	// MoreCarriers asks for the given number of carriers.
 	MoreCarriers = client.PacketType(64)
@@ -60,26 +38,11 @@ const (
 	// ServerCount says how many proxy servers there are now. The same number again
 	// means that a missing one has come.
 	ServerCount = client.PacketType(66)
-	// Move asks the agent to have a stream to another server in the place of this one,
-	// which has more agents than others. The number is how many servers there are; an older
-	// server sends 0. An agent that finds none stays.
-	Move = client.PacketType(67)
-	// PeerDraining says that another server is about to stop, which the agent may have
-	// connections through. The number is NumberOf its name.
-	PeerDraining = client.PacketType(68)
 )
 
 // ControlPacket makes one of these packets.
 func ControlPacket(kind client.PacketType, number int) *client.Packet {
 	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(number)}}}
-}
-
-// NumberOf stands for the name of a proxy server in a packet. Two names with one number
-// are unlikely, and cost some connections that are replaced without need.
-func NumberOf(serverID string) int {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(serverID))
-	return int(hash.Sum32() >> 1) // an int on every platform
 }
 
 // ControlNumber is that of a packet; 0 if it has none.

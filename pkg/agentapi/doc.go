@@ -50,5 +50,5 @@
 //
 // Files: headers.go has the headers, control.go the control session's packets,
 // exposed.go the list of exposed Services, refusals.go what konnectivity's error
-// texts mean, servers.go how many proxy servers an agent connects to.
+// texts mean.
 package agentapi

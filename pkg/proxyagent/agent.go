@@ -172,7 +172,6 @@ func (a *Agent) startTunnels(ctx, serving context.Context, decide decision, hand
 		memory: a.memory, denied: a.metrics.dialsRejected,
 	}
 	servers := newServers(ctx, carriers, pool.Config{MinIdle: o.IdleCarriers, Max: o.MaxCarriers}, dial.Jitter(k.SyncInterval, k.SyncIntervalCap))
-	servers.share.perAgent = o.ServersPerAgent
 	context.AfterFunc(serving, servers.close)
 	a.conns.servers.Store(servers)
 	config := k.ClientSetConfig(

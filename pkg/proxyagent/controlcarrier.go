@@ -51,10 +51,6 @@ func (c *controlCarrier) handle(m carrier.Control) {
 		c.servers.drains(c.serverID(), n)
 	case agentapi.ServerCount:
 		c.servers.counted(n)
-	case agentapi.Move:
-		c.servers.move(c.serverID(), n)
-	case agentapi.PeerDraining:
-		c.servers.stops(n)
 	}
 }
 
@@ -151,7 +147,7 @@ func (s *servers) changes() <-chan struct{} {
 // load balancer it may lead to one that the agent has, and to one that takes streams only.
 func (s *servers) connect() step {
 	s.dialed()
-	session, err := s.carriers.dialControl(context.Background(), agentapi.MovesFeature(s.share.perAgent))
+	session, err := s.carriers.dialControl(context.Background())
 	switch {
 	case errors.Is(err, carrier.ErrNoCarriers), errors.Is(err, carrier.ErrNoControl):
 		s.mu.Lock()
@@ -173,9 +169,6 @@ func (s *servers) connect() step {
 	}
 	s.counted(c.count())
 	s.join(c.serverID(), true, c)
-	if slices.Contains(session.Peer().Features, agentapi.PeersHeader) {
-		s.findsPeers(c.serverID())
-	}
 	c.start()
 	return dialControl
 }
@@ -183,7 +176,7 @@ func (s *servers) connect() step {
 // renewControl makes a control session with one server in the place of one that has become a
 // carrier. Another server, to which a load balancer may lead, refuses it: then it returns nil.
 func (s *servers) renewControl(ctx context.Context, known *serverSession, serverID string) (*carrier.Carrier, error) {
-	session, err := s.carriers.dialControl(ctx, agentapi.MovesFeature(s.share.perAgent), agentapi.ServerFeature(serverID))
+	session, err := s.carriers.dialControl(ctx, agentapi.ServerFeature(serverID))
 	switch {
 	case carrier.CodeOf(err) == carrier.NoAgent, errors.Is(err, carrier.ErrNoControl), errors.Is(err, carrier.ErrNoCarriers):
 		return nil, nil

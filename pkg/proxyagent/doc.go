@@ -8,8 +8,8 @@
 // as well: an idle agent has one connection to each. When the server opens a connection on it,
 // the agent makes another session with that very server, and is connected all the while. If
 // no dial leads there any more, the server can neither say that it drains nor ask for carriers:
-// the agent looks for another one in its place, and leaves it when it has that one and nothing is
-// open, or at once if its other server says that this one drains. A server of konnectivity's selects
+// the agent looks for another one in its place, asks the proxy API to use other connections
+// (goaway.go), and leaves it when it has that one and nothing is open. A server of konnectivity's selects
 // HTTP/2 instead, and an older one of ours does not confirm: the next dial is then one of
 // konnectivity's own agent package, whose gRPC stream is the session and, with a server
 // of konnectivity's, carries the connections. The destination policy (package policy) sees
@@ -31,49 +31,30 @@
 // the server asks for it. An agent that has a server has time to find a further one
 // (search.go): it dials at a random time within 90 s of an event that all agents notice
 // (a server drains, dies or is announced), and again until it has found the server.
-// After ten attempts the window doubles, up to 5 minutes, until a server announces
-// another one. While all servers are konnectivity's, which do not reach each other's
+// After five attempts for each server that there is the window doubles, up to 5 minutes, until a
+// server announces another one. While all servers are konnectivity's, which do not reach each other's
 // agents, 10 s take the place of 90. A fleet of 1,000 agents costs each remaining server less than 50
 // handshakes a second. Half of the fleet has found a new server after 1 to 2 minutes,
-// and 99 of 100 agents after 6 (two servers) to 12 minutes (three). Until then the
+// and 99 of 100 agents after 6 (two servers) to 12 minutes (four). Until then the
 // servers reach each other's agents. If all servers of an agent drain, it looks for
 // another one within half of the time that they say they wait, at once when one of them
 // asks for carriers because a user waits, and tells them when it has one. If a server lost the session unnoticed, it refuses carriers with NoAgent and
 // the agent reconnects. While DNS does not answer, the address of last time is dialed
 // (package dial).
 //
-// # Some of many proxy servers
+// # Every proxy server
 //
-// Proxy servers that reach each other's agents, as they say, need not have each agent. An
-// agent connects to all of up to three of them, and to two of more, or to as many as
-// --servers-per-agent says (share.go). More servers then carry more agents. Konnectivity's
-// servers, servers without peers, and those of a release that does not say it are all
-// connected to, and so is every server by konnectivity's own agents, which know its count.
+// An agent connects to every proxy server, whose number the servers say. The agents have one
+// address for all servers and cannot choose: behind a load balancer an agent finds them one by
+// one. Of n servers every nth dial leads to the one that it lacks, and every nth new carrier to
+// the one that needs it; the others get what they lack, and close the rest. More servers
+// therefore cost more handshakes and more minutes (search.go), and nothing else fails meanwhile:
+// the servers reach a cluster through each other. An address that leads one agent to the same
+// server always (session affinity) finds no other server.
 //
-// The agents have one address for all servers and cannot choose: an agent takes the first
-// servers that it reaches. Those behind a load balancer are a random choice, the same for
-// all, and each server has its share of the agents but for chance. Where it has not, because
-// it is new or came back last, servers with more agents than their share ask some of them to
-// move (proxyserver's moves.go). An agent that is asked looks for a further server within
-// 30 s, and again, keeps the old one until it has found it, then tells the old one that new
-// dials should go elsewhere, and ends the stream 5 s later. Open connections continue on
-// their carriers, but the proxy API is asked to use others. After ten dials in vain the
-// agent stays. Nobody moves for another reason, so that a fleet at rest costs nothing. An
-// agent that has more servers than it wants, because there are more than three by now,
-// leaves some of them at a random time within 90 s.
-//
-// TestAgentsSpreadOverServers simulates it with 1,000 agents: 15 minutes after two servers
-// became four, three four, or five ten, or four were restarted one after the other, no
-// server has more than 1.1 times its share, and none had more than 50 handshakes a second
-// meanwhile. What it does not help: an address that leads one agent to the same server
-// always (session affinity), which finds no other server either way.
-//
-// Of n servers a new carrier leads to a certain one at every nth dial, and to one of the
-// two that the agent has at every n/2th; the others are closed. A carrier costs n/2 handshakes
-// therefore, which is 2 of four servers and 5 of ten.
-//
-// A connection may come through a server that the agent is not connected to. Its servers
-// tell it when that one drains, as the other one cannot.
+// An agent leaves a server that drains, when it has another one, and none that serves. A
+// connection may come through a server that the agent has not found yet, and cannot be told when
+// that one drains: it is cut at the end of the drain.
 //
 // # Who authenticates whom
 //
@@ -121,9 +102,8 @@
 //   - controlcarrier.go: control sessions on carriers, and who dials which kind.
 //     session.go: the stream to a proxy server, where the destination policy decides.
 //   - servers.go, search.go: the proxy servers that the agent is connected to, and when
-//     it looks for more. share.go: how many it wants, and how it moves from one to another.
-//     servercounter.go: how many there are. elsewhere.go: dials for one of them that lead to
-//     others.
+//     it looks for more. leave.go: those that it leaves. servercounter.go: how many there are.
+//     elsewhere.go: dials for one of them that lead to others.
 //   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the
 //     proxy on the way to the hub.
 //   - connlistener.go: connections of carriers for the handler. goaway.go: asks the proxy

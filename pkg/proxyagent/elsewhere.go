@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
@@ -35,7 +34,7 @@ func (s *servers) dial(ctx context.Context, serverID string) (*carrier.Carrier, 
 		return nil, net.ErrClosed
 	}
 	wait := time.Now().Before(known.elsewhere)
-	tries := max(carrierTries, carrierTriesEach*s.share.total)
+	tries := max(carrierTries, carrierTriesEach*s.total)
 	renews := !wait && !known.renewing && !known.listens()
 	if renews {
 		known.renewing = true
@@ -96,18 +95,12 @@ func (s *servers) noteUnheard(serverID string, known *serverSession) {
 	}
 	fresh := !known.unheard
 	known.unheard = true
-	if _, stops := s.share.stopping[agentapi.NumberOf(serverID)]; stops {
-		known.draining = true
-	}
 	if fresh {
 		klog.Background().Info("No dial leads to a proxy server any more; looking for another one", "serverID", serverID, "draining", known.draining)
 		s.news(0)
 	}
 	s.leaveServers()
 }
-
-// unused reports whether nothing is open on the server's carriers; mu is held.
-func (k *serverSession) unused() bool { return k.pool.Stats().InUse == 0 }
 
 // rejoinUnheard is rejoin for a session that was dialed to find another server.
 func (s *servers) rejoinUnheard(c *controlCarrier) bool {

@@ -72,7 +72,7 @@ func (t *connDrainer) unused() (n int) {
 }
 
 // leaving reports whether this agent, or a proxy server that a request's connection
-// goes through, is about to stop, or the agent leaves that server.
+// goes through, is about to stop.
 func (t *connDrainer) leaving(ctx context.Context) bool {
 	through, _ := ctx.Value(throughKey{}).([]string)
 	servers := t.servers.Load()

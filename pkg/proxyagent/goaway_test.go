@@ -17,7 +17,7 @@ import (
 
 func TestConnDrainer(t *testing.T) {
 	known := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
-	known.sessions["stays"], known.sessions["goes"] = &serverSession{}, &serverSession{draining: true}
+	known.sessions["stays"], known.sessions["goes"], known.sessions["mute"] = &serverSession{}, &serverSession{draining: true}, &serverSession{unheard: true}
 	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
 	for name, tc := range map[string]struct {
 		through []string
@@ -29,7 +29,11 @@ func TestConnDrainer(t *testing.T) {
 		"nothing drains":             {through: []string{"stays"}, major: 2},
 		"the server drains":          {through: []string{"goes"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
 		"the one before it drains":   {through: []string{"stays", "goes"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
-		"one that is not known":      {through: []string{"stays", ""}, major: 2},
+		"one that is not known":      {through: []string{"stays", "new"}, major: 2},
+		"no one before it":           {through: []string{"stays", ""}, major: 2},
+		"the server was lost":        {through: []string{"lost"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the server is mute":         {through: []string{"mute"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the one before it is mute":  {through: []string{"stays", "mute"}, major: 2},
 		"the server drains, h1":      {through: []string{"goes"}, major: 1, want: http.Header{"Connection": {"close"}}},
 		"the agent drains":           {through: []string{"stays"}, ending: true, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
 		"the agent drains, h1":       {ending: true, major: 1, want: http.Header{"Connection": {"close"}}},

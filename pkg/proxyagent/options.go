@@ -62,9 +62,6 @@ type Options struct {
 	// clusters are idle most of the time, and have one connection to each server. A server
 	// closes what is above its own number, so more here need more there.
 	IdleCarriers, MaxCarriers int
-	// ServersPerAgent is how many proxy servers to connect to; 0 means all of up to 3, and
-	// 2 of more. It counts only where they reach each other's agents.
-	ServersPerAgent int
 	// TargetDialTimeout is how long a target may take to accept a connection.
 	TargetDialTimeout time.Duration
 	// HandshakeTimeout bounds dialing a proxy server, and TLS with it.
@@ -133,7 +130,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Lookup("sync-interval-cap").Usage = "the most that the agent waits after many failures; each pause is between nothing and a limit that doubles up to this"
 	fs.IntVar(&o.IdleCarriers, "idle-carriers", o.IdleCarriers, "carriers kept ready to each proxy server, the control session among them; more are dialed as they are used")
 	fs.IntVar(&o.MaxCarriers, "max-carriers", o.MaxCarriers, "most carriers to one proxy server, and so most connections")
-	fs.IntVar(&o.ServersPerAgent, "servers-per-agent", o.ServersPerAgent, "how many proxy servers to connect to, if they reach each other's agents; with 1, the cluster is away for a moment when that one dies; 0 means all of up to 3, and 2 of more")
 	fs.DurationVar(&o.TargetDialTimeout, "target-dial-timeout", o.TargetDialTimeout, "how long a target may take to accept a connection")
 	fs.DurationVar(&o.HandshakeTimeout, "handshake-timeout", o.HandshakeTimeout, "how long a proxy server may take to accept a connection, and to make the TLS handshake on it")
 	fs.DurationVar(&o.TCPKeepAlive, "tcp-keepalive", o.TCPKeepAlive, "probe a connection to a proxy server or a target that has been silent for this long")
@@ -167,9 +163,6 @@ func (o *Options) Validate() error {
 		{Flag: "tcp-keepalive", Value: o.TCPKeepAlive, Least: time.Millisecond}, {Flag: "tcp-user-timeout", Value: o.TCPUserTimeout, Least: time.Millisecond},
 		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "graceful-shutdown-timeout", Value: o.GracefulShutdownTimeout},
 	}...)
-	if o.ServersPerAgent < 0 {
-		errs.Refuse("servers-per-agent", o.ServersPerAgent, "it must be at least 1, or 0 for all of up to 3 proxy servers and 2 of more")
-	}
 	errs.Add(o.OIDC.Validate())
 	if o.EnablePortForwardProxy {
 		errs.Required("hub-kubeconfig", o.HubKubeconfig, "a file, with --enable-port-forward-proxy")

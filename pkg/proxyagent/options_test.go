@@ -14,7 +14,6 @@ func TestBadFlagsAreNamed(t *testing.T) {
 	}{
 		{[]string{"--cluster-name=Not_A_Name", "--ca-cert=", "--agent-identifiers=host=x"}, "--cluster-name"},
 		{[]string{"--cluster-name=c"}, "is empty"},
-		{[]string{"--servers-per-agent=-1"}, "--servers-per-agent"},
 		{[]string{"--graceful-shutdown-timeout=-1s"}, "--graceful-shutdown-timeout"},
 		{[]string{"--enable-port-forward-proxy"}, "--hub-kubeconfig"},
 		{[]string{"--enable-port-forward-proxy", "--hub-kubeconfig=x", "--proxy-server-host=hub"}, "--proxy-server-host"},

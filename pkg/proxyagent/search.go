@@ -20,13 +20,11 @@ const (
 	// not reach each other's agents, so a server that is not found is missed by its
 	// users. It is the default of konnectivity's own --sync-interval-cap.
 	konnectivityWindow = 10 * time.Second
-	// moveWindow takes its place for an agent that a server has asked to move: servers
-	// ask few agents at a time.
-	moveWindow = 30 * time.Second
-	// calmMisses is how many attempts that window is for. It doubles with each one
-	// after these up to calmWindowMost: a server that is missing for an hour is not
+	// calmMisses is how many attempts that window is for, for each server that there is: of
+	// n servers every nth dial leads to the one that is missing. The window doubles with each
+	// attempt after these up to calmWindowMost: a server that is missing for an hour is not
 	// looked for every few seconds.
-	calmMisses     = 10
+	calmMisses     = 5
 	calmWindowMost = 5 * time.Minute
 	// defaultNotice is how long a server that drains and does not say so goes on.
 	defaultNotice = 5 * time.Second
@@ -44,8 +42,7 @@ type search struct {
 
 	// konnectivity says that all servers that the agent has are konnectivity's.
 	konnectivity bool
-	// moving says that a server has asked the agent to move.
-	moving bool
+	total        int // servers that there are
 
 	quick  bool          // the agent had no server, and has not found all since
 	misses int           // dials since the last one that led to another server
@@ -74,13 +71,10 @@ func (s *search) pause(serving, connected bool) time.Duration {
 		return s.backoff(min(s.misses, quickDoublings))
 	}
 	window := calmWindow
-	switch {
-	case s.konnectivity:
+	if s.konnectivity {
 		window = konnectivityWindow
-	case s.moving:
-		window = moveWindow
 	}
-	for misses := s.misses; misses >= calmMisses && window < calmWindowMost; misses-- {
+	for misses := s.misses; misses >= calmMisses*max(s.total, 2) && window < calmWindowMost; misses-- {
 		window *= 2
 	}
 	return s.within(min(window, calmWindowMost))

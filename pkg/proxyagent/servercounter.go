@@ -46,9 +46,9 @@ func (a *Agent) leaseCounter(serving context.Context) (agent.ServerCounter, erro
 	return agent.NewServerLeaseCounter(clock.RealClock{}, coordinationlisters.NewLeaseLister(informer.GetIndexer()), selector), nil
 }
 
-// counter counts the servers to have streams to: those that the agent wants of the ones
-// that inner counts, and in place of each that drains or that it leaves one more. Konnectivity's agent asks before each
-// dial, and its own pauses are all alike, so a thousand agents that lost a server
+// counter counts the servers to have streams to: those that inner counts, and in place of
+// each that drains, or can tell the agent nothing, one more. Konnectivity's agent asks before
+// each dial, and its own pauses are all alike, so a thousand agents that lost a server
 // would come back as one: the answer comes when the agent may dial.
 func (s *servers) counter(inner agent.ServerCounter) agent.ServerCounter {
 	return pacedCounter{inner: inner, servers: s}
@@ -81,11 +81,11 @@ func (c pacedCounter) Count() int {
 func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if total := max(count, 1); total != s.share.total {
-		s.share.total = total
-		s.leaveServers() // of more than three servers the agent wants fewer than before
+	if total := max(count, 1); total != s.total {
+		s.total = total
+		s.leaveServers() // it may be fewer than before
 	}
-	wanted = s.wantedOf(s.share.total)
+	wanted = s.total
 	for _, known := range s.sessions {
 		if !known.stays() {
 			wanted++
@@ -95,7 +95,6 @@ func (s *servers) wanted(count int) (wanted int, wait time.Duration, changed <-c
 	case s.stopped:
 	case len(s.sessions) >= wanted:
 		s.search.complete()
-		s.trimLater()
 	default:
 		s.tellSearch()
 		wait = s.search.next(s.serving(), len(s.sessions) > 0)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
@@ -31,9 +30,9 @@ type servers struct {
 	sessions map[string]*serverSession // by server ID
 	pools    map[*pool.Pool]struct{}   // those of sessions, and those whose connections go on without
 	search   search
-	share    share
 	changed  chan struct{} // closed, and replaced, when search has news
 	count    int           // of servers, as one of them said last; 0 if none did
+	total    int           // of servers, when it was asked last
 	stopped  bool
 }
 
@@ -46,9 +45,6 @@ type serverSession struct {
 	draining bool
 	lostAt   time.Time // the last control session
 	renewing bool      // a control session is being dialed in the place of one that has become a carrier
-	// findsPeers says that the server reaches agents through other servers, leaving that
-	// another one is to take its place, and parted that it has been told (share.go).
-	findsPeers, leaving, parted bool
 	// unheard says that the server can tell the agent nothing: no dial has led to it for the next
 	// control session. elsewhere is until when none is made (elsewhere.go).
 	unheard   bool
@@ -86,15 +82,12 @@ func (s *servers) join(serverID string, speaksCarriers bool, session control) {
 	if known == nil {
 		known = &serverSession{}
 		s.sessions[serverID] = known
-		delete(s.share.left, serverID)
-		delete(s.share.stopping, agentapi.NumberOf(serverID)) // it was started again under its name
 		s.search.found()
 		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
 	}
 	known.control = append(known.control, session)
 	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
 	s.leaveServers()
-	s.trimLater()
 	if speaksCarriers && known.pool == nil && !s.stopped {
 		var first *carrier.Carrier
 		if c, ok := session.(*controlCarrier); ok && c.session.Opens() {
@@ -119,17 +112,11 @@ func (s *servers) rejoin(known *serverSession, c *controlCarrier) bool {
 
 // renewed puts a control session in the place of one that has become a carrier; mu is held.
 func (s *servers) renewed(known *serverSession, c *controlCarrier) {
-	if known.unheard {
-		known.unheard = false
-		s.trimLater() // another one may have come in its place
-	}
+	known.unheard = false
 	known.control = append(slices.DeleteFunc(known.control, control.over), c)
 	// What concerns other servers is as before, and a busy agent makes many sessions a minute.
-	switch {
-	case known.parted, known.draining && s.serving():
+	if known.draining && s.serving() {
 		go c.leave()
-	case known.leaving && s.enough():
-		s.part(c.serverID(), known)
 	}
 }
 
@@ -328,17 +315,6 @@ func (s *servers) counted(n int) {
 	s.news(0)
 }
 
-// serving reports whether a server that does not drain, as far as it can say, is connected; mu
-// is held.
-func (s *servers) serving() bool {
-	for _, known := range s.sessions {
-		if !known.draining && !known.unheard {
-			return true
-		}
-	}
-	return false
-}
-
 // speaksCarriers reports whether a server is one of ours; mu is held.
 func (s *servers) speaksCarriers() bool {
 	for _, known := range s.sessions {
@@ -353,8 +329,12 @@ func (s *servers) speaksCarriers() bool {
 func (s *servers) news(misses int) {
 	s.tellSearch()
 	s.search.renew(misses, s.serving(), len(s.sessions) > 0)
-	s.trimLater()
 	s.wake()
+}
+
+// tellSearch tells the search what kind of servers there are, and how many; mu is held.
+func (s *servers) tellSearch() {
+	s.search.konnectivity, s.search.total = !s.speaksCarriers(), s.total
 }
 
 // wake says that the time of the next dial has changed; mu is held.
@@ -391,7 +371,6 @@ func (s *servers) dialed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.search.dialed(s.serving())
-	s.stay()
 }
 
 // open is how many connections are open, on carriers and on konnectivity's streams.

@@ -30,7 +30,7 @@ const headerTimeout = 30 * time.Second
 // only after the next packet from the server, which may never come.
 func controlSessions(serving context.Context, decide decision, servers *servers) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, agentapi.CarriersHeader, "1", agentapi.MovesHeader, strconv.Itoa(servers.share.perAgent), agentapi.ProcessHeader, servers.carriers.process))
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, agentapi.CarriersHeader, "1", agentapi.ProcessHeader, servers.carriers.process))
 		stream, err := streamer(ctx, desc, cc, method, opts...)
 		if err != nil {
 			cancel()
@@ -77,9 +77,6 @@ func (s *controlSession) Header() (metadata.MD, error) {
 			s.servers.counted(n)
 		}
 		s.servers.join(s.serverID, len(header.Get(agentapi.CarriersHeader)) > 0, s)
-		if len(header.Get(agentapi.PeersHeader)) > 0 {
-			s.servers.findsPeers(s.serverID)
-		}
 		// Konnectivity's agent closes a stream to a server that it has already
 		// without reading from it, so only the context tells its end.
 		context.AfterFunc(s.ClientStream.Context(), func() {
@@ -160,12 +157,6 @@ func (s *controlSession) RecvMsg(m any) error {
 			continue
 		case agentapi.ServerCount:
 			s.servers.counted(agentapi.ControlNumber(packet))
-			continue
-		case agentapi.Move:
-			s.servers.move(s.serverID, agentapi.ControlNumber(packet))
-			continue
-		case agentapi.PeerDraining:
-			s.servers.stops(agentapi.ControlNumber(packet))
 			continue
 		default:
 			return nil

@@ -39,8 +39,6 @@ type agentLink struct {
 	peer             string // its address
 	started          time.Time
 	announced        bool // it says that it dials carriers
-	moves            bool // it says that it can be asked to move
-	perAgent         int  // to how many servers it was told to connect, as it says
 	noStream         bool // there is no other way to it
 	opens            bool // its control session is an idle carrier too
 

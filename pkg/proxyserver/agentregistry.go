@@ -33,8 +33,6 @@ type agentRegistry struct {
 	// gone is called with an agent that is out of routing, and whether it had said that it
 	// leaves.
 	gone func(agent sessionKey, draining bool)
-	// stopping returns the names of the peers that are about to stop.
-	stopping func() []string
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*agentSession
@@ -42,7 +40,6 @@ type agentRegistry struct {
 	names    map[string]string
 	hosts    map[string]map[*agentSession]struct{}
 	clusters map[string]*clusterShare // not of agents whose cluster is not proven
-	movable  int                      // sessions of agents that can move
 	// followers are the peers that are told of hosts.
 	followers map[*follower]struct{}
 	draining  bool // this server is
@@ -55,7 +52,7 @@ type sessionKey struct{ cluster, agentID string }
 
 func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
 	return &agentRegistry{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, gone: func(sessionKey, bool) {}, stopping: func() []string { return nil }, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, gone: func(sessionKey, bool) {}, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
 		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
@@ -76,9 +73,6 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 			return nil, false, err
 		}
 		agent = a.newAgent(key, hosts, link.opens)
-		if agent.moves, agent.perAgent = link.moves, link.perAgent; agent.moves {
-			a.movable++
-		}
 		a.sessions[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
 			a.names[key.agentID] = key.cluster
@@ -151,9 +145,6 @@ func (a *agentRegistry) remove(agent *agentSession, last *agentLink) {
 	}
 	a.gone(agent.key, last.draining.Load())
 	delete(a.sessions, agent.key)
-	if agent.moves {
-		a.movable--
-	}
 	if a.names[agent.key.agentID] == agent.key.cluster {
 		delete(a.names, agent.key.agentID)
 	}
@@ -214,11 +205,6 @@ func (a *agentRegistry) tellState(agent *agentSession, tell func(what client.Pac
 	a.mu.RUnlock()
 	if draining {
 		tell(agentapi.Draining, notice)
-	}
-	if agent.moves {
-		for _, name := range a.stopping() {
-			tell(agentapi.PeerDraining, agentapi.NumberOf(name))
-		}
 	}
 }
 

@@ -66,10 +66,6 @@ func newAgentStream(stream grpc.ServerStream) *agentStream {
 	}
 	incoming, _ := metadata.FromIncomingContext(stream.Context())
 	s.announced = len(incoming.Get(agentapi.CarriersHeader)) > 0
-	if moves := incoming.Get(agentapi.MovesHeader); len(moves) > 0 {
-		s.moves = true
-		s.perAgent, _ = strconv.Atoi(moves[0]) // 0 is the default
-	}
 	s.greet = sync.OnceFunc(func() { close(s.greeted) })
 	s.endOnce = sync.OnceFunc(func() { close(s.ended) })
 	s.ctx = context.WithValue(stream.Context(), agentStreamKey{}, s)
@@ -224,11 +220,7 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 		rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", wrapped.cluster, wrapped.agentID, streamNumber.Add(1)))
 		wrapped.ctx = metadata.NewIncomingContext(wrapped.ctx, rewritten)
 	}
-	greeting := metadata.Pairs(agentapi.CarriersHeader, "1")
-	if s.peers != nil {
-		greeting.Set(agentapi.PeersHeader, "1")
-	}
-	if err := stream.SetHeader(greeting); err != nil {
+	if err := stream.SetHeader(metadata.Pairs(agentapi.CarriersHeader, "1")); err != nil {
 		return err
 	}
 	_, leave, err := s.joinAgent(wrapped)

@@ -46,7 +46,6 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		source: handshakes.SourceOf(conn.RemoteAddr()), peer: conn.RemoteAddr().String(),
 		started: time.Now(), announced: true, noStream: true,
 	}}
-	c.perAgent, c.moves = agentapi.MovesOf(hello.Features)
 	says := declaration{ids: []string{hello.Session}, identifiers: []string{hello.Identifiers}, process: agentapi.ProcessOf(hello.Features)}
 	if err := s.admitAgent(&c.agentLink, conn, says); err != nil {
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Denied, Message: err.Error()})
@@ -61,11 +60,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Overloaded, Message: err.Error()})
 		return
 	}
-	answer := carrier.Hello{Session: s.options.ServerID, Servers: uint64(s.servers.get())}
-	if s.peers != nil {
-		answer.Features = []string{agentapi.PeersHeader}
-	}
-	if err := c.session.Answer(ctx, answer); err != nil {
+	if err := c.session.Answer(ctx, carrier.Hello{Session: s.options.ServerID, Servers: uint64(s.servers.get())}); err != nil {
 		leave()
 		return
 	}

@@ -59,9 +59,6 @@ func newControlAgent(t *testing.T, conn *tls.Conn, spec agentSpec) (*controlAgen
 		spec.identifiers = identity.Identifiers(identity.Hosts(spec.cluster, identity.DefaultAgentNamespace))
 	}
 	hello := carrier.Hello{Session: spec.id, Identifiers: spec.identifiers, Features: []string{agentapi.ProcessFeature(spec.process)}}
-	if spec.moves {
-		hello.Features = append(hello.Features, agentapi.MovesFeature(0))
-	}
 	if spec.meantFor != "" {
 		hello.Features = append(hello.Features, agentapi.ServerFeature(spec.meantFor))
 	}

@@ -23,15 +23,11 @@ const directoryChunk = 500
 // directoryNews is what has changed since the last one, as a line of JSON. The first
 // ones have everything.
 type directoryNews struct {
-	Server string   `json:"server"`
-	Has    []string `json:"has,omitempty"`   // hosts of agents that have come
-	Lacks  []string `json:"lacks,omitempty"` // and of the last agents that have gone
+	Has   []string `json:"has,omitempty"`   // hosts of agents that have come
+	Lacks []string `json:"lacks,omitempty"` // and of the last agents that have gone
 	// Complete says that nothing is missing, though it may be out of date.
 	Complete bool `json:"complete,omitempty"`
-	// Agents is how many agents there are that can move, and Draining that the server is
-	// about to stop.
-	Agents   int  `json:"agents"`
-	Draining bool `json:"draining,omitempty"`
+	Draining bool `json:"draining,omitempty"` // the server is about to stop
 }
 
 // follower is a peer that is told of the agents here.
@@ -99,7 +95,7 @@ func (a *agentRegistry) tellFollowers(hosts []string, present bool) {
 // news is what a follower is told next.
 func (a *agentRegistry) news(f *follower) (news directoryNews) {
 	a.mu.RLock()
-	news.Agents, news.Draining = a.movable, a.draining
+	news.Draining = a.draining
 	a.mu.RUnlock()
 	f.take(&news)
 	return news
@@ -133,7 +129,6 @@ func (s *Server) serveDirectory(request *carrier.Pending) {
 	out := json.NewEncoder(conn)
 	for {
 		news := s.registry.news(f)
-		news.Server = s.options.ServerID
 		if err := out.Encode(news); err != nil {
 			return
 		}

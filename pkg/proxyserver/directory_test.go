@@ -13,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
-
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -213,9 +210,6 @@ func TestPeersThatDoNotSay(t *testing.T) {
 		t.Fatalf("a dial through a peer that does not say what it has: %v", err)
 	}
 	_ = conn.Close()
-	if mean, servers := p.share(10); mean != 10 || servers != 1 {
-		t.Errorf("a share is %.1f of %d servers, want 10 and this server alone", mean, servers)
-	}
 }
 
 // TestWhichPeerIsAsked orders peers for a dial.
@@ -226,13 +220,14 @@ func TestWhichPeerIsAsked(t *testing.T) {
 	p.mu.Lock()
 	names := map[*peerServer]string{}
 	peers := map[string]*peerServer{}
-	for _, one := range p.known {
-		names[one], peers[one.told.name] = one.told.name, one
+	for _, h := range hubs[1:] {
+		one := p.known[h.clientAddr]
+		names[one], peers[h.options.ServerID] = h.options.ServerID, one
 	}
 	cluster := map[string]struct{}{"cluster1": {}}
-	peers["server-1"].told = told{name: "server-1", complete: true}
-	peers["server-2"].told = told{name: "server-2", complete: true, hosts: cluster, draining: true}
-	peers["server-3"].told = told{name: "server-3", complete: true, hosts: cluster}
+	peers["server-1"].told = told{complete: true}
+	peers["server-2"].told = told{complete: true, hosts: cluster, draining: true}
+	peers["server-3"].told = told{complete: true, hosts: cluster}
 	p.mu.Unlock()
 	order := func() (order []string) {
 		for _, one := range p.candidates("cluster1") {
@@ -251,25 +246,6 @@ func TestWhichPeerIsAsked(t *testing.T) {
 	silent.mu.Unlock()
 	if got, want := order(), []string{"server-2", "server-1", "server-3"}; !slices.Equal(got, want) {
 		t.Errorf("with one that does not answer, peers are asked in the order %q, want %q", got, want)
-	}
-}
-
-// TestServersSayThatTheyFindPeers looks at what agents are told when they connect.
-func TestServersSayThatTheyFindPeers(t *testing.T) {
-	for name, tc := range map[string]struct {
-		hub  *testHub
-		want int
-	}{
-		"without peers": {startHub(t), 0},
-		"with peers":    {startPeers(t, 2)[0], 1},
-	} {
-		received, err := tc.hub.mustConnect(t, agentSpec{cluster: "cluster1"}).stream.Header()
-		if err != nil || len(received.Get(agentapi.PeersHeader)) != tc.want {
-			t.Errorf("%s: %s is %q, %v; want %d values", name, agentapi.PeersHeader, received.Get(agentapi.PeersHeader), err, tc.want)
-		}
-		if count := received.Get(header.ServerCount); len(count) != 1 || count[0] != fmt.Sprint(tc.hub.options.ServerCount) {
-			t.Errorf("%s: konnectivity's agents are told of %q servers, want all %d", name, count, tc.hub.options.ServerCount)
-		}
 	}
 }
 
@@ -311,12 +287,12 @@ func (e *endless) Read(p []byte) (int, error) {
 // TestPeerSaysTooMuch has a hostile peer send a message without an end, after one that is in order.
 func TestPeerSaysTooMuch(t *testing.T) {
 	rest := &endless{}
-	from := &newsReader{from: io.MultiReader(strings.NewReader(`{"server":"a"}{"server":"`), rest)}
+	from := &newsReader{from: io.MultiReader(strings.NewReader(`{"has":["a"]}{"has":["`), rest)}
 	in := json.NewDecoder(from)
 	var news directoryNews
 	from.left = maxNews
-	if err := in.Decode(&news); err != nil || news.Server != "a" {
-		t.Fatalf("the first message is %+v, %v; want that of server a", news, err)
+	if err := in.Decode(&news); err != nil || !slices.Equal(news.Has, []string{"a"}) {
+		t.Fatalf("the first message is %+v, %v; want that there is host a", news, err)
 	}
 	from.left = maxNews
 	if err := in.Decode(&news); !errors.Is(err, errLongNews) {

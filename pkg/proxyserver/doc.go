@@ -47,18 +47,15 @@
 //
 // # Peers
 //
-// Agents connect to each of up to three proxy servers, and to two of more, by server ID
-// and count (package proxyagent). The count may change
-// while a server runs (--server-count-file). Agents with carriers are told when it
-// does, and when a peer is reached for the first time, since it may be one that was
-// missing. A server that has no agent of a cluster sends the
-// dial to a peer (--peers) with hop count 1 and its own name, which is never sent on;
-// the agent learns the name, and moves connections away when that server drains. Servers
-// that hear from a peer that it drains tell their agents, which may not be connected to it.
-// Peers are all addresses of a name, in Kubernetes of
-// a headless Service. This needs no right on the API and includes servers that are
-// starting or draining. They reach each other's client port with their own serving
-// certificate, which has the role of a peer.
+// Agents connect to every proxy server, which they find one by one, by server ID and count
+// (package proxyagent). The count may change while a server runs (--server-count-file).
+// Agents with carriers are told when it does, and when a peer is reached for the first time,
+// since it may be one that was missing. A server that has no agent of a cluster sends the dial
+// to a peer (--peers) with hop count 1 and its own name, which is never sent on; the agent
+// learns the name, and moves connections away when that server drains. Peers are all addresses
+// of a name, in Kubernetes of a headless Service. This needs no right on the API and includes
+// servers that are starting or draining. They reach each other's client port with their own
+// serving certificate, which has the role of a peer.
 //
 // Each server holds a connection to each peer open on which that one says which hosts it has
 // agents of, everything at first and then every change (directory.go, follow.go). A dial
@@ -69,14 +66,9 @@
 // is asked too, and the peer that accepted last comes first. A cluster without any agent
 // costs a refusal of every peer. Agents here that have said that they leave are asked
 // after peers that have one: their process may end, and the connection with it. A peer's
-// hosts take about 300 bytes for each of its clusters, 3 MiB for 5,000 clusters at two
-// servers each. The alternative, to ask all peers at once, would have every server work
-// on every dial, and agents open connections that nobody wants.
-//
-// With the hosts each server says how many agents it has that can move. One with more than
-// 1.05 times the mean asks some of them to, 10 a second over all servers (moves.go), at
-// random and each one once in half an hour. Peers that drain, and those that do not say,
-// do not count.
+// hosts take about 300 bytes for each of its clusters, 1.5 MiB for 5,000 clusters. The
+// alternative, to ask all peers at once, would have every server work on every dial, and agents
+// open connections that nobody wants.
 //
 // # Drain
 //
@@ -226,7 +218,7 @@
 //     a copy. Clients that speak carriers are served by dials.go.
 //   - dials.go, hedge.go, liveness.go: routing, the second attempt, and who is silent.
 //   - peers.go: the other proxy servers. servercount.go: how many there are. directory.go,
-//     follow.go: which of them has agents of a host. moves.go: evens their agents out.
+//     follow.go: which of them has agents of a host.
 //   - balance.go, inner.go: agents of konnectivity's, for its clients and for ours.
 //   - revoke.go: ends connections whose right has ended.
 //   - connectionlog.go, metrics.go: what operators see.

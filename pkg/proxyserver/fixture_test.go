@@ -168,7 +168,6 @@ type agentSpec struct {
 	name        string // the cluster if empty
 	manual      bool   // the test answers dials
 	process     string // the secret of its process
-	moves       bool   // it can be asked to move
 	opens       bool   // its control session takes an OPEN
 	full        bool   // it has no memory for more connections
 	meantFor    string // the only server that its control session is for, if any
@@ -203,9 +202,6 @@ func (h *testHub) connectAgentTLS(t *testing.T, spec agentSpec, config *tls.Conf
 	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, spec.id, header.AgentIdentifiers, spec.identifiers)
 	if spec.process != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, agentapi.ProcessHeader, spec.process)
-	}
-	if spec.moves {
-		ctx = metadata.AppendToOutgoingContext(ctx, agentapi.MovesHeader, "0")
 	}
 	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
 	if err != nil {
@@ -259,7 +255,7 @@ func (a *fakeAgent) serve(manual bool) {
 				a.accept(packet.GetDialRequest().Random, next)
 				next++
 			}
-		case agentapi.ServerCount, agentapi.Move, agentapi.PeerDraining:
+		case agentapi.ServerCount:
 			a.seen <- packet
 		case client.PacketType_DATA:
 			data := packet.GetData()

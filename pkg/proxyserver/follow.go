@@ -41,10 +41,8 @@ func (r *newsReader) Read(p []byte) (int, error) {
 // told is what a peer says of itself. When it cannot be heard any more, its agents are
 // not known any more.
 type told struct {
-	name     string
 	complete bool                // nothing is missing
 	hosts    map[string]struct{} // of the agents that it has
-	agents   int                 // that can move
 	draining bool
 }
 
@@ -65,7 +63,7 @@ func (p *peers) follow(one *peerServer) {
 				pause = followOlder
 			}
 			p.mu.Lock()
-			one.told = told{name: one.told.name, draining: one.told.draining}
+			one.told = told{draining: one.told.draining}
 			p.mu.Unlock()
 		}
 		timer := time.NewTimer(pause)
@@ -100,6 +98,7 @@ func (p *peers) hear(ctx context.Context, one *peerServer) error {
 // note adds news of a peer to what it has said.
 func (p *peers) note(one *peerServer, news directoryNews) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	t := &one.told
 	if t.hosts == nil {
 		t.hosts = map[string]struct{}{}
@@ -113,39 +112,5 @@ func (p *peers) note(one *peerServer, news directoryNews) {
 			delete(p.last, host)
 		}
 	}
-	begins := news.Draining && !t.draining
-	t.name, t.complete, t.agents, t.draining = news.Server, t.complete || news.Complete, news.Agents, news.Draining
-	p.mu.Unlock()
-	if begins && p.stops != nil {
-		p.stops(news.Server)
-	}
-}
-
-// stopping returns the names of the peers that are about to stop.
-func (p *peers) stopping() (names []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range p.known {
-		if one.told.draining {
-			names = append(names, one.told.name)
-		}
-	}
-	return names
-}
-
-// share is how many of the agents that can move each server would have if all had the
-// same number, and how many servers those are: this one with own agents, and the peers
-// that have said how many they have and do not stop.
-func (p *peers) share(own int) (mean float64, servers int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sum := own
-	servers = 1
-	for _, one := range p.known {
-		if one.told.complete && !one.told.draining && !one.alive.isSuspect() {
-			sum += one.told.agents
-			servers++
-		}
-	}
-	return float64(sum) / float64(servers), servers
+	t.complete, t.draining = t.complete || news.Complete, news.Draining
 }

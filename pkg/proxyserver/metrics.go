@@ -18,7 +18,6 @@ type serverMetrics struct {
 	sameName          prometheus.Counter
 	dials             *prometheus.CounterVec
 	peerDialsRejected prometheus.Counter
-	moves             prometheus.Counter
 	handshakes        *prometheus.CounterVec
 	tlsFailures       *prometheus.CounterVec
 	// handshakesDropped are those that made room for others.
@@ -86,11 +85,7 @@ func (m *serverMetrics) countPeers() {
 		Name: "cluster_proxy_server_peer_dials_rejected_total",
 		Help: "Dials that a peer was asked for and had no agent for: of clusters that have none at all, or have one that came or went in that moment.",
 	})
-	m.moves = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "cluster_proxy_server_agents_asked_to_move_total",
-		Help: "Agents that were asked to move to another proxy server because this one had more than its share.",
-	})
-	m.registry.MustRegister(m.peerDialsRejected, m.moves)
+	m.registry.MustRegister(m.peerDialsRejected)
 }
 
 // startAtZero makes the series of all labels: alerts need the zero.

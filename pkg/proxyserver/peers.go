@@ -50,11 +50,10 @@ type peers struct {
 	limits    Limits
 	dial      func(ctx context.Context, address, serverName string) (*carrier.Carrier, error)
 	lookup    func(ctx context.Context, host string) ([]string, error)
-	arrived   func()            // a peer was reached that was not before; nil needs no call
-	stops     func(name string) // a peer is about to stop; nil needs no call
-	refused   func()            // a peer that was asked has no agent; nil needs no call
-	now       chan struct{}     // asks for a lookup
-	resolved  chan struct{}     // closed after the first one
+	arrived   func()        // a peer was reached that was not before; nil needs no call
+	refused   func()        // a peer that was asked has no agent; nil needs no call
+	now       chan struct{} // asks for a lookup
+	resolved  chan struct{} // closed after the first one
 
 	mu    sync.Mutex
 	known map[string]*peerServer // by resolved address
@@ -83,14 +82,12 @@ func (s *Server) newPeers() *peers {
 	if len(s.options.Peers) == 0 {
 		return nil
 	}
-	made := &peers{
+	return &peers{
 		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
-		arrived: func() { s.registry.tellCount(s.servers.get()) }, stops: s.registry.peerStops, refused: s.metrics.peerDialsRejected.Inc,
+		arrived: func() { s.registry.tellCount(s.servers.get()) }, refused: s.metrics.peerDialsRejected.Inc,
 		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
 		known: map[string]*peerServer{}, last: map[string]*peerServer{},
 	}
-	s.registry.stopping = made.stopping
-	return made
 }
 
 // dialPeer makes a carrier to the client port of another proxy server.

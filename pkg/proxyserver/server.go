@@ -187,7 +187,6 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 	})
 	if s.peers != nil {
 		group.Go(func() error { return s.peers.run(life) })
-		group.Go(func() error { return s.runMoves(life) })
 	}
 	if s.options.ServerCountFile != "" {
 		group.Go(func() error { return s.servers.run(life, s.registry.tellCount) })

@@ -33,10 +33,6 @@ type agentSession struct {
 	pool  *pool.Pool
 	alive *liveness
 	share *clusterShare
-	// moves says that the agent can be asked to move to another server, and perAgent to
-	// how many it was told to connect.
-	moves    bool
-	perAgent int
 	// forget ends the goroutines of the session.
 	forget context.CancelFunc
 
@@ -44,7 +40,6 @@ type agentSession struct {
 	controls []control
 	speaks   bool      // it has dialed a carrier at least once
 	untold   int       // carriers that it was not asked for, since it had no control session
-	askedAt  time.Time // to move
 	lostAt   time.Time // its last control session
 }
 
@@ -61,8 +56,7 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 }
 
 // tell sends a message by the agent's newest stable control session, or else its oldest. If
-// it has none, because that carries a connection, greet will tell the next one, or the agent
-// was not asked to move.
+// it has none, because that carries a connection, greet will tell the next one.
 func (agent *agentSession) tell(what client.PacketType, n int) {
 	go func() {
 		for {
@@ -82,13 +76,8 @@ func (agent *agentSession) listening(what client.PacketType, n int) (chosen cont
 			chosen = c
 		}
 	}
-	if chosen == nil {
-		switch what {
-		case agentapi.MoreCarriers:
-			agent.untold += n
-		case agentapi.Move:
-			agent.askedAt = time.Time{}
-		}
+	if chosen == nil && what == agentapi.MoreCarriers {
+		agent.untold += n
 	}
 	return chosen
 }
@@ -104,14 +93,7 @@ func (agent *agentSession) missed() int {
 	return n
 }
 
-// isListening reports whether the agent can be told something.
-func (agent *agentSession) isListening() bool {
-	agent.mu.Lock()
-	defer agent.mu.Unlock()
-	return agent.listens()
-}
-
-// listens is isListening; mu is held.
+// listens reports whether the agent can be told something; mu is held.
 func (agent *agentSession) listens() bool {
 	return slices.ContainsFunc(agent.controls, func(c control) bool { return !c.carries() })
 }

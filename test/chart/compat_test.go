@@ -127,16 +127,15 @@ func TestWithoutLookup(t *testing.T) {
 	}
 }
 
-// TestProxyServers has more proxy servers than other pods, and agents that connect to some.
+// TestProxyServers has more proxy servers than other pods.
 func TestProxyServers(t *testing.T) {
-	for values, want := range map[string]struct{ servers, agents, perAgent int32 }{
-		"": {1, 1, 0},
-		"{replicas: 2, proxyServer: {replicas: 5, serversPerAgent: 3}}": {5, 2, 3},
+	for values, want := range map[string]struct{ servers, agents int32 }{
+		"": {1, 1},
+		"{replicas: 2, proxyServer: {replicas: 5}}": {5, 2},
 	} {
 		spec := as[v1alpha1.ManagedProxyConfiguration](t, mustRender(t, values).byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
-		if spec.ProxyServer.Replicas != want.servers || spec.ProxyAgent.Replicas != want.agents || spec.ProxyAgent.ServersPerAgent != want.perAgent {
-			t.Errorf("with values %q there are %d proxy servers and %d agents, each of which connects to %d; want %v", values,
-				spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas, spec.ProxyAgent.ServersPerAgent, want)
+		if spec.ProxyServer.Replicas != want.servers || spec.ProxyAgent.Replicas != want.agents {
+			t.Errorf("with values %q there are %d proxy servers and %d agents, want %v", values, spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas, want)
 		}
 	}
 }

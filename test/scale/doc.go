@@ -25,8 +25,7 @@
 //   - Agents find the proxy servers by a DNS of their own, which leads to a balancer process
 //     each (balancer.go). Twelve source addresses stand for 625 clusters.
 //   - Proxy servers reach each other at one address, which leads to any of them; on a cluster they
-//     know each. So there are three at most: of more than three, agents connect to two, and move by
-//     what the servers tell each other (TestServersAreAdded and BenchmarkServers in test/fleet).
+//     know each.
 //   - Everything shares the machine's processors, so times are longer than on a hub of several
 //     nodes, and CPU time is what to compare.
 //

@@ -209,9 +209,6 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	if v.PortForward {
 		v.Args = append(v.Args, "--enable-port-forward-proxy=true", "--hub-kubeconfig=/etc/hub/kubeconfig", "--proxy-server-namespace="+c.Spec.ProxyServer.Namespace)
 	}
-	if n := c.Spec.ProxyAgent.ServersPerAgent; n > 0 {
-		v.Args = append(v.Args, "--servers-per-agent="+strconv.Itoa(int(n)))
-	}
 	if err := a.exposeServices(ctx, v, cluster, c.Spec.ProxyAgent.AdditionalServiceCAConfigMap); err != nil {
 		return nil, err
 	}

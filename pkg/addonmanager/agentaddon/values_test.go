@@ -164,26 +164,6 @@ func TestGracePeriod(t *testing.T) {
 	}
 }
 
-// TestServersPerAgent reaches agents when it is set, since an agent of an older release
-// does not know the flag.
-func TestServersPerAgent(t *testing.T) {
-	for n, want := range map[int32]bool{0: false, 3: true} {
-		c := configuration(nil)
-		c.Spec.ProxyAgent.ServersPerAgent = n
-		deployment, _, err := render(t, "cluster1", c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		args := deployment.Spec.Template.Spec.Containers[0].Args
-		if got := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--servers-per-agent") }); got != want {
-			t.Errorf("with %d servers for each agent, an argument says so: %t, want %t", n, got, want)
-		}
-		if want && !slices.Contains(args, "--servers-per-agent=3") {
-			t.Errorf("arguments are %q, want --servers-per-agent=3", args)
-		}
-	}
-}
-
 // A change that concerns the hub alone, such as one more proxy server, must not
 // be a change of what thousands of clusters are sent.
 func TestScaleOfTheHubIsNotInManifests(t *testing.T) {

@@ -227,7 +227,6 @@ func TestRefused(t *testing.T) {
 		"service proxy's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--oidc-client-id=c", "--enable-impersonation=false"}
 		}, "spec.proxyAgent.additionalServiceProxyArgs[1] sets --enable-impersonation"},
-		"servers of an agent": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyAgent.ServersPerAgent = -1 }, "spec.proxyAgent.serversPerAgent"},
 		"agent's owner": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalArgs = []string{"--owner-policy=/none"}
 		}, "sets --owner-policy"},

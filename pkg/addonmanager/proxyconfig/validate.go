@@ -91,9 +91,6 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if spec.ProxyServer.Replicas < 0 || spec.ProxyAgent.Replicas < 0 {
 		return fmt.Errorf("spec.proxyServer.replicas is %d and spec.proxyAgent.replicas %d: neither may be negative", spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas)
 	}
-	if n := spec.ProxyAgent.ServersPerAgent; n < 0 {
-		return fmt.Errorf("spec.proxyAgent.serversPerAgent is %d: it must be at least 1, or unset for all of up to three proxy servers and two of more", n)
-	}
 	if err := checkPorts(spec.Deploy.Ports); err != nil {
 		return err
 	}

@@ -172,8 +172,7 @@ type ManagedProxyConfigurationProxyServer struct {
 	// Image of the proxy servers.
 	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
-	// Replicas is how many proxy servers run. Agents connect to each of up to three, and
-	// to two of more than three, unless proxyAgent.serversPerAgent says how many.
+	// Replicas is how many proxy servers run. Every agent connects to every one.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
@@ -290,14 +289,6 @@ type ManagedProxyConfigurationProxyAgent struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Replicas int32 `json:"replicas,omitempty"`
-	// ServersPerAgent is how many of the proxy servers each agent connects to; they reach
-	// its cluster through each other. By default it is all of up to three, and two of more.
-	// More ways to each cluster cost each proxy server more agents. With one, a cluster is
-	// away for some seconds when its proxy server dies.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
-	ServersPerAgent int32 `json:"serversPerAgent,omitempty"`
 	// AdditionalArgs are further arguments of the agents. A flag that is set
 	// already is overridden.
 	// +optional
