@@ -8,9 +8,9 @@ LONG_TESTS := ./test/fleet ./test/alerts ./test/e2e/tokens
 # The scenarios of LAB_TESTS in which whole components come, go or are replaced, or everything is attacked. Each waits for minutes or for many
 # restarts; `make test` leaves them to `make test-long`.
 LONG := ^Test(Hostile|Upgrade|RecordingsFail|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertManager|TLSProfile|Uninstall.*|Entrypoints.*|LoadBalancerEntrypoint|HubIsItsOwnCluster|AddonManagersComeAndGo|AgentComesAndGoes|AddonDisableEnable|AddonDeletion|ManagedClusterLeavesAndReturns|PodsAreKilled|ProxyServersAreScaled|AgentsPortForwardToProxyServersOnly|OwnerCapsTheHub|FleetInformerOverRestarts|FleetInformerWhileAClusterIsAway|FleetClustersComeAndGo|FleetFrozenAgent|FleetRightTakenAway|RecordingsAtService|Page|Readme|.*Example|Services)$$
-# The same of packages: attacks with many GiB or connections, the page in a browser, and a release that is built first.
-LONG_UNIT := ^Test(FirstRelease|EvilAgent|EvilMembers|HugePage|FloodBesideUsers|RapidReset|PageAtTwoAndFiveHundredClusters|PageShows.*|PageBehindAPrefix)$$
-LONG_PACKAGES := ./pkg/proxyapi ./pkg/fleetview ./test/fallback
+# The same of packages: attacks with many GiB or connections, and the page in a browser.
+LONG_UNIT := ^Test(EvilAgent|EvilMembers|HugePage|FloodBesideUsers|RapidReset|PageAtTwoAndFiveHundredClusters|PageShows.*|PageBehindAPrefix)$$
+LONG_PACKAGES := ./pkg/proxyapi ./pkg/fleetview
 # The tests of LONG_TESTS that are smaller, or lenient about times, under the race detector.
 SCALED := ^Test(ReconnectStorm|IdleCrowd|StalledPeersDoNotDelayOthers)$$
 # Scenarios of what the API answers, to which nodes make no difference: CI runs them in the lab alone.

@@ -2,8 +2,7 @@
 // and konnectivity's with our agent and konnectivity's, reached in every way
 // that clients have, over mutual TLS. Where both are ours and so is the dialer,
 // they speak carriers; whatever is konnectivity's makes the others fall back to
-// its protocol. The same with our first release in place of konnectivity's processes,
-// which has carriers and no control sessions on them.
+// its protocol.
 //
 // Servers and agents are processes of their own, started with the flags that
 // konnectivity's have. They are this test's program: konnectivity's commands

@@ -76,28 +76,6 @@ func TestCombinations(t *testing.T) {
 	}
 }
 
-// TestFirstRelease is the table with processes of the first release in place of
-// konnectivity's: today's agent finds that the server takes no control carriers, and
-// today's server that the agent asks for none.
-func TestFirstRelease(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds another commit")
-	}
-	buildFirstRelease(t)
-	for _, pair := range [][2]string{{"our server", "the first release's agent"}, {"the first release's server", "our agent"}} {
-		for _, f := range frontends {
-			t.Run(pair[0]+"/"+pair[1]+"/"+f.name, func(t *testing.T) {
-				h := newHub(t)
-				h.start(pair[0], pair[1], f.flags(h))
-				dial := f.dial(h, t)
-				target := newTarget(t)
-				f.exchanges(t, dial, target)
-				targetCloses(t, dial, target)
-			})
-		}
-	}
-}
-
 // exchanges sends bytes both ways, twice, and ends: by half if that is to be
 // had.
 func (f frontend) exchanges(t *testing.T, dial dialFunc, s *target) {

@@ -53,7 +53,7 @@ func TestLongScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	for variable, folders := range map[string][]string{
-		"LONG": {"test/e2e"}, "LONG_UNIT": {"pkg/proxyapi", "pkg/fleetview", "test/fallback"}, "API": {"test/e2e"}, "SCALED": {"test/fleet"},
+		"LONG": {"test/e2e"}, "LONG_UNIT": {"pkg/proxyapi", "pkg/fleetview"}, "API": {"test/e2e"}, "SCALED": {"test/fleet"},
 	} {
 		names := regexp.MustCompile(`(?m)^` + variable + ` := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
 		if names == nil {
