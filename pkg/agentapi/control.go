@@ -31,9 +31,8 @@ const (
 	// MoreCarriers asks for the given number of carriers.
 	MoreCarriers = client.PacketType(64)
 	// Draining says that the server is about to stop: the agent should have a stream to
-	// another one instead. The number is how many seconds the server waits for that; an
-	// older server sends 0 and waits 5. An agent that has another server answers with
-	// konnectivity's DRAIN.
+	// another one instead. The number is how many seconds the server waits for that. An
+	// agent that has another server answers with konnectivity's DRAIN.
 	Draining = client.PacketType(65)
 	// ServerCount says how many proxy servers there are now. The same number again
 	// means that a missing one has come.

@@ -26,8 +26,9 @@ const (
 	// looked for every few seconds.
 	calmMisses     = 5
 	calmWindowMost = 5 * time.Minute
-	// defaultNotice is how long a server that drains and does not say so goes on.
-	defaultNotice = 5 * time.Second
+	// leastNotice is how long a server that drains goes on at least: agents do not come all
+	// at once to another one, if it gives them no time.
+	leastNotice = 5 * time.Second
 	// elsewhereWindow is the time in which an agent with another server dials
 	// carriers to a server again that its dials did not lead to.
 	elsewhereWindow = time.Minute

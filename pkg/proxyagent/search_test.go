@@ -336,7 +336,7 @@ func TestAgentsWithoutAServerAreQuick(t *testing.T) {
 			h.remove("0")
 			h.all(func(a *herdAgent) { a.drains("0", 60) })
 		}, "new", 31 * time.Second, 170},
-		{"the only server, of an older release, is restarted", func(h *herd) {
+		{"the only server, which gives no time, is restarted", func(h *herd) {
 			h.add("new")
 			h.remove("0")
 			h.all(func(a *herdAgent) { a.drains("0", 0) })

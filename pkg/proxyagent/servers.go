@@ -285,7 +285,7 @@ func (s *servers) show(serverID string, known *serverSession) {
 }
 
 // drains notes that a server is about to stop, and how many seconds it goes on
-// for agents that have no other one; 0 if it did not say.
+// for agents that have no other one.
 func (s *servers) drains(serverID string, seconds int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,10 +295,7 @@ func (s *servers) drains(serverID string, seconds int) {
 	}
 	known.draining = true
 	klog.Background().Info("A proxy server drains", "serverID", serverID, "seconds", seconds)
-	s.search.notice = defaultNotice
-	if seconds > 0 {
-		s.search.notice = min(time.Duration(seconds)*time.Second, calmWindow)
-	}
+	s.search.notice = min(max(time.Duration(seconds)*time.Second, leastNotice), calmWindow)
 	s.leaveServers()
 	s.news(0)
 }

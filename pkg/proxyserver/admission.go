@@ -40,7 +40,6 @@ type agentLink struct {
 	started          time.Time
 	announced        bool // it says that it dials carriers
 	noStream         bool // there is no other way to it
-	opens            bool // its control session is an idle carrier too
 
 	draining atomic.Bool // it asked for new dials to go elsewhere
 }

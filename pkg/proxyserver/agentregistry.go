@@ -72,7 +72,7 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 		if err := a.checkSessions(key.cluster); err != nil {
 			return nil, false, err
 		}
-		agent = a.newAgent(key, hosts, link.opens)
+		agent = a.newAgent(key, hosts)
 		a.sessions[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
 			a.names[key.agentID] = key.cluster
@@ -96,13 +96,10 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 	return agent, fresh, nil
 }
 
-func (a *agentRegistry) newAgent(key sessionKey, hosts []string, opens bool) *agentSession {
+func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
 	agent := &agentSession{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
 	agent.share.agents[agent] = struct{}{}
 	config := a.config
-	if !opens {
-		config.MinIdle++ // agents of earlier releases keep two, and would dial again what is closed
-	}
 	config.More = func(n int) {
 		for _, source := range agent.sources() {
 			a.expect(source, n)

@@ -53,7 +53,6 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 	}
 	c.session = carrier.AcceptSession(conn, hello, carrier.SessionConfig{PingAfter: s.options.KeepaliveTime, PingTimeout: keepaliveTimeout, Most: agentMessages,
 		Carrier: s.agentCarriers()})
-	c.opens = c.session.Opens()
 	// The agent dials carriers as soon as it has the answer, so its session is known before.
 	agent, leave, err := s.joinAgent(c)
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 			c.draining.Store(true)
 		}
 	}, func(error) { leave() })
-	if c.opens {
+	if c.session.Opens() {
 		s.conns.carries(conn, c.session.Carrier())
 		_, _ = s.registry.supply(agent, c.session.Carrier()) // at its limit the agent has the session alone
 	}

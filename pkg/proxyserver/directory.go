@@ -10,8 +10,7 @@ import (
 )
 
 // networkDirectory is the network of an OPEN by which a peer asks which hosts have agents
-// here. A server of an older release looks for a cluster of directoryAddress, which no
-// cluster can be called, and refuses.
+// here. No cluster can be called what directoryAddress says.
 const (
 	networkDirectory = "directory"
 	directoryAddress = "_directory:0"

@@ -170,11 +170,10 @@ func TestDirectoryInParts(t *testing.T) {
 	}
 }
 
-// TestPeersThatDoNotSay asks peers of an older release, which do not know the question for
-// their clusters.
+// TestPeersThatDoNotSay asks a peer that does not answer the question for its clusters.
 func TestPeersThatDoNotSay(t *testing.T) {
 	asked := make(chan string, 10)
-	older := carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
+	silent := carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
 		asked <- p.Network
 		if p.Network != "tcp" {
 			_ = p.Refuse(errNoAgent)
@@ -191,7 +190,7 @@ func TestPeersThatDoNotSay(t *testing.T) {
 		dial: func(ctx context.Context, _, _ string) (*carrier.Carrier, error) {
 			here, there := net.Pipe()
 			go func() {
-				if _, _, err := carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Acceptor, Handler: older, Name: "older"}); err != nil {
+				if _, _, err := carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Acceptor, Handler: silent, Name: "silent"}); err != nil {
 					_ = there.Close()
 				}
 			}()

@@ -14,7 +14,7 @@
 // without gRPC and with one goroutine, and the agent's idle carrier at the same time: a
 // connection for which there is no other carrier is opened on it, and the agent makes another
 // session. Until that comes the agent stays known by the connection, and for 5 s after it
-// (session.go). Agents of older versions have a konnectivity stream
+// (session.go). An agent whose HELLO would be too long has a konnectivity stream
 // instead, with the same rules (admission.go). An agent without carriers is konnectivity's
 // own and is served by konnectivity's server package. This package adds stream interceptors
 // and a backend manager between the wire and that package.
@@ -61,8 +61,8 @@
 // agents of, everything at first and then every change (directory.go, follow.go). A dial
 // is one hop therefore, however many servers there are: the first peer that is asked has an
 // agent. What is out of date costs a refusal, a round trip within the hub, and the next
-// peer: those are asked last that have said that they have no agent, and a peer of an
-// older release, which says nothing, before them. After 2 s without an answer the next one
+// peer: those are asked last that have said that they have no agent, and a peer that has
+// not said anything yet before them. After 2 s without an answer the next one
 // is asked too, and the peer that accepted last comes first. A cluster without any agent
 // costs a refusal of every peer. Agents here that have said that they leave are asked
 // after peers that have one: their process may end, and the connection with it. A peer's
@@ -131,7 +131,7 @@
 //     it starts and sends it in the HELLO of its carriers and the metadata of its
 //     streams; nothing else would distinguish it from an attacker who has stolen the
 //     old key and knows the agent's ID. Carriers with the old certificate are replaced
-//     when they are idle. Agents of older versions have no such secret: what they have
+//     when they are idle. Konnectivity's agents have no such secret: what they have
 //     open on connections with an old certificate is cut when its CA is dropped.
 //   - The hub CA: clients whose certificate it signed open nothing new, and their
 //     carriers are closed as soon as they are idle. What they

@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// followAgain is the pause before a peer is asked again which hosts it has agents of,
-	// and followOlder if it does not know the question.
+	// followAgain is the pause before a peer is asked again which hosts it has agents of.
 	followAgain = time.Second
-	followOlder = time.Minute
 	// maxNews is how long one message of a peer may be: directoryChunk hosts of the longest
 	// names take an eighth of it.
 	maxNews = 1 << 20
@@ -57,16 +55,13 @@ func (t *told) has(host string) bool {
 // only a peer that is reached: an address may be this server's own.
 func (p *peers) follow(one *peerServer) {
 	for one.alive.ctx.Err() == nil {
-		pause := followAgain
 		if one.reached() {
-			if carrier.CodeOf(p.hear(one.alive.ctx, one)) == carrier.NoAgent {
-				pause = followOlder
-			}
+			_ = p.hear(one.alive.ctx, one)
 			p.mu.Lock()
 			one.told = told{draining: one.told.draining}
 			p.mu.Unlock()
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(followAgain)
 		select {
 		case <-timer.C:
 		case <-one.alive.ctx.Done():

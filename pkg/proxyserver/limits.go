@@ -12,7 +12,7 @@ import (
 // Limits are the sizes and times of carriers. Start from NewOptions.
 type Limits struct {
 	// IdleCarriers are kept ready for each agent, its control session among them, and one
-	// more for agents of earlier releases and to each peer. One that was idle for
+	// more to each peer. One that was idle for
 	// CarrierIdleTime and is above that number is closed.
 	IdleCarriers    int
 	CarrierIdleTime time.Duration

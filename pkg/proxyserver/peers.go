@@ -42,8 +42,8 @@ const (
 // here is sent to the one that has them, once: a peer never sends it on.
 //
 // Each peer says which hosts it has agents of (follow.go), so the first one that is asked
-// has an agent. What it says may be out of date, and a peer of an older release says
-// nothing: then a refusal takes a round trip within the hub.
+// has an agent. What it says may be out of date, or not have come yet: then a refusal takes
+// a round trip within the hub.
 type peers struct {
 	addresses []string
 	self      string // this server's ID
