@@ -80,6 +80,15 @@ func (p *plugin) bundle(ctx context.Context, names []string, file, direct string
 	if len(b.missing) > 0 {
 		fmt.Fprintf(p.err, "%d things could not be read; errors.txt in it says which and why.\n", len(b.missing))
 	}
+	for _, f := range b.hubFindings {
+		switch {
+		case f.ID == hubAPI && f.isBad():
+			return fmt.Errorf("nothing of the hub could be read: %s", oneLine(f.Text))
+		case f.ID == hubClusters && f.isBad() && len(names) > 0:
+			fmt.Fprintln(p.err, oneLine(f.Text))
+			return errNotGood
+		}
+	}
 	return nil
 }
 
@@ -113,6 +122,8 @@ type bundle struct {
 	// missing is what could not be read, and err the first failure to write.
 	missing []string
 	err     error
+	// hubFindings are what check finds of the hub.
+	hubFindings []finding
 }
 
 // add writes a file of text, without credentials.

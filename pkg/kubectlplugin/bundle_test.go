@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -187,11 +188,38 @@ func TestBundleIsWholeOrNotThere(t *testing.T) {
 		t.Error("it was written to a folder that is not there")
 	}
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
-	if _, errOut, err := run(t, kubeconfig, "--token=other", "bundle", "--file="+file); err != nil || !strings.Contains(errOut, "could not be read") {
-		t.Errorf("without any right: %v, said %q; want a bundle that says so", err, errOut)
+	if _, errOut, err := run(t, kubeconfig, "--token=other", "bundle", "--file="+file); exitStatus(err) != 2 || !strings.Contains(errOut, "could not be read") {
+		t.Errorf("without any right: %v, said %q; want a bundle that says so, and status 2", err, errOut)
 	}
 	if files := tarball.Files(t, file, bundleFolder); !strings.Contains(files["findings.txt"], "Unauthorized") {
 		t.Errorf("findings are %q, want what the hub says", files["findings.txt"])
+	}
+}
+
+// TestBundleOfLittle ends as every command does when the hub does not answer, or has no such
+// cluster; what could be read is kept.
+func TestBundleOfLittle(t *testing.T) {
+	gone := httptest.NewTLSServer(http.NotFoundHandler())
+	silent := writeKubeconfig(t, gone)
+	gone.Close()
+	for name, test := range map[string]struct {
+		kubeconfig string
+		args       []string
+		status     int
+		says       string
+	}{
+		"no hub":      {silent, nil, 2, ""},
+		"no cluster":  {fakeHub(t), []string{"nope"}, 1, `no cluster "nope" that you may reach`},
+		"good enough": {fakeHub(t), []string{"c1"}, 0, ""},
+	} {
+		file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+		_, errOut, err := run(t, test.kubeconfig, append([]string{"bundle", "-f", file}, test.args...)...)
+		if exitStatus(err) != test.status || !strings.Contains(errOut, test.says) {
+			t.Errorf("%s: status %d, %v, and it says %q; want status %d and %q", name, exitStatus(err), err, errOut, test.status, test.says)
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("%s: the bundle is not there: %v", name, err)
+		}
 	}
 }
 

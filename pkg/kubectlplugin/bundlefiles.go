@@ -24,6 +24,7 @@ const (
 // collect reads everything. What cannot be read is noted, and the rest goes on.
 func (b *bundle) collect(ctx context.Context, names []string) {
 	findings, found := checkHub(ctx, b.hub.client, names)
+	b.hubFindings = findings
 	if len(names) > 0 {
 		for _, c := range found {
 			b.says("cluster " + c.Name)

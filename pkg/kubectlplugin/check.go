@@ -263,9 +263,12 @@ func (c *checked) summary(bad []string, all bool) string {
 	return text + "."
 }
 
-// hubClusters is the finding that says which clusters there are for the user: it is not about
-// the hub's parts.
-const hubClusters = "hub-clusters"
+const (
+	hubAPI = "hub-api"
+	// hubClusters is the finding that says which clusters there are for the user: it is not about
+	// the hub's parts.
+	hubClusters = "hub-clusters"
+)
 
 // checkHub looks at what all clusters need. It gives the clusters to look at.
 func checkHub(ctx context.Context, hub kubernetes.Interface, names []string) ([]finding, []v1alpha1.Cluster) {

@@ -25,7 +25,7 @@ const soonExpired = 7 * 24 * time.Hour
 
 // checkAPI asks the hub's kube-apiserver.
 func checkAPI(ctx context.Context, hub kubernetes.Interface) finding {
-	f := finding{ID: "hub-api"}
+	f := finding{ID: hubAPI}
 	var v version.Info
 	if err := get(ctx, hub, "/version", &v); err != nil {
 		f.Text, f.Remedy = err.Error(), remedyOf(err, "")

@@ -235,6 +235,9 @@ func choose(ctx context.Context, hub kubernetes.Interface, list v1alpha1.Cluster
 	var chosen []v1alpha1.Cluster
 	var missing []string
 	for _, name := range names {
+		if name == "" {
+			return nil, errors.New("the name of a cluster is empty; see: kubectl clusterproxy status")
+		}
 		i := slices.IndexFunc(list.Items, func(c v1alpha1.Cluster) bool { return c.Name == name })
 		if i < 0 {
 			missing = append(missing, name)
