@@ -125,10 +125,12 @@ func (c *Cluster) startOCM(g *group, assets Assets, name string, args ...string)
 	return c.start(g, p)
 }
 
-// ocm is a program of OCM's.
+// ocm is a program of OCM's, which leaves private keys in the folder for temporary files: it is
+// the cluster's own, and goes with it.
 func (c *Cluster) ocm(assets Assets, args ...string) program {
 	p := c.program(assets, ocmProgram, args...)
 	p.path = assets.ofOCM(ocmProgram)
+	p.env = append(os.Environ(), "TMPDIR="+c.dir)
 	return p
 }
 
@@ -160,7 +162,7 @@ func (c *Cluster) startKlusterlet(ctx context.Context, g *group, assets Assets, 
 	p := c.ocm(assets, args...)
 	p.name, p.log = "klusterlet", klusterletLog(c.logs, name)
 	// An addon's Lease is looked at each second, and is stale after a minute.
-	p.env = append(os.Environ(), "LAB_ADDON_POLL=1s", "LAB_ADDON_LEASE_SECONDS=12")
+	p.env = append(p.env, "LAB_ADDON_POLL=1s", "LAB_ADDON_LEASE_SECONDS=12")
 	return c.start(g, p)
 }
 
