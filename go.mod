@@ -166,6 +166,7 @@ tool (
 	golang.org/x/telemetry
 	golang.org/x/vuln/cmd/govulncheck
 	honnef.co/go/tools/cmd/staticcheck
+	k8s.io/kube-openapi/cmd/openapi-gen
 	sigs.k8s.io/apiserver-network-proxy/cmd/agent
 	sigs.k8s.io/apiserver-network-proxy/cmd/server
 	sigs.k8s.io/controller-tools/cmd/controller-gen

@@ -2,20 +2,18 @@ package proxyapi
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 
-	extensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
+	generatedopenapi "open-cluster-management.io/cluster-proxy/pkg/apis/openapi"
 )
 
 // newConfig is that of an API server without a store, a listener, or filters:
@@ -28,18 +26,11 @@ func newConfig() *server.Config {
 	config.EnableProfiling, config.EnableMetrics, config.EnableIndex = false, false, false
 	config.BuildHandlerChainFunc = func(handler http.Handler, _ *server.Config) http.Handler { return handler }
 	namer := openapi.NewDefinitionNamer(scheme)
-	config.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIConfig = server.DefaultOpenAPIConfig(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIConfig.Info.Title = "cluster-proxy"
-	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)
+	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title = "cluster-proxy"
 	return config
-}
-
-func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	all := extensionsopenapi.GetOpenAPIDefinitions(ref)
-	maps.Copy(all, v1alpha1.OpenAPIDefinitions(ref))
-	maps.Copy(all, karmadav1alpha1.OpenAPIDefinitions(ref))
-	return all
 }
 
 // newGroup serves discovery, OpenAPI and the kinds of the aggregated API. What

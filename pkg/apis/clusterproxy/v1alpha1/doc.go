@@ -5,4 +5,6 @@
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:skip
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=io.open-cluster-management.clusterproxy.v1alpha1
 package v1alpha1

@@ -5,4 +5,5 @@
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:skip
+// +k8s:openapi-gen=true
 package v1alpha1

@@ -5,4 +5,5 @@
 //
 // +kubebuilder:object:generate=true
 // +groupName=proxy.open-cluster-management.io
+// +k8s:openapi-model-package=io.open-cluster-management.proxy.v1alpha1
 package v1alpha1

@@ -34,6 +34,8 @@ type KarmadaResourceRegistryList struct {
 }
 
 // ResourceRegistrySpec has resources of clusters.
+//
+// +k8s:openapi-gen=true
 type ResourceRegistrySpec struct {
 	// TargetCluster selects the clusters.
 	TargetCluster ClusterAffinity `json:"targetCluster"`
@@ -48,6 +50,8 @@ type ResourceRegistrySpec struct {
 
 // ClusterAffinity selects the clusters that all of its terms select, or all clusters if it
 // has none.
+//
+// +k8s:openapi-gen=true
 type ClusterAffinity struct {
 	// LabelSelector selects by labels of ManagedClusters.
 	// +optional
@@ -68,6 +72,8 @@ type ClusterAffinity struct {
 }
 
 // ClusterFieldSelector selects clusters by their fields.
+//
+// +k8s:openapi-gen=true
 type ClusterFieldSelector struct {
 	// MatchExpressions must all be met.
 	// +optional
@@ -77,6 +83,8 @@ type ClusterFieldSelector struct {
 }
 
 // ClusterFieldRequirement is met by a cluster whose field has, or has not, one of the values.
+//
+// +k8s:openapi-gen=true
 type ClusterFieldRequirement struct {
 	// Key is the field.
 	Key string `json:"key"`
@@ -89,6 +97,8 @@ type ClusterFieldRequirement struct {
 }
 
 // RegistrySelector selects one kind.
+//
+// +k8s:openapi-gen=true
 type RegistrySelector struct {
 	// APIVersion has the kind's group. Every version of the group is meant.
 	APIVersion string `json:"apiVersion"`
@@ -100,6 +110,8 @@ type RegistrySelector struct {
 }
 
 // RegistryBackend is where Karmada would keep objects for searches.
+//
+// +k8s:openapi-gen=true
 type RegistryBackend struct {
 	// OpenSearch is such a store.
 	// +optional
@@ -107,6 +119,8 @@ type RegistryBackend struct {
 }
 
 // OpenSearchBackend is a store that nothing connects to.
+//
+// +k8s:openapi-gen=true
 type OpenSearchBackend struct {
 	// Addresses of the store.
 	// +listType=atomic
@@ -116,6 +130,8 @@ type OpenSearchBackend struct {
 }
 
 // RegistrySecret names a Secret.
+//
+// +k8s:openapi-gen=true
 type RegistrySecret struct {
 	// Namespace of the Secret.
 	Namespace string `json:"namespace"`
@@ -136,6 +152,8 @@ const (
 )
 
 // ResourceRegistryStatus says whether a registry is valid.
+//
+// +k8s:openapi-gen=true
 type ResourceRegistryStatus struct {
 	// +optional
 	// +listType=map
