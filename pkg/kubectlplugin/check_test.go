@@ -53,7 +53,7 @@ func brokenHub(t *testing.T) (kubeconfig string) {
 			serve("/apis/work.open-cluster-management.io/v1/namespaces/"+name+"/manifestworks", 200, workv1.ManifestWorkList{Items: []workv1.ManifestWork{{
 				Status: workv1.ManifestWorkStatus{Conditions: []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}}}}}})
 		}
-		serve(groupPath+"/c3/proxy/version", 503, statusOf(503, metav1.StatusReasonServiceUnavailable, "", `no agent of cluster "c3" is connected since 2026-11-27T02:47:00Z`))
+		serve(groupPath+"/c3/proxy/version", 503, statusOf(503, metav1.StatusReasonServiceUnavailable, "", `no agent of cluster "c3" is connected since 2026-11-27T02:47:00Z; see: kubectl clusterproxy check c3`))
 		serve(groupPath+"/c4/proxy/version", 502, statusOf(502, "", "", "the agent cannot reach the managed cluster's kube-apiserver"))
 	})
 }
@@ -128,6 +128,11 @@ func TestVerdicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		findings := checkCluster(t.Context(), hub, clusterOf(test.cluster, metav1.ConditionUnknown, "LeaseStopped"))
+		for _, f := range findings {
+			if strings.Contains(f.Text, "clusterproxy check") {
+				t.Errorf("%s: check says %q", name, f.Text)
+			}
+		}
 		if got, isBad := verdictOf(findings); got != test.want || !isBad {
 			t.Errorf("%s: %q of %+v, want %q", name, got, findings, test.want)
 		}

@@ -72,7 +72,7 @@ func checkClusterAPI(ctx context.Context, hub kubernetes.Interface, cluster stri
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if err := get(ctx, hub, groupPath+"/"+cluster+"/"+v1alpha1.ProxySubresource+"/version", &v); err != nil {
-		f.Text = err.Error()
+		f.Text = strings.TrimSuffix(err.Error(), "; see: kubectl clusterproxy check "+cluster)
 		f.hop, f.Remedy = hopOf(err, cluster)
 		return f
 	}

@@ -28,7 +28,7 @@ func checkAPI(ctx context.Context, hub kubernetes.Interface) finding {
 	f := finding{ID: hubAPI}
 	var v version.Info
 	if err := get(ctx, hub, "/version", &v); err != nil {
-		f.Text, f.Remedy = err.Error(), remedyOf(err, "")
+		f.Text, f.Remedy = err.Error(), strings.TrimSuffix(remedyOf(err, ""), checkSaysMore)
 		return f
 	}
 	f.OK, f.Text = true, "answers, Kubernetes "+v.GitVersion

@@ -13,6 +13,7 @@ func TestArguments(t *testing.T) {
 		want string
 	}{
 		{[]string{"test"}, "name one CLUSTER, not 0: kubectl clusterproxy test CLUSTER; see --help"},
+		{[]string{"test", "@all"}, `"@all" is a view: name a cluster of it; kubectl clusterproxy views shows which of its clusters do not answer`},
 		{[]string{"proxy"}, "name one CLUSTER|@VIEW, not 0: kubectl clusterproxy proxy CLUSTER|@VIEW; see --help"},
 		{[]string{"services", "a", "b"}, "name one CLUSTER at most, not 2: kubectl clusterproxy services [CLUSTER]; see --help"},
 		{[]string{"replay"}, "name one FILE, not 0: kubectl clusterproxy replay FILE; see --help"},

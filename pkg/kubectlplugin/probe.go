@@ -63,6 +63,9 @@ A request that the cluster's own RBAC refuses counts as failed: it names the rig
 }
 
 func (p *plugin) test(ctx context.Context, cluster string, o probeOptions) error {
+	if strings.HasPrefix(cluster, "@") {
+		return fmt.Errorf("%q is a view: name a cluster of it; kubectl clusterproxy views shows which of its clusters do not answer", cluster)
+	}
 	config, err := p.configFor(ctx, cluster)
 	if err != nil {
 		return err
@@ -77,7 +80,7 @@ func (p *plugin) test(ctx context.Context, cluster string, o probeOptions) error
 	}
 	progress := p.progress()
 	t := &prober{cluster: cluster, namespace: namespace, config: config, client: client, doing: progress.doing}
-	t.all(ctx, o.exec)
+	t.all(ctx, strings.TrimPrefix(o.exec, "pod/"))
 	progress.done()
 	if err := ctx.Err(); err != nil {
 		return err

@@ -52,12 +52,15 @@ func remedyOf(err error, cluster string) string {
 	case apierrors.IsTooManyRequests(err):
 		return "wait, or end some of what you have open; if it is a limit of the proxy API, the message says its value and which of the chart's values proxyAPI.limits raises it"
 	case cluster == "":
-		return "look at your kubeconfig and at the network to the hub; kubectl clusterproxy check says more"
+		return "look at your kubeconfig and at the network to the hub" + checkSaysMore
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("nothing came within %s; kubectl clusterproxy check %s says which part of the way fails", probeTimeout, cluster)
 	}
 	return "kubectl clusterproxy check " + cluster + " says which part of the way fails"
 }
+
+// checkSaysMore is what check does not say of itself.
+const checkSaysMore = "; kubectl clusterproxy check says more"
 
 // hop is the part of the way to a cluster that fails; empty for one that is not known, or the
 // hub's.
