@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
@@ -220,7 +222,8 @@ func TestExitStatuses(t *testing.T) {
 
 // TestVersionWithoutAHub wants the plugin's own, and words that name what is missing.
 func TestVersionWithoutAHub(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	file := filepath.Join(t.TempDir(), "none")
+	t.Setenv("KUBECONFIG", file)
 	t.Setenv("HOME", t.TempDir())
 	release = "v9"
 	t.Cleanup(func() { release = "" })
@@ -228,8 +231,29 @@ func TestVersionWithoutAHub(t *testing.T) {
 	if !errors.Is(err, errNotGood) {
 		t.Errorf("error %v, want errNotGood", err)
 	}
-	wantLines(t, out, []string{"plugin v9 here", "proxy server not known because there is no kubeconfig of the hub: set KUBECONFIG, or use --kubeconfig"})
+	wantLines(t, out, []string{"plugin v9 here", "proxy server not known because there is no kubeconfig of the hub in " + file + ": set KUBECONFIG, or use --kubeconfig"})
 	wantLines(t, errOut, []string{"No version is known but the plugin's."})
+}
+
+// TestContextsOfNoHub wants what is missing in a kubeconfig named: client-go calls all of them empty.
+func TestContextsOfNoHub(t *testing.T) {
+	for want, change := range map[string]func(*clientcmdapi.Config){
+		"no current context":                       func(c *clientcmdapi.Config) { c.CurrentContext = "" },
+		`is of cluster "gone", which is not in it`: func(c *clientcmdapi.Config) { c.Contexts[c.CurrentContext].Cluster = "gone" },
+	} {
+		file := fakeHub(t)
+		config, err := clientcmd.LoadFromFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(config)
+		if err := clientcmd.WriteToFile(*config, file); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := run(t, file, "status"); exitStatus(err) != 2 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("error %v, want %q of %s", err, want, file)
+		}
+	}
 }
 
 // TestHops wants a remedy for the hop that failed, by the words of the proxy API itself.

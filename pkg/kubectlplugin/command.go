@@ -1,6 +1,7 @@
 package kubectlplugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,6 @@ var (
 	errNotGood = errors.New("not everything is good")
 	// errNoCluster is for a user who may reach nothing.
 	errNoCluster error = notGood("there is no cluster that you may reach: ask an administrator of the hub for ClusterRole cluster-proxy-user or cluster-proxy-viewer")
-	// errNoKubeconfig is in place of client-go's words, which name a variable of its own.
-	errNoKubeconfig = errors.New("there is no kubeconfig of the hub: set KUBECONFIG, or use --kubeconfig")
 )
 
 // notGood is errNotGood with words of its own.
@@ -144,7 +143,7 @@ func (p *plugin) hubConfig() (*rest.Config, error) {
 	config, err := p.loader().ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errNoKubeconfig
+		return nil, p.noHub()
 	case err != nil && p.overrides.Context.Cluster != "":
 		return nil, fmt.Errorf("loading the hub's kubeconfig: %w: --cluster names an entry of the kubeconfig; give managed clusters without a flag, as in: kubectl clusterproxy status %s", err, p.overrides.Context.Cluster)
 	case err != nil:
@@ -154,6 +153,24 @@ func (p *plugin) hubConfig() (*rest.Config, error) {
 	config.QPS = -1                           // commands bound how much they ask at a time
 	config.WarningHandler = rest.NoWarnings{} // client-go logs them; the errors that they come with say the same
 	return config, nil
+}
+
+// noHub says why a kubeconfig has no hub, which client-go calls empty.
+func (p *plugin) noHub() error {
+	config, err := p.loader().RawConfig()
+	if err != nil {
+		return fmt.Errorf("loading the hub's kubeconfig: %w", err)
+	}
+	files := strings.Join(p.files.GetLoadingPrecedence(), " or ")
+	name := cmp.Or(p.overrides.CurrentContext, config.CurrentContext)
+	switch chosen := config.Contexts[name]; {
+	case len(config.Contexts) == 0 && len(config.Clusters) == 0:
+		return fmt.Errorf("there is no kubeconfig of the hub in %s: set KUBECONFIG, or use --kubeconfig", files)
+	case chosen == nil:
+		return fmt.Errorf("the kubeconfig %s has no current context: kubectl config use-context NAME, or --context", files)
+	default:
+		return fmt.Errorf("context %q of the kubeconfig %s is of cluster %q, which is not in it", name, files, chosen.Cluster)
+	}
 }
 
 func (p *plugin) hub() (*kubernetes.Clientset, error) {
