@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -120,8 +119,7 @@ func (t *table) add(cells ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// printTable writes tables below each other, each with its header and the widths of its own.
+// printTable writes a table with its header.
 func (p *plugin) printTable(t *table, wide bool) error {
-	var object runtime.Object = &t.Table
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(object, p.out)
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(&t.Table, p.out)
 }
