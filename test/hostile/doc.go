@@ -10,9 +10,12 @@
 // they may not, by how they write a request, through a fleet view or by a pass,
 // or to what others have open and what is recorded of it; sites that use a
 // person's browser; users and agents that go on after what they live on was taken
-// away; a kube-apiserver that answers what none does; a flood of requests or
-// handshakes; and the addon's own service accounts. They have real credentials:
-// those of the lab, and what the lab's CAs sign for them.
+// away; a kube-apiserver that answers what none does; a flood of bad tokens; and the
+// addon's own service accounts. They have real credentials: those of the lab, and
+// what the lab's CAs sign for them.
+//
+// A threat is here if it meets more than one process, or a kube-apiserver. The
+// packages' own tests have the rest; SECURITY.md's table names them.
 //
 // The tests are functions of a normal package, and test/e2e calls Run from its
 // own test binary: so one lab serves both, and no process has to hand it to

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,10 +74,7 @@ func evilAnswers(victim string) []answer {
 // evilAPI is a kube-apiserver in an attacker's hands.
 type evilAPI struct {
 	answers []answer
-	// document is sent in place of a good answer; sent counts how often.
-	document atomic.Pointer[evilDocument]
-	sent     atomic.Int32
-	address  string
+	address string
 	// busy names the evil answers that have not ended, by their connections.
 	busy sync.Map
 	// mixed is what came after a request and was no other of the agent.
@@ -96,21 +92,6 @@ func (e *evilAPI) serve(conn net.Conn) {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		number, evil := strings.CutPrefix(r.URL.Path, "/evil/")
-		if !evil { // a view sends the number in a field selector, which is the members' to read
-			_, number, evil = strings.Cut(r.URL.Query().Get("fieldSelector"), "metadata.name!=evil-")
-			number, _, _ = strings.Cut(number, ",")
-		}
-		if document := e.document.Load(); document != nil && !evil {
-			if r.URL.Path == document.path {
-				e.sent.Add(1)
-				e.answer(conn, reader, document.bomb())
-				return
-			}
-			if body, ok := document.leading[r.URL.Path]; ok {
-				e.answer(conn, reader, answer{text: whole("application/json", "", body)})
-				return
-			}
-		}
 		if !evil {
 			text := "for " + r.Header.Get("Impersonate-User")
 			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(text), text)

@@ -17,10 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testFloods sends the proxy API bad tokens, and requests that are taken back at
-// once. A user whose token was good before must not notice. Connections on which
-// nothing comes to its end are in the proxy API's own tests, where time is theirs
-// (TestSlowClients).
+// testFloods sends the proxy API bad tokens. A user whose token was good before must not
+// notice. The proxy API's own tests have requests that are taken back at once (TestRapidReset)
+// and connections on which nothing comes to its end (TestSlowClients).
 func (s *Suite) testFloods(t *testing.T) {
 	d := s.endpoints(t, s.attacker())[0] // the others end there too
 	token := s.hubUser(t, "hostile-flooded", mayReach(s.attacker(), "get"))
@@ -29,7 +28,6 @@ func (s *Suite) testFloods(t *testing.T) {
 		t.Fatalf("before the floods: %d, %v, want 200", code, err)
 	}
 	t.Run("BadTokens", func(t *testing.T) { s.testBadTokens(t, d, token) })
-	t.Run("RapidReset", func(t *testing.T) { s.testRapidReset(t, d, token) })
 }
 
 // client is for HTTP/2, with connections of its own.
@@ -191,36 +189,3 @@ func (s *Suite) testBadTokens(t *testing.T, d endpoint, token string) {
 // requestsInFlight begins the metric of requests that are no streams: the hub's garbage
 // collector has streams open at the proxy API, and opens them again when it likes.
 const requestsInFlight = `cluster_proxy_api_requests_in_flight{kind="request"`
-
-// testRapidReset takes requests back as soon as they are sent (CVE-2023-44487).
-func (s *Suite) testRapidReset(t *testing.T, d endpoint, token string) {
-	const connections, workers, each = 4, 8, 500
-	attacker := s.hubUser(t, "hostile-resets", mayReach(s.attacker(), "get"))
-	inFlight, err := s.podMetric(t.Context(), proxyAPI, requestsInFlight)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.beside(t, d, token, func() {
-		var clients sync.WaitGroup
-		for range connections {
-			client := d.client(t)
-			for range workers {
-				clients.Go(func() {
-					for range each {
-						ctx, cancel := context.WithCancel(t.Context())
-						_, _ = d.get(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: cancel}), client, attacker)
-						cancel()
-					}
-				})
-			}
-		}
-		clients.Wait()
-	})
-	eventually(t, "what was taken back to be over", func() error {
-		now, err := s.podMetric(t.Context(), proxyAPI, requestsInFlight)
-		if err == nil && now > inFlight {
-			err = fmt.Errorf("%v requests are in flight, %v before", now, inFlight)
-		}
-		return err
-	})
-}

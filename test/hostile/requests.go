@@ -5,13 +5,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -114,42 +111,17 @@ func (s *Suite) signsHonest(t *testing.T) {
 	}
 }
 
-// testRequests asks for certificates that nobody may have. Before, an honest
-// request shows that nothing else is wrong with them.
+// testRequests asks for certificates that nobody may have, as far as OCM and the hub's
+// kube-apiserver have a part in it; agentaddon's TestHostileRequestsAreRefused has the rest.
+// Before, an honest request shows that nothing else is wrong with them.
 func (s *Suite) testRequests(t *testing.T) {
 	s.signsHonest(t)
 	s.makeUnaccepted(t)
-	weak, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
-	isCA, err := asn1.Marshal(struct {
-		IsCA bool `asn1:"optional"`
-	}{true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	unaccepted := s.subject(t, "unaccepted")
 	for attack, change := range map[string]func(r *request){
-		"foreign CN": func(r *request) { r.template.Subject.CommonName = identity.AgentCommonName(s.victim()) },
 		"foreign CN and O": func(r *request) {
 			r.template.Subject = s.subject(t, s.victim())
 		},
-		"extra O": func(r *request) {
-			r.template.Subject.Organization = append(r.template.Subject.Organization, "system:masters")
-		},
-		"role of the proxy API": func(r *request) {
-			r.template.Subject.CommonName, r.template.Subject.Organization = string(identity.RoleProxyAPI), []string{identity.Organization}
-		},
-		"DNS name": func(r *request) { r.template.DNSNames = []string{identity.HandlerHost(s.victim())} },
-		"IP":       func(r *request) { r.template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} },
-		"e-mail":   func(r *request) { r.template.EmailAddresses = []string{"a@example.com"} },
-		"CA:TRUE": func(r *request) {
-			r.template.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Value: isCA}}
-		},
-		"weak key":                    func(r *request) { r.key = weak },
-		"usage":                       func(r *request) { r.usages = append(r.usages, certificatesv1.UsageServerAuth) },
-		"signer of OCM's own addon":   func(r *request) { r.signer = "open-cluster-management.io/proxy-agent-signer" },
 		"hub's signer":                func(r *request) { r.signer = certificatesv1.KubeAPIServerClientSignerName },
 		"another cluster's requester": func(r *request) { r.requester = ocmAgent(s.victim()) },
 		"annotation of the gRPC server": func(r *request) {
@@ -251,7 +223,6 @@ func (s *Suite) makeUnaccepted(t *testing.T) {
 
 var (
 	clustersResource = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
-	viewsResource    = schema.GroupVersionResource{Group: "proxy.open-cluster-management.io", Version: "v1alpha1", Resource: "fleetviews"}
 	addonsResource   = schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
 )
 

@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
-	"open-cluster-management.io/cluster-proxy/test/hostile"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
@@ -100,7 +101,7 @@ func startSuite(t *testing.T) (*suite.Suite, string) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "a Service") })}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Close() })
-	dns := hostile.ServeDNS(t, func(name string) netip.Addr {
+	dns := serveDNS(t, func(name string) netip.Addr {
 		if strings.HasPrefix(name, "soak.default.svc") {
 			return own
 		}
@@ -161,4 +162,41 @@ func (c *crowd) startAll(ctx context.Context, t *testing.T) {
 		one.failures, one.gaps = nil, nil
 		one.mu.Unlock()
 	}
+}
+
+// serveDNS answers questions for IPv4 addresses over UDP.
+func serveDNS(t *testing.T, answer func(name string) netip.Addr) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := context.AfterFunc(t.Context(), func() { _ = conn.Close() })
+	t.Cleanup(func() { stop(); _ = conn.Close() })
+	go func() {
+		buffer := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buffer[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			q := m.Questions[0]
+			m.Response, m.Authoritative, m.RecursionAvailable, m.Additionals = true, true, true, nil
+			if q.Type == dnsmessage.TypeA {
+				if ip := answer(strings.TrimSuffix(q.Name.String(), ".")); ip.IsValid() {
+					m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 0}, Body: &dnsmessage.AResource{A: ip.As4()}}}
+				} else {
+					m.RCode = dnsmessage.RCodeNameError
+				}
+			}
+			if packed, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(packed, from)
+			}
+		}
+	}()
+	return conn.LocalAddr().String()
 }
