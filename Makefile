@@ -7,7 +7,7 @@ LAB_TESTS := ./test/lab ./test/e2e
 LONG_TESTS := ./test/fleet ./test/alerts ./test/e2e/tokens
 # The scenarios of LAB_TESTS in which whole components come, go or are replaced, or everything is attacked. Each waits for minutes or for many
 # restarts; `make test` leaves them to `make test-long`.
-LONG := ^Test(Hostile|Upgrade|RecordingsFail|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertManager|TLSProfile|Uninstall.*|Entrypoints.*|LoadBalancerEntrypoint|HubIsItsOwnCluster|AddonManagersComeAndGo|AgentComesAndGoes|AddonDisableEnable|AddonDeletion|ManagedClusterLeavesAndReturns|PodsAreKilled|ProxyServersAreScaled|AgentsPortForwardToProxyServersOnly|OwnerCapsTheHub|FleetInformerOverRestarts|FleetInformerWhileAClusterIsAway|FleetClustersComeAndGo|FleetFrozenAgent|FleetRightTakenAway|RecordingsAtService|Page|Readme|.*Example|Services)$$
+LONG := ^Test(Hostile|Upgrade|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertManager|TLSProfile|Uninstall.*|Entrypoints.*|LoadBalancerEntrypoint|HubIsItsOwnCluster|AddonManagersComeAndGo|AgentComesAndGoes|AddonDisableEnable|AddonDeletion|ManagedClusterLeavesAndReturns|PodsAreKilled|ProxyServersAreScaled|AgentsPortForwardToProxyServersOnly|OwnerCapsTheHub|FleetInformerOverRestarts|FleetInformerWhileAClusterIsAway|FleetFrozenAgent|FleetRightTakenAway|Page|Readme|.*Example|Services)$$
 # The same of packages: attacks with many GiB or connections, and the page in a browser.
 LONG_UNIT := ^Test(EvilAgent|EvilMembers|HugePage|FloodBesideUsers|RapidReset|PageAtTwoAndFiveHundredClusters|PageShows.*|PageBehindAPrefix)$$
 LONG_PACKAGES := ./pkg/proxyapi ./pkg/fleetview

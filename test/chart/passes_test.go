@@ -102,7 +102,7 @@ func TestPassRights(t *testing.T) {
 }
 
 // TestPassPolicies reads what the policies are about; TestPassPoliciesDecide has them decide, and
-// TestPassesOfOthers asks a kube-apiserver.
+// TestHostile has a kube-apiserver decide.
 func TestPassPolicies(t *testing.T) {
 	rendered := mustRender(t, "")
 	for _, name := range []string{"cluster-proxy-passes", "cluster-proxy-pass-accounts", "cluster-proxy-pass-makers"} {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -88,44 +87,4 @@ func TestDeploymentConfigReachesTheAgent(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestUnknownVariableIsACondition sets a customized variable that does not exist. It disturbs
-// nothing: the agents stay as they are.
-func TestUnknownVariableIsACondition(t *testing.T) {
-	cluster := installed.Clusters[0]
-	var before string
-	suite.Eventually(t, "the ManifestWork without what other tests wanted", func() (err error) {
-		if before, err = installed.DeployWork(t.Context(), cluster); err == nil && strings.Contains(before, "example.com") {
-			err = fmt.Errorf("it still holds a name of example.com")
-		}
-		return err
-	})
-	if installed.Lab != nil && !onNodes {
-		installed.AwaitPods(t, cluster) // those of others' configurations are still replaced
-	}
-	useDeploymentConfig(t, cluster, addonv1alpha1.AddOnDeploymentConfigSpec{
-		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "agentIdentifiers", Value: "host=cluster2"}},
-	})
-	suite.Eventually(t, "a condition that names the variable", func() error {
-		addon, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		raw, err := json.Marshal(addon.Status.Conditions)
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(string(raw), "agentIdentifiers") {
-			return fmt.Errorf("conditions are %s", raw)
-		}
-		return nil
-	})
-	after, err := installed.DeployWork(t.Context(), cluster)
-	if err != nil || after != before {
-		t.Errorf("the ManifestWork changed, or is gone: %v", err)
-	}
-	if err := installed.Reachable(t.Context(), cluster); err != nil {
-		t.Error(err)
-	}
 }

@@ -74,20 +74,18 @@
 //
 //   - answers_test.go: the same answers as the kube-apiserver's. errors_test.go: 401,
 //     403, 404, and paths as they were sent.
-//   - scenarios_test.go: objects, watches, logs, exec, attach, port-forward, kubectl.
-//     kinds_test.go: proxy subresources, streamed bodies, long headers.
+//   - scenarios_test.go: exec, port-forward, kubectl. kinds_test.go: proxy subresources,
+//     streamed bodies.
 //   - hubuser_test.go, audit_test.go: users of the hub, and what audit logs say.
 //     localcluster_test.go: the hub as its own managed cluster.
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
-//     views. fleetwatch_test.go, fleetaway_test.go: watches and informers of them. fleetviews_test.go: their
-//     clusters, which come, go, freeze and refuse, and rights. fleetolder_test.go: a member of
+//     views. fleetwatch_test.go, fleetaway_test.go: informers of them. fleetviews_test.go: their
+//     clusters, which freeze, and rights. fleetthird_test.go: a member that joins, leaves and
+//     refuses. fleetolder_test.go: a member of
 //     another version. fleetkubectl_test.go, fleetkubectlobjects_test.go, fleetkubectlreads_test.go,
 //     fleetkubectlwrites_test.go: every command of kubectl with NAME@CLUSTER.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - sessions_test.go, recordings_test.go: what users have open, and what is recorded of it.
-//     brokenrecordings_test.go: volumes of recordings that are full and gone.
-//     recordingservice_test.go: a Service in their place, which goes. failingrecordings_test.go: what
-//     there is to see of both.
 //   - services_test.go: Services of managed clusters.
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. passes_test.go: passes. goneclients_test.go: clients that leave without a word.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,23 +10,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
-
-// TestUnknownClusterIs404 asks for a cluster that does not exist. It disturbs
-// nothing: it only reads.
-func TestUnknownClusterIs404(t *testing.T) {
-	cfg := installed.ThroughProxyAPI("nowhere")
-	if resp, _ := suite.Status(t, cfg, "/api/v1/pods"); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a token that nobody knows: %d, want 401", resp.StatusCode)
-	}
-	cfg.BearerToken = installed.HubToken
-	resp, s := suite.Status(t, cfg, "/api/v1/pods")
-	if resp.StatusCode != http.StatusNotFound || s.Code != http.StatusNotFound {
-		t.Errorf("got %d (%d in the body), want 404", resp.StatusCode, s.Code)
-	}
-	if !strings.Contains(s.Message, "nowhere") {
-		t.Errorf("message %q does not name the cluster", s.Message)
-	}
-}
 
 // TestWrongTokenIs401 sends a token that no cluster knows. It disturbs nothing:
 // it only reads.
@@ -39,18 +21,6 @@ func TestWrongTokenIs401(t *testing.T) {
 			t.Errorf("got %v, want unauthorized", err)
 		}
 	})
-}
-
-// TestNoTokenIs401 sends no credential through the proxy API, which would be an
-// anonymous user on the cluster. It disturbs nothing: it only reads.
-func TestNoTokenIs401(t *testing.T) {
-	for _, cluster := range append([]string{"nowhere"}, installed.Clusters...) {
-		cfg := installed.ThroughProxyAPI(cluster)
-		cfg.BearerToken = ""
-		if resp, s := suite.Status(t, cfg, "/version"); resp.StatusCode != http.StatusUnauthorized || !strings.Contains(s.Message, "token of the hub") {
-			t.Errorf("%s: %d %q, want 401 of the proxy API", cluster, resp.StatusCode, s.Message)
-		}
-	}
 }
 
 // TestForbiddenIs403 asks for more than a viewer may. It disturbs nothing: it

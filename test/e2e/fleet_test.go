@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -338,63 +336,6 @@ func TestFleetKubectlWrites(t *testing.T) {
 	})
 }
 
-// TestFleetKubectlWritesByHabit has kubectl change all objects that it finds, by names that only one
-// cluster has. No view does it that wants the cluster named; one with names: Qualified has names
-// that say it. It disturbs nothing: what it makes lies in a namespace of its own.
-func TestFleetKubectlWritesByHabit(t *testing.T) {
-	f := newFleet(t)
-	var want []string
-	for _, cluster := range f.clusters {
-		f.makeMaps(t, cluster, "of-"+cluster)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "of-" + cluster}, Spec: f.template(t, cluster).Spec}
-		if _, err := f.on[cluster].CoreV1().Pods(f.ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, "as of-"+cluster+"@"+cluster)
-	}
-	untouched := func(what string) {
-		t.Helper()
-		for _, cluster := range f.clusters {
-			m, err := f.on[cluster].CoreV1().ConfigMaps(f.ns).Get(t.Context(), "of-"+cluster, metav1.GetOptions{})
-			if err != nil || m.DeletionTimestamp != nil || m.Labels["by"] != "" {
-				t.Errorf("after %s the ConfigMap on %s is %v, %v; want it as it was", what, cluster, m, err)
-			}
-			pod, err := f.on[cluster].CoreV1().Pods(f.ns).Get(t.Context(), "of-"+cluster, metav1.GetOptions{})
-			if err != nil || pod.DeletionTimestamp != nil {
-				t.Errorf("after %s the pod on %s is %v, %v; want it as it was", what, cluster, pod, err)
-			}
-		}
-	}
-	installed.ForEachViewEndpoint(t, allView, func(t *testing.T, cfg *rest.Config) {
-		k := newKubectl(t, cfg)
-		for _, args := range [][]string{
-			{"delete", "pods", "--all", "--wait=false"}, {"delete", "configmaps", "-l", fleetLabel}, {"label", "configmaps", "-l", fleetLabel, "by=habit"},
-			{"annotate", "configmaps", "-l", fleetLabel, "by=habit"},
-		} {
-			k.refused(t, want, append(args, "-n", f.ns)...)
-			untouched(strings.Join(args, " "))
-		}
-		k.refused(t, want[:1], "exec", "-n", f.ns, "of-"+f.clusters[0], "--", "true")
-	})
-	for name, spec := range map[string]map[string]any{"e2e-none": {"writes": "None"}, "e2e-any": {"writes": "Any"}, "e2e-qualified-writes": {"names": "Qualified"}} {
-		installed.MakeView(t, name, spec)
-		k := newKubectl(t, installed.ViewEndpoints(name, installed.HubToken)[0].Cfg)
-		args := []string{"delete", "configmaps", "-n", f.ns, "-l", fleetLabel}
-		if name == "e2e-none" {
-			k.refused(t, []string{"only reads"}, args...)
-			untouched("delete in a view without writes")
-			continue
-		}
-		k.run(t, args...)
-		for _, cluster := range f.clusters {
-			if _, err := f.on[cluster].CoreV1().ConfigMaps(f.ns).Get(t.Context(), "of-"+cluster, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("view %s: the ConfigMap on %s is there, %v; want it deleted", name, cluster, err)
-			}
-			f.makeMaps(t, cluster, "of-"+cluster)
-		}
-	}
-}
-
 // makeDeployment makes a Deployment of pods like those of Deployment web, without any.
 func (f *fleet) makeDeployment(t *testing.T, cluster string) {
 	t.Helper()
@@ -423,16 +364,5 @@ func (f *fleet) wantReplicas(t *testing.T, cluster string, want int32) {
 	got, err := f.on[cluster].AppsV1().Deployments(f.ns).Get(t.Context(), "scaled", metav1.GetOptions{})
 	if err != nil || *got.Spec.Replicas != want {
 		t.Errorf("the Deployment on %s has %d replicas, %v; want %d", cluster, *got.Spec.Replicas, err, want)
-	}
-}
-
-// TestFleetUnknownView asks for a view that there is not. The answer names those that the
-// user may use. It disturbs nothing: it only reads.
-func TestFleetUnknownView(t *testing.T) {
-	for _, endpoint := range installed.ViewEndpoints("e2e-nowhere", installed.HubToken) {
-		resp, s := suite.Status(t, endpoint.Cfg, "/api/v1/pods")
-		if resp.StatusCode != http.StatusNotFound || !strings.Contains(s.Message, "e2e-nowhere") || !strings.Contains(s.Message, allView) {
-			t.Errorf("%s: %d %q, want 404 with the views that there are", endpoint.Name, resp.StatusCode, s.Message)
-		}
 	}
 }

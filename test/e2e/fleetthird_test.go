@@ -86,9 +86,6 @@ func (f *thirdMember) joined(t *testing.T) {
 			t.Run("denied", func(t *testing.T) { f.denied(t, endpoint) })
 		})
 	}
-	if !onNodes { // a kubelet would start the agents again
-		t.Run("frozen", f.frozen)
-	}
 }
 
 // lists lists in pages that end within clusters, as a Table, and with selectors.
@@ -225,29 +222,6 @@ func (f *thirdMember) denied(t *testing.T, endpoint suite.Endpoint) {
 	if got := seen.ofClusters(); len(got) != 1 || !strings.Contains(got[0], localCluster+" refused") {
 		t.Errorf("Warnings are %q, want one of the refusal of %s", got, localCluster)
 	}
-}
-
-// frozen freezes one of three clusters: the two others are there, and it comes back.
-func (f *thirdMember) frozen(t *testing.T) {
-	const view = "e2e-third-patient"
-	installed.MakeView(t, view, map[string]any{"clusterTimeoutSeconds": int64(2)})
-	frozen := installed.Clusters[0]
-	endpoint := installed.ViewEndpoints(view, f.endpoints[0].Cfg.BearerToken)[0]
-	f.awaitMaps(t, "three clusters' objects", endpoint.Cfg, f.names("m"))
-	w := f.followMaps(t, endpoint.Cfg, "")
-	var want []string
-	for _, cluster := range f.clusters {
-		want = append(want, "ADDED m@"+cluster)
-	}
-	wantEvents(t, "three clusters' objects", w, want...)
-	thaw := installed.FreezeAgents(t, frozen)
-	f.awaitMaps(t, "two clusters' objects", endpoint.Cfg, f.names("m", frozen), frozen)
-	f.patchMap(t, localCluster, "m", `{"data":{"step":"meanwhile"}}`)
-	wantEvents(t, "an event of another cluster", w, "MODIFIED m@"+localCluster+" meanwhile")
-	f.patchMap(t, frozen, "m", `{"data":{"step":"frozen"}}`)
-	thaw()
-	wantEvents(t, "what happened meanwhile", w, "MODIFIED m@"+frozen+" frozen")
-	f.awaitMaps(t, "three clusters' objects again", endpoint.Cfg, f.names("m"))
 }
 
 // left wants the third cluster's objects to leave watches and lists.

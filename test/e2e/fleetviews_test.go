@@ -174,80 +174,6 @@ func labelCluster(t *testing.T, cluster, key string, value any) {
 	}
 }
 
-// TestFleetClustersComeAndGo takes clusters out of views and back, by their labels. A
-// watch gets DELETED for the objects of one that leaves and ADDED for those of one that
-// joins. It disturbs nothing: the labels are its own.
-func TestFleetClustersComeAndGo(t *testing.T) {
-	f := newFleet(t)
-	const key = "e2e-fleet"
-	moving := f.clusters[0]
-	var all, rest []string
-	for _, cluster := range f.clusters {
-		f.makeMaps(t, cluster, "m")
-		labelCluster(t, cluster, key, "in")
-		all = append(all, cluster+" m")
-		if cluster != moving {
-			rest = append(rest, cluster+" m")
-		}
-	}
-	selector := map[string]any{"matchLabels": map[string]any{key: "in"}}
-	installed.MakeOnHub(t, suite.ClusterSets, "ManagedClusterSet", "e2e-fleet", map[string]any{
-		"clusterSelector": map[string]any{"selectorType": "LabelSelector", "labelSelector": selector},
-	})
-	views := map[string]map[string]any{
-		"e2e-by-selector": {"selector": selector}, "e2e-by-set": {"clusterSets": []any{"e2e-fleet"}},
-		"e2e-by-both": {"clusterSets": []any{"e2e-fleet"}, "names": []any{f.clusters[1]}},
-	}
-	type watched struct {
-		endpoint suite.Endpoint
-		events   watch.Interface
-	}
-	var watches []watched
-	for name, clusters := range views {
-		installed.MakeView(t, name, map[string]any{"clusters": clusters})
-		for _, endpoint := range installed.ViewEndpoints(name, installed.HubToken) {
-			endpoint.Name = name + "/" + endpoint.Name
-			f.awaitMaps(t, "all objects in "+endpoint.Name, endpoint.Cfg, all)
-			w := f.followMaps(t, endpoint.Cfg, "")
-			var want []string
-			for _, cluster := range f.clusters {
-				want = append(want, "ADDED m@"+cluster)
-			}
-			wantEvents(t, "objects in "+endpoint.Name, w, want...)
-			watches = append(watches, watched{endpoint, w})
-		}
-	}
-	labelCluster(t, moving, key, nil)
-	for _, w := range watches {
-		wantEvents(t, "a cluster leaves "+w.endpoint.Name, w.events, "DELETED m@"+moving)
-		f.awaitMaps(t, "the others' objects in "+w.endpoint.Name, w.endpoint.Cfg, rest)
-	}
-	wantStatus(t, "e2e-by-set", len(f.clusters)-1)
-	f.patchMap(t, moving, "m", `{"data":{"step":"away"}}`)
-	labelCluster(t, moving, key, "in")
-	for _, w := range watches {
-		wantEvents(t, "a cluster joins "+w.endpoint.Name, w.events, "ADDED m@"+moving+" away")
-		f.awaitMaps(t, "all objects again in "+w.endpoint.Name, w.endpoint.Cfg, all)
-	}
-	wantStatus(t, "e2e-by-set", len(f.clusters))
-}
-
-// wantStatus waits until the status of a view says how many clusters it has.
-func wantStatus(t *testing.T, view string, want int) {
-	t.Helper()
-	suite.Eventually(t, "the status of view "+view, func() error {
-		object, err := installed.HubObjects(t, suite.FleetViews).Get(t.Context(), view, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		status, _ := object.Object["status"].(map[string]any)
-		if clusters, reachable := fmt.Sprint(status["clusters"]), fmt.Sprint(status["reachable"]); clusters != fmt.Sprint(want) || reachable != clusters {
-			return fmt.Errorf("it has %s clusters, of which %s are reachable; want %d", clusters, reachable, want)
-		}
-		return nil
-	})
-}
-
 // TestFleetRightTakenAway takes from jane the right to one cluster while she watches. Its
 // objects leave her watch, as if they were deleted; when she has it again, they come back.
 // It disturbs nothing.
@@ -303,45 +229,6 @@ func TestFleetRightTakenAway(t *testing.T) {
 	}
 }
 
-// TestFleetJaneMayLess lists as jane, who may read ConfigMaps on one cluster and Secrets on
-// none, and may exec nowhere. A cluster's refusal is that cluster's; a refusal of all is 403.
-// It disturbs nothing.
-func TestFleetJaneMayLess(t *testing.T) {
-	f := newFleet(t)
-	const jane = "e2e-fleet-less"
-	for _, cluster := range f.clusters {
-		f.makeMaps(t, cluster, "m")
-	}
-	token := installed.MakeUser(t, jane, append(suite.MayUseViews(), suite.MayReach(suite.AllVerbs))...)
-	allowed, refusing := f.clusters[1], slices.Delete(slices.Clone(f.clusters), 1, 2)
-	installed.MayOn(t, allowed, jane, suite.Rule("", "configmaps", suite.ReadVerbs))
-	for _, endpoint := range installed.ViewEndpoints(allView, token) {
-		t.Run(endpoint.Name, func(t *testing.T) {
-			f.awaitMaps(t, "jane's objects", endpoint.Cfg, []string{allowed + " m"}, refusing...)
-			cs := suite.Clientset(t, endpoint.Cfg).CoreV1()
-			if _, err := cs.Secrets(f.ns).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-				t.Errorf("listing Secrets: %v, want forbidden", err)
-			}
-			if _, err := cs.Secrets(f.ns).Watch(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-				t.Errorf("watching Secrets: %v, want forbidden", err)
-			}
-			if err := cs.ConfigMaps(f.ns).Delete(t.Context(), "m@"+allowed, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-				t.Errorf("deleting a ConfigMap: %v, want forbidden", err)
-			}
-			k := newKubectl(t, endpoint.Cfg)
-			out, errs, err := k.try(t.Context(), "", "get", "configmaps", "-n", f.ns, "-l", fleetLabel)
-			if err != nil || !slices.Equal(rows(t, out, "CLUSTER", "NAME"), []string{allowed + " m"}) {
-				t.Errorf("kubectl get configmaps: %v\n%s%s", err, out, errs)
-			}
-			for _, cluster := range refusing {
-				if !strings.Contains(errs, "Warning:") || !strings.Contains(errs, cluster) {
-					t.Errorf("kubectl prints %q, want a warning of %q", errs, cluster)
-				}
-			}
-		})
-	}
-}
-
 // TestFleetRightBySet gives a user the right to a ManagedClusterSet (clustersets/proxy): it
 // is the right to each cluster of the set, singly and in views, and to no other. It disturbs
 // nothing: the label that makes the set is its own.
@@ -387,62 +274,4 @@ func TestFleetRightBySet(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// TestFleetResources uses views that have some resources: others are not in them, or are
-// one cluster's. It disturbs nothing: what it makes lies in a namespace of its own.
-func TestFleetResources(t *testing.T) {
-	f := newFleet(t)
-	var all []string
-	for _, cluster := range f.clusters {
-		f.makeMaps(t, cluster, "m")
-		all = append(all, cluster+" m")
-	}
-	alone := f.clusters[1]
-	maps := []any{map[string]any{"group": "", "resource": "configmaps", "namespaces": []any{f.ns}}}
-	installed.MakeView(t, "e2e-maps", map[string]any{"resources": maps})
-	installed.MakeView(t, "e2e-maps-and-one", map[string]any{"resources": maps, "unlistedResources": map[string]any{"cluster": alone}})
-	for i, endpoint := range installed.ViewEndpoints("e2e-maps", installed.HubToken) {
-		withOne := installed.ViewEndpoints("e2e-maps-and-one", installed.HubToken)[i].Cfg
-		f.awaitMaps(t, "objects at "+endpoint.Name, endpoint.Cfg, all)
-		f.awaitMaps(t, "objects with an unlisted cluster at "+endpoint.Name, withOne, all)
-		cs := suite.Clientset(t, endpoint.Cfg)
-		if _, err := cs.CoreV1().ConfigMaps("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: another namespace: %v, want not found", endpoint.Name, err)
-		}
-		if _, err := cs.CoreV1().Secrets(f.ns).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: another resource: %v, want not found", endpoint.Name, err)
-		}
-		uid, err := f.on[alone].CoreV1().Namespaces().Get(t.Context(), f.ns, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := suite.Clientset(t, withOne).CoreV1().Namespaces().Get(t.Context(), f.ns, metav1.GetOptions{})
-		if err != nil || got.UID != uid.UID {
-			t.Errorf("%s: an unlisted resource: %v, %v; want that of %q", endpoint.Name, got, err, alone)
-		}
-	}
-}
-
-// TestFleetWrongSelector makes a view whose selector is none: it serves nothing rather
-// than everything, and its status says why. It disturbs nothing.
-func TestFleetWrongSelector(t *testing.T) {
-	wrong := map[string]any{"matchExpressions": []any{map[string]any{"key": "e2e", "operator": "Near", "values": []any{"x"}}}}
-	installed.MakeOnHub(t, suite.FleetViews, "FleetView", "e2e-wrong", map[string]any{"clusters": map[string]any{"selector": wrong}})
-	suite.Eventually(t, "the view's status to say what is wrong", func() error {
-		object, err := installed.HubObjects(t, suite.FleetViews).Get(t.Context(), "e2e-wrong", metav1.GetOptions{})
-		if err == nil && !strings.Contains(fmt.Sprint(object.Object["status"]), "SelectorInvalid") {
-			err = fmt.Errorf("it is %v", object.Object["status"])
-		}
-		return err
-	})
-	for _, endpoint := range installed.ViewEndpoints("e2e-wrong", installed.HubToken) {
-		suite.Eventually(t, "a refusal at "+endpoint.Name, func() error {
-			got, err := suite.Ask(t.Context(), endpoint.Cfg, suite.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
-			if err == nil && (got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body, "selector")) {
-				err = fmt.Errorf("answered %d: %.300s", got.Code, got.Body)
-			}
-			return err
-		})
-	}
 }

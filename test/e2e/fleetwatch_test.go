@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"maps"
@@ -69,99 +68,6 @@ func wantEvents(t *testing.T, what string, w watch.Interface, want ...string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
-}
-
-// TestFleetWatch follows objects of all clusters, and goes on from the version of a list
-// and of an event: nothing is lost, and nothing comes twice. It disturbs nothing: what it
-// makes lies in a namespace of its own.
-func TestFleetWatch(t *testing.T) {
-	f := newFleet(t)
-	first, second := f.clusters[0], f.clusters[1]
-	installed.ForEachViewEndpoint(t, allView, func(t *testing.T, cfg *rest.Config) {
-		list, err := suite.Clientset(t, cfg).CoreV1().ConfigMaps(f.ns).List(t.Context(), metav1.ListOptions{LabelSelector: fleetLabel})
-		if err != nil || len(list.Items) > 0 {
-			t.Fatalf("%d objects, %v; want none", len(list.Items), err)
-		}
-		f.makeMaps(t, first, "x")
-		f.makeMaps(t, second, "x")
-		fromList := f.followMaps(t, cfg, list.ResourceVersion)
-		wantEvents(t, "from the list on", fromList, "ADDED x@"+first, "ADDED x@"+second)
-		initial := f.followMaps(t, cfg, "")
-		wantEvents(t, "objects that are there", initial, "ADDED x@"+first, "ADDED x@"+second)
-		// Each change is made after the event of the one before has come, so their order is known.
-		var want, versions []string
-		both := func(event string) {
-			t.Helper()
-			got, version := next(t, fromList)
-			if again, _ := next(t, initial); got != event || again != event {
-				t.Fatalf("events %q and %q, want %q", got, again, event)
-			}
-			if n := len(versions); n > 0 && (len(version) != len(versions[n-1]) || version <= versions[n-1]) {
-				t.Errorf("version %s follows %s, want it greater", version, versions[n-1])
-			}
-			want, versions = append(want, event), append(versions, version)
-		}
-		for step := range 3 {
-			for _, cluster := range f.clusters {
-				f.patchMap(t, cluster, "x", fmt.Sprintf(`{"data":{"step":"%d"}}`, step))
-				both(fmt.Sprintf("MODIFIED x@%s %d", cluster, step))
-			}
-		}
-		for _, cluster := range f.clusters {
-			if err := f.on[cluster].CoreV1().ConfigMaps(f.ns).Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			both("DELETED x@" + cluster + " 2")
-		}
-		for _, at := range []int{0, 3, len(versions) - 2} {
-			resumed := f.followMaps(t, cfg, versions[at])
-			wantEvents(t, fmt.Sprintf("from event %d on", at), resumed, slices.Clone(want[at+1:])...)
-			select {
-			case e := <-resumed.ResultChan():
-				t.Errorf("from event %d on: %v comes once more", at, e)
-			default:
-			}
-		}
-	})
-}
-
-// TestFleetKubectlWatch leaves kubectl get --watch open while objects come on all
-// clusters. It disturbs nothing: what it makes lies in a namespace of its own.
-func TestFleetKubectlWatch(t *testing.T) {
-	f := newFleet(t)
-	installed.ForEachViewEndpoint(t, allView, func(t *testing.T, cfg *rest.Config) {
-		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
-		defer cancel()
-		name := "w-" + strings.ToLower(t.Name()[strings.LastIndexByte(t.Name(), '/')+1:])
-		f.makeMaps(t, f.clusters[0], name)
-		cmd, err := installed.KubectlCommand(ctx, newKubectl(t, cfg).name, cfg, "get", "configmaps", "-n", f.ns, "--field-selector=metadata.name="+name, "--watch")
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { cancel(); _ = cmd.Wait() }()
-		lines := bufio.NewScanner(out)
-		want := func(cells ...string) {
-			t.Helper()
-			if !lines.Scan() || !strings.HasPrefix(strings.Join(strings.Fields(lines.Text()), " ")+" ", strings.Join(cells, " ")+" ") {
-				t.Fatalf("kubectl prints %q, %v; want %q", lines.Text(), lines.Err(), cells)
-			}
-		}
-		want("CLUSTER", "NAME", "DATA", "AGE")
-		want(f.clusters[0], name, "1")
-		for _, cluster := range f.clusters[1:] {
-			f.makeMaps(t, cluster, name)
-			want(cluster, name, "1")
-		}
-		f.patchMap(t, f.clusters[0], name, `{"data":{"more":"1"}}`)
-		want(f.clusters[0], name, "2")
-	})
 }
 
 // counted counts requests of a client by what they do, and those that were answered 410.
@@ -276,55 +182,6 @@ func (f *fleet) awaitEqual(t *testing.T, informer cache.SharedIndexInformer) {
 			return fmt.Errorf("(-clusters +informer):\n%s", diff)
 		}
 		return nil
-	})
-}
-
-// TestFleetInformer follows objects of all clusters with one informer of client-go, which
-// lists by a watch. It disturbs nothing: what it makes lies in a namespace of its own.
-func TestFleetInformer(t *testing.T) {
-	f := newFleet(t)
-	installed.MakeView(t, qualifiedView, map[string]any{"names": "Qualified"})
-	for i, cluster := range f.clusters {
-		for n := range 20 + i {
-			f.makeMaps(t, cluster, fmt.Sprint("i", n))
-		}
-	}
-	installed.ForEachViewEndpoint(t, qualifiedView, func(t *testing.T, cfg *rest.Config) {
-		asked := countRequests(cfg)
-		var mu sync.Mutex
-		deleted := map[string]bool{}
-		informer := f.informer(t, cfg, func(key string) { mu.Lock(); deleted[key] = true; mu.Unlock() })
-		want, err := f.inClusters(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, inStore(informer)); diff != "" {
-			t.Errorf("when the informer has synced (-clusters +informer):\n%s", diff)
-		}
-		if got := asked.String(); got != "map[watch-list:1]" {
-			t.Errorf("the informer has asked %s, want one watch with the initial events", got)
-		}
-		for _, cluster := range f.clusters {
-			f.makeMaps(t, cluster, "late")
-			f.patchMap(t, cluster, "i0", fmt.Sprintf(`{"data":{"step":%q}}`, t.Name()))
-			if err := f.on[cluster].CoreV1().ConfigMaps(f.ns).Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var wantGone []string
-		for _, cluster := range f.clusters {
-			wantGone = append(wantGone, f.ns+"/late@"+cluster)
-		}
-		// What was made and deleted again leaves the clusters as the informer has them already.
-		suite.Eventually(t, "the informer to say what was deleted", func() error {
-			mu.Lock()
-			defer mu.Unlock()
-			if got := slices.Sorted(maps.Keys(deleted)); !slices.Equal(got, wantGone) {
-				return fmt.Errorf("got %q, want %q", got, wantGone)
-			}
-			return nil
-		})
-		f.awaitEqual(t, informer)
 	})
 }
 

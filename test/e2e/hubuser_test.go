@@ -3,26 +3,19 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/x509/pkix"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
-	"open-cluster-management.io/cluster-proxy/test/lab"
 )
 
 // TestManagedClusterKnowsTheHubUser finds the user of the hub in the managed
@@ -119,57 +112,5 @@ func TestOwnerCapsTheHub(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait("policy "+step.policy, step.get, step.post, step.stream)
-	}
-}
-
-// TestManyGroups sends requests as a user with 500 groups, by a client certificate
-// of the hub. On the cluster the user has all of them. It disturbs nothing: it
-// removes the binding that it makes.
-func TestManyGroups(t *testing.T) {
-	cluster := installed.Clusters[0]
-	var groups []string
-	for i := range 500 {
-		groups = append(groups, fmt.Sprintf("e2e-group-%03d", i))
-	}
-	binding, err := installed.Hub.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "e2e-groups"}, Subjects: []rbacv1.Subject{{Kind: "Group", Name: groups[499], APIGroup: rbacv1.GroupName}},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-proxy-user"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = installed.Hub.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{})
-	})
-	cert, key, err := lab.UserCertificate(t.Context(), installed.Hub, pkix.Name{CommonName: "e2e-many", Organization: groups})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, endpoint := range installed.Endpoints(cluster)[2:] {
-		t.Run(endpoint.Name, func(t *testing.T) {
-			cfg := rest.CopyConfig(endpoint.Cfg)
-			cfg.BearerToken, cfg.CertData, cfg.KeyData = "", cert, key
-			r := suite.Request{Method: http.MethodPost, Path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", Header: suite.Content("application/json"),
-				Body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}
-			var review struct {
-				Status authenticationv1.SelfSubjectReviewStatus
-			}
-			suite.Eventually(t, "the hub to know of the group's right", func() error {
-				got, err := suite.Ask(t.Context(), cfg, r)
-				if err != nil {
-					return err
-				}
-				if got.Code != http.StatusCreated {
-					return fmt.Errorf("answered %d %.300s", got.Code, got.Body)
-				}
-				return json.Unmarshal([]byte(got.Body), &review)
-			})
-			want := append(slices.Clone(groups), "system:authenticated")
-			got := review.Status.UserInfo
-			slices.Sort(got.Groups)
-			if got.Username != "e2e-many" || !slices.Equal(got.Groups, want) {
-				t.Errorf("the cluster knows %q with %d groups, want %d", got.Username, len(got.Groups), len(want))
-			}
-		})
 	}
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -254,29 +253,5 @@ func TestBodiesAreStreamed(t *testing.T) {
 				t.Errorf("%d bytes after the end, %v, want none", len(rest), err)
 			}
 		})
-	}
-}
-
-// TestTooLongHeaders wants of every endpoint of ours the same refusal, by HTTP/1.1
-// and HTTP/2. What is shorter is in TestAnswersAreEqual. It disturbs nothing:
-// what it sends is refused.
-func TestTooLongHeaders(t *testing.T) {
-	for _, endpoint := range installed.Endpoints(installed.Clusters[0])[1:] {
-		for _, protocol := range []string{"http/1.1", "h2"} {
-			for _, size := range []int{66 << 10, 200 << 10} {
-				t.Run(fmt.Sprintf("%s/%s/%d", endpoint.Name, protocol, size), func(t *testing.T) {
-					cfg := rest.CopyConfig(endpoint.Cfg)
-					cfg.NextProtos = []string{protocol}
-					got, err := suite.Ask(t.Context(), cfg, suite.Request{Method: http.MethodGet, Path: "/version", Header: http.Header{"X-E2e": {strings.Repeat("x", size)}}})
-					if err != nil {
-						t.Fatal(err)
-					}
-					var status metav1.Status
-					if err := json.Unmarshal([]byte(got.Body), &status); got.Code != 431 || status.Code != 431 || err != nil {
-						t.Errorf("answered %d %.300s, want a Status with code 431", got.Code, got.Body)
-					}
-				})
-			}
-		}
 	}
 }

@@ -13,11 +13,8 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -94,14 +91,6 @@ func (p passPlugin) run(t *testing.T, as *rest.Config, args ...string) (string, 
 	cmd := exec.CommandContext(t.Context(), p.binary, append([]string{"--kubeconfig=" + hubKubeconfigOf(t, as.BearerToken), "pass"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-// wantRefused runs a command that the hub must refuse, for a reason.
-func (p passPlugin) wantRefused(t *testing.T, as *rest.Config, want string, args ...string) {
-	t.Helper()
-	if out, err := p.run(t, as, args...); err == nil || !strings.Contains(out, want) {
-		t.Errorf("pass %v: %v, want a refusal with %q:\n%s", args, err, want, out)
-	}
 }
 
 // leftOfPass lists what there is on the hub of passes whose names begin in this way.
@@ -363,93 +352,4 @@ func TestPassBySet(t *testing.T) {
 		t.Fatalf("revoking: %v\n%s", err, out)
 	}
 	wantNothingOfPass(t, "e2e-set")
-}
-
-// TestPassesOfOthers tries to get passes without the right to them: to give away what one
-// does not have, and to use, to end or to pretend the passes of others. It disturbs nothing.
-func TestPassesOfOthers(t *testing.T) {
-	cluster, other := installed.Clusters[0], installed.Clusters[1]
-	plugin := passPlugin{buildPlugin(t)}
-	jane := makeIssuer(t, "e2e-pass-jane", "cluster-proxy-viewer")
-	eve := makeIssuer(t, "e2e-pass-eve", "e2e-pass-eve", suite.MayReach(suite.ReadVerbs, cluster))
-	nobody := hubConfigOf(t, installed.MakeUser(t, "e2e-pass-nobody"))
-	plugin.wantRefused(t, nobody, "you may not make passes", "create", "e2e-no", "--clusters="+cluster)
-	plugin.wantRefused(t, jane, "you can give away only rights that you have yourself; what was made before is removed", "create", "e2e-no", "--clusters="+cluster, "--role=user")
-	plugin.wantRefused(t, eve, `"`+other+`"`, "create", "e2e-no", "--view=", "--clusters="+other)
-	plugin.wantRefused(t, eve, "clustersets/proxy", "create", "e2e-no", "--clustersets=global")
-	plugin.wantRefused(t, jane, "making its ManifestWork", "create", "e2e-no", "--clusters="+cluster, "--cluster-role=cluster-admin")
-	wantNothingOfPass(t, "e2e-no")
-
-	if out, err := plugin.run(t, jane, "create", "e2e-pass", "--clusters="+other); err != nil {
-		t.Fatalf("making a pass: %v\n%s", err, out)
-	}
-	t.Cleanup(func() {
-		_ = installed.Hub.RESTClient().Delete().AbsPath(passesPath, "e2e-pass").Do(context.Background()).Error()
-	})
-	raw, err := installed.Hub.RESTClient().Get().AbsPath(passesPath, "e2e-pass").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pass v1alpha1.Pass
-	if err := json.Unmarshal(raw, &pass); err != nil {
-		t.Fatal(err)
-	}
-	account := identity.PassAccount(pass.Name, string(pass.UID))
-	// The account's name is known before its end, and must not be another's after that.
-	squatter := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
-	accounts := suite.Clientset(t, eve).CoreV1().ServiceAccounts(identity.PassNamespace)
-	passes := suite.Clientset(t, eve).RESTClient()
-	_, accountErr := accounts.Create(t.Context(), squatter, metav1.CreateOptions{})
-	_, tokenErr := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	_, defaultErr := accounts.CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	forged := pass
-	forged.ObjectMeta = metav1.ObjectMeta{Name: "e2e-forged"}
-	body, err := json.Marshal(forged)
-	if err != nil {
-		t.Fatal(err)
-	}
-	longer := fmt.Appendf(nil, `{"spec":{"expires":%q}}`, time.Now().Add(1000*time.Hour).UTC().Format(time.RFC3339))
-	for what, err := range map[string]error{
-		"a token of it":     tokenErr,
-		"its account":       accountErr,
-		"a token of none":   defaultErr,
-		"its account's end": accounts.Delete(t.Context(), account, metav1.DeleteOptions{}),
-		"its end":           passes.Delete().AbsPath(passesPath, pass.Name).Do(t.Context()).Error(),
-		"one made by jane":  passes.Post().AbsPath(passesPath).SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error(),
-		"a longer one":      passes.Patch("application/merge-patch+json").AbsPath(passesPath, pass.Name).Body(longer).Do(t.Context()).Error(),
-	} {
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("another issuer asks for %s: %v, want 403", what, err)
-		}
-	}
-	if err := installed.Hub.RESTClient().Patch("application/merge-patch+json").AbsPath(passesPath, pass.Name).Body(longer).Do(t.Context()).Error(); !apierrors.IsInvalid(err) {
-		t.Errorf("the administrator makes it longer: %v, want an error", err)
-	}
-	if out, err := plugin.run(t, eve, "revoke", "e2e-pass"); err == nil {
-		t.Errorf("another issuer revokes it:\n%s", out)
-	}
-	// An expired pass is removed with what belongs to it, and the administrator may end any.
-	pass.ObjectMeta, pass.Spec.MadeBy = metav1.ObjectMeta{Name: "e2e-pass-late"}, "system:serviceaccount:default:e2e-pass-jane"
-	pass.Spec.Expires = metav1.NewTime(time.Now().Add(5 * time.Second))
-	if body, err = json.Marshal(pass); err != nil {
-		t.Fatal(err)
-	}
-	if raw, err = suite.Clientset(t, jane).RESTClient().Post().AbsPath(passesPath).SetHeader("Content-Type", "application/json").Body(body).DoRaw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &pass); err != nil {
-		t.Fatal(err)
-	}
-	wantNothingOfPass(t, "e2e-pass-late")
-	if err := installed.Hub.RESTClient().Delete().AbsPath(passesPath, "e2e-pass").Do(t.Context()).Error(); err != nil {
-		t.Errorf("the administrator deletes it: %v", err)
-	}
-	wantNothingOfPass(t, "e2e-pass")
-	// A role that a cluster still has for the account of an ended pass must be nobody's, the administrator's included.
-	for who, as := range map[string]*rest.Config{"another issuer": eve, "its maker": jane, "the administrator": installed.HubConfig()} {
-		if _, err := suite.Clientset(t, as).CoreV1().ServiceAccounts(identity.PassNamespace).Create(t.Context(), squatter, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("%s makes the account of a pass that has ended: %v, want 403", who, err)
-		}
-	}
-	plugin.wantRefused(t, jane, "a pass lasts 720 hours at most", "create", "e2e-pass-long", "--clusters="+other, "--for=721h")
 }

@@ -1,26 +1,16 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/apimachinery/pkg/watch"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -28,158 +18,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
-
-// TestObjects makes, changes, lists and deletes objects in every way that clients
-// have. It disturbs nothing: what it makes lies in a namespace of its own.
-func TestObjects(t *testing.T) {
-	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := suite.Clientset(t, cfg)
-		ns := suite.Scratch(t, cs)
-		maps := cs.CoreV1().ConfigMaps(ns)
-		created, err := maps.Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"e2e": "yes"}},
-			Data:       map[string]string{"cluster": cluster},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := maps.Get(t.Context(), "one", metav1.GetOptions{})
-		if err != nil || got.UID != created.UID || got.Data["cluster"] != cluster {
-			t.Fatalf("got %v, %v; want the object just created", got, err)
-		}
-		if _, err := maps.Patch(t.Context(), "one", types.JSONPatchType, []byte(`[{"op":"add","path":"/data/json","value":"1"}]`), metav1.PatchOptions{}); err != nil {
-			t.Fatal("JSON patch:", err)
-		}
-		if _, err := maps.Patch(t.Context(), "one", types.StrategicMergePatchType, []byte(`{"data":{"strategic":"1"}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal("strategic merge patch:", err)
-		}
-		applied, err := maps.Apply(t.Context(), corev1ac.ConfigMap("one", ns).WithData(map[string]string{"applied": "1"}), metav1.ApplyOptions{FieldManager: "e2e"})
-		if err != nil {
-			t.Fatal("server-side apply:", err)
-		}
-		if len(applied.Data) != 4 {
-			t.Errorf("after three patches the data is %v, want 4 keys", applied.Data)
-		}
-		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-			t.Fatal("dry run:", err)
-		}
-		if _, err := maps.Get(t.Context(), "never", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("a dry run left an object behind: %v", err)
-		}
-		list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: "e2e=yes"})
-		if err != nil || len(list.Items) != 1 {
-			t.Errorf("list by label: %d items, %v; want 1", len(list.Items), err)
-		}
-		if err := maps.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "e2e=yes"}); err != nil {
-			t.Fatal("delete collection:", err)
-		}
-		if _, err := maps.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("after delete collection: %v, want not found", err)
-		}
-	})
-}
-
-// TestPagesAndTables lists in pages and asks for a Table. It disturbs nothing:
-// what it makes lies in a namespace of its own.
-func TestPagesAndTables(t *testing.T) {
-	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		cs := suite.Clientset(t, cfg)
-		ns := suite.Scratch(t, cs)
-		for i := range 5 {
-			if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i)}}, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var names []string
-		options := metav1.ListOptions{Limit: 2}
-		for {
-			page, err := cs.CoreV1().ConfigMaps(ns).List(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range page.Items {
-				if strings.HasPrefix(m.Name, "m") {
-					names = append(names, m.Name)
-				}
-			}
-			if options.Continue = page.Continue; options.Continue == "" {
-				break
-			}
-		}
-		if len(names) != 5 {
-			t.Errorf("paged list gave %v, want 5 names", names)
-		}
-		raw, err := cs.CoreV1().RESTClient().Get().Namespace(ns).Resource("configmaps").
-			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var table metav1.Table
-		if err := json.Unmarshal(raw, &table); err != nil || table.Kind != "Table" || len(table.Rows) < 5 {
-			t.Errorf("asked for a Table, got kind %q with %d rows, %v", table.Kind, len(table.Rows), err)
-		}
-	})
-}
-
-// TestWatchIsFlushedAtOnce makes each change after the event of the one before
-// it. It disturbs nothing: what it makes lies in a namespace of its own.
-func TestWatchIsFlushedAtOnce(t *testing.T) {
-	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		cs := suite.Clientset(t, cfg)
-		ns := suite.Scratch(t, cs)
-		w, err := cs.CoreV1().ConfigMaps(ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=seen"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
-		// Each change is made only after the event of the one before it has
-		// arrived, so an event that sits in a buffer stops the test.
-		if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		wantEvent(t, w, watch.Added)
-		if _, err := cs.CoreV1().ConfigMaps(ns).Patch(t.Context(), "seen", types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		wantEvent(t, w, watch.Modified)
-		if err := cs.CoreV1().ConfigMaps(ns).Delete(t.Context(), "seen", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		wantEvent(t, w, watch.Deleted)
-	})
-}
-
-func wantEvent(t *testing.T, w watch.Interface, want watch.EventType) {
-	t.Helper()
-	select {
-	case event := <-w.ResultChan():
-		if event.Type != want {
-			t.Fatalf("event %q, want %q", event.Type, want)
-		}
-	case <-time.After(suite.Timeout):
-		t.Fatalf("no %q event in %s", want, suite.Timeout)
-	}
-}
-
-// TestLogsFollow reads a line of a log that goes on. It disturbs nothing: it only
-// reads.
-func TestLogsFollow(t *testing.T) {
-	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := suite.Clientset(t, cfg)
-		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
-		defer cancel()
-		stream, err := cs.CoreV1().Pods("default").GetLogs(suite.WebPod(t, cs), &corev1.PodLogOptions{Follow: true}).Stream(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stream.Close()
-		// The stream stays open, so a line can only be read if it was flushed.
-		line, err := bufio.NewReader(stream).ReadString('\n')
-		if err != nil || !strings.Contains(line, cluster) {
-			t.Errorf("first line %q, %v; want one that names %q", line, err, cluster)
-		}
-	})
-}
 
 // TestExec runs a command by each protocol that clients speak. Its input stays open, as a terminal's
 // does; TestExecStdinEnds ends one. See suite.ExecutorsWithoutInput for what an end does to a command
@@ -223,51 +61,6 @@ func TestExec(t *testing.T) {
 			})
 		}
 	})
-}
-
-// TestAttach reads a line of a running container. It disturbs nothing.
-func TestAttach(t *testing.T) {
-	installed.ForEachEndpoint(t, func(t *testing.T, cluster string, cfg *rest.Config) {
-		cs := suite.Clientset(t, cfg)
-		url := cs.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name(suite.WebPod(t, cs)).SubResource("attach").
-			Param("stdout", "true").URL()
-		executor, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, url.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
-		defer cancel()
-		// Attach to a running container has no end of its own: the first line
-		// is enough, and then the client goes away.
-		seen := &firstLine{done: cancel}
-		err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: seen})
-		if !strings.Contains(seen.String(), cluster) {
-			t.Errorf("attach gave %q, %v; want a line that names %q", seen.String(), err, cluster)
-		}
-	})
-}
-
-// firstLine collects what is written to it and calls done at the first newline.
-type firstLine struct {
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	done func()
-}
-
-func (f *firstLine) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.buf.Write(p)
-	if bytes.ContainsRune(p, '\n') {
-		f.done()
-	}
-	return len(p), nil
-}
-
-func (f *firstLine) String() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.buf.String()
 }
 
 // TestPortForward opens many connections at once in one port-forward. It disturbs

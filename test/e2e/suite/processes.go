@@ -147,48 +147,6 @@ func (s *Suite) RestartProxyAPI(t *testing.T) {
 	s.awaitOtherProxyAPI(t.Context(), t, k, before)
 }
 
-// AddProxyAPIArguments runs the proxy API with more arguments until the end of the test.
-func (s *Suite) AddProxyAPIArguments(t *testing.T, more ...string) {
-	t.Helper()
-	k := s.Kind(t, s.Clusters[0], "proxy API")
-	change := func(ctx context.Context, change func(args []string) []string) {
-		t.Helper()
-		before, err := k.Pods(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(ctx, k.deployment, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		container := &deployment.Spec.Template.Spec.Containers[0]
-		container.Args = change(container.Args)
-		if _, err := k.Client.AppsV1().Deployments(k.Namespace).Update(ctx, deployment, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		s.awaitOtherProxyAPI(ctx, t, k, before)
-	}
-	change(t.Context(), func(args []string) []string { return append(args, more...) })
-	t.Cleanup(func() {
-		change(context.Background(), func(args []string) []string { return args[:len(args)-len(more)] })
-	})
-}
-
-// UpgradeProxyAPI upgrades the chart with more values, or none, which must change the Deployment of the
-// proxy API, and returns when its pods are others.
-func (s *Suite) UpgradeProxyAPI(ctx context.Context, t *testing.T, more ...string) {
-	t.Helper()
-	k := s.Kind(t, s.Clusters[0], "proxy API")
-	before, err := k.Pods(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Lab.InstallChart(ctx, "cluster-proxy", s.Namespace, "../../charts/cluster-proxy", append(s.ChartValues(), more...)...); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitOtherProxyAPI(ctx, t, k, before)
-}
-
 // ScaleProxyAPI runs so many replicas of the proxy API until the end of the test.
 func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 	t.Helper()
