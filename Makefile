@@ -5,16 +5,13 @@ SHELL := /bin/bash
 # Tests that start whole clusters or fleets of agents, for minutes, or build Prometheus; everything else takes seconds per package.
 LAB_TESTS := ./test/lab ./test/e2e
 LONG_TESTS := ./test/fleet ./test/alerts ./test/e2e/tokens
-# The scenarios of LAB_TESTS in which whole components come, go or are replaced, or everything is attacked. Each waits for minutes or for many
-# restarts; `make test` leaves them to `make test-long`.
-LONG := ^Test(Hostile|Upgrade|Monitoring|Rotation|RestoredHub|ProvidedCAs|CertManager|TLSProfile|Uninstall.*|Entrypoints.*|LoadBalancerEntrypoint|HubIsItsOwnCluster|AddonManagersComeAndGo|AgentComesAndGoes|AddonDisableEnable|AddonDeletion|ManagedClusterLeavesAndReturns|PodsAreKilled|ProxyServersAreScaled|AgentsPortForwardToProxyServersOnly|OwnerCapsTheHub|FleetInformerOverRestarts|FleetInformerWhileAClusterIsAway|FleetFrozenAgent|FleetRightTakenAway|Page|Readme|.*Example|Services)$$
-# The same of packages: attacks with many GiB or connections, and the page in a browser.
-LONG_UNIT := ^Test(EvilAgent|EvilMembers|HugePage|FloodBesideUsers|RapidReset|PageAtTwoAndFiveHundredClusters|PageShows.*|PageBehindAPrefix)$$
-LONG_PACKAGES := ./pkg/proxyapi ./pkg/fleetview
+# Tests that mark themselves by long.Test(t), in the packages of $(1), as a regular expression: scenarios in which whole components come, go or are
+# replaced, or everything is attacked; attacks with many GiB or connections; the page in a browser. `make test` leaves them to `make test-long`.
+long = ^($(shell awk -F'[^A-Za-z0-9]+' '/^func Test/ {test = $$2} /^\tlong\.Test\(t\)/ {print test}' $(addsuffix /*_test.go,$(1)) | paste -sd'|'))$$
+LONG_PACKAGES = $(shell grep -rl --include='*_test.go' '^	long\.Test(t)' pkg | xargs -n1 dirname | sort -u | sed 's,^,./,')
+SKIP_LONG := TEST_LONG=skip
 # The tests of LONG_TESTS that are smaller, or lenient about times, under the race detector.
 SCALED := ^Test(ReconnectStorm|IdleCrowd|StalledPeersDoNotDelayOthers)$$
-# Scenarios of what the API answers, to which nodes make no difference: CI runs them in the lab alone.
-API := ^Test(Fleet.*|HubIsItsOwnCluster|Karmada.*|Pass.*|Bundle.*|OwnerCapsTheHub|AddonManagersComeAndGo|AnswersAreEqual|EarlyAnswersEnd|.*Example)$$
 UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$ -e /test/alerts$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
@@ -36,25 +33,25 @@ test: test-unit test-lab ## Run the tests of every day, which need Go only: pack
 test-unit: ## Run the tests that take seconds
 	@# Tests build commands and examples. With empty caches that takes longer than go test lets a package take, when several do it at once.
 	go build ./cmd/... ./examples/...
-	go test $(RACE) -skip '$(LONG_UNIT)' $(TESTFLAGS) $(UNIT_TESTS)
+	$(SKIP_LONG) go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
 
 # How often test-stress runs each test.
 STRESS ?= 10
 
 .PHONY: test-stress
 test-stress: ## Run the tests that take seconds STRESS times, in an order at random and several packages at once: what needs luck fails here first
-	go test -p=6 -count=$(STRESS) -shuffle=on -timeout=60m -skip '$(LONG_UNIT)' $(TESTFLAGS) $(UNIT_TESTS)
+	$(SKIP_LONG) go test -p=6 -count=$(STRESS) -shuffle=on -timeout=60m $(TESTFLAGS) $(UNIT_TESTS)
 
 .PHONY: test-lab
 test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only; the first time builds Kubernetes, for minutes)
-	go test $(RACE) -count=1 -timeout=60m -skip '$(LONG)' $(TESTFLAGS) $(LAB_TESTS)
+	$(SKIP_LONG) go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
 
 .PHONY: test-long
 test-long: test-long-unit test-fleet test-long-lab ## Run fleets of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
 
 .PHONY: test-long-unit
 test-long-unit:
-	go test $(RACE) -count=1 -run '$(LONG_UNIT)' $(TESTFLAGS) $(LONG_PACKAGES)
+	go test $(RACE) -count=1 -run '$(call long,$(LONG_PACKAGES))' $(TESTFLAGS) $(LONG_PACKAGES)
 
 .PHONY: test-fleet
 test-fleet:
@@ -62,7 +59,7 @@ test-fleet:
 
 .PHONY: test-long-lab
 test-long-lab:
-	go test $(RACE) -count=1 -timeout=60m -run '$(LONG)' $(TESTFLAGS) ./test/e2e
+	go test $(RACE) -count=1 -timeout=60m -run '$(call long,./test/e2e)' $(TESTFLAGS) ./test/e2e
 
 .PHONY: test-scale
 test-scale: ## Run the tests of many agents and of times at full size, without the race detector (needs 13,000 files: ulimit -n)
@@ -74,7 +71,7 @@ e2e: ## Run the scenarios on real nodes, with the chart and the image (needs roo
 
 .PHONY: e2e-nodes
 e2e-nodes: ## Run those scenarios on real nodes that could end differently there, as CI does
-	E2E_NODES=1 go test -p=1 -count=1 -timeout=60m -skip '$(API)' $(TESTFLAGS) ./test/lab ./test/e2e
+	E2E_NODES=differ go test -p=1 -count=1 -timeout=60m $(TESTFLAGS) ./test/lab ./test/e2e
 
 .PHONY: e2e-move
 e2e-move: ## Move from OCM's own cluster-proxy and back under traffic; writes test/e2e/move.txt

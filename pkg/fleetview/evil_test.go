@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // evilAnswers are what a member can answer, with 200, to any read. It has the cluster's
@@ -105,6 +107,7 @@ func zipped(body string) func(http.ResponseWriter, *http.Request) bool {
 // TestEvilMembers has a member that is first, in the middle or last, and answers with what
 // it likes. It is left out with a Warning; all objects of the others are there.
 func TestEvilMembers(t *testing.T) {
+	long.Test(t)
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	for name, answer := range evilAnswers() {
 		for _, evil := range []string{"0", "aa", "z"} {

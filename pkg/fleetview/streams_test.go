@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // over serves a view over HTTP.
@@ -113,6 +115,7 @@ func (w *beginWriter) Write(p []byte) (int, error) {
 
 // TestHugePage has members whose objects do not fit in memory on one page.
 func TestHugePage(t *testing.T) {
+	long.Test(t)
 	var clusters []*cluster
 	want := []string{}
 	for i, n := range []int{1, 17} {

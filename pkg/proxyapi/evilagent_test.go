@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -123,6 +124,7 @@ func until(sent *atomic.Int64, n int, write func() error) error {
 // takes of them has a bound, the client is told, and another cluster's users are
 // served.
 func TestEvilAgent(t *testing.T) {
+	long.Test(t)
 	const users, bound = 10, 128 << 20
 	var sent atomic.Int64
 	some := headerBlock("", 8<<10)

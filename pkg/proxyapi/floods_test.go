@@ -21,6 +21,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -51,6 +52,7 @@ func resets(conn io.Writer, authority, path, token string, n int) (sent int, err
 // (CVE-2023-44487). Another user of the same cluster, and so of the same
 // connection to it, must not notice.
 func TestRapidReset(t *testing.T) {
+	long.Test(t)
 	const connections, each, good = 4, 1000, 50
 	w := start(t)
 	w.api.User("eve", "eve")

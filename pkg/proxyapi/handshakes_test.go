@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/clienthello"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -78,6 +79,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 // TestFloodBesideUsers sends ClientHellos beside users whose requests come on
 // connections of their own. Each must be served; how fast is logged.
 func TestFloodBesideUsers(t *testing.T) {
+	long.Test(t)
 	w := start(t)
 	w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
 	client := w.client("http/1.1")

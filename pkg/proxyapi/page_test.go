@@ -19,6 +19,7 @@ import (
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
 	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 func withUI(o *Options) { o.UI, o.AllowAnonymous = true, false }
@@ -133,6 +134,7 @@ func checkPage(t *testing.T, p *browser.Page, tokens ...string) {
 }
 
 func TestPageAtTwoAndFiveHundredClusters(t *testing.T) {
+	long.Test(t)
 	for _, count := range []int{2, 500} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			browser.Needs(t)
@@ -177,6 +179,7 @@ func TestPageAtTwoAndFiveHundredClusters(t *testing.T) {
 }
 
 func TestPageShowsWhatJaneMaySee(t *testing.T) {
+	long.Test(t)
 	browser.Needs(t)
 	w := pageWorld(t, 500)
 	p := browser.Open(t, filepath.Join(w.dir, "proxy-api-ca.crt"))
@@ -217,6 +220,7 @@ func TestPageShowsWhatJaneMaySee(t *testing.T) {
 // TestPageShowsSessions has one open whose pod and container are markup: a user chooses them,
 // and who looks is an administrator.
 func TestPageShowsSessions(t *testing.T) {
+	long.Test(t)
 	browser.Needs(t)
 	w := pageWorld(t, 2)
 	w.api.Allow("jane * clusters/proxy prod-cluster-001", "jane create clusters/stream prod-cluster-001", "root list sessions *")
@@ -243,6 +247,7 @@ func TestPageShowsSessions(t *testing.T) {
 
 // TestPageBehindAPrefix needs no token: something in front sends one, as kubectl proxy does.
 func TestPageBehindAPrefix(t *testing.T) {
+	long.Test(t)
 	browser.Needs(t)
 	w := pageWorld(t, 2)
 	to, err := url.Parse(w.url)

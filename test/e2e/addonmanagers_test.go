@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // ledger counts what is written for certificates: requests by signer, and
@@ -102,6 +103,8 @@ func (l *ledger) wantCounted(t *testing.T, what string) {
 // request too many after one round is counted in the next. It disturbs the hub:
 // the addon manager is scaled, and certificates are deleted.
 func TestAddonManagersComeAndGo(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	needNodes(t)
 	cluster := installed.Clusters[0]
 	managed := suite.Clientset(t, installed.Direct(cluster))

@@ -117,6 +117,7 @@ func encodings(t *testing.T, ns string) (inProtobuf, inCBOR string) {
 // kube-apiserver and through every endpoint. It disturbs nothing: what it makes lies
 // in a namespace of its own.
 func TestAnswersAreEqual(t *testing.T) {
+	releaseOnNodes(t)
 	cluster := installed.Clusters[0]
 	cs := suite.Clientset(t, installed.Direct(cluster))
 	ns := suite.Scratch(t, cs)
@@ -169,6 +170,7 @@ func compare(t *testing.T, cluster string, requests []suite.Request) {
 // read them; every answer must come to its end nevertheless. It disturbs nothing:
 // what it sends is refused.
 func TestEarlyAnswersEnd(t *testing.T) {
+	releaseOnNodes(t)
 	const workers, each = 8, 25
 	cluster := installed.Clusters[0]
 	r := suite.Request{Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/kube-root-ca.crt?dryRun=All", Header: suite.Content("text/plain")}

@@ -18,6 +18,7 @@ const mostRequests = 12
 // have stopped: it fails at once, and says which cluster is away, whatever way it takes. It
 // disturbs one cluster, whose agents stop for a while.
 func TestAwayClusterKubectl(t *testing.T) {
+	releaseOnNodes(t)
 	installed.NeedLab(t, "takes the power from a cluster's agents")
 	away := installed.Clusters[len(installed.Clusters)-1]
 	installed.StopAgents(t, away)

@@ -27,6 +27,7 @@ import (
 // fault: which check fails, that the agents are not ready, and what both sides say of it. It
 // disturbs all clusters, which cannot be reached for a while.
 func TestBundleOfABrokenHub(t *testing.T) {
+	releaseOnNodes(t)
 	needNodes(t) // pods of processes have no logs at their kube-apiserver
 	cluster := installed.Clusters[0]
 	plugin := buildPlugin(t)

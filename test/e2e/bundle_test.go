@@ -18,6 +18,7 @@ import (
 // into a bundle. What is in any Secret of the addon, and the token of the user, is in neither.
 // It disturbs nothing: it only reads.
 func TestBundle(t *testing.T) {
+	releaseOnNodes(t)
 	needNodes(t) // pods of processes have no logs at their kube-apiserver
 	cluster := installed.Clusters[0]
 	binary := buildPlugin(t)

@@ -52,6 +52,7 @@ func defineClusterProfiles(t *testing.T) inventoryclient.ClusterProfileInterface
 // registration controller does, and reaches the cluster with nothing but what is
 // in its status, and a credential plugin. It disturbs nothing: it removes the ClusterProfile.
 func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
+	releaseOnNodes(t)
 	installed.NeedLab(t, "needs the chart's feature gate and defines ClusterProfiles")
 	profiles := defineClusterProfiles(t)
 	cluster := installed.Clusters[0]

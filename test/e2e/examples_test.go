@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // proxyAPIService is the proxy API's address in the hub.
@@ -75,6 +76,8 @@ func removeBinding(t *testing.T, cs kubernetes.Interface, name string) {
 // TestArgoCDExample runs the example's commands, and reaches the cluster with what Argo CD
 // finds in the Secret. It disturbs nothing.
 func TestArgoCDExample(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "has administrators of its own")
 	cluster := installed.Clusters[0]
 	managed := suite.Clientset(t, installed.AdminConfig(cluster))
@@ -113,6 +116,8 @@ func TestArgoCDExample(t *testing.T) {
 // TestManagedServiceAccountExample does what the other addon does, and runs the example's
 // commands with the token that it has stored. It disturbs nothing.
 func TestManagedServiceAccountExample(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "has administrators of its own")
 	cluster := installed.Clusters[0]
 	managed := suite.Clientset(t, installed.AdminConfig(cluster))

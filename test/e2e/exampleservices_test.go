@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
@@ -53,6 +54,8 @@ spec: {selector: {app: prometheus}, ports: [{port: 9090}]}
 // TestPrometheusExample has a Prometheus with the example's job read the one of a managed
 // cluster, as an account with the example's rights. It disturbs nothing.
 func TestPrometheusExample(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	needNodes(t)
 	cluster := installed.Clusters[0]
 	programs, err := lab.BuildPrometheus(context.WithoutCancel(t.Context()), t.Output())
@@ -118,6 +121,8 @@ func runKubectl(t *testing.T, cache, kubeconfig, input string, args ...string) {
 // TestDatabaseExample reaches a TCP Service at the port of the example's program. It
 // disturbs nothing.
 func TestDatabaseExample(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	needNodes(t)
 	cluster := installed.Clusters[0]
 	dir := t.TempDir()

@@ -190,6 +190,7 @@ func wantSame(t *testing.T, what string, got, want []string) {
 // TestFleetKubectlReads reads objects of all clusters with kubectl. It disturbs nothing:
 // what it makes lies in a namespace of its own.
 func TestFleetKubectlReads(t *testing.T) {
+	releaseOnNodes(t)
 	f := newFleet(t)
 	first := f.clusters[0]
 	f.makeMaps(t, first, "only")
@@ -281,6 +282,7 @@ func testSelectors(t *testing.T, k kubectl, f *fleet) {
 // TestFleetKubectlWrites changes objects of one cluster by NAME@CLUSTER, with kubectl. It
 // disturbs nothing: what it makes lies in a namespace of its own.
 func TestFleetKubectlWrites(t *testing.T) {
+	releaseOnNodes(t)
 	f := newFleet(t)
 	target, other := f.clusters[0], f.clusters[1]
 	f.makeMaps(t, other, "written")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // onlyLists makes a client one of before initial events: its informers list, and then watch.
@@ -41,6 +42,8 @@ func (c *counted) anew() int {
 // on all clusters. None of them is told that an object is gone that is not, and at the end they hold
 // what the clusters do. -count=10 repeats it in one lab. It disturbs all users of the proxy API.
 func TestFleetInformerWhileAClusterIsAway(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	f := newFleet(t)
 	const view = "e2e-away"
 	// The informers wait for as long as this machine takes to kill all replicas.

@@ -27,6 +27,7 @@ import (
 // the same name on all clusters. It disturbs nothing: what it makes lies in a namespace of
 // its own.
 func TestFleetStreams(t *testing.T) {
+	releaseOnNodes(t)
 	f := newFleet(t)
 	for _, cluster := range f.clusters {
 		template := f.template(t, cluster)
@@ -162,6 +163,7 @@ func (f *fleet) makeWidgets(t *testing.T, cluster string) {
 // TestFleetDiscovery finds what one cluster serves and others do not. It disturbs one
 // cluster, which has a CRD for a while.
 func TestFleetDiscovery(t *testing.T) {
+	releaseOnNodes(t)
 	f := newFleet(t)
 	having, lacking := f.clusters[1], f.clusters[0]
 	f.makeWidgets(t, having)

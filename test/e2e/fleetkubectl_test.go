@@ -19,6 +19,7 @@ import (
 // a later kubectl adds fails the test until somebody says what it does. It disturbs nothing: what it
 // makes lies in a namespace of its own, and on a node that takes no other pods.
 func TestFleetKubectlNamesTheCluster(t *testing.T) {
+	releaseOnNodes(t)
 	if onNodes || os.Getenv("E2E_KUBECTL") == "" {
 		t.Skip("a thousand commands, in a lab without nodes: make e2e-kubectl")
 	}

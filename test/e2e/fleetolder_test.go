@@ -31,6 +31,7 @@ var olderCluster = os.Getenv("E2E_OLDER")
 // the members do together, and all of it can be listed. It disturbs nothing: what it makes lies
 // in a namespace of its own.
 func TestFleetOlderMember(t *testing.T) {
+	releaseOnNodes(t)
 	if olderCluster == "" {
 		t.Skip("builds one more kube-apiserver: make e2e-skew")
 	}

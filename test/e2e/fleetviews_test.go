@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // warnings are the Warning headers that a client has got.
@@ -88,6 +89,8 @@ func (f *fleet) awaitMaps(t *testing.T, what string, cfg *rest.Config, want []st
 // timeout, with a warning; then everything is there again. It disturbs one cluster, whose
 // agents stop for a while.
 func TestFleetFrozenAgent(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "stops the processes of agents")
 	if onNodes {
 		t.Skip("a kubelet would start the agents again: make test")
@@ -178,6 +181,8 @@ func labelCluster(t *testing.T, cluster, key string, value any) {
 // objects leave her watch, as if they were deleted; when she has it again, they come back.
 // It disturbs nothing.
 func TestFleetRightTakenAway(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	f := newFleet(t)
 	const jane = "e2e-fleet-jane"
 	lost := f.clusters[0]
@@ -233,6 +238,7 @@ func TestFleetRightTakenAway(t *testing.T) {
 // is the right to each cluster of the set, singly and in views, and to no other. It disturbs
 // nothing: the label that makes the set is its own.
 func TestFleetRightBySet(t *testing.T) {
+	releaseOnNodes(t)
 	f := newFleet(t)
 	const user, set = "e2e-fleet-set", "e2e-fleet-rights"
 	inside, outside := f.clusters[0], f.clusters[1]

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // qualifiedView has the names NAME@CLUSTER, for informers.
@@ -227,6 +228,8 @@ func atoi(text string) int {
 // restart. At the end they hold what the clusters do, and they were never told that an
 // object is gone that is not. It disturbs all users of the proxy API, which restarts.
 func TestFleetInformerOverRestarts(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	f := newFleet(t)
 	installed.MakeView(t, qualifiedView, map[string]any{"names": "Qualified"})
 	installed.ScaleProxyAPI(t, 2)

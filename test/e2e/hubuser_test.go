@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestManagedClusterKnowsTheHubUser finds the user of the hub in the managed
@@ -59,6 +60,8 @@ func TestManagedClusterKnowsTheHubUser(t *testing.T) {
 // allows, at every endpoint, while the agent runs. It disturbs the users of one
 // cluster, who are refused for a while.
 func TestOwnerCapsTheHub(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	cluster := installed.Clusters[0]
 	owner := suite.Clientset(t, installed.Direct(cluster)).CoreV1().ConfigMaps(installed.AgentNamespace)
 	remove := func() error {

@@ -165,6 +165,7 @@ func (s *karmadaShell) file(name, content string) string {
 // Endpoint" and "Proxy Global Resources" on the hub, and writes them with their answers to the
 // file E2E_KARMADA. It disturbs nothing.
 func TestKarmadaDocumentation(t *testing.T) {
+	releaseOnNodes(t)
 	s := newKarmadaShell(t)
 	one, other := installed.Clusters[0], installed.Clusters[1]
 	t.Cleanup(func() {
@@ -262,6 +263,7 @@ func (s *karmadaShell) podOf(cluster string) string {
 // TestKarmadaAnnotation wants each object of Karmada's view to have its annotation, and a
 // right to one cluster to show that cluster's alone. It disturbs nothing.
 func TestKarmadaAnnotation(t *testing.T) {
+	releaseOnNodes(t)
 	s := newKarmadaShell(t)
 	one := installed.Clusters[1]
 	installed.MakeOnHub(t, karmadaRegistries, "ResourceRegistry", "e2e-karmada", map[string]any{

@@ -13,6 +13,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestAgentComesAndGoes takes the agent of one cluster away and gives it back.
@@ -20,6 +21,8 @@ import (
 // does not notice, and afterwards everything works again by itself. It disturbs
 // one cluster, whose agents stop for a while.
 func TestAgentComesAndGoes(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "takes the power from a cluster's agents")
 	if len(installed.Clusters) < 2 {
 		t.Skip("needs two managed clusters")
@@ -92,6 +95,7 @@ var proxyServers = metav1.ListOptions{LabelSelector: "proxy.open-cluster-managem
 // there goes, and because the placement still selects the cluster, it returns. It
 // disturbs one cluster, which has no agent for a while.
 func TestAddonDeletion(t *testing.T) {
+	long.Test(t)
 	cluster := installed.Clusters[len(installed.Clusters)-1]
 	before, err := installed.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 	if err != nil {
@@ -129,6 +133,7 @@ func TestAddonDeletion(t *testing.T) {
 // TestEntrypointsReachTheManifestWork changes where agents dial the hub. It
 // disturbs all clusters: their agents are replaced, and back.
 func TestEntrypointsReachTheManifestWork(t *testing.T) {
+	long.Test(t)
 	cluster := installed.Clusters[0]
 	for _, test := range []struct {
 		name, patch string
@@ -162,6 +167,7 @@ func TestEntrypointsReachTheManifestWork(t *testing.T) {
 // TestLoadBalancerEntrypoint gives a load balancer two addresses, one after the
 // other. It disturbs all clusters: their agents are replaced, and back.
 func TestLoadBalancerEntrypoint(t *testing.T) {
+	long.Test(t)
 	if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"LoadBalancerService","hostname":null,"loadBalancerService":{"name":"e2e-lb"}}}}}`); err != nil {
 		t.Fatal(err)
 	}

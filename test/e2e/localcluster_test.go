@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 const localCluster = "local-cluster"
@@ -26,6 +27,8 @@ const localCluster = "local-cluster"
 // by what the cluster is and not by what it is called. As a third cluster it joins and
 // leaves the view of all. It disturbs the hub, which is a managed cluster for a while.
 func TestHubIsItsOwnCluster(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "has the hub join itself")
 	third := beforeThird(t)
 	if err := installed.Lab.JoinHub(t.Context(), localCluster); err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 const monitoringFiles = "../../charts/cluster-proxy/files"
@@ -27,6 +28,7 @@ const monitoringFiles = "../../charts/cluster-proxy/files"
 // an alert fires for each, and ends with its fault. Each query of each dashboard
 // returns data. It disturbs one cluster, whose agents stop for a while.
 func TestMonitoring(t *testing.T) {
+	long.Test(t)
 	installed.NeedLab(t, "scrapes processes of this machine")
 	if onNodes {
 		t.Skip("scrapes processes of this machine: make test")

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/exec"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestExecExitCode wants a command's exit code. It disturbs nothing.
@@ -125,6 +126,7 @@ func TestCopy(t *testing.T) {
 // turn. All suites begin with the load balancer. It disturbs all clusters: their
 // agents are replaced for each entrypoint.
 func TestEntrypointsWork(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	// A Service such as an administrator publishes.
 	service := &corev1.Service{
@@ -158,6 +160,7 @@ func TestEntrypointsWork(t *testing.T) {
 // TestAddonDisableEnable takes a cluster out of the placement and puts it back.
 // It disturbs one cluster, which has no addon for a while.
 func TestAddonDisableEnable(t *testing.T) {
+	long.Test(t)
 	cluster := installed.Clusters[len(installed.Clusters)-1]
 	placements := installed.Placements.Namespace(installed.Namespace)
 	predicate := fmt.Sprintf(`{"spec":{"predicates":[{"requiredClusterSelector":{"labelSelector":{"matchExpressions":[{"key":"name","operator":"NotIn","values":[%q]}]}}}]}}`, cluster)
@@ -190,6 +193,7 @@ func TestAddonDisableEnable(t *testing.T) {
 // of OCM does, and lets the cluster register again. It disturbs one cluster,
 // which leaves the hub for a while.
 func TestManagedClusterLeavesAndReturns(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	cluster := installed.Clusters[len(installed.Clusters)-1]
 	if err := installed.ManagedClusters.Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {

@@ -11,11 +11,14 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestPage has an administrator and jane look at the page, while somebody has a shell and a
 // watch open. It disturbs nothing.
 func TestPage(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "needs the chart's value ui.enabled")
 	browser.Needs(t)
 	const group = "clusterproxy.open-cluster-management.io"

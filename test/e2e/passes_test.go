@@ -153,6 +153,7 @@ func passContext(t *testing.T, file, context string) *rest.Config {
 // TestPasses makes a pass, uses it with kubectl, and revokes it while it has streams open. It
 // disturbs nothing.
 func TestPasses(t *testing.T) {
+	releaseOnNodes(t)
 	cluster, other := installed.Clusters[0], installed.Clusters[1]
 	plugin := passPlugin{buildPlugin(t)}
 	works := suite.Rule("work.open-cluster-management.io", "manifestworks", []string{"create"})
@@ -297,6 +298,7 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 // TestPassBySet makes a pass for a ManagedClusterSet: it is for the clusters that are in the set at
 // the time of a request. It disturbs nothing: the label that makes the set is its own.
 func TestPassBySet(t *testing.T) {
+	releaseOnNodes(t)
 	const set = "e2e-pass-set"
 	inside, outside := installed.Clusters[0], installed.Clusters[1]
 	labelCluster(t, inside, set, "in")

@@ -94,6 +94,7 @@ func wantLocalProxy(t *testing.T, plugin, hub, cluster string) {
 // am I on one, does everything work, and a kubeconfig that stock kubectl takes.
 // It disturbs nothing: it only reads.
 func TestKubectlPlugin(t *testing.T) {
+	releaseOnNodes(t)
 	cluster := installed.Clusters[0]
 	hub := hubKubeconfig(t)
 	dir := filepath.Dir(buildPlugin(t))

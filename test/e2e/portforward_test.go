@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestAgentsPortForwardToProxyServersOnly uses what an agent has as a credential
@@ -23,6 +24,7 @@ import (
 // port-forward to every pod of the namespace; the chart's admission policy does
 // not. It disturbs all clusters: their agents are replaced, and back.
 func TestAgentsPortForwardToProxyServersOnly(t *testing.T) {
+	long.Test(t)
 	cluster := installed.Clusters[0]
 	if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"PortForward","hostname":null,"loadBalancerService":null}}}}`); err != nil {
 		t.Fatal(err)

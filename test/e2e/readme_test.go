@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // runAs marks a block of a README that a test runs: as whom, and what its output has, at once
@@ -57,6 +58,8 @@ func readmeBlocks(text string) (blocks []readmeBlock) {
 // of a cluster, and as jane, who has nothing but her certificate of the hub. It disturbs nothing: the chart is
 // installed already, with the values of the lab, which stay.
 func TestReadme(t *testing.T) {
+	long.Test(t)
+	releaseOnNodes(t)
 	installed.NeedLab(t, "has administrators of its own")
 	cluster := installed.Clusters[0]
 	kubeconfigs := map[string]string{"hub": installed.HubKubeconfig, "cluster": installed.Lab.Managed[cluster].KubeconfigPath, "jane": userKubeconfig(t, "jane")}

@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // rotationTraffic are connections that carry requests until stopped, and fail the test
@@ -191,6 +192,7 @@ func rotateCAs(t *testing.T, request string) {
 // all clusters: every certificate is issued again, and one cluster is away for a
 // while.
 func TestRotation(t *testing.T) {
+	long.Test(t)
 	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
 	if len(installed.Clusters) < 2 || onNodes {
 		t.Skip("needs two managed clusters, and kubelets that take seconds and not minutes to hand on a Secret")
@@ -329,6 +331,7 @@ func wantRotationEvents(t *testing.T) {
 // of an old backup does. Every cluster is told of them, and nobody joins again.
 // It disturbs all clusters: every certificate is issued again.
 func TestRestoredHub(t *testing.T) {
+	long.Test(t)
 	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a Secret")

@@ -16,12 +16,14 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/connector"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestServices goes the whole way: what the chart lists is enforced on the hub
 // and by agents, resolved by the managed cluster's DNS, and reached by every
 // endpoint, with the pods' NetworkPolicies in force. It disturbs nothing.
 func TestServices(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	const prefix = "/api/v1/namespaces/"
 	for _, cluster := range installed.Clusters {

@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // giveCA keeps a new CA in a Secret on the hub.
@@ -62,6 +63,7 @@ func wantCAs(t *testing.T, hub, agents pki.KeyPair) {
 // TestProvidedCAs has an administrator provide both CAs. It disturbs all
 // clusters: every certificate is issued again.
 func TestProvidedCAs(t *testing.T) {
+	long.Test(t)
 	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a Secret")
@@ -80,6 +82,7 @@ func TestProvidedCAs(t *testing.T) {
 // what is asked for is checked by the kube-apiserver against their schemas. It
 // disturbs all clusters: every certificate is issued again, twice.
 func TestCertManager(t *testing.T) {
+	long.Test(t)
 	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a Secret")

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // listener is one of ours, and how to speak TLS with it.
@@ -106,6 +107,7 @@ func wantTLS12(t *testing.T, want bool) {
 // OCM's TLS profile as it comes, changes and goes, without a restart. It disturbs
 // all clusters: listeners refuse old clients for a while.
 func TestTLSProfile(t *testing.T) {
+	long.Test(t)
 	installed.NeedLab(t, "dials ports of pods and reads logs")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a ConfigMap")

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // remaining is what uninstalling leaves in the hub's namespace: the CAs, without
@@ -46,6 +47,7 @@ func left(t *testing.T) []string {
 // TestUninstallLeavesTheCAOnly uninstalls the chart and installs it again. It
 // disturbs everything: the addon is gone for a while.
 func TestUninstallLeavesTheCAOnly(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	before, err := installed.Hub.CoreV1().Secrets(installed.Namespace).Get(t.Context(), "cluster-proxy-signer", metav1.GetOptions{})
 	if err != nil {

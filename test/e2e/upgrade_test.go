@@ -20,11 +20,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // TestPodsAreKilled kills a pod of each kind, without warning. It disturbs all
 // clusters: a pod of each kind dies.
 func TestPodsAreKilled(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	for _, k := range installed.Kinds(t, installed.Clusters[0]) {
 		t.Run(k.Name, func(t *testing.T) {
@@ -70,6 +72,7 @@ func TestNodeDrain(t *testing.T) {
 // TestProxyServersAreScaled scales proxy servers up and down under traffic. It
 // disturbs all clusters: proxy servers come and go.
 func TestProxyServersAreScaled(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	scale := func(replicas int) {
 		t.Helper()
@@ -102,6 +105,7 @@ func TestProxyServersAreScaled(t *testing.T) {
 // E2E_UPGRADE_FROM names, and upgrades to this one's. It disturbs everything: the addon is
 // older for a while.
 func TestUpgrade(t *testing.T) {
+	long.Test(t)
 	needNodes(t)
 	upgradeFrom(t, cmp.Or(os.Getenv("E2E_UPGRADE_FROM"), "HEAD~1"))
 }

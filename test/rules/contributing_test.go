@@ -45,38 +45,48 @@ func TestContributing(t *testing.T) {
 	}
 }
 
-// TestLongScenarios holds the Makefile's lists of tests to the tests: a name that no test has
-// would leave a renamed test to both targets or to none, or a deleted one in the list.
-func TestLongScenarios(t *testing.T) {
+// longMark is how a test says that it is long, and longTest a test that does.
+var (
+	longMark = regexp.MustCompile(`\blong\.Test\(`)
+	longTest = regexp.MustCompile(`(?m)^func Test\w+\(t \*testing\.T\) \{\n\tlong\.Test\(t\)$`)
+)
+
+// TestLongTests holds long.Test to what the Makefile looks for: it is the first line of a test,
+// in packages that a target of long tests runs.
+func TestLongTests(t *testing.T) {
+	found := 0
+	sources(t, func(path string, content []byte) {
+		if strings.HasPrefix(path, "test/rules/") || strings.HasPrefix(path, "test/testkit/long/") {
+			return
+		}
+		marks := len(longMark.FindAll(content, -1))
+		found += marks
+		if first := len(longTest.FindAll(content, -1)); marks != first {
+			t.Errorf("%s calls long.Test %d times, of which %d are long.Test(t) in the first line of a test", path, marks, first)
+		}
+		if marks > 0 && !strings.HasPrefix(path, "pkg/") && filepath.Dir(path) != "test/e2e" {
+			t.Errorf("%s has long tests, which make test-long does not run: it has those of pkg and test/e2e", path)
+		}
+	})
+	if found == 0 {
+		t.Error("no test is long")
+	}
+}
+
+// TestScaledTests holds SCALED of the Makefile to the tests.
+func TestScaledTests(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for variable, folders := range map[string][]string{
-		"LONG": {"test/e2e"}, "LONG_UNIT": {"pkg/proxyapi", "pkg/fleetview"}, "API": {"test/e2e"}, "SCALED": {"test/fleet"},
-	} {
-		names := regexp.MustCompile(`(?m)^` + variable + ` := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
-		if names == nil {
-			t.Fatalf("no names in %s of the Makefile", variable)
-		}
-		var tests []byte
-		for _, folder := range folders {
-			files, err := filepath.Glob(filepath.Join(root(t), folder, "*_test.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, file := range files {
-				content, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				tests = append(tests, content...)
-			}
-		}
-		for name := range strings.SplitSeq(string(names[1]), "|") {
-			if !regexp.MustCompile(`(?m)^func Test` + name + `\(t \*testing\.T`).Match(tests) {
-				t.Errorf("%s of the Makefile names %s, which no test in %v has", variable, name, folders)
-			}
+	names := regexp.MustCompile(`(?m)^SCALED := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
+	if names == nil {
+		t.Fatal("no names in SCALED of the Makefile")
+	}
+	functions, _ := testNames(t)
+	for name := range strings.SplitSeq(string(names[1]), "|") {
+		if !functions["Test"+name] {
+			t.Errorf("SCALED of the Makefile names %s, which is no test", name)
 		}
 	}
 }
