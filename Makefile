@@ -128,13 +128,13 @@ bench-loss: ## Measure what 1 % loss at 50 ms does to users who share connection
 .PHONY: bench-api
 bench-api: ## Measure the HTTP path beside direct access to the same kube-apiserver, then again with 20 ms of round trip (BENCH_ROUNDS=1 for a glance, BENCH_ROWS=regexp for some rows, which writes nothing)
 	$(if $(BENCH_ROWS),,BENCH_GROUND="$$(go run ./test/bench -ground)" || exit; export BENCH_GROUND;) \
-	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/api) hack/awake.sh go test -tags=benchapi -count=1 -timeout=40m -v -run TestAPIBenchmark ./test/e2e && \
-	BENCH_DELAY=20ms $(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/api-20ms) hack/awake.sh go test -tags=benchapi -count=1 -timeout=20m -v -run TestAPIBenchmark ./test/e2e
+	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/api) hack/awake.sh go test -tags=benchapi -count=1 -timeout=40m -v -run TestAPIBenchmark ./test/bench/api && \
+	BENCH_DELAY=20ms $(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/api-20ms) hack/awake.sh go test -tags=benchapi -count=1 -timeout=20m -v -run TestAPIBenchmark ./test/bench/api
 
 .PHONY: bench-fleet
 bench-fleet: ## Measure views of many clusters beside the same requests to each of them; writes test/bench/fleet.txt (BENCH_ROUNDS=1 for a glance, BENCH_ROWS=regexp for some rows, which writes nothing; those of "members" need no lab)
 	$(if $(BENCH_ROWS),,BENCH_GROUND="$$(go run ./test/bench -ground)" || exit; export BENCH_GROUND;) \
-	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/fleet) hack/awake.sh go test -tags=benchfleet -count=1 -timeout=60m -v -run TestFleetBenchmark ./test/e2e
+	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/fleet) hack/awake.sh go test -tags=benchfleet -count=1 -timeout=60m -v -run TestFleetBenchmark ./test/bench/fleet
 
 .PHONY: scale
 scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which join their column; SCALE_AGENTS for agents of fewer clusters, SCALE_MISSING=10m for a proxy server that is missing for longer than two minutes)

@@ -114,7 +114,4 @@
 //   - hostile_test.go: package hostile.
 //   - faults_test.go, sampler_test.go, downloads_test.go, ownconnections_test.go: a
 //     broken network, and the clients that measure it.
-//   - apibench_test.go, apibenchstalled_test.go, apibenchfigures_test.go: make bench-api.
-//   - fleetbench_test.go and the files whose names begin as its does: make bench-fleet.
-//     benchload_test.go is for both.
 package e2e

@@ -310,7 +310,7 @@ func (k Kind) Kill(t *testing.T, name string) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frozen, err := signal(pod.UID, syscall.SIGSTOP)
+	frozen, err := sendSignal(pod.UID, syscall.SIGSTOP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func (k Kind) Kill(t *testing.T, name string) *corev1.Pod {
 	if err := k.Client.CoreV1().Pods(k.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := signal(pod.UID, syscall.SIGKILL); err != nil {
+	if _, err := sendSignal(pod.UID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	return pod

@@ -10,7 +10,7 @@
 // Files:
 //
 //	suite.go      Options, Suite, and what is skipped without a lab of its own
-//	start.go      starting a lab with the chart, or finding the clusters
+//	start.go      running tests on a lab with the chart that it starts, or on clusters that it finds
 //	users.go      the hub's user, and an administrator and a viewer of each cluster
 //	endpoints.go  the ways to a cluster's kube-apiserver: straight, and each endpoint
 //	views.go      fleet views, the ways to them, and users with chosen rights

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// signal sends a signal to the addon's process in a pod. In a lab with nodes the process
+// sendSignal sends a signal to the addon's process in a pod. In a lab with nodes the process
 // is in the pod's control group, and in one without it runs in the pod's folder.
-func signal(uid types.UID, signal syscall.Signal) (sent int, _ error) {
+func sendSignal(uid types.UID, signal syscall.Signal) (sent int, _ error) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func (k Kind) SignalPod(ctx context.Context, name string, with syscall.Signal) e
 	if err != nil {
 		return err
 	}
-	n, err := signal(pod.UID, with)
+	n, err := sendSignal(pod.UID, with)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("pod %q of the %s has no process", name, k.Name)
 	}

@@ -9,9 +9,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +30,49 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 )
+
+// Run starts the suite that options describe for a folder of this run, hands it to use, runs the
+// tests, and stops it. It returns the code to exit with.
+func Run(m *testing.M, options func(dir string) (Options, error), use func(*Suite)) int {
+	ctx, end := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer end()
+	dir, err := os.MkdirTemp("", "cluster-proxy-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making a folder for this run:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	o, err := options(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reading the environment:", err)
+		return 1
+	}
+	s, err := Start(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "setting up the clusters:", err)
+		s.Stop(true)
+		return 1
+	}
+	use(s)
+	// An interrupt ends the lab, and not only the waiting for it.
+	interrupted := context.AfterFunc(ctx, func() {
+		s.Stop(false)
+		os.Exit(130)
+	})
+	cleaning, stop := context.WithCancel(ctx)
+	if s.Lab != nil {
+		go s.CleanRequests(cleaning)
+	}
+	code := m.Run()
+	stop()
+	interrupted()
+	if err := s.Races(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: a process of the addon:", err)
+		code = max(code, 1)
+	}
+	s.Stop(code != 0)
+	return code
+}
 
 // Start prepares the clusters: a lab with the addon on it, or those that others
 // made. It returns when every cluster is Available and reached. Stop ends what it

@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"bufio"
@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -107,7 +108,7 @@ func (f *following) change(t *testing.T, clusters []string, changes int) {
 	defer tick.Stop()
 	var writers []*kubernetes.Clientset
 	for _, cluster := range clusters {
-		writers = append(writers, suite.Clientset(t, installed.Direct(cluster)))
+		writers = append(writers, suite.Clientset(t, load.Installed.Direct(cluster)))
 	}
 	var all sync.WaitGroup
 	for n := range changes {
@@ -163,17 +164,17 @@ func lags(t *testing.T, watches []opened, users int, clusters []string, changes 
 func measureEvent(t *testing.T, results *fleetResults) {
 	makePods(t, watchedNamespace, watchedEach)
 	cluster := benchClusters()[0]
-	single := installed.ThroughProxyAPI(cluster)
-	single.BearerToken = installed.HubToken
-	for round := range benchRounds {
+	single := load.Installed.ThroughProxyAPI(cluster)
+	single.BearerToken = load.Installed.HubToken
+	for round := range load.Rounds {
 		for _, side := range sides(round) {
 			w := opened{newPlace(t, single), watchedEach}
 			if side == ofView {
 				w = opened{newPlace(t, viewEndpoint().Cfg), watchedEach * len(benchClusters())}
 			}
-			t.Logf("event, %s (%d of %d)", w.base, round+1, benchRounds)
+			t.Logf("event, %s (%d of %d)", w.base, round+1, load.Rounds)
 			took, _ := lags(t, []opened{w}, 1, []string{cluster}, 100)
-			results.add(eventLag, side, median(took))
+			results.add(eventLag, side, load.Median(took))
 		}
 	}
 }
@@ -184,9 +185,9 @@ func measureWatches(t *testing.T, results *fleetResults) {
 	makePods(t, watchedNamespace, watchedEach)
 	clusters := benchClusters()
 	tokens := benchUsers(t, 5)
-	for round := range benchRounds {
+	for round := range load.Rounds {
 		for _, side := range sides(round) {
-			t.Logf("50 watches, %s (%d of %d)", side, round+1, benchRounds)
+			t.Logf("50 watches, %s (%d of %d)", side, round+1, load.Rounds)
 			var watches []opened
 			for i := range users {
 				if side == ofView {
@@ -222,11 +223,11 @@ func benchUsers(t *testing.T, count int) (tokens []string) {
 			t.Fatal(err)
 		}
 	}
-	bind(installed.Hub, "cluster-proxy-user", "system:serviceaccounts:default")
+	bind(load.Installed.Hub, "cluster-proxy-user", "system:serviceaccounts:default")
 	for _, cluster := range benchClusters() {
-		bind(suite.Clientset(t, installed.Direct(cluster)), "cluster-admin", suite.HubUserGroups)
+		bind(suite.Clientset(t, load.Installed.Direct(cluster)), "cluster-admin", suite.HubUserGroups)
 	}
-	accounts := installed.Hub.CoreV1().ServiceAccounts("default")
+	accounts := load.Installed.Hub.CoreV1().ServiceAccounts("default")
 	for i := range count {
 		name := fmt.Sprint("bench-fleet-", i)
 		if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -255,19 +256,19 @@ func benchUsers(t *testing.T, count int) (tokens []string) {
 func measureInformer(t *testing.T, results *fleetResults) {
 	makePods(t, benchNamespace, podsEach)
 	want := podsEach * len(benchClusters())
-	for round := range benchRounds {
+	for round := range load.Rounds {
 		for _, side := range sides(round) {
-			t.Logf("informer, %s (%d of %d)", side, round+1, benchRounds)
+			t.Logf("informer, %s (%d of %d)", side, round+1, load.Rounds)
 			cfgs := []*rest.Config{viewEndpoint().Cfg}
 			if side == direct {
 				cfgs = nil
 				for _, cluster := range benchClusters() {
-					cfgs = append(cfgs, installed.Direct(cluster))
+					cfgs = append(cfgs, load.Installed.Direct(cluster))
 				}
 			}
-			cpuBefore, _ := used(t)
+			cpuBefore, _ := load.Used(t)
 			took, held := inform(t, cfgs)
-			cpuAfter, _ := used(t)
+			cpuAfter, _ := load.Used(t)
 			if held != want {
 				t.Errorf("informers of %s hold %d pods, want %d", side, held, want)
 			}

@@ -1,6 +1,6 @@
-//go:build benchapi || benchfleet
-
-package e2e
+// Package load is what the benchmarks of the HTTP path (test/bench/api) and of views
+// (test/bench/fleet) share: their lab, loads, and what the addon's processes use.
+package load
 
 import (
 	"bytes"
@@ -21,14 +21,27 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// What is measured runs without the race detector.
-func init() { withoutRace = true }
+// Installed is what a benchmark measures.
+var Installed *suite.Suite
 
-// relays are all processes of ours: proxy server, proxy API, agents, manager.
-func relays() ([]string, error) {
-	binary := filepath.Join(installed.Dir, "cluster-proxy")
+// Run starts a lab, whose processes run without the race detector, for the tests of a folder
+// in test/bench. It returns the code to exit with.
+func Run(m *testing.M, o suite.Options) int {
+	o.WithoutRace = true
+	return suite.Run(m, func(dir string) (suite.Options, error) {
+		root, err := filepath.Abs("../../..")
+		o.Dir, o.Root = dir, root
+		return o, err
+	}, func(s *suite.Suite) { Installed = s })
+}
+
+// Relays are all processes of ours: proxy server, proxy API, agents, manager.
+func Relays() ([]string, error) {
+	binary := filepath.Join(Installed.Dir, "cluster-proxy")
 	all, err := filepath.Glob("/proc/[0-9]*/exe")
 	var ours []string
 	for _, link := range all {
@@ -42,19 +55,19 @@ func relays() ([]string, error) {
 	return ours, err
 }
 
-// used is the CPU time in seconds, and the memory in KiB, of all relays.
-func used(t *testing.T) (cpu, memory float64) {
+// Used is the CPU time in seconds, and the memory in KiB, of all relays.
+func Used(t *testing.T) (cpu, memory float64) {
 	t.Helper()
-	processes, err := relays()
+	processes, err := Relays()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return usage(t, processes)
+	return Usage(t, processes)
 }
 
-// usage is the CPU time in seconds, and the memory in KiB, of processes, each of which
+// Usage is the CPU time in seconds, and the memory in KiB, of processes, each of which
 // is a folder in /proc.
-func usage(t *testing.T, processes []string) (cpu, memory float64) {
+func Usage(t *testing.T, processes []string) (cpu, memory float64) {
 	t.Helper()
 	for _, dir := range processes {
 		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -66,13 +79,13 @@ func usage(t *testing.T, processes []string) (cpu, memory float64) {
 			n, _ := strconv.ParseFloat(field, 64)
 			cpu += n / 100
 		}
-		memory += statusOf(t, dir)["RssAnon"]
+		memory += StatusOf(t, dir)["RssAnon"]
 	}
 	return cpu, memory
 }
 
-// statusOf has the sizes in the status of a process, in KiB.
-func statusOf(t *testing.T, dir string) map[string]float64 {
+// StatusOf has the sizes in the status of a process, in KiB.
+func StatusOf(t *testing.T, dir string) map[string]float64 {
 	t.Helper()
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -88,8 +101,8 @@ func statusOf(t *testing.T, dir string) map[string]float64 {
 	return sizes
 }
 
-// caller has connections of its own, like a process of its own.
-func caller(t *testing.T, cfg *rest.Config) *http.Client {
+// Caller has connections of its own, like a process of its own.
+func Caller(t *testing.T, cfg *rest.Config) *http.Client {
 	t.Helper()
 	own := rest.CopyConfig(cfg)
 	own.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configurations
@@ -101,27 +114,27 @@ func caller(t *testing.T, cfg *rest.Config) *http.Client {
 	return client
 }
 
-// warmUp is how long a load goes on before it counts: connections are made, and
+// WarmUp is how long a load goes on before it counts: connections are made, and
 // what is cached is known.
-const warmUp = 500 * time.Millisecond
+const WarmUp = 500 * time.Millisecond
 
-// load sends one request again and again, from some workers at a time, each as
+// Send sends one request again and again, from some workers at a time, each as
 // soon as it has the answer to its last. Every answer must have the code; 0
 // stands for any. What began in the warm-up does not count.
-func load(ctx context.Context, t *testing.T, cfg *rest.Config, path string, workers, code int) (perSecond float64, took []time.Duration) {
+func Send(ctx context.Context, t *testing.T, cfg *rest.Config, path string, workers, code int) (perSecond float64, took []time.Duration) {
 	t.Helper()
-	client := caller(t, cfg)
+	client := Caller(t, cfg)
 	defer client.CloseIdleConnections()
 	var mu sync.Mutex
 	var failed atomic.Pointer[string]
-	counted := time.Now().Add(warmUp)
+	counted := time.Now().Add(WarmUp)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			var mine []time.Duration
 			for ctx.Err() == nil {
 				start := time.Now()
-				if err := fetch(client, strings.TrimSuffix(cfg.Host, "/")+path, code); err != nil {
+				if err := Fetch(client, strings.TrimSuffix(cfg.Host, "/")+path, code); err != nil {
 					failed.Store(new(err.Error()))
 					return
 				}
@@ -142,7 +155,7 @@ func load(ctx context.Context, t *testing.T, cfg *rest.Config, path string, work
 	return float64(len(took)) / time.Since(counted).Seconds(), took
 }
 
-func fetch(client *http.Client, url string, code int) error {
+func Fetch(client *http.Client, url string, code int) error {
 	resp, err := client.Get(url)
 	if err != nil {
 		return err
@@ -157,28 +170,28 @@ func fetch(client *http.Client, url string, code int) error {
 	return nil
 }
 
-// benchRounds is how often everything is measured; the median counts.
-var benchRounds = 3
+// Rounds is how often everything is measured; the median counts.
+var Rounds = 3
 
-// benchRows are the rows that are measured; all without BENCH_ROWS.
-var benchRows = regexp.MustCompile(os.Getenv("BENCH_ROWS"))
+// Rows are the rows that are measured; all without BENCH_ROWS.
+var Rows = regexp.MustCompile(os.Getenv("BENCH_ROWS"))
 
 func init() {
 	if n, err := strconv.Atoi(os.Getenv("BENCH_ROUNDS")); err == nil && n > 0 {
-		benchRounds = n
+		Rounds = n
 	}
 }
 
-// measured is how long one load counts.
-const measured = 2500 * time.Millisecond
+// Measured is how long one load counts.
+const Measured = 2500 * time.Millisecond
 
-// inTurn gives what a round measures, each time beginning with another.
-func inTurn[T any](all []T, round int) []T {
+// InTurn gives what a round measures, each time beginning with another.
+func InTurn[T any](all []T, round int) []T {
 	first := round % len(all)
 	return slices.Concat(all[first:], all[:first])
 }
 
-func median(values []float64) float64 {
+func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {
 		return 0

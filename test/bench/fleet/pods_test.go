@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -62,7 +63,7 @@ func makePods(t *testing.T, namespace string, each int) {
 	}
 	for _, cluster := range benchClusters() {
 		t.Logf("making %d pods on %s", each, cluster)
-		cs := suite.Clientset(t, installed.Direct(cluster))
+		cs := suite.Clientset(t, load.Installed.Direct(cluster))
 		awaitNamespace(t, cs, namespace)
 		pods := cs.CoreV1().Pods(namespace)
 		group, ctx := errgroup.WithContext(t.Context())

@@ -1,6 +1,6 @@
 //go:build benchapi
 
-package e2e
+package api
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -34,7 +35,7 @@ func (f figures) value(figure, endpoint string) float64 {
 	if len(values) > 0 && strings.HasSuffix(figure, "KiB each in our processes") {
 		return slices.Max(values)
 	}
-	return median(values)
+	return load.Median(values)
 }
 
 // targetFigure is what a figure must reach. Aggregated requests go through one
@@ -92,7 +93,7 @@ func (f figures) verdicts(endpoints []suite.Endpoint) string {
 			}
 			value, base := f.value(figure, endpoint.Name), f.value(figure, endpoints[0].Name)
 			if strings.HasPrefix(figure, badTokens) {
-				base = median(f[badTokens+", alone per second"][endpoint.Name])
+				base = load.Median(f[badTokens+", alone per second"][endpoint.Name])
 			}
 			verdict := "MISSED"
 			if o.met(value, base, o.limit) {

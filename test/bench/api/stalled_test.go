@@ -1,6 +1,6 @@
 //go:build benchapi
 
-package e2e
+package api
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -41,15 +42,15 @@ func makeBulk(t *testing.T, endpoints []suite.Endpoint, ns string) {
 
 // bulk measures how fast one large answer comes.
 func (f figures) bulk(t *testing.T, endpoints []suite.Endpoint, path string) {
-	if !benchRows.MatchString(bulkGet) {
+	if !load.Rows.MatchString(bulkGet) {
 		return
 	}
-	for round := range benchRounds {
-		for _, endpoint := range inTurn(endpoints, round) {
-			t.Logf("%s, %s (%d of %d)", bulkGet, endpoint.Name, round+1, benchRounds)
-			client := caller(t, endpoint.Cfg)
+	for round := range load.Rounds {
+		for _, endpoint := range load.InTurn(endpoints, round) {
+			t.Logf("%s, %s (%d of %d)", bulkGet, endpoint.Name, round+1, load.Rounds)
+			client := load.Caller(t, endpoint.Cfg)
 			start := time.Now()
-			if err := fetch(client, strings.TrimSuffix(endpoint.Cfg.Host, "/")+path, http.StatusOK); err != nil {
+			if err := load.Fetch(client, strings.TrimSuffix(endpoint.Cfg.Host, "/")+path, http.StatusOK); err != nil {
 				t.Error(err)
 				continue
 			}
@@ -67,13 +68,13 @@ func (f figures) stalled(t *testing.T, endpoints []suite.Endpoint, ns, large, sm
 		if err != nil {
 			return nil, err
 		}
-		resp, err := caller(t, endpoint.Cfg).Do(req)
+		resp, err := load.Caller(t, endpoint.Cfg).Do(req)
 		if err != nil {
 			return nil, err
 		}
 		return func() { _ = resp.Body.Close() }, nil
 	})
-	if !benchRows.MatchString(unreadUploads) {
+	if !load.Rows.MatchString(unreadUploads) {
 		return
 	}
 	path, err := makeDeafPod(t, endpoints, ns)
@@ -89,7 +90,7 @@ func (f figures) stalled(t *testing.T, endpoints []suite.Endpoint, ns, large, sm
 		}
 		over := make(chan error, 1)
 		go func() {
-			resp, err := caller(t, endpoint.Cfg).Do(req)
+			resp, err := load.Caller(t, endpoint.Cfg).Do(req)
 			if err == nil {
 				_ = resp.Body.Close()
 				err = fmt.Errorf("answered %s", resp.Status)
@@ -187,13 +188,13 @@ func makeDeafPod(t *testing.T, endpoints []suite.Endpoint, ns string) (path stri
 // it returns waits for one of them, whose context has ended.
 func (f figures) beside(t *testing.T, row string, endpoints []suite.Endpoint, small string, begin func(context.Context, *testing.T, suite.Endpoint) (end func(), err error)) {
 	const stallers = 16
-	if !benchRows.MatchString(row) {
+	if !load.Rows.MatchString(row) {
 		return
 	}
-	for round := range benchRounds {
-		for _, endpoint := range inTurn(endpoints, round) {
-			t.Logf("%s, %s (%d of %d)", row, endpoint.Name, round+1, benchRounds)
-			_, before := used(t)
+	for round := range load.Rounds {
+		for _, endpoint := range load.InTurn(endpoints, round) {
+			t.Logf("%s, %s (%d of %d)", row, endpoint.Name, round+1, load.Rounds)
+			_, before := load.Used(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var ends []func()
 			var err error
@@ -209,10 +210,10 @@ func (f figures) beside(t *testing.T, row string, endpoints []suite.Endpoint, sm
 				cancel()
 				continue
 			}
-			limited, done := context.WithTimeout(t.Context(), warmUp+measured)
-			rate, took := load(limited, t, endpoint.Cfg, small, 1, http.StatusOK)
+			limited, done := context.WithTimeout(t.Context(), load.WarmUp+load.Measured)
+			rate, took := load.Send(limited, t, endpoint.Cfg, small, 1, http.StatusOK)
 			done()
-			_, after := used(t)
+			_, after := load.Used(t)
 			f.add(row+", KiB each in our processes", endpoint.Name, (after-before)/stallers)
 			if len(took) > 0 {
 				f.add(row+", small GET per second", endpoint.Name, rate)

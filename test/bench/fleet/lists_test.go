@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"bytes"
@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 )
 
 // place is where requests go: a cluster, or a view.
@@ -33,7 +35,7 @@ func newPlace(t *testing.T, cfg *rest.Config) place {
 	t.Helper()
 	plain := rest.CopyConfig(cfg)
 	plain.DisableCompression = true
-	return place{caller(t, plain), strings.TrimSuffix(cfg.Host, "/")}
+	return place{load.Caller(t, plain), strings.TrimSuffix(cfg.Host, "/")}
 }
 
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -191,12 +193,12 @@ func growth(t *testing.T, processes []string) (end func() float64) {
 		if err := os.WriteFile(filepath.Join(dir, "clear_refs"), []byte("5"), 0); err != nil {
 			t.Fatal(err)
 		}
-		before += statusOf(t, dir)["RssAnon"]
+		before += load.StatusOf(t, dir)["RssAnon"]
 	}
 	return func() float64 {
 		most := 0.0
 		for _, dir := range processes {
-			sizes := statusOf(t, dir)
+			sizes := load.StatusOf(t, dir)
 			most += sizes["VmHWM"] - sizes["RssFile"] - sizes["RssShmem"]
 		}
 		return max(0, most-before) / 1024
@@ -206,7 +208,7 @@ func growth(t *testing.T, processes []string) (end func() float64) {
 // proxyAPIs are the processes that serve views.
 func proxyAPIs(t *testing.T) []string {
 	t.Helper()
-	all, err := relays()
+	all, err := load.Relays()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,10 +234,10 @@ type comparison struct {
 // lists compares in rounds, after one that warms up. Memory counts from the first answer
 // on, as memory that was taken once is not asked for again.
 func (c comparison) lists(t *testing.T, results *fleetResults) {
-	for round := range 1 + benchRounds {
+	for round := range 1 + load.Rounds {
 		for _, form := range listForms() {
 			for _, side := range sides(round) {
-				t.Logf("%s, %s, %s (%d of %d)", c.name, form.name, side, round, benchRounds)
+				t.Logf("%s, %s, %s (%d of %d)", c.name, form.name, side, round, load.Rounds)
 				c.list(t, results, form, side, round > 0)
 			}
 		}
@@ -248,7 +250,7 @@ func (c comparison) list(t *testing.T, results *fleetResults, form listForm, sid
 	if side == ofView {
 		places = []place{c.view}
 	}
-	cpuBefore, _ := usage(t, c.all)
+	cpuBefore, _ := load.Usage(t, c.all)
 	most := growth(t, c.serving)
 	began := time.Now()
 	got, err := listEach(t.Context(), places, c.path, form)
@@ -270,7 +272,7 @@ func (c comparison) list(t *testing.T, results *fleetResults, form listForm, sid
 	}
 	results.add(c.name+", "+form.name+", ms", side, took.Seconds()*1e3)
 	if side == ofView {
-		cpuAfter, _ := usage(t, c.all)
+		cpuAfter, _ := load.Usage(t, c.all)
 		results.add(c.name+", "+form.name+": CPU s per 1,000", side, (cpuAfter-cpuBefore)/float64(c.items)*1000)
 	}
 }
@@ -278,7 +280,7 @@ func (c comparison) list(t *testing.T, results *fleetResults, form listForm, sid
 // measureLists compares lists of 6,000 pods of 3 clusters.
 func measureLists(t *testing.T, results *fleetResults) {
 	makePods(t, benchNamespace, podsEach)
-	all, err := relays()
+	all, err := load.Relays()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,20 +296,20 @@ func measureGets(t *testing.T, results *fleetResults) {
 	makePods(t, benchNamespace, podsEach)
 	cluster := benchClusters()[0]
 	name := benchPod(cluster, 0).Name
-	single := installed.ThroughProxyAPI(cluster)
-	single.BearerToken = installed.HubToken
+	single := load.Installed.ThroughProxyAPI(cluster)
+	single.BearerToken = load.Installed.HubToken
 	view := viewEndpoint().Cfg
 	type way struct {
 		name, object string
 		cfg          *rest.Config
 	}
-	ways := []way{{direct, name, installed.Direct(cluster)}, {"single", name, single}, {"qualified", name + "@" + cluster, view}, {"plain", name, view}}
+	ways := []way{{direct, name, load.Installed.Direct(cluster)}, {"single", name, single}, {"qualified", name + "@" + cluster, view}, {"plain", name, view}}
 	for _, workers := range []int{1, 16} {
-		for round := range benchRounds {
-			for _, way := range inTurn(ways, round) {
-				t.Logf("gets, %s, %d at a time (%d of %d)", way.name, workers, round+1, benchRounds)
-				ctx, cancel := context.WithTimeout(t.Context(), warmUp+measured)
-				rate, _ := load(ctx, t, way.cfg, podsPath+"/"+way.object, workers, http.StatusOK)
+		for round := range load.Rounds {
+			for _, way := range load.InTurn(ways, round) {
+				t.Logf("gets, %s, %d at a time (%d of %d)", way.name, workers, round+1, load.Rounds)
+				ctx, cancel := context.WithTimeout(t.Context(), load.WarmUp+load.Measured)
+				rate, _ := load.Send(ctx, t, way.cfg, podsPath+"/"+way.object, workers, http.StatusOK)
 				cancel()
 				switch way.name {
 				case direct:

@@ -1,11 +1,14 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"testing"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -37,17 +40,30 @@ func fleetRows() []fleetRow {
 
 // selected are the rows that BENCH_ROWS names.
 func selected() []fleetRow {
-	return slices.DeleteFunc(fleetRows(), func(r fleetRow) bool { return !benchRows.MatchString(r.name) })
+	return slices.DeleteFunc(fleetRows(), func(r fleetRow) bool { return !load.Rows.MatchString(r.name) })
 }
+
+// allView is the FleetView that the chart makes.
+const allView = "all"
 
 // thirdCluster makes the members of the suite's lab three.
 const thirdCluster = "cluster3"
 
-func init() {
-	withoutRace = true
-	moreClusters = []string{thirdCluster}
-	withoutClusters = !slices.ContainsFunc(selected(), func(r fleetRow) bool { return r.needsLab })
-	benchProcess = childProcess()
+// withoutClusters is true if the selected rows need no lab.
+var withoutClusters = !slices.ContainsFunc(selected(), func(r fleetRow) bool { return r.needsLab })
+
+func TestMain(m *testing.M) {
+	if process := childProcess(); process != nil {
+		if err := process(); err != nil {
+			fmt.Fprintln(os.Stderr, "running a process of the benchmark:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if withoutClusters {
+		os.Exit(m.Run())
+	}
+	os.Exit(load.Run(m, suite.Options{More: []string{thirdCluster}}))
 }
 
 // The two sides that are compared.
@@ -57,7 +73,7 @@ const (
 )
 
 // sides are in the order in which a round measures them.
-func sides(round int) []string { return inTurn([]string{direct, ofView}, round) }
+func sides(round int) []string { return load.InTurn([]string{direct, ofView}, round) }
 
 // TestFleetBenchmark measures views of many clusters beside the same requests to each
 // cluster, and writes a table and the raw figures to BENCH_OUT. It fails on wrong answers
@@ -65,7 +81,7 @@ func sides(round int) []string { return inTurn([]string{direct, ofView}, round) 
 // measured at the same time, and the frozen row cuts a cluster off for a while.
 func TestFleetBenchmark(t *testing.T) {
 	if !withoutClusters {
-		installed.NeedLab(t, "measures processes of this machine")
+		load.Installed.NeedLab(t, "measures processes of this machine")
 	}
 	results := &fleetResults{values: map[string]map[string][]float64{}}
 	for _, row := range selected() {
@@ -79,17 +95,17 @@ func directPlaces(t *testing.T) []place {
 	t.Helper()
 	var places []place
 	for _, cluster := range benchClusters() {
-		places = append(places, newPlace(t, installed.Direct(cluster)))
+		places = append(places, newPlace(t, load.Installed.Direct(cluster)))
 	}
 	return places
 }
 
 // benchClusters are the lab's managed clusters.
-func benchClusters() []string { return slices.Sorted(slices.Values(installed.Clusters)) }
+func benchClusters() []string { return slices.Sorted(slices.Values(load.Installed.Clusters)) }
 
 // viewEndpoint is the view of all clusters, for a user of the hub.
 func viewEndpoint() suite.Endpoint {
-	cfg := installed.ThroughProxyAPI("")
-	cfg.Host, cfg.BearerToken = "https://"+installed.ProxyAPI+"/@"+allView, installed.HubToken
+	cfg := load.Installed.ThroughProxyAPI("")
+	cfg.Host, cfg.BearerToken = "https://"+load.Installed.ProxyAPI+"/@"+allView, load.Installed.HubToken
 	return suite.Endpoint{Name: ofView, Cfg: cfg}
 }

@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 )
 
 // Names of what is measured. Those of lists continue with a form.
@@ -152,7 +154,7 @@ func (r *fleetResults) value(f fleetFigure, side string) (value float64, ok bool
 	case f.worst:
 		return slices.Max(values), true
 	}
-	return median(values), true
+	return load.Median(values), true
 }
 
 // verdict says whether a figure of the view is as it must be.
@@ -204,7 +206,7 @@ func (r *fleetResults) table() string {
 func (r *fleetResults) write(t *testing.T) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s, %s, %d processors, %s, cores kept awake: %s, %d rounds: the median, or the worst of them where the row says longest, slowest, largest, most or at rest.\n\n%s\n",
-		time.Now().Format(time.DateOnly), cmp.Or(os.Getenv("BENCH_GROUND"), "for a glance"), runtime.NumCPU(), runtime.Version(), cmp.Or(os.Getenv("CORES_AWAKE"), "no"), benchRounds, r.table())
+		time.Now().Format(time.DateOnly), cmp.Or(os.Getenv("BENCH_GROUND"), "for a glance"), runtime.NumCPU(), runtime.Version(), cmp.Or(os.Getenv("CORES_AWAKE"), "no"), load.Rounds, r.table())
 	fmt.Fprintf(&out, "%s\n%s\n", tableNote, karmadaNote)
 	for _, note := range r.notes {
 		fmt.Fprintln(&out, note)

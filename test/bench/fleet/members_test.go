@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 )
 
 // measureMemory compares lists of 6,000 and of 60,000 pods of 3 simulated members: three
@@ -44,7 +46,7 @@ func warmUpList(t *testing.T, view place) {
 func measureSilent(t *testing.T, results *fleetResults) {
 	const clusters, pods = 50, 10
 	members, _, view, _ := simulate(t, simulated{Clusters: clusters, Pods: pods, Silent: true})
-	for range benchRounds {
+	for range load.Rounds {
 		for _, form := range []listForm{listForms()[1], listForms()[2]} {
 			one, err := members[0].list(t.Context(), podsPath, form)
 			if err != nil {
@@ -70,7 +72,7 @@ func measureFar(t *testing.T, results *fleetResults) {
 	_, _, view, _ := simulate(t, simulated{Clusters: clusters, Pods: pods, Delay: away})
 	one, _, _, _ := simulate(t, simulated{Clusters: 1, Pods: clusters * pods, Delay: away})
 	form := listForms()[0]
-	for round := range 1 + benchRounds {
+	for round := range 1 + load.Rounds {
 		for _, side := range sides(round) {
 			for range 10 {
 				places := one
@@ -97,11 +99,11 @@ func measureFar(t *testing.T, results *fleetResults) {
 // of 5,000 objects and nothing happens.
 func measureIdleWatches(t *testing.T, results *fleetResults) {
 	const clusters, pods, watches = 50, 100, 20
-	for range benchRounds {
+	for range load.Rounds {
 		_, _, view, process := simulate(t, simulated{Clusters: clusters, Pods: pods})
 		warmUpList(t, view)
 		view.ask(t, collectPath)
-		_, before := usage(t, []string{process})
+		_, before := load.Usage(t, []string{process})
 		most := growth(t, []string{process})
 		ctx, cancel := context.WithCancel(t.Context())
 		for range watches {
@@ -111,7 +113,7 @@ func measureIdleWatches(t *testing.T, results *fleetResults) {
 		}
 		results.add(watchBegins, ofView, most()/watches)
 		view.ask(t, collectPath)
-		_, after := usage(t, []string{process})
+		_, after := load.Usage(t, []string{process})
 		results.add(watchMemory, ofView, (after-before)/1024/watches)
 		cancel()
 	}
@@ -143,14 +145,14 @@ func measureMany(t *testing.T, results *fleetResults) {
 	const clusters, pods = 500, 10
 	members, control, view, process := simulate(t, simulated{Clusters: clusters, Pods: pods})
 	form := listForms()[2]
-	for round := range 1 + benchRounds {
+	for round := range 1 + load.Rounds {
 		for _, side := range sides(round) {
 			places := members
 			if side == ofView {
 				places = []place{view}
 			}
 			control.ask(t, "/")
-			cpuBefore, _ := usage(t, []string{process})
+			cpuBefore, _ := load.Usage(t, []string{process})
 			most := growth(t, []string{process})
 			began := time.Now()
 			got, err := listEach(t.Context(), places, podsPath, form)
@@ -172,7 +174,7 @@ func measureMany(t *testing.T, results *fleetResults) {
 			if round > 0 {
 				results.add(manyList, side, took.Seconds())
 				if side == ofView {
-					cpuAfter, _ := usage(t, []string{process})
+					cpuAfter, _ := load.Usage(t, []string{process})
 					results.add(manyCPU, side, (cpuAfter-cpuBefore)/(clusters*pods)*1000)
 				}
 			}

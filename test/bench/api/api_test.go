@@ -1,12 +1,13 @@
 //go:build benchapi
 
-package e2e
+package api
 
 import (
 	"context"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,19 +20,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
+// benchDelay is how long a round trip between agents and the hub takes; nothing
+// is added if it is 0.
+var benchDelay, _ = time.ParseDuration(os.Getenv("BENCH_DELAY"))
+
+func TestMain(m *testing.M) { os.Exit(load.Run(m, suite.Options{Delay: benchDelay})) }
+
 func (f figures) requests(t *testing.T, endpoints []suite.Endpoint, paths map[string]string, workers ...int) {
-	for round := range benchRounds {
+	for round := range load.Rounds {
 		for _, what := range slices.Sorted(maps.Keys(paths)) {
 			for _, n := range workers {
 				row := fmt.Sprintf("%s, %2d at a time", what, n)
-				if !benchRows.MatchString(row) {
+				if !load.Rows.MatchString(row) {
 					continue
 				}
-				for _, endpoint := range inTurn(endpoints, round) {
-					t.Logf("%s, %s (%d of %d)", row, endpoint.Name, round+1, benchRounds)
+				for _, endpoint := range load.InTurn(endpoints, round) {
+					t.Logf("%s, %s (%d of %d)", row, endpoint.Name, round+1, load.Rounds)
 					f.request(t, endpoint, row, paths[what], n)
 				}
 			}
@@ -40,11 +48,11 @@ func (f figures) requests(t *testing.T, endpoints []suite.Endpoint, paths map[st
 }
 
 func (f figures) request(t *testing.T, endpoint suite.Endpoint, row, path string, workers int) {
-	before, _ := used(t)
-	ctx, cancel := context.WithTimeout(t.Context(), warmUp+measured)
+	before, _ := load.Used(t)
+	ctx, cancel := context.WithTimeout(t.Context(), load.WarmUp+load.Measured)
 	defer cancel()
-	rate, took := load(ctx, t, endpoint.Cfg, path, workers, http.StatusOK)
-	after, _ := used(t)
+	rate, took := load.Send(ctx, t, endpoint.Cfg, path, workers, http.StatusOK)
+	after, _ := load.Used(t)
 	if len(took) == 0 {
 		return
 	}
@@ -52,7 +60,7 @@ func (f figures) request(t *testing.T, endpoint suite.Endpoint, row, path string
 	f.add(row+", p50 ms", endpoint.Name, took[len(took)/2].Seconds()*1e3)
 	f.add(row+", p99 ms", endpoint.Name, took[len(took)*99/100].Seconds()*1e3)
 	// The processor was used in the warm-up as well.
-	all := rate * (warmUp + measured).Seconds()
+	all := rate * (load.WarmUp + load.Measured).Seconds()
 	f.add(row+", relay cpu s per 1000", endpoint.Name, (after-before)/all*1000)
 }
 
@@ -63,14 +71,14 @@ const watching = "200 watches"
 // round begins with another endpoint.
 func (f figures) watches(t *testing.T, endpoints, turn []suite.Endpoint, ns string) {
 	const open, events = 200, 20
-	if !benchRows.MatchString(watching) {
+	if !load.Rows.MatchString(watching) {
 		return
 	}
 	writer := suite.Clientset(t, endpoints[0].Cfg).CoreV1().ConfigMaps(ns)
 	for _, endpoint := range turn {
 		t.Logf("%s, %s", watching, endpoint.Name)
 		cs := suite.Clientset(t, endpoint.Cfg)
-		_, before := used(t)
+		_, before := load.Used(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -106,8 +114,8 @@ func (f figures) watches(t *testing.T, endpoints, turn []suite.Endpoint, ns stri
 				<-arrived
 			}
 		}
-		_, after := used(t)
-		f.add(watching+", lag p50 ms", endpoint.Name, median(lags))
+		_, after := load.Used(t)
+		f.add(watching+", lag p50 ms", endpoint.Name, load.Median(lags))
 		f.add(watching+", KiB each in our processes", endpoint.Name, (after-before)/open)
 		cancel()
 		wg.Wait()
@@ -119,22 +127,22 @@ func (f figures) watches(t *testing.T, endpoints, turn []suite.Endpoint, ns stri
 // connections of their own, but the user's address and the same two cores.
 func (f figures) besideBadTokens(t *testing.T, endpoints []suite.Endpoint, path string) {
 	const callers = 32
-	for round := range benchRounds {
-		for _, endpoint := range inTurn(endpoints, round) {
-			if !benchRows.MatchString(badTokens) {
+	for round := range load.Rounds {
+		for _, endpoint := range load.InTurn(endpoints, round) {
+			if !load.Rows.MatchString(badTokens) {
 				return
 			}
-			t.Logf("%s, %s (%d of %d)", badTokens, endpoint.Name, round+1, benchRounds)
-			ctx, cancel := context.WithTimeout(t.Context(), warmUp+measured)
-			alone, _ := load(ctx, t, endpoint.Cfg, path, 1, http.StatusOK)
+			t.Logf("%s, %s (%d of %d)", badTokens, endpoint.Name, round+1, load.Rounds)
+			ctx, cancel := context.WithTimeout(t.Context(), load.WarmUp+load.Measured)
+			alone, _ := load.Send(ctx, t, endpoint.Cfg, path, 1, http.StatusOK)
 			cancel()
 			bad := rest.CopyConfig(endpoint.Cfg)
 			bad.BearerToken = "nobody-knows-this-one"
-			ctx, cancel = context.WithTimeout(t.Context(), warmUp+measured)
+			ctx, cancel = context.WithTimeout(t.Context(), load.WarmUp+load.Measured)
 			var refused float64
 			var wg sync.WaitGroup
-			wg.Go(func() { refused, _ = load(ctx, t, bad, path, callers, 0) })
-			beside, _ := load(ctx, t, endpoint.Cfg, path, 1, http.StatusOK)
+			wg.Go(func() { refused, _ = load.Send(ctx, t, bad, path, callers, 0) })
+			beside, _ := load.Send(ctx, t, endpoint.Cfg, path, 1, http.StatusOK)
 			wg.Wait()
 			cancel()
 			f.add(badTokens+", per second", endpoint.Name, beside)
@@ -151,9 +159,9 @@ const badTokens = "valid user beside 32 with bad tokens"
 // the table says which target figures are met. It disturbs every figure that is
 // measured at the same time.
 func TestAPIBenchmark(t *testing.T) {
-	installed.NeedLab(t, "measures processes of this machine")
-	cluster := installed.Clusters[0]
-	endpoints := installed.Endpoints(cluster)
+	load.Installed.NeedLab(t, "measures processes of this machine")
+	cluster := load.Installed.Clusters[0]
+	endpoints := load.Installed.Endpoints(cluster)
 	cs := suite.Clientset(t, endpoints[0].Cfg)
 	ns := suite.Scratch(t, cs)
 	make50 := func(name, label string, size int) {
@@ -178,8 +186,8 @@ func TestAPIBenchmark(t *testing.T) {
 		endpoints[0].Cfg = delayed
 		f.requests(t, endpoints, paths, 1)
 	} else {
-		for round := range benchRounds {
-			f.watches(t, endpoints, inTurn(endpoints, round), ns)
+		for round := range load.Rounds {
+			f.watches(t, endpoints, load.InTurn(endpoints, round), ns)
 		}
 		f.requests(t, endpoints, paths, 1, 16, 64)
 		makeBulk(t, endpoints, ns)

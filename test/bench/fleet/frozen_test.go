@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/load"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -24,9 +25,9 @@ func measureFrozen(t *testing.T, results *fleetResults) {
 	frozen := clusters[len(clusters)-1]
 	want := podsEach * (len(clusters) - 1)
 	view := newPlace(t, viewEndpoint().Cfg)
-	for round := range benchRounds {
+	for round := range load.Rounds {
 		for _, form := range []listForm{listForms()[0], listForms()[2]} {
-			t.Logf("frozen, %s (%d of %d)", form.name, round+1, benchRounds)
+			t.Logf("frozen, %s (%d of %d)", form.name, round+1, load.Rounds)
 			// The view has asked all clusters, and has no reason to leave one out.
 			if got, err := view.list(t.Context(), podsPath, form); err != nil || got.items != podsEach*len(clusters) {
 				t.Errorf("before %s is frozen: %d items and error %v, want %d and none", frozen, got.items, err, podsEach*len(clusters))
@@ -46,7 +47,7 @@ func measureFrozen(t *testing.T, results *fleetResults) {
 				results.add(fmt.Sprintf(frozenWhole, form.name), ofView, time.Since(began).Seconds())
 			}
 			thaw()
-			suite.Eventually(t, frozen+" reachable", func() error { return installed.Reachable(t.Context(), frozen) })
+			suite.Eventually(t, frozen+" reachable", func() error { return load.Installed.Reachable(t.Context(), frozen) })
 		}
 	}
 }
@@ -55,7 +56,7 @@ func measureFrozen(t *testing.T, results *fleetResults) {
 // the test ends.
 func freeze(t *testing.T, cluster string) (thaw func()) {
 	t.Helper()
-	all, err := relays()
+	all, err := load.Relays()
 	if err != nil {
 		t.Fatal(err)
 	}

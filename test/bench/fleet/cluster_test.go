@@ -1,6 +1,6 @@
 //go:build benchfleet
 
-package e2e
+package fleet
 
 import (
 	"bufio"

@@ -1,0 +1,9 @@
+// Package api measures the HTTP path beside direct access to the same kube-apiserver, in a lab:
+// make bench-api. BENCH_DELAY adds a round trip between agents and the hub.
+//
+// Files:
+//
+//	api_test.go      the rows, and those of requests and watches
+//	stalled_test.go  large answers, and users beside others who read nothing
+//	figures_test.go  target figures, and the table
+package api
