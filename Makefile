@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 # Tests that start whole clusters or fleets of agents, for minutes, or build Prometheus; everything else takes seconds per package.
 LAB_TESTS := ./test/lab ./test/e2e
-LONG_TESTS := ./test/fleet ./test/alerts ./test/e2e/tokens
+LONG_TESTS := ./test/agents ./test/alerts ./test/e2e/tokens
 # Tests that mark themselves by long.Test(t), in the packages of $(1), as a regular expression: scenarios in which whole components come, go or are
 # replaced, or everything is attacked; attacks with many GiB or connections; the page in a browser. `make test` leaves them to `make test-long`.
 long = ^($(shell awk -F'[^A-Za-z0-9]+' '/^func Test/ {test = $$2} /^\tlong\.Test\(t\)/ {print test}' $(addsuffix /*_test.go,$(1)) | paste -sd'|'))$$
@@ -12,7 +12,7 @@ LONG_PACKAGES = $(shell grep -rl --include='*_test.go' '^	long\.Test(t)' pkg | x
 SKIP_LONG := TEST_LONG=skip
 # The tests of LONG_TESTS that are smaller, or lenient about times, under the race detector.
 SCALED := ^Test(ReconnectStorm|IdleCrowd|StalledPeersDoNotDelayOthers)$$
-UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/fleet$$ -e /test/alerts$$)
+UNIT_TESTS = $(shell go list ./... | grep -v -e /test/e2e -e /test/lab$$ -e /test/agents$$ -e /test/alerts$$)
 # The race detector needs a C compiler; RACE= does without both.
 RACE ?= -race
 TESTFLAGS ?=
@@ -47,14 +47,14 @@ test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only
 	$(SKIP_LONG) go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
 
 .PHONY: test-long
-test-long: test-long-unit test-fleet test-long-lab ## Run fleets of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
+test-long: test-long-unit test-agents test-long-lab ## Run crowds of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
 
 .PHONY: test-long-unit
 test-long-unit:
 	go test $(RACE) -count=1 -run '$(call long,$(LONG_PACKAGES))' $(TESTFLAGS) $(LONG_PACKAGES)
 
-.PHONY: test-fleet
-test-fleet:
+.PHONY: test-agents
+test-agents:
 	go test $(RACE) -count=1 -timeout=30m $(TESTFLAGS) $(LONG_TESTS)
 
 .PHONY: test-long-lab
@@ -63,7 +63,7 @@ test-long-lab:
 
 .PHONY: test-scale
 test-scale: ## Run the tests of many agents and of times at full size, without the race detector (needs 13,000 files: ulimit -n)
-	go test -count=1 -run '$(SCALED)' $(TESTFLAGS) ./test/fleet
+	go test -count=1 -run '$(SCALED)' $(TESTFLAGS) ./test/agents
 
 .PHONY: e2e
 e2e: ## Run the scenarios on real nodes, with the chart and the image (needs root on Linux, containerd and runc; LAB_OCM=0.16.0 for the oldest OCM)

@@ -1,6 +1,6 @@
 //go:build race
 
-package fleet
+package agents
 
 // scale is by how much the crowds of these tests are smaller under the race
 // detector, which costs ten times the processor and the memory.

@@ -1,4 +1,4 @@
-// Package fleet tests many proxy servers, agents and clients together, each the
+// Package agents tests many proxy servers, agents and clients together, each the
 // real thing, in one process: what a rollout, a crash, a storm of reconnects or
 // a crowd of idle connections does to those who use the tunnel meanwhile.
 //
@@ -6,4 +6,4 @@
 // asked for, so a cluster's name leads to a target of its own, and a connection
 // that ends up in another cluster is noticed by the history that both ends
 // check (carriertest).
-package fleet
+package agents

@@ -1,4 +1,4 @@
-package fleet
+package agents
 
 import (
 	"encoding/pem"
@@ -24,7 +24,7 @@ import (
 )
 
 // profilesEnv is a folder for profiles of what BenchmarkIdleAgents measures.
-const profilesEnv = "CLUSTER_PROXY_FLEET_PROFILES"
+const profilesEnv = "CLUSTER_PROXY_AGENTS_PROFILES"
 
 // idleTime is how long processor time is counted.
 const idleTime = 20 * time.Second

@@ -1,4 +1,4 @@
-package fleet
+package agents
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 
 // childEnv makes this program a process that holds agents and their target: a
 // crowd has more files than one process may have open.
-const childEnv = "CLUSTER_PROXY_FLEET_CHILD"
+const childEnv = "CLUSTER_PROXY_AGENTS_CHILD"
 
 // childSpec is the value of childEnv, as JSON.
 type childSpec struct {
