@@ -218,32 +218,3 @@ func TestDeadProducerIsNoticed(t *testing.T) {
 		return w.server.metric(t, "cluster_proxy_server_carriers", `side="agents",state="in use"`) == 0
 	})
 }
-
-// TestHalfOpen closes one direction and uses the other for long after.
-func TestHalfOpen(t *testing.T) {
-	w := startOneTunnel(t)
-	answers := flood(t, soleCluster, func(conn net.Conn) {
-		asked, _ := io.ReadAll(conn)
-		_, _ = io.CopyN(conn, zeros{}, 4<<20)
-		_, _ = conn.Write(asked)
-		_ = conn.Close()
-	})
-	conn, err := w.dial(t.Context(), "tcp", answers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, "question"); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(conn)
-	if err != nil || len(got) != 4<<20+8 || string(got[4<<20:]) != "question" {
-		t.Errorf("%d bytes and %v came back, want %d bytes that end with the question", len(got), err, 4<<20+8)
-	}
-	if _, err := conn.Write([]byte("x")); err == nil {
-		t.Error("a write after CloseWrite succeeded")
-	}
-}

@@ -74,8 +74,7 @@
 //
 //   - answers_test.go: the same answers as the kube-apiserver's. errors_test.go: 401,
 //     403, 404, and paths as they were sent.
-//   - scenarios_test.go: exec, port-forward, kubectl. kinds_test.go: proxy subresources,
-//     streamed bodies.
+//   - scenarios_test.go: exec, port-forward, kubectl. kinds_test.go: proxy subresources.
 //   - hubuser_test.go, audit_test.go: users of the hub, and what audit logs say.
 //     localcluster_test.go: the hub as its own managed cluster.
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
