@@ -49,6 +49,18 @@ test-lab: ## Run the shorter scenarios in a lab of whole clusters (needs Go only
 .PHONY: test-long
 test-long: test-long-unit test-agents test-long-lab ## Run crowds of agents, and the scenarios in which everything comes, goes and is attacked, in such a lab
 
+.PHONY: test-all
+test-all: test-all-unit test-agents test-all-lab ## Run what test and test-long run, with one lab for both, as CI does
+
+.PHONY: test-all-unit
+test-all-unit:
+	go build ./cmd/... ./examples/...
+	go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
+
+.PHONY: test-all-lab
+test-all-lab:
+	go test $(RACE) -count=1 -timeout=60m $(TESTFLAGS) $(LAB_TESTS)
+
 .PHONY: test-long-unit
 test-long-unit:
 	go test $(RACE) -count=1 -run '$(call long,$(LONG_PACKAGES))' $(TESTFLAGS) $(LONG_PACKAGES)
