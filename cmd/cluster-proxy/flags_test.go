@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/pflag"
 	apiserver "k8s.io/apiserver/pkg/server/options"
-	konnectivity "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 )
 
 var update = flag.Bool("update", false, "write the flags to flags/*.txt in place of checking them")
@@ -45,7 +44,6 @@ func TestFlags(t *testing.T) {
 // that drains says how long by the same two flags.
 func TestFlagsReadAlike(t *testing.T) {
 	libraries := pflag.NewFlagSet("", pflag.ContinueOnError)
-	libraries.AddFlagSet(konnectivity.NewGrpcProxyAgentOptions().Flags())
 	apiserver.NewAuditOptions().AddFlags(libraries)
 	apiserver.NewTracingOptions().AddFlags(libraries)
 	sentence := regexp.MustCompile(`^[A-Z][a-z]|\.$|[a-z]\. [A-Z]`)

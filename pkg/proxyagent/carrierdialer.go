@@ -3,17 +3,19 @@ package proxyagent
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpproxy"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -21,14 +23,18 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
+
+// decision returns what to dial for a request, or an error if that is denied.
+type decision func(network, address string) (policy.Target, error)
 
 // carrierDialer dials carriers to the proxy servers, and opens the connections that
 // these ask for on them. servers.go decides which server gets how many.
 type carrierDialer struct {
 	address          string // of the proxy servers
 	serverName       string
-	session          string // the agent ID
+	agentID          string
 	identifiers      string // the hosts that lead to the agent
 	process          string // see agentapi.ProcessHeader
 	source           *pki.Reloader
@@ -36,45 +42,68 @@ type carrierDialer struct {
 	handler          *connListener // nil if there is none
 	tcp              dial.TCP      // to proxy servers and targets
 	dialer           dial.StaleDialer
-	handshakes       *handshakes // with control carriers
-	protocols        []string    // for ALPN, besides those that are always named
+	handshakes       *handshakes // of control sessions
 	pingAfter        time.Duration
 	handshakeTimeout time.Duration
 	targetTimeout    time.Duration // for a target to accept a connection
-	serving          atomic.Int64  // connections on carriers
-	ending           atomic.Bool   // new ones are refused
+	ending           atomic.Bool   // new connections are refused
 	memory           *memlimit.Gate
-	denied           *prometheus.CounterVec
+	metrics          *agentMetrics
 }
 
-// dial makes one carrier. Behind a load balancer it leads to any of the proxy
+// dialCarrier makes one carrier. Behind a load balancer it leads to any of the proxy
 // servers, and PeerName says to which; one that does not know this agent yet
-// closes it. A server of konnectivity's has none (carrier.ErrNoCarriers): the
-// connections of konnectivity's streams serve instead.
-func (c *carrierDialer) dial(ctx context.Context) (*carrier.Carrier, error) {
+// closes it.
+func (c *carrierDialer) dialCarrier(ctx context.Context) (*carrier.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
 	defer cancel()
 	raw, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	hello := carrier.Hello{Version: carrier.Version, Session: c.session, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
-	made, err := carrier.DialTLS(ctx, raw, c.tlsConfig(), hello, *c.carriers())
+	hello := carrier.Hello{Version: carrier.Version, Session: c.agentID, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(c.process)}}
+	made, err := carrier.DialTLS(ctx, raw, c.tlsConfig(), hello, *c.carrierConfig())
 	if err != nil {
 		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))
 	}
 	return made, nil
 }
 
-// carriers configures the carriers that the agent dials.
-func (c *carrierDialer) carriers() *carrier.Config {
+// dialSession makes a control session with any of the proxy servers, and says which features
+// the agent has.
+func (c *carrierDialer) dialSession(ctx context.Context, features ...string) (*carrier.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.handshakeTimeout)
+	defer cancel()
+	raw, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := carrier.ShakeHands(ctx, raw, c.tlsConfig())
+	if err != nil {
+		if errors.Is(err, carrier.ErrNoCarriers) {
+			return nil, fmt.Errorf("dialing a control session to %q: %w; for a server of konnectivity's run konnectivity's own agent", c.address, err)
+		}
+		c.handshakes.noteFailure(err)
+		return nil, fmt.Errorf("dialing a control session to %q: %w", c.address, pki.Explain(err))
+	}
+	hello := carrier.Hello{Session: c.agentID, Identifiers: c.identifiers, Features: append(features, agentapi.ProcessFeature(c.process))}
+	session, err := carrier.DialSession(ctx, conn, hello, carrier.SessionConfig{PingAfter: c.pingAfter, Carrier: c.carrierConfig()})
+	c.handshakes.noteFirstRead(err)
+	if err != nil {
+		return nil, fmt.Errorf("asking %q for a control session: %w", c.address, pki.Explain(err))
+	}
+	return session, nil
+}
+
+// carrierConfig configures the carriers that the agent dials.
+func (c *carrierDialer) carrierConfig() *carrier.Config {
 	return &carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(c.serveOpen)}
 }
 
 // tlsConfig is for one connection that may become a carrier.
 func (c *carrierDialer) tlsConfig() *tls.Config {
 	config := c.source.ClientConfig(c.serverName)
-	config.NextProtos = append([]string{carrier.ALPN, "h2"}, c.protocols...)
+	config.NextProtos = []string{carrier.ALPN, "h2"} // a server of konnectivity's takes the latter, and is told from a broken one
 	return config
 }
 
@@ -100,7 +129,7 @@ func (c *carrierDialer) serveOpen(ctx context.Context, request *carrier.Pending)
 	if destination.Handler {
 		conn, err := request.Accept(carrier.Endpoints{Local: destination.Address, Remote: destination.Address})
 		if err == nil {
-			c.count(func() { c.handler.serve(conn, request.Carrier().PeerName(), request.Via) })
+			c.countWhile(func() { c.handler.serve(conn, request.Carrier().PeerName(), request.Via) })
 		}
 		return
 	}
@@ -108,45 +137,53 @@ func (c *carrierDialer) serveOpen(ctx context.Context, request *carrier.Pending)
 	began := time.Now()
 	target, err := dialer.DialContext(ctx, "tcp", destination.Address)
 	if err != nil {
-		_ = request.Refuse(targetError(err))
+		_ = request.Refuse(c.targetError(err))
 		return
 	}
 	target = c.tcp.Tune(target)
-	metrics.Metrics.ObserveDialLatency(time.Since(began))
+	c.metrics.dialSeconds.Observe(time.Since(began).Seconds())
 	conn, err := request.Accept(carrier.Endpoints{Local: target.LocalAddr().String(), Remote: target.RemoteAddr().String()})
 	if err != nil {
 		_ = target.Close()
 		return
 	}
-	c.count(func() { _ = carrier.Relay(conn, target) })
+	c.countWhile(func() { _ = carrier.Relay(conn, target) })
 }
 
-// count counts a connection while it is open.
-func (c *carrierDialer) count(serve func()) {
-	metrics.Metrics.EndpointConnectionInc()
-	c.serving.Add(1)
+func (c *carrierDialer) noteDenied(ctx context.Context, network, address string, err error) {
+	reason := "unknown"
+	var denied *policy.Denied
+	if errors.As(err, &denied) {
+		reason = denied.Reason
+	}
+	c.metrics.dialsRejected.WithLabelValues(reason).Inc()
+	klog.FromContext(ctx).Info("Denied a dial", "network", network, "address", address, "reason", reason)
+}
+
+// countWhile counts a connection while it is served.
+func (c *carrierDialer) countWhile(serve func()) {
+	c.metrics.connections.Inc()
+	defer c.metrics.connections.Dec()
 	serve()
-	metrics.Metrics.EndpointConnectionDec()
-	c.serving.Add(-1)
 }
 
 // targetError returns the part of a dial's error that a client can act on.
-func targetError(err error) *carrier.Error {
+func (c *carrierDialer) targetError(err error) *carrier.Error {
 	code := carrier.Unreachable
-	reason := metrics.DialFailureUnknown
+	reason := "unknown"
 	var netErr net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		code = carrier.Refused
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
-		code, reason = carrier.TimedOut, metrics.DialFailureTimeout
+		code, reason = carrier.TimedOut, "timeout"
 	}
-	metrics.Metrics.ObserveDialFailure(reason)
+	c.metrics.dialFailures.WithLabelValues(reason).Inc()
 	return &carrier.Error{Code: code, Message: err.Error()}
 }
 
 // connect dials the proxy servers' address, through the proxy that HTTPS_PROXY
-// and NO_PROXY say, as gRPC does for the streams.
+// and NO_PROXY say.
 func (c *carrierDialer) connect(ctx context.Context) (net.Conn, error) {
 	proxy, err := proxyFor(c.address, httpproxy.FromEnvironment())
 	if err != nil {
@@ -170,4 +207,29 @@ func (c *carrierDialer) connect(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("asking proxy %q for a tunnel to %q: %w", proxy.address, c.address, err)
 	}
 	return tunnel, nil
+}
+
+// httpsProxy is a proxy that takes CONNECT over plain HTTP.
+type httpsProxy struct {
+	address string
+	header  http.Header // of CONNECT
+}
+
+// proxyFor is the proxy for an address, or nil for none.
+func proxyFor(address string, config *httpproxy.Config) (*httpsProxy, error) {
+	u, err := config.ProxyFunc()(&url.URL{Scheme: "https", Host: address})
+	if err != nil || u == nil {
+		return nil, err
+	}
+	if u.Scheme != "http" {
+		return nil, fmt.Errorf("HTTPS_PROXY has scheme %q: only http is supported", u.Scheme)
+	}
+	p := &httpsProxy{address: u.Host, header: http.Header{}}
+	if u.Port() == "" {
+		p.address = net.JoinHostPort(u.Hostname(), "80")
+	}
+	if password, ok := u.User.Password(); ok {
+		p.header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	return p, nil
 }

@@ -3,27 +3,27 @@
 //
 // # Data flow
 //
-// The agent keeps a control session with each proxy server. It asks each for a control
-// carrier (controlcarrier.go), which has one goroutine and is its idle carrier to that server
-// as well: an idle agent has one connection to each. When the server opens a connection on it,
-// the agent makes another session with that very server, and is connected all the while. If
-// no dial leads there any more, the server can neither say that it drains nor ask for carriers:
-// the agent looks for another one in its place, asks the proxy API to use other connections
-// (goaway.go), and leaves it when it has that one and nothing is open. A server of konnectivity's selects
-// HTTP/2 instead, and an older one of ours does not confirm: the next dial is then one of
-// konnectivity's own agent package, whose gRPC stream is the session and, with a server
-// of konnectivity's, carries the connections. The destination policy (package policy) sees
-// a dial on a stream before konnectivity does: it replaces the address of an allowed dial
-// by the one to connect to, and a denied dial is answered at once. There are two destinations: the cluster's
-// kube-apiserver, for clients that speak TLS to it end to end, and the agent's own
-// handler (package apihandler), for requests of the proxy API.
+// The agent keeps a control session with each proxy server. The session runs on a carrier
+// (package carrier), has one goroutine, and is the idle carrier to that server as well: an idle
+// agent has one connection to each. When the server opens a connection on it, the agent makes
+// another session with that very server, and is connected all the while. There are two
+// destinations (package policy): the cluster's kube-apiserver, for clients that speak TLS to it
+// end to end, and the agent's own handler (package apihandler), for requests of the proxy API.
 //
-// With each proxy server that speaks carriers, the agent keeps carriers ready to that very
-// server (package carrier/pool), of which its control session is one: a server says its name on a new
-// carrier, and a carrier that led to another server behind the load balancer goes to
-// the pool of that one. Connections on carriers are dialed and relayed here and do not
-// share anything. Those to the handler are not dialed: it serves on the carrier itself
-// (connListener), and its port is for connections from streams.
+// The agent keeps carriers ready to each server (package carrier/pool). A server says its name
+// on a new carrier. A carrier that led to another server behind the load balancer goes to
+// the pool of that one. Connections to the kube-apiserver are dialed and relayed here. Those to the
+// handler are not dialed: it serves on the carrier itself (connListener).
+//
+// One goroutine looks for the servers that the agent lacks, and each pool dials for its own server
+// with a backoff of its own. A server has one state, which changes by the table in
+// serverstate.go: it serves; it drains; it drains and knows that the agent has another
+// server; it is half-open, since the session has become a carrier and no dial leads to the server
+// for the next one. A half-open server can neither say that it drains nor ask for carriers: the
+// agent looks for another one in its place, asks the proxy API to use other connections (drain.go),
+// and leaves it when it has that one and nothing is open.
+//
+// # When it dials
 //
 // Without any server the agent dials after a random pause, whose limit doubles from
 // --sync-interval to --sync-interval-cap, so that a thousand agents that lose a server
@@ -32,15 +32,15 @@
 // (search.go): it dials at a random time within 90 s of an event that all agents notice
 // (a server drains, dies or is announced), and again until it has found the server.
 // After five attempts for each server that there is the window doubles, up to 5 minutes, until a
-// server announces another one. While all servers are konnectivity's, which do not reach each other's
-// agents, 10 s take the place of 90. A fleet of 1,000 agents costs each remaining server less than 50
+// server announces another one. A fleet of 1,000 agents costs each remaining server less than 50
 // handshakes a second. Half of the fleet has found a new server after 1 to 2 minutes,
 // and 99 of 100 agents after 6 (two servers) to 12 minutes (four). Until then the
 // servers reach each other's agents. If all servers of an agent drain, it looks for
 // another one within half of the time that they say they wait, at once when one of them
-// asks for carriers because a user waits, and tells them when it has one. If a server lost the session unnoticed, it refuses carriers with NoAgent and
-// the agent reconnects. While DNS does not answer, the address of last time is dialed
-// (package dial).
+// asks for carriers because a user waits, and tells them when it has one. If a server lost the
+// session unnoticed, it refuses carriers with NoAgent and the agent reconnects. While DNS does not
+// answer, the address of last time is dialed (package dial). A proxy server of konnectivity's
+// has no control sessions: konnectivity's own agent is for that.
 //
 // # Every proxy server
 //
@@ -80,7 +80,7 @@
 // keeps serving until its connections have ended and the minimum has passed, or until
 // --graceful-shutdown-timeout. The proxy API keeps connections to the handler open; answers tell
 // it that the next request should use another one, also if a proxy server on the path
-// drains (goaway.go). An idle connection does not delay a drain. At its end new dials are
+// drains. An idle connection does not delay a drain. At its end new dials are
 // refused, since servers send what is refused to another agent, and what was accepted would
 // be cut; the handler says GOAWAY, and requests that came just before have 3 seconds to end.
 //
@@ -91,25 +91,23 @@
 // to a proxy server's pod, with a hub credential that allows that as long as the
 // cluster has the addon. TLS to the proxy server is the same inside.
 //
-// # Plain konnectivity agent
+// # Plain agent
 //
-// Without --cluster-name this is konnectivity's agent: it dials whatever it is
-// asked for, has no handler and renews no Lease. The chart always sets the name.
+// Without --cluster-name the agent dials whatever it is asked for, has no handler and renews no
+// Lease. The chart always sets the name.
 //
 // # Files
 //
-//   - agent.go: the process, from New to Run. options.go: its flags. drain.go: its end.
-//   - controlcarrier.go: control sessions on carriers, and who dials which kind.
-//     session.go: the stream to a proxy server, where the destination policy decides.
-//   - servers.go, search.go: the proxy servers that the agent is connected to, and when
-//     it looks for more. leave.go: those that it leaves. servercounter.go: how many there are.
-//     elsewhere.go: dials for one of them that lead to others.
-//   - carrierdialer.go: dials carriers, and serves what they ask for. httpsproxy.go: the
-//     proxy on the way to the hub.
-//   - connlistener.go: connections of carriers for the handler. goaway.go: asks the proxy
-//     API to move to other connections.
-//   - access.go, exposed.go: what the handler asks about identities and Services.
-//   - credentials.go, owncertificate.go, handshakes.go: TLS to the proxy servers.
-//   - lease.go, admin.go, metrics.go: what OCM and operators see.
+//   - agent.go: the process, from New to Run. options.go: its flags.
+//   - handler.go: the handler, what it asks about identities, and the connections that it is handed.
+//     exposed.go: the Services that it forwards to.
+//   - drain.go: the end of the process, and requests to the proxy API to use other connections.
+//   - controlsession.go: control sessions with proxy servers, and carriers to one of them.
+//   - servers.go: the proxy servers that the agent is connected to. serverstate.go: the state of
+//     each. search.go: when the agent looks for more.
+//   - carrierdialer.go: dials carriers and control sessions, also by an HTTPS proxy, and serves
+//     what they ask for.
+//   - handshakes.go: how TLS with proxy servers ends, and the wait for a certificate of this release's.
+//   - lease.go, metrics.go: what OCM and operators see.
 //   - portforward.go: port-forward mode.
 package proxyagent

@@ -7,17 +7,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
-	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -40,9 +39,10 @@ func TestDialsOfADrain(t *testing.T) {
 			}
 		}()
 		defer handler.Close()
-		tunnels := newServers(t.Context(), &carrierDialer{handler: handler, memory: memlimit.New(prometheus.NewRegistry(), "", ""), decide: func(string, string) (policy.Target, error) {
+		tunnels := newTestServers(t.Context(), dial.FullJitter)
+		tunnels.dialer.handler, tunnels.dialer.decide = handler, func(string, string) (policy.Target, error) {
 			return policy.Target{Address: address.String(), Handler: true}, nil
-		}}, pool.Config{}, dial.FullJitter)
+		}
 		here := pool.New(pool.Config{})
 		defer here.Close()
 		tunnels.pools[here] = struct{}{}
@@ -50,7 +50,7 @@ func TestDialsOfADrain(t *testing.T) {
 			near, far := net.Pipe()
 			dialed := make(chan error, 1)
 			go func() {
-				c, err := carrier.Dialed(t.Context(), far, carrier.Hello{Version: carrier.Version}, *tunnels.carriers.carriers())
+				c, err := carrier.Dialed(t.Context(), far, carrier.Hello{Version: carrier.Version}, *tunnels.dialer.carrierConfig())
 				if err == nil {
 					err = here.Add(c)
 				}
@@ -150,4 +150,78 @@ func TestLastRequestsOfADrainAreAnswered(t *testing.T) {
 	}
 	cancel() // as lastAnswers does
 	<-finished
+}
+
+func TestConnDrainer(t *testing.T) {
+	known := newTestServers(t.Context(), dial.FullJitter)
+	addTestServer(known, "stays")
+	addTestServer(known, "goes").state = stateDraining
+	addTestServer(known, "mute").state = stateHalfOpen
+	upgrade := http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}}
+	for name, tc := range map[string]struct {
+		through []string
+		ending  bool
+		major   int
+		headers http.Header
+		want    http.Header
+	}{
+		"nothing drains":            {through: []string{"stays"}, major: 2},
+		"the server drains":         {through: []string{"goes"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the one before it drains":  {through: []string{"stays", "goes"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"one that is not known":     {through: []string{"stays", "new"}, major: 2},
+		"no one before it":          {through: []string{"stays", ""}, major: 2},
+		"the server was lost":       {through: []string{"lost"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the server is mute":        {through: []string{"mute"}, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the one before it is mute": {through: []string{"stays", "mute"}, major: 2},
+		"the server drains, h1":     {through: []string{"goes"}, major: 1, want: http.Header{"Connection": {"close"}}},
+		"the agent drains":          {through: []string{"stays"}, ending: true, major: 2, want: http.Header{agentapi.Leaving: {"1"}}},
+		"the agent drains, h1":      {ending: true, major: 1, want: http.Header{"Connection": {"close"}}},
+		"an upgrade":                {through: []string{"goes"}, major: 1, headers: upgrade},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drainer := newConnDrainer()
+			drainer.servers.Store(known)
+			drainer.ending.Store(tc.ending)
+			var conn net.Conn = &net.TCPConn{}
+			if tc.through != nil {
+				conn = &handedConn{through: tc.through}
+			}
+			ctx := drainer.via(t.Context(), tls.Server(conn, &tls.Config{}))
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			r.ProtoMajor = tc.major
+			for key, values := range tc.headers {
+				r.Header[key] = values
+			}
+			got := httptest.NewRecorder()
+			drainer.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(got, r)
+			for _, header := range []string{agentapi.Leaving, "Connection"} {
+				if got.Header().Get(header) != tc.want.Get(header) {
+					t.Errorf("%s: %q, want %q", header, got.Header().Get(header), tc.want.Get(header))
+				}
+			}
+		})
+	}
+}
+
+func TestConnectionsWithoutRequestsAreUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drainer := newConnDrainer()
+		a, b := net.Pipe()
+		defer a.Close()
+		defer b.Close()
+		drainer.watch(a, http.StateIdle)
+		drainer.watch(b, http.StateIdle)
+		if n := drainer.countUnused(); n != 0 {
+			t.Errorf("%d are unused though their next request may be on its way", n)
+		}
+		time.Sleep(quiet)
+		drainer.watch(b, http.StateActive)
+		if n := drainer.countUnused(); n != 1 {
+			t.Errorf("%d are unused, want the one without a request", n)
+		}
+		drainer.watch(a, http.StateClosed)
+		if n := drainer.countUnused(); n != 0 {
+			t.Errorf("%d are unused after the end", n)
+		}
+	})
 }

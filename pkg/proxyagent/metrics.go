@@ -1,13 +1,24 @@
 package proxyagent
 
 import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
 )
 
-// agentMetrics are ours; konnectivity's are in Prometheus's default registry.
+// agentMetrics are the agent's. Those that konnectivity's agent has as well have its names.
 type agentMetrics struct {
+	servers                prometheus.Gauge
+	serverConnections      prometheus.Gauge
+	connections            prometheus.Gauge
+	dialSeconds            prometheus.Histogram
+	dialFailures           *prometheus.CounterVec
 	dialsRejected          *prometheus.CounterVec
 	handshakeFailures      *prometheus.CounterVec
 	exposedServicesInvalid prometheus.Gauge
@@ -15,6 +26,27 @@ type agentMetrics struct {
 
 func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 	m := &agentMetrics{
+		servers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "konnectivity_network_proxy_agent_known_server_count",
+			Help: "Proxy servers that there are, as one of them said last.",
+		}),
+		serverConnections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "konnectivity_network_proxy_agent_open_server_connections",
+			Help: "Proxy servers that the agent is connected to.",
+		}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "konnectivity_network_proxy_agent_open_endpoint_connections",
+			Help: "Connections that are open.",
+		}),
+		dialSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "konnectivity_network_proxy_agent_dial_duration_seconds",
+			Help:    "How long targets took to accept a connection.",
+			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 2.5, 10, 30},
+		}),
+		dialFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "konnectivity_network_proxy_agent_endpoint_dial_failure_total",
+			Help: "Dials of targets that failed, by reason: timeout or unknown.",
+		}, []string{"reason"}),
 		dialsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_agent_dials_rejected_total",
 			Help: "Dials that the destination policy denied, by reason.",
@@ -28,15 +60,30 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 			Help: "1 while the list of exposed Services cannot be read and an older one is in force.",
 		}),
 	}
-	registry.MustRegister(m.dialsRejected, m.handshakeFailures, m.exposedServicesInvalid)
+	registry.MustRegister(m.servers, m.serverConnections, m.connections, m.dialSeconds, m.dialFailures, m.dialsRejected, m.handshakeFailures, m.exposedServicesInvalid)
 	return m
 }
 
 // shownMetrics are those of /metrics for the hub, with the name of this pod.
 func (a *Agent) shownMetrics() (prometheus.Gatherer, error) {
 	collected := []prometheus.Collector{a.registry}
-	if konnectivity, ok := prometheus.DefaultRegisterer.(prometheus.Collector); ok {
-		collected = append(collected, konnectivity)
+	if process, ok := prometheus.DefaultRegisterer.(prometheus.Collector); ok {
+		collected = append(collected, process)
 	}
 	return apihandler.OfPod(a.options.PodName, collected...)
+}
+
+// runAdmin serves profiles, where they are asked for, until ctx is done.
+// Metrics are where the probes are, and this port leads there.
+func (a *Agent) runAdmin(ctx context.Context) error {
+	o := a.options
+	address := net.JoinHostPort(o.AdminBindAddress, strconv.Itoa(o.AdminServerPort))
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for administrators on %q: %w", address, err)
+	}
+	return health.Admin{
+		Metrics: a.health.Handler(), Profiling: o.EnableProfiling, ContentionProfiling: o.EnableContentionProfiling,
+	}.Serve(ctx, listener)
 }

@@ -1,11 +1,18 @@
 package proxyagent
 
 import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
@@ -15,11 +22,32 @@ import (
 
 // Options are the flags of the agent. Use NewOptions.
 type Options struct {
-	// Konnectivity are those of konnectivity's agent, with its names.
-	Konnectivity *options.GrpcProxyAgentOptions
+	// ProxyServerHost and ProxyServerPort are the address of the proxy servers.
+	ProxyServerHost string
+	ProxyServerPort int
+	// AgentCert, AgentKey and CACert are PEM files: what the agent shows proxy servers, and
+	// the CAs of theirs.
+	AgentCert, AgentKey, CACert string
+	// AgentID is this process's, and no other's. AgentIdentifiers are the destinations that
+	// lead to it, in konnectivity's URL encoding.
+	AgentID, AgentIdentifiers string
+	// Kubeconfig is that of the managed cluster.
+	Kubeconfig string
+	// SyncInterval and SyncIntervalCap are the first and the last limit of the random pauses
+	// between attempts to connect.
+	SyncInterval, SyncIntervalCap time.Duration
+	// KeepaliveTime is how long a proxy server is silent before it is pinged.
+	KeepaliveTime time.Duration
+	// HealthServerHost and HealthServerPort are where probes and metrics are served.
+	HealthServerHost string
+	HealthServerPort int
+	// AdminBindAddress and AdminServerPort are where profiles are served, if they are enabled.
+	AdminBindAddress                           string
+	AdminServerPort                            int
+	EnableProfiling, EnableContentionProfiling bool
 
-	// ClusterName is this cluster's name on the hub. Empty makes a plain
-	// konnectivity agent.
+	// ClusterName is this cluster's name on the hub. Empty makes a plain agent, which dials
+	// whatever it is asked for.
 	ClusterName string
 	// PodName is that of the agent's pod, for its metrics; empty names none.
 	PodName string
@@ -77,16 +105,19 @@ type Options struct {
 	ProxyServerNamespace string
 }
 
-// NewOptions are the defaults. Where they differ from konnectivity's, it is to
-// find a dead connection within a minute and not within an hour, and to come
-// back from 0.5 s on, with full jitter up to 30 s.
+// NewOptions are the defaults. A dead connection is found within a minute, and a lost one
+// is made again from 0.5 s on, with full jitter up to 30 s.
 func NewOptions() *Options {
-	konnectivity := options.NewGrpcProxyAgentOptions()
-	konnectivity.KeepaliveTime = 30 * time.Second
-	konnectivity.SyncInterval = 500 * time.Millisecond
-	konnectivity.SyncIntervalCap = 30 * time.Second
 	return &Options{
-		Konnectivity:            konnectivity,
+		ProxyServerHost:         "127.0.0.1",
+		ProxyServerPort:         8091,
+		AgentID:                 cmp.Or(os.Getenv("PROXY_AGENT_ID"), uuid.NewString()),
+		SyncInterval:            500 * time.Millisecond,
+		SyncIntervalCap:         30 * time.Second,
+		KeepaliveTime:           30 * time.Second,
+		HealthServerPort:        8093,
+		AdminBindAddress:        "127.0.0.1",
+		AdminServerPort:         8094,
 		PodName:                 os.Getenv("POD_NAME"),
 		AgentInstallNamespace:   identity.DefaultAgentNamespace,
 		HandlerBindAddress:      "127.0.0.1",
@@ -107,10 +138,25 @@ func NewOptions() *Options {
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.AddFlagSet(o.Konnectivity.Flags())
+	fs.StringVar(&o.ProxyServerHost, "proxy-server-host", o.ProxyServerHost, "host that all proxy servers are reached at, which their certificates must name")
+	fs.IntVar(&o.ProxyServerPort, "proxy-server-port", o.ProxyServerPort, "port that all proxy servers are reached at")
+	fs.StringVar(&o.AgentCert, "agent-cert", o.AgentCert, "PEM file with the certificate that the agent shows proxy servers, and the proxy API; read again when it changes")
+	fs.StringVar(&o.AgentKey, "agent-key", o.AgentKey, "PEM file with the key of --agent-cert")
+	fs.StringVar(&o.CACert, "ca-cert", o.CACert, "PEM file with the CAs of the hub; read again when it changes")
+	fs.StringVar(&o.AgentID, "agent-id", o.AgentID, "unique ID of this process; the default is $PROXY_AGENT_ID, then a random one")
 	fs.Lookup("agent-id").DefValue = "" // help is the same in each process
-	fs.Lookup("kubeconfig").Usage = "kubeconfig of the managed cluster; empty means $KUBECONFIG, then the pod's service account"
-	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "this cluster's name on the hub; empty makes a plain konnectivity agent, which dials whatever it is asked for")
+	fs.StringVar(&o.AgentIdentifiers, "agent-identifiers", o.AgentIdentifiers, "destinations that proxy servers send to this agent, URL-encoded, such as host=a&host=b")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the managed cluster; empty means $KUBECONFIG, then the pod's service account")
+	fs.DurationVar(&o.SyncInterval, "sync-interval", o.SyncInterval, "most that the agent waits after a first failure to connect to a proxy server; the limit doubles up to --sync-interval-cap")
+	fs.DurationVar(&o.SyncIntervalCap, "sync-interval-cap", o.SyncIntervalCap, "most that the agent waits after many failures; each pause is random, between nothing and the limit")
+	fs.DurationVar(&o.KeepaliveTime, "keepalive-time", o.KeepaliveTime, "ping a proxy server that has been silent for this long")
+	fs.StringVar(&o.HealthServerHost, "health-server-host", o.HealthServerHost, "address for probes and metrics; empty means all")
+	fs.IntVar(&o.HealthServerPort, "health-server-port", o.HealthServerPort, "port for probes and metrics; 0 takes a free one")
+	fs.StringVar(&o.AdminBindAddress, "admin-bind-address", o.AdminBindAddress, "address for metrics and profiles; empty means all")
+	fs.IntVar(&o.AdminServerPort, "admin-server-port", o.AdminServerPort, "port for metrics and profiles; 0 takes a free one")
+	fs.BoolVar(&o.EnableProfiling, "enable-profiling", o.EnableProfiling, "serve /debug/pprof on the admin port")
+	fs.BoolVar(&o.EnableContentionProfiling, "enable-contention-profiling", o.EnableContentionProfiling, "record blocking for /debug/pprof/block; needs --enable-profiling")
+	fs.StringVar(&o.ClusterName, "cluster-name", o.ClusterName, "this cluster's name on the hub; empty makes a plain agent, which dials whatever it is asked for")
 	fs.StringVar(&o.PodName, "pod-name", o.PodName, "name of the agent's pod, which is a label of the metrics that the hub gets to see; the default is $POD_NAME")
 	fs.StringVar(&o.AgentInstallNamespace, "agent-install-namespace", o.AgentInstallNamespace, "namespace of the agent, which is part of a name of the kube-apiserver in the tunnel")
 	fs.StringVar(&o.HandlerBindAddress, "handler-bind-address", o.HandlerBindAddress, "address on which the handler of the proxy API's requests listens")
@@ -125,9 +171,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.EnableImpersonation, "enable-impersonation", o.EnableImpersonation, "accept users of the hub, as themselves; without it, only credentials of the managed cluster and of --oidc-issuer-url count")
 	fs.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty means none")
 	fs.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "how long open connections may go on after --min-drain-duration")
-	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new dials are still served after SIGTERM, while proxy servers learn that they should go elsewhere")
-	fs.Lookup("sync-interval").Usage = "how often the agent looks whether it has a tunnel to each proxy server that it wants, and the most that it waits after a first failure"
-	fs.Lookup("sync-interval-cap").Usage = "the most that the agent waits after many failures; each pause is between nothing and a limit that doubles up to this"
+	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new dials are still served after SIGTERM, while proxy servers learn to use other agents")
 	fs.IntVar(&o.IdleCarriers, "idle-carriers", o.IdleCarriers, "carriers kept ready to each proxy server, the control session among them; more are dialed as they are used")
 	fs.IntVar(&o.MaxCarriers, "max-carriers", o.MaxCarriers, "most carriers to one proxy server, and so most connections")
 	fs.DurationVar(&o.TargetDialTimeout, "target-dial-timeout", o.TargetDialTimeout, "how long a target may take to accept a connection")
@@ -144,21 +188,30 @@ func (o *Options) tcp() dial.TCP {
 	return dial.TCP{KeepAlive: o.TCPKeepAlive, UserTimeout: o.TCPUserTimeout}
 }
 
-// Validate reports all flags that are wrong, and what is allowed. It does no
-// I/O, but for konnectivity's check that certificates exist.
+// proxyServer is the address of the proxy servers.
+func (o *Options) proxyServer() string {
+	return net.JoinHostPort(o.ProxyServerHost, strconv.Itoa(o.ProxyServerPort))
+}
+
+// Validate reports all flags that are wrong, and what is allowed. It does no I/O.
 func (o *Options) Validate() error {
 	var errs flags.Errors
-	// Port 0 takes a free one; konnectivity's check does not know that.
-	k := *o.Konnectivity
-	for _, port := range []*int{&k.HealthServerPort, &k.AdminServerPort} {
-		if *port == 0 {
-			*port = 1
-		}
+	if o.ProxyServerPort < 1 || o.ProxyServerPort > 65535 {
+		errs.Refuse("proxy-server-port", o.ProxyServerPort, "it must be a port from 1 to 65535")
 	}
-	errs.Add(k.Validate())
+	errs.Port("health-server-port", o.HealthServerPort)
+	errs.Port("admin-server-port", o.AdminServerPort)
+	errs.Invalid("agent-identifiers", o.AgentIdentifiers, checkIdentifiers(o.AgentIdentifiers))
+	if o.AgentCert != "" {
+		errs.Required("agent-key", o.AgentKey, "a PEM file, with --agent-cert")
+	}
+	if o.EnableContentionProfiling && !o.EnableProfiling {
+		errs.Refuse("enable-contention-profiling", true, "it must be false without --enable-profiling")
+	}
 	flags.AtLeast(&errs, flags.Check[int]{Flag: "idle-carriers", Value: o.IdleCarriers, Least: 1}, flags.Check[int]{Flag: "max-carriers", Value: o.MaxCarriers, Least: max(o.IdleCarriers, 1)})
 	flags.AtLeast(&errs, []flags.Check[time.Duration]{
-		{Flag: "sync-interval", Value: k.SyncInterval, Least: time.Millisecond}, {Flag: "sync-interval-cap", Value: k.SyncIntervalCap, Least: time.Millisecond},
+		{Flag: "sync-interval", Value: o.SyncInterval, Least: time.Millisecond}, {Flag: "sync-interval-cap", Value: o.SyncIntervalCap, Least: max(o.SyncInterval, time.Millisecond)},
+		{Flag: "keepalive-time", Value: o.KeepaliveTime, Least: time.Second},
 		{Flag: "target-dial-timeout", Value: o.TargetDialTimeout, Least: time.Millisecond}, {Flag: "handshake-timeout", Value: o.HandshakeTimeout, Least: time.Millisecond},
 		{Flag: "tcp-keepalive", Value: o.TCPKeepAlive, Least: time.Millisecond}, {Flag: "tcp-user-timeout", Value: o.TCPUserTimeout, Least: time.Millisecond},
 		{Flag: "min-drain-duration", Value: o.MinDrainDuration}, {Flag: "graceful-shutdown-timeout", Value: o.GracefulShutdownTimeout},
@@ -167,8 +220,8 @@ func (o *Options) Validate() error {
 	if o.EnablePortForwardProxy {
 		errs.Required("hub-kubeconfig", o.HubKubeconfig, "a file, with --enable-port-forward-proxy")
 		errs.Required("proxy-server-namespace", o.ProxyServerNamespace, "a namespace, with --enable-port-forward-proxy")
-		if k.ProxyServerHost != "127.0.0.1" {
-			errs.Refuse("proxy-server-host", k.ProxyServerHost, "it must be 127.0.0.1, where the agent listens itself, with --enable-port-forward-proxy")
+		if o.ProxyServerHost != "127.0.0.1" {
+			errs.Refuse("proxy-server-host", o.ProxyServerHost, "it must be 127.0.0.1, where the agent listens itself, with --enable-port-forward-proxy")
 		}
 	}
 	if o.ClusterName != "" {
@@ -177,14 +230,30 @@ func (o *Options) Validate() error {
 	return errs.Err()
 }
 
-// validateCluster checks what an agent of a cluster needs, and konnectivity's does not.
+// identifierKinds are konnectivity's kinds of destinations.
+var identifierKinds = []string{"host", "ipv4", "ipv6", "cidr", "default-route"}
+
+func checkIdentifiers(encoded string) error {
+	decoded, err := url.ParseQuery(encoded)
+	if err != nil {
+		return err
+	}
+	for kind := range decoded {
+		if !slices.Contains(identifierKinds, kind) {
+			return fmt.Errorf("it has %q; the kinds are %s", kind, strings.Join(identifierKinds, ", "))
+		}
+	}
+	return nil
+}
+
+// validateCluster checks what an agent of a cluster needs, and a plain one does not.
 func (o *Options) validateCluster(errs *flags.Errors) {
 	errs.Invalid("cluster-name", o.ClusterName, identity.ValidateCluster(o.ClusterName))
 	errs.Port("handler-port", o.HandlerPort)
 	if o.DNSServer != "" {
 		errs.HostPort("dns-server", o.DNSServer)
 	}
-	errs.Required("agent-cert", o.Konnectivity.AgentCert, "a PEM file, with --cluster-name")
-	errs.Required("ca-cert", o.Konnectivity.CaCert, "a PEM file, with --cluster-name")
-	errs.Required("agent-identifiers", o.Konnectivity.AgentIdentifiers, "the names of the cluster, with --cluster-name")
+	errs.Required("agent-cert", o.AgentCert, "a PEM file, with --cluster-name")
+	errs.Required("ca-cert", o.CACert, "a PEM file, with --cluster-name")
+	errs.Required("agent-identifiers", o.AgentIdentifiers, "the names of the cluster, with --cluster-name")
 }

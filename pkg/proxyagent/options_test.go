@@ -20,7 +20,10 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{[]string{"--oidc-issuer-url=https://issuer.example.org"}, "--oidc-client-id"},
 		{[]string{"--oidc-issuer-url=http://issuer.example.org", "--oidc-client-id=a"}, "https URL"},
 		{[]string{"--agent-identifiers=planet=earth"}, "planet"},
-		{[]string{"--agent-cert=/does/not/exist", "--agent-key=/does/not/exist"}, "/does/not/exist"},
+		{[]string{"--agent-cert=x"}, "--agent-key"},
+		{[]string{"--proxy-server-port=0"}, "--proxy-server-port"},
+		{[]string{"--enable-contention-profiling"}, "--enable-profiling"},
+		{[]string{"--sync-interval=1m"}, "--sync-interval-cap"},
 	} {
 		options := NewOptions()
 		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)

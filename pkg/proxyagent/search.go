@@ -16,10 +16,6 @@ const (
 	// of two dials behind a load balancer one reaches a server that the agent has:
 	// with 90 s, a thousand agents cost the others less than 50 handshakes a second.
 	calmWindow = 90 * time.Second
-	// konnectivityWindow takes its place while all servers are konnectivity's: they do
-	// not reach each other's agents, so a server that is not found is missed by its
-	// users. It is the default of konnectivity's own --sync-interval-cap.
-	konnectivityWindow = 10 * time.Second
 	// calmMisses is how many attempts that window is for, for each server that there is: of
 	// n servers every nth dial leads to the one that is missing. The window doubles with each
 	// attempt after these up to calmWindowMost: a server that is missing for an hour is not
@@ -29,9 +25,9 @@ const (
 	// leastNotice is how long a server that drains goes on at least: agents do not come all
 	// at once to another one, if it gives them no time.
 	leastNotice = 5 * time.Second
-	// elsewhereWindow is the time in which an agent with another server dials
+	// retryWindow is the time in which an agent with another server dials
 	// carriers to a server again that its dials did not lead to.
-	elsewhereWindow = time.Minute
+	retryWindow = time.Minute
 )
 
 // search decides when an agent that lacks a proxy server dials. It is quick for
@@ -41,9 +37,7 @@ type search struct {
 	backoff func(failures int) time.Duration
 	random  func(most time.Duration) time.Duration // nil means rand.N
 
-	// konnectivity says that all servers that the agent has are konnectivity's.
-	konnectivity bool
-	total        int // servers that there are
+	total int // servers that there are, as one of them said last; 1 before any did
 
 	quick  bool          // the agent had no server, and has not found all since
 	misses int           // dials since the last one that led to another server
@@ -72,9 +66,6 @@ func (s *search) pause(serving, connected bool) time.Duration {
 		return s.backoff(min(s.misses, quickDoublings))
 	}
 	window := calmWindow
-	if s.konnectivity {
-		window = konnectivityWindow
-	}
 	for misses := s.misses; misses >= calmMisses*max(s.total, 2) && window < calmWindowMost; misses-- {
 		window *= 2
 	}

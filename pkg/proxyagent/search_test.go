@@ -26,17 +26,14 @@ type herd struct {
 	stopped    bool
 }
 
-// herdAgent does what konnectivity's agent does around servers.
+// herdAgent is an agent whose dials are the herd's.
 type herdAgent struct {
 	*servers
 	random  *rand.Rand
-	leave   map[string]func() // by server that it has a stream to
+	leave   map[string]func() // by server that it has a session with
 	arrived map[string]time.Time
 	done    chan struct{}
 }
-
-// spareCarriers are dialed to each server.
-const spareCarriers = 2
 
 func newHerd(t *testing.T, agents int, servers ...string) *herd {
 	h := &herd{t: t, began: time.Now(), servers: map[string]bool{}, handshakes: map[string]map[int]int{}}
@@ -49,11 +46,14 @@ func newHerd(t *testing.T, agents int, servers ...string) *herd {
 		backoff := func(failures int) time.Duration {
 			return within(min(500*time.Millisecond<<min(failures-1, 10), 30*time.Second))
 		}
-		a := &herdAgent{servers: newServers(context.Background(), nil, pool.Config{}, backoff), random: random,
+		a := &herdAgent{servers: newTestServers(context.Background(), backoff), random: random,
 			leave: map[string]func(){}, arrived: map[string]time.Time{}, done: make(chan struct{})}
 		a.search.random = within
 		h.agents = append(h.agents, a)
-		go h.sync(a)
+		go func() {
+			defer close(a.done)
+			a.run(func() { h.connect(a) })
+		}()
 	}
 	t.Cleanup(func() {
 		h.mu.Lock()
@@ -67,50 +67,35 @@ func newHerd(t *testing.T, agents int, servers ...string) *herd {
 	return h
 }
 
-// sync is the loop of konnectivity's ClientSet, except that it looks again only
-// when there is something to be seen.
-func (h *herd) sync(a *herdAgent) {
-	defer close(a.done)
-	counter := a.counter(a.servers)
-	for {
-		time.Sleep(time.Duration(a.random.Int64N(int64(500 * time.Millisecond))))
-		wanted := counter.Count()
-		_, _, changed := a.wanted(a.Count())
-		h.mu.Lock()
-		switch {
-		case h.stopped:
-			h.mu.Unlock()
-			return
-		case len(a.leave) < wanted:
-			h.connect(a)
-			h.mu.Unlock()
-		default:
-			h.mu.Unlock()
-			<-changed
-		}
-	}
-}
-
-// connect dials a stream, and carriers to a server that is new; mu is held.
+// connect dials a session, which is the idle carrier to a server that is new.
 func (h *herd) connect(a *herdAgent) {
-	a.dialed()
+	a.mu.Lock()
+	a.search.dialed(a.servingLocked() > 0)
+	a.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	reached := h.dial(a)
 	if reached == "" || a.leave[reached] != nil {
 		return
 	}
-	stream := herdStream{h, a, reached}
-	a.join(reached, false, stream)
-	a.leave[reached] = func() { a.servers.leave(reached, stream) }
+	session := &fakeSession{}
+	k := a.newServer(reached)
+	session.ended = func() { h.end(a, k) }
+	a.leave[reached] = func() { a.removeSession(k, session, false) }
+	k.pool = pool.New(pool.Config{}) // to which nothing is dialed
 	a.mu.Lock()
-	a.sessions[reached].pool = pool.New(pool.Config{}) // a server of ours, to which nothing is dialed
+	a.addServerLocked(k, session)
 	a.mu.Unlock()
 	a.arrived[reached] = time.Now()
-	for range spareCarriers {
-		for range max(carrierTries, carrierTriesEach*len(h.servers)) {
-			if h.dial(a) == reached {
-				break
-			}
-		}
+}
+
+// end ends an agent's session with a server.
+func (h *herd) end(a *herdAgent, k *server) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if leave := a.leave[k.id]; leave != nil {
+		delete(a.leave, k.id)
+		leave()
 	}
 }
 
@@ -132,25 +117,6 @@ func (h *herd) dial(a *herdAgent) string {
 	}
 	h.handshakes[chosen][int(time.Since(h.began)/time.Second)]++
 	return chosen
-}
-
-// herdStream is a stream to a server, to which nothing needs to be said.
-type herdStream struct {
-	herd   *herd
-	agent  *herdAgent
-	server string
-}
-
-func (herdStream) leave()     {}
-func (herdStream) over() bool { return false }
-
-func (s herdStream) end() {
-	s.herd.mu.Lock()
-	defer s.herd.mu.Unlock()
-	if leave := s.agent.leave[s.server]; leave != nil {
-		delete(s.agent.leave, s.server)
-		leave()
-	}
 }
 
 // all calls f for each agent.
@@ -175,7 +141,7 @@ func (h *herd) begin() {
 func (h *herd) add(name string)    { h.mu.Lock(); h.servers[name] = true; h.mu.Unlock() }
 func (h *herd) remove(name string) { h.mu.Lock(); delete(h.servers, name); h.mu.Unlock() }
 
-// lose ends all streams to a server.
+// lose ends all sessions with a server.
 func (h *herd) lose(name string) {
 	h.remove(name)
 	h.all(func(a *herdAgent) {
@@ -215,8 +181,18 @@ func (h *herd) percentile(name string, p float64) time.Duration {
 	return times[min(int(p*float64(len(times))), len(times)-1)]
 }
 
-// tell says the number of servers on every stream.
-func (h *herd) tell(n int) { h.all(func(a *herdAgent) { a.counted(n) }) }
+// tell says the number of servers on every session.
+func (h *herd) tell(n int) { h.all(func(a *herdAgent) { a.noteTotal(n) }) }
+
+// drain has a server drain, if the agent has it.
+func drain(a *herdAgent, id string, seconds int) {
+	a.mu.Lock()
+	k := a.known[id]
+	a.mu.Unlock()
+	if k != nil {
+		a.noteDraining(k, seconds)
+	}
+}
 
 const fleetSize, mostHandshakes = 1000, 50
 
@@ -251,12 +227,12 @@ func TestNoHerd(t *testing.T) {
 		{"one of two is restarted", 2, func(h *herd) {
 			h.add("new")
 			h.remove("1")
-			h.all(func(a *herdAgent) { a.drains("1", 60) })
+			h.all(func(a *herdAgent) { drain(a, "1", 60) })
 		}, "new", 90 * time.Second, 8 * time.Minute},
 		{"one of three is restarted", 3, func(h *herd) {
 			h.add("new")
 			h.remove("1")
-			h.all(func(a *herdAgent) { a.drains("1", 60) })
+			h.all(func(a *herdAgent) { drain(a, "1", 60) })
 		}, "new", 2 * time.Minute, 15 * time.Minute},
 		{"a third one comes", 2, func(h *herd) {
 			h.add("new")
@@ -270,7 +246,7 @@ func TestNoHerd(t *testing.T) {
 		{"one of ten is restarted", 10, func(h *herd) {
 			h.add("new")
 			h.remove("1")
-			h.all(func(a *herdAgent) { a.drains("1", 60) })
+			h.all(func(a *herdAgent) { drain(a, "1", 60) })
 		}, "new", 6 * time.Minute, 45 * time.Minute},
 		{"one of two dies and comes back", 2, func(h *herd) {
 			h.lose("1")
@@ -334,12 +310,12 @@ func TestAgentsWithoutAServerAreQuick(t *testing.T) {
 		{"the only server is restarted", func(h *herd) {
 			h.add("new")
 			h.remove("0")
-			h.all(func(a *herdAgent) { a.drains("0", 60) })
+			h.all(func(a *herdAgent) { drain(a, "0", 60) })
 		}, "new", 31 * time.Second, 170},
 		{"the only server, which gives no time, is restarted", func(h *herd) {
 			h.add("new")
 			h.remove("0")
-			h.all(func(a *herdAgent) { a.drains("0", 0) })
+			h.all(func(a *herdAgent) { drain(a, "0", 0) })
 		}, "new", 4 * time.Second, 1400},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -391,57 +367,31 @@ func TestNewsEndsAPause(t *testing.T) {
 	}
 }
 
-// TestKonnectivityServersAreFoundSoon has servers that do not reach each other's agents.
-func TestKonnectivityServersAreFoundSoon(t *testing.T) {
-	for _, tc := range []struct {
-		name         string
-		konnectivity bool
-		want         time.Duration
-	}{
-		{"servers of ours", false, calmWindow},
-		{"konnectivity's servers", true, konnectivityWindow},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := newServers(context.Background(), nil, pool.Config{}, func(int) time.Duration { return 0 })
-			s.sessions["0"] = &serverSession{}
-			if !tc.konnectivity {
-				s.sessions["0"].pool = pool.New(pool.Config{})
-			}
-			var got time.Duration
-			s.search.random = func(most time.Duration) time.Duration { got = most; return most }
-			s.wanted(2)
-			if got != tc.want {
-				t.Errorf("the next dial is within %s, want %s", got, tc.want)
-			}
-		})
-	}
-}
-
 // TestUsersHurryTheSearch has an agent whose only server drains and cannot be reached
 // any more: it has half a minute to find another one, unless a user waits.
 func TestUsersHurryTheSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const backoff = 500 * time.Millisecond
-		s := newServers(context.Background(), nil, pool.Config{}, func(int) time.Duration { return backoff })
+		s := newTestServers(t.Context(), func(int) time.Duration { return backoff })
 		s.search.random = func(most time.Duration) time.Duration { return most }
-		s.sessions["0"] = &serverSession{pool: pool.New(pool.Config{})}
-		s.drains("0", 60)
-		_, calm, changed := s.wanted(1)
+		k := addTestServer(s, "0")
+		s.noteDraining(k, 60)
+		calm, _, changed := s.nextDial()
 		if want := 30 * time.Second; calm != want {
 			t.Errorf("the next dial is in %s, want %s", calm, want)
 		}
-		s.more("0", 1)
+		s.requestCarriers(k, 1)
 		select {
 		case <-changed:
 		default:
-			t.Error("who waits for the next dial is not told that it is earlier")
+			t.Error("nothing says that the next dial is earlier")
 		}
-		if _, hurried, _ := s.wanted(1); hurried > 0 {
+		if hurried, _, _ := s.nextDial(); hurried > 0 {
 			t.Errorf("the next dial is in %s although a user waits, want now", hurried)
 		}
-		s.dialed()
-		s.more("0", 1)
-		if _, again, _ := s.wanted(1); again != backoff {
+		s.search.dialed(false)
+		s.requestCarriers(k, 1)
+		if again, _, _ := s.nextDial(); again != backoff {
 			t.Errorf("after a dial in vain, the next one is in %s, want %s", again, backoff)
 		}
 	})

@@ -2,131 +2,128 @@ package proxyagent
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/agent/metrics"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
-	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
-// servers are the proxy servers that the agent has control sessions with, each with a
-// pool of carriers of its own.
+// servers are the proxy servers that the agent has control sessions with, each with a pool of
+// carriers of its own. One goroutine (run) looks for those that it lacks; each pool dials for
+// its server, with a backoff of its own.
 type servers struct {
-	carriers *carrierDialer
-	config   pool.Config // of each server's pool
-	// onStreams is how many connections are open on konnectivity's streams.
-	onStreams atomic.Int64
-	// draining ends when this agent should look for no more servers.
+	dialer *carrierDialer
+	config pool.Config // of each server's pool
+	// draining ends when this agent should look for no more servers; stop ends it.
 	draining context.Context
+	stop     context.CancelFunc
 
-	mu       sync.Mutex
-	sessions map[string]*serverSession // by server ID
-	pools    map[*pool.Pool]struct{}   // those of sessions, and those whose connections go on without
-	search   search
-	changed  chan struct{} // closed, and replaced, when search has news
-	count    int           // of servers, as one of them said last; 0 if none did
-	total    int           // of servers, when it was asked last
-	stopped  bool
+	mu      sync.Mutex
+	known   map[string]*server      // by server ID
+	pools   map[*pool.Pool]struct{} // those of known servers, and those whose connections go on without
+	search  search
+	changed chan struct{} // closed, and replaced, when search has news
+	closed  bool
 }
 
-// serverSession is one proxy server. Two streams to it exist for a moment, when an agent
-// that looks for further servers by streams reaches one that it has.
-type serverSession struct {
-	control  []control  // sessions of both kinds, and carriers that some have become
-	pool     *pool.Pool // nil if the server does not speak carriers
-	dial     func(context.Context) (*carrier.Carrier, error)
-	draining bool
-	lostAt   time.Time // the last control session
-	renewing bool      // a control session is being dialed in the place of one that has become a carrier
-	// unheard says that the server can tell the agent nothing: no dial has led to it for the next
-	// control session. elsewhere is until when none is made (elsewhere.go).
-	unheard   bool
-	elsewhere time.Time
+// server is one proxy server.
+type server struct {
+	id    string
+	state serverState
+	// sessions are the control sessions, and the carriers that some have become. The last one
+	// is the newest.
+	sessions []controlSession
+	pool     *pool.Pool
+	dial     func(context.Context) (*carrier.Carrier, error) // a carrier to this server
+	// renewal is locked while a control session is dialed in the place of one that has become
+	// a carrier.
+	renewal sync.Mutex
+	// retryAt is when the server is dialed again after dials that led to others.
+	retryAt time.Time
+	lostAt  time.Time // when the last of sessions ended
 }
 
-// control is what a control session with a server can be told.
-type control interface {
-	// end ends it.
-	end()
-	// leave tells the server that the agent has another one. It may block.
-	leave()
-	// over reports whether nothing can be said on it any more.
-	over() bool
+// controlSession is what a server needs of a carrier.Session.
+type controlSession interface {
+	Send(carrier.Control) error
+	Close() error
+	// Over reports whether nothing can be said on it any more.
+	Over() bool
 }
 
-// listens reports whether the server and the agent can tell each other something; mu is held.
-func (k *serverSession) listens() bool {
-	return slices.ContainsFunc(k.control, func(c control) bool { return !c.over() })
-}
-
-func newServers(draining context.Context, c *carrierDialer, config pool.Config, backoff func(failures int) time.Duration) *servers {
+func newServers(draining context.Context, d *carrierDialer, config pool.Config, backoff func(failures int) time.Duration) *servers {
 	config.Backoff = backoff
-	return &servers{draining: draining, carriers: c, config: config, sessions: map[string]*serverSession{}, pools: map[*pool.Pool]struct{}{},
-		search: search{backoff: backoff}, changed: make(chan struct{})}
+	s := &servers{dialer: d, config: config, known: map[string]*server{}, pools: map[*pool.Pool]struct{}{},
+		search: search{backoff: backoff, total: 1}, changed: make(chan struct{})}
+	s.draining, s.stop = context.WithCancel(draining)
+	return s
 }
 
-// join notes a control session with a server. leave must be called when it has ended, and
-// with it the carrier that it may have become: until then that stands for the one that is
-// dialed in its place.
-func (s *servers) join(serverID string, speaksCarriers bool, session control) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.sessions[serverID]
-	if known == nil {
-		known = &serverSession{}
-		s.sessions[serverID] = known
-		s.search.found()
-		klog.Background().Info("Connected to a proxy server", "serverID", serverID, "carriers", speaksCarriers, "connected", len(s.sessions), "servers", s.count)
-	}
-	known.control = append(known.control, session)
-	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
-	s.leaveServers()
-	if speaksCarriers && known.pool == nil && !s.stopped {
-		var first *carrier.Carrier
-		if c, ok := session.(*controlCarrier); ok && c.session.Opens() {
-			first = c.session.Carrier()
+// run calls connect whenever it is time to look for a server, until the agent drains.
+func (s *servers) run(connect func()) {
+	for s.draining.Err() == nil {
+		wait, lacking, changed := s.nextDial()
+		if lacking && wait <= 0 {
+			connect()
+			continue
 		}
-		known.dial = func(ctx context.Context) (*carrier.Carrier, error) { return s.dial(ctx, serverID) }
-		known.pool = s.newPool(serverID, first, known.dial)
+		var due <-chan time.Time
+		if lacking {
+			due = time.After(wait)
+		}
+		select {
+		case <-due:
+		case <-changed:
+		case <-s.draining.Done():
+		}
 	}
 }
 
-// rejoin notes a control session in the place of one that has become a carrier, unless the
-// agent has left the server meanwhile.
-func (s *servers) rejoin(known *serverSession, c *controlCarrier) bool {
+// nextDial returns whether the agent lacks a server, and how long it has time to look for it;
+// changed is closed when the answer is another one.
+func (s *servers) nextDial() (wait time.Duration, lacking bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions[c.serverID()] != known || s.stopped {
-		return false
+	serving := s.servingLocked()
+	if serving >= s.search.total {
+		s.search.complete()
+		return 0, false, s.changed
 	}
-	s.renewed(known, c)
-	return true
+	return s.search.next(serving > 0, len(s.known) > 0), true, s.changed
 }
 
-// renewed puts a control session in the place of one that has become a carrier; mu is held.
-func (s *servers) renewed(known *serverSession, c *controlCarrier) {
-	known.unheard = false
-	known.control = append(slices.DeleteFunc(known.control, control.over), c)
-	// What concerns other servers is as before, and a busy agent makes many sessions a minute.
-	if known.draining && s.serving() {
-		go c.leave()
-	}
+// addServerLocked notes a server, which has its pool, with its first control session.
+func (s *servers) addServerLocked(server *server, session controlSession) {
+	server.sessions = []controlSession{session}
+	s.known[server.id] = server
+	s.search.found()
+	s.dialer.metrics.serverConnections.Set(float64(len(s.known)))
+	klog.Background().Info("Connected to a proxy server", "serverID", server.id, "connected", len(s.known), "servers", s.search.total)
+	s.settleLocked()
 }
 
-// newPool starts to dial what lacks besides the first carrier, which may be nil; mu is held.
-func (s *servers) newPool(serverID string, first *carrier.Carrier, dial func(context.Context) (*carrier.Carrier, error)) *pool.Pool {
+// renewSessionLocked puts a control session in the place of one that has become a carrier.
+func (s *servers) renewSessionLocked(server *server, session controlSession) {
+	server.sessions = append(slices.DeleteFunc(server.sessions, controlSession.Over), session)
+	s.applyLocked(server, eventRenewed)
+	if server.state == stateLeaving {
+		server.tellLeaving()
+	}
+	s.settleLocked()
+}
+
+// startPoolLocked starts to dial what a server lacks besides the first carrier, which may be nil.
+func (s *servers) startPoolLocked(server *server, first *carrier.Carrier) {
 	config := s.config
-	config.Dial = dial
+	config.Dial = server.dial
 	config.Ended = func(c *carrier.Carrier) {
 		if carrier.CodeOf(c.Err()) == carrier.NoAgent && !c.WasAsked() {
-			s.forgotten(serverID)
+			s.endSessions(server)
 		}
 	}
 	made := pool.New(config)
@@ -137,244 +134,221 @@ func (s *servers) newPool(serverID string, first *carrier.Carrier, dial func(con
 		}
 		made.Start()
 	}()
-	return made
+	server.pool = made
 }
 
-// awaitControl is how long a server without a control session is kept, if the last one had
-// become a carrier and has ended: the next one is being dialed since then.
-const awaitControl = 5 * time.Second
+// isListeningLocked reports whether the server and the agent can tell each other something.
+func (k *server) isListeningLocked() bool {
+	return slices.ContainsFunc(k.sessions, func(c controlSession) bool { return !c.Over() })
+}
 
-// ended is leave for a control carrier that was closed.
-func (s *servers) ended(c *controlCarrier) {
+// tellLeaving tells the server that new dials should take another way: by another agent, or by
+// another server.
+func (k *server) tellLeaving() {
+	for _, session := range k.sessions {
+		go sendLeaving(session)
+	}
+}
+
+func sendLeaving(session controlSession) {
+	_ = session.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0))
+}
+
+// awaitSession is how long a server without a control session is known, if the last one had
+// become a carrier and has ended: the next one is being dialed since then.
+const awaitSession = 5 * time.Second
+
+// removeSession notes the end of a control session, and with the last one that of the server. If
+// the session had become a carrier, the next one is awaited.
+func (s *servers) removeSession(server *server, session controlSession, carried bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, last := s.drop(c.serverID(), c)
+	if !slices.Contains(server.sessions, session) {
+		return
+	}
+	server.sessions = slices.DeleteFunc(server.sessions, func(other controlSession) bool { return other == session })
 	switch {
-	case last && !c.session.Carries():
-		s.remove(c.serverID(), known)
-	case last:
-		known.lostAt = time.Now()
-		time.AfterFunc(awaitControl, func() {
+	case len(server.sessions) > 0:
+	case !carried:
+		s.endServerLocked(server)
+	default:
+		server.lostAt = time.Now()
+		time.AfterFunc(awaitSession, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			lost := len(known.control) == 0 && time.Since(known.lostAt) >= awaitControl // or the next one is lost too, since later
-			if s.sessions[c.serverID()] == known && lost {
-				s.remove(c.serverID(), known)
+			if len(server.sessions) == 0 && time.Since(server.lostAt) >= awaitSession { // or the next one has ended too, since later
+				s.endServerLocked(server)
 			}
 		})
 	}
 }
 
-// drop forgets a control session with a server, and reports whether it was the last one with
-// it; mu is held.
-func (s *servers) drop(serverID string, session control) (known *serverSession, last bool) {
-	known = s.sessions[serverID]
-	if known == nil || !slices.Contains(known.control, session) {
-		return known, false
-	}
-	known.control = slices.DeleteFunc(known.control, func(other control) bool { return other == session })
-	return known, len(known.control) == 0
+func (s *servers) endServerLocked(server *server) {
+	s.applyLocked(server, eventEnded)
+	s.settleLocked()
 }
 
-// leave forgets a control session, and with the last one the server.
-func (s *servers) leave(serverID string, session control) {
+// endSessions ends the control sessions with a server that has none of this agent any more, as
+// it says when it gets a carrier, before it asks for anything on it. Until they were found
+// dead, the server could not reach this cluster.
+func (s *servers) endSessions(server *server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if left, last := s.drop(serverID, session); last {
-		s.remove(serverID, left)
+	for _, session := range server.sessions {
+		go func() { _ = session.Close() }()
 	}
+	server.sessions = nil
+	s.endServerLocked(server)
 }
 
-// remove forgets a server, and lets connections go on: a control session that breaks says
-// nothing about carriers, which are TCP connections of their own. mu is held.
-func (s *servers) remove(serverID string, left *serverSession) {
-	delete(s.sessions, serverID)
-	metrics.Metrics.SetServerConnectionsCount(len(s.sessions))
-	klog.Background().Info("The tunnel to a proxy server has ended", "serverID", serverID, "draining", left.draining, "connected", len(s.sessions), "servers", s.count)
-	s.news(1)
-	if left.pool == nil {
-		return
-	}
+// removeLocked forgets a server, and lets connections go on: a control session that breaks says
+// nothing about carriers, which are TCP connections of their own.
+func (s *servers) removeLocked(server *server, before serverState) {
+	delete(s.known, server.id)
+	s.dialer.metrics.serverConnections.Set(float64(len(s.known)))
+	klog.Background().Info("The tunnel to a proxy server has ended", "serverID", server.id, "state", before.String(), "connected", len(s.known), "servers", s.search.total)
+	s.restartSearchLocked(1)
 	go func() {
-		_ = left.pool.Drain(context.Background())
-		_ = left.pool.Close()
+		_ = server.pool.Drain(context.Background())
+		_ = server.pool.Close()
 		s.mu.Lock()
-		delete(s.pools, left.pool)
+		delete(s.pools, server.pool)
 		s.mu.Unlock()
 	}()
 }
 
-// forgotten ends the control sessions with a server that has none of this agent any more, as
-// it says when it gets a carrier, before it asks for anything on it. Until they were found
-// dead, the server could not reach this cluster.
-func (s *servers) forgotten(serverID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.sessions[serverID]; known != nil {
-		known.end()
-	}
-}
-
-// end ends the streams; mu is held.
-func (k *serverSession) end() {
-	for _, session := range k.control {
-		go session.end()
-	}
-}
-
-// more dials n carriers to a server that asked for them, since users wait. One that
+// requestCarriers dials n carriers to a server that asked for them, since users wait. One that
 // drains may be out of reach, if its Service leads to other servers by now: then it is
 // time to have one of those.
-func (s *servers) more(serverID string, n int) {
+func (s *servers) requestCarriers(server *server, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.sessions[serverID]
-	if known == nil || known.pool == nil {
+	if server.state == stateGone {
 		return
 	}
-	known.elsewhere = time.Time{}
-	go known.pool.Request(n)
-	if known.draining && !s.serving() {
+	server.retryAt = time.Time{}
+	go server.pool.Request(n)
+	if server.state.drains() && s.servingLocked() == 0 {
 		s.search.hurry()
-		s.wake()
+		s.wakeLocked()
 	}
 }
 
-// showAgain is the most that an agent waits before it shows its certificate again to a server to
-// which no dial has led; it doubles up to showAgainMost.
-const (
-	showAgain     = 10 * time.Second
-	showAgainMost = time.Hour
-)
-
-// renew dials a carrier to each server, which shows it the agent's new certificate.
-// The server counts it for the older connections too and replaces their carriers.
-func (s *servers) renew() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for serverID, known := range s.sessions {
-		if known.pool != nil {
-			go s.show(serverID, known)
-		}
-	}
-}
-
-// show dials until a carrier was made: an idle agent dials none for weeks, and what it has
-// would end with the old certificate.
-func (s *servers) show(serverID string, known *serverSession) {
-	pause := dial.Jitter(showAgain, showAgainMost)
-	for failures := 1; ; failures++ {
-		if made, err := known.dial(s.draining); err == nil {
-			_ = known.pool.Add(made) // which closes what it does not want
-			return
-		}
-		again := time.NewTimer(pause(failures))
-		select {
-		case <-s.draining.Done():
-			again.Stop()
-			return
-		case <-again.C:
-		}
-		s.mu.Lock()
-		gone := s.stopped || s.sessions[serverID] != known
-		s.mu.Unlock()
-		if gone {
-			return
-		}
-	}
-}
-
-// drains notes that a server is about to stop, and how many seconds it goes on
+// noteDraining notes that a server is about to stop, and how many seconds it goes on
 // for agents that have no other one.
-func (s *servers) drains(serverID string, seconds int) {
+func (s *servers) noteDraining(server *server, seconds int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.sessions[serverID]
-	if known == nil || known.draining {
+	if server.state == stateGone || server.state.drains() {
 		return
 	}
-	known.draining = true
-	klog.Background().Info("A proxy server drains", "serverID", serverID, "seconds", seconds)
+	klog.Background().Info("A proxy server drains", "serverID", server.id, "seconds", seconds)
 	s.search.notice = min(max(time.Duration(seconds)*time.Second, leastNotice), calmWindow)
-	s.leaveServers()
-	s.news(0)
+	s.applyLocked(server, eventDrains)
+	s.settleLocked()
 }
 
-// counted notes how many servers there are. A server says it again when a
+// noteTotal notes how many servers there are. A server says it again when a
 // further one has come, without another number if that is one that was missing.
-func (s *servers) counted(n int) {
+func (s *servers) noteTotal(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.noteTotalLocked(n)
+}
+
+func (s *servers) noteTotalLocked(n int) {
 	if n < 1 {
 		return
 	}
-	s.count = n
-	s.news(0)
+	s.search.total = n
+	s.dialer.metrics.servers.Set(float64(n))
+	s.settleLocked() // it may be fewer than before
+	s.restartSearchLocked(0)
 }
 
-// speaksCarriers reports whether a server is one of ours; mu is held.
-func (s *servers) speaksCarriers() bool {
-	for _, known := range s.sessions {
-		if known.pool != nil {
+// restartSearchLocked lets the search begin anew.
+func (s *servers) restartSearchLocked(misses int) {
+	s.search.renew(misses, s.servingLocked() > 0, len(s.known) > 0)
+	s.wakeLocked()
+}
+
+// wakeLocked says that the time of the next dial has changed.
+func (s *servers) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// applyLocked changes a server's state, and does what follows from the new one.
+func (s *servers) applyLocked(server *server, event serverEvent) {
+	before := server.state
+	server.state = transitions[before][event]
+	if server.state == before {
+		return
+	}
+	switch {
+	case server.state == stateGone:
+		s.removeLocked(server, before)
+	case server.state == stateLeaving:
+		server.tellLeaving()
+	case event == eventDrains, event == eventMissed:
+		s.restartSearchLocked(0)
+	}
+}
+
+// settleLocked leaves the servers that the agent need not have any more: it tells those that
+// drain not to wait for it, if another one serves, and closes what is unused of those that cannot
+// be told.
+func (s *servers) settleLocked() {
+	event := eventAlone
+	if s.servingLocked() > 0 {
+		event = eventOthersServe
+	}
+	enough := s.servingLocked() >= s.search.total
+	for _, server := range s.known {
+		s.applyLocked(server, event)
+		if enough && server.state.isHalfOpen() && server.pool.Stats().InUse == 0 {
+			s.applyLocked(server, eventSpare)
+		}
+	}
+}
+
+// servingLocked counts the servers of which none needs to take the place.
+func (s *servers) servingLocked() (n int) {
+	for _, server := range s.known {
+		if server.state == stateServing {
+			n++
+		}
+	}
+	return n
+}
+
+// isGoingAway reports whether a connection should be replaced by one on another way: a proxy
+// server that it comes through is about to stop. The server to which the agent is connected,
+// which is the first of them, may be about to stop when it can tell the agent nothing.
+func (s *servers) isGoingAway(through []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, id := range through {
+		server := s.known[id]
+		mute := i == 0 && id != "" && (server == nil || server.state.isHalfOpen()) && s.servingLocked() > 0
+		if mute || server != nil && server.state.drains() {
 			return true
 		}
 	}
 	return false
 }
 
-// news lets the search begin anew; mu is held.
-func (s *servers) news(misses int) {
-	s.tellSearch()
-	s.search.renew(misses, s.serving(), len(s.sessions) > 0)
-	s.wake()
-}
-
-// tellSearch tells the search what kind of servers there are, and how many; mu is held.
-func (s *servers) tellSearch() {
-	s.search.konnectivity, s.search.total = !s.speaksCarriers(), s.total
-}
-
-// wake says that the time of the next dial has changed; mu is held.
-func (s *servers) wake() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// Count is what the servers say themselves, and 1 before any did.
-func (s *servers) Count() int {
+// countConnected returns how many proxy servers there are sessions with.
+func (s *servers) countConnected() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.count, 1)
+	return len(s.known)
 }
 
-// dialStream dials for konnectivity's streams.
-func (s *servers) dialStream(ctx context.Context, _ string) (net.Conn, error) {
-	s.dialed()
-	if s.isStopped() {
-		return nil, net.ErrClosed
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.carriers.handshakeTimeout)
-	defer cancel()
-	return s.carriers.connect(ctx)
-}
-
-func (s *servers) isStopped() bool {
+// countOpen returns how many connections are open.
+func (s *servers) countOpen() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stopped
-}
-
-func (s *servers) dialed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.search.dialed(s.serving())
-}
-
-// open is how many connections are open, on carriers and on konnectivity's streams.
-func (s *servers) open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := int(s.onStreams.Load())
 	for p := range s.pools {
 		n += p.Stats().InUse
 	}
@@ -383,16 +357,16 @@ func (s *servers) open() int {
 
 // close ends the control sessions, and cuts what is open on carriers.
 func (s *servers) close() {
+	s.stop()
 	s.mu.Lock()
-	s.stopped = true
-	s.news(0)
+	s.closed = true
 	pools := make([]*pool.Pool, 0, len(s.pools))
 	for p := range s.pools {
 		pools = append(pools, p)
 	}
-	for _, known := range s.sessions {
-		for _, c := range known.control {
-			go c.end()
+	for _, server := range s.known {
+		for _, session := range server.sessions {
+			go func() { _ = session.Close() }()
 		}
 	}
 	s.mu.Unlock()

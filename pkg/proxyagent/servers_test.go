@@ -10,19 +10,60 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 )
 
-func TestStreamEndsIfServerForgotAgent(t *testing.T) {
-	s := newServers(context.Background(), nil, pool.Config{MinIdle: 1}, dial.FullJitter)
-	ended := make(chan string, 3)
-	for name, server := range map[string]string{"first": "forgot", "second": "forgot", "another server's": "knows"} {
-		stream := &endStream{func() { ended <- name }}
-		s.join(server, false, stream)
-		defer s.leave(server, stream)
+// newTestServers makes servers whose dialer the test completes.
+func newTestServers(ctx context.Context, backoff func(failures int) time.Duration) *servers {
+	d := &carrierDialer{memory: memlimit.New(prometheus.NewRegistry(), "", ""), metrics: newAgentMetrics(prometheus.NewRegistry())}
+	return newServers(ctx, d, pool.Config{}, backoff)
+}
+
+// addTestServer adds a server that serves, with these control sessions.
+func addTestServer(s *servers, id string, sessions ...controlSession) *server {
+	k := s.newServer(id)
+	k.pool = pool.New(pool.Config{}) // which dials nothing, since it is not started
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addServerLocked(k, nil)
+	k.sessions = sessions
+	return k
+}
+
+// fakeSession is a control session of which only the end, and what is said, count.
+type fakeSession struct {
+	ended func()
+	said  chan carrier.Control
+}
+
+func (f *fakeSession) Close() error {
+	if f.ended != nil {
+		f.ended()
 	}
+	return nil
+}
+
+func (f *fakeSession) Send(m carrier.Control) error {
+	if f.said != nil {
+		f.said <- m
+	}
+	return nil
+}
+
+func (*fakeSession) Over() bool { return false }
+
+func TestSessionsEndIfServerForgotAgent(t *testing.T) {
+	s := newTestServers(t.Context(), dial.FullJitter)
+	s.config.MinIdle = 1
+	ended := make(chan string, 3)
+	session := func(name string) controlSession { return &fakeSession{ended: func() { ended <- name }} }
+	another := addTestServer(s, "knows", session("another server's"))
+	another.pool.Close()
 
 	here, there := net.Pipe()
 	defer there.Close()
@@ -33,20 +74,24 @@ func TestStreamEndsIfServerForgotAgent(t *testing.T) {
 		}
 	}()
 	dialed := false
-	s.mu.Lock()
-	carriers := s.newPool("forgot", nil, func(ctx context.Context) (*carrier.Carrier, error) {
+	k := s.newServer("forgot")
+	k.dial = func(ctx context.Context) (*carrier.Carrier, error) {
 		if dialed {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
 		dialed = true
 		return carrier.Dialed(ctx, here, carrier.Hello{Session: "agent"}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
-	})
+	}
+	s.mu.Lock()
+	s.startPoolLocked(k, nil)
+	s.addServerLocked(k, session("first"))
+	k.sessions = append(k.sessions, session("second"))
 	s.mu.Unlock()
-	defer carriers.Close()
+	defer k.pool.Close()
 	got := map[string]bool{<-ended: true, <-ended: true}
 	if !got["first"] || !got["second"] {
-		t.Errorf("streams that ended: %v, want both to the server that forgot", got)
+		t.Errorf("sessions that ended: %v, want both with the server that forgot", got)
 	}
 }
 
@@ -56,10 +101,10 @@ func TestStreamEndsIfServerForgotAgent(t *testing.T) {
 func TestResetOfAConnectionEndsNoSession(t *testing.T) {
 	for code := carrier.NoSuchCluster; code <= carrier.Closed; code++ {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServers(t.Context(), nil, pool.Config{MinIdle: 1}, func(int) time.Duration { return time.Second })
+			s := newTestServers(t.Context(), func(int) time.Duration { return time.Second })
+			s.config.MinIdle = 1
 			ended := make(chan string, 1)
-			stream := &endStream{func() { ended <- "control session" }}
-			s.join("one", false, stream)
+			session := &fakeSession{ended: func() { ended <- "control session" }}
 			opener := make(chan *carrier.Carrier, 1)
 			accept := func(_ context.Context, p *carrier.Pending) {
 				conn, err := p.Accept(carrier.Endpoints{})
@@ -67,8 +112,8 @@ func TestResetOfAConnectionEndsNoSession(t *testing.T) {
 					_, _ = io.Copy(io.Discard, conn)
 				}
 			}
-			s.mu.Lock()
-			carriers := s.newPool("one", nil, func(ctx context.Context) (*carrier.Carrier, error) {
+			k := s.newServer("one")
+			k.dial = func(ctx context.Context) (*carrier.Carrier, error) {
 				here, there := net.Pipe()
 				go func() {
 					c, _, err := carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Opener})
@@ -77,7 +122,10 @@ func TestResetOfAConnectionEndsNoSession(t *testing.T) {
 					}
 				}()
 				return carrier.Dialed(ctx, here, carrier.Hello{Session: "agent"}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(accept)})
-			})
+			}
+			s.mu.Lock()
+			s.startPoolLocked(k, nil)
+			s.addServerLocked(k, session)
 			s.mu.Unlock()
 			server := <-opener
 			conn, err := server.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "x:1"})
@@ -91,9 +139,9 @@ func TestResetOfAConnectionEndsNoSession(t *testing.T) {
 				t.Errorf("a client's RESET with code %d (%s) ended the agent's %s", code, code, what)
 			default:
 			}
-			_ = carriers.Close()
+			_ = k.pool.Close()
 			_ = server.Close()
-			s.leave("one", stream)
+			s.removeSession(k, session, false)
 			s.close()
 			for len(opener) > 0 {
 				_ = (<-opener).Close()
@@ -103,25 +151,19 @@ func TestResetOfAConnectionEndsNoSession(t *testing.T) {
 	}
 }
 
-// endStream is a stream of which only the end counts.
-type endStream struct{ ended func() }
-
-func (e *endStream) end()     { e.ended() }
-func (*endStream) leave()     {}
-func (*endStream) over() bool { return false }
-
 // After dials that led to other servers only, those are spared until the server
 // itself asks for carriers.
-func TestCarriersThatLeadElsewhere(t *testing.T) {
-	s := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
-	s.sessions["gone"] = &serverSession{elsewhere: time.Now().Add(time.Hour), pool: pool.New(pool.Config{})}
-	defer s.sessions["gone"].pool.Close()
-	if _, err := s.dial(t.Context(), "gone"); !errors.Is(err, errElsewhere) {
-		t.Errorf("a dial ended with %v, want %v", err, errElsewhere)
+func TestServersThatDialsDoNotReachAreSpared(t *testing.T) {
+	s := newTestServers(t.Context(), dial.FullJitter)
+	gone := addTestServer(s, "gone")
+	defer gone.pool.Close()
+	gone.retryAt = time.Now().Add(time.Hour)
+	if _, err := gone.dial(t.Context()); !errors.Is(err, errOtherServers) {
+		t.Errorf("a dial ended with %v, want %v", err, errOtherServers)
 	}
-	s.more("gone", 1)
-	if until := s.sessions["gone"].elsewhere; !until.IsZero() {
-		t.Errorf("no carrier is dialed until %s though the server wants one", until)
+	s.requestCarriers(gone, 1)
+	if !gone.retryAt.IsZero() {
+		t.Errorf("no carrier is dialed until %s though the server wants one", gone.retryAt)
 	}
 }
 
@@ -129,7 +171,8 @@ func TestCarriersThatLeadElsewhere(t *testing.T) {
 // ends what it has of the agent with the old one, and an idle agent dials nothing by itself.
 func TestRenewedCertificateIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServers(t.Context(), nil, pool.Config{MinIdle: 1}, dial.FullJitter)
+		s := newTestServers(t.Context(), dial.FullJitter)
+		s.config.MinIdle = 1
 		made := func() *carrier.Carrier {
 			here, there := net.Pipe()
 			go func() { _, _, _ = carrier.Accepted(context.Background(), there, carrier.Config{Role: carrier.Opener}) }()
@@ -140,19 +183,22 @@ func TestRenewedCertificateIsShown(t *testing.T) {
 			return c
 		}
 		var dials atomic.Int32
-		known := &serverSession{dial: func(context.Context) (*carrier.Carrier, error) {
+		k := s.newServer("a")
+		k.dial = func(context.Context) (*carrier.Carrier, error) {
 			if dials.Add(1) <= 3 {
-				return nil, errElsewhere
+				return nil, errOtherServers
 			}
 			return made(), nil
-		}}
-		s.sessions["a"] = known
-		known.pool = s.newPool("a", made(), known.dial)
+		}
+		s.mu.Lock()
+		s.startPoolLocked(k, made())
+		s.addServerLocked(k, &fakeSession{})
+		s.mu.Unlock()
 		synctest.Wait()
-		s.renew()
+		s.presentCertificate()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := dials.Load(); n != 4 || known.pool.Stats().Idle != 2 {
+		if n := dials.Load(); n != 4 || k.pool.Stats().Idle != 2 {
 			t.Errorf("%d dials, the first three of which have failed, show the new certificate; want 4", n)
 		}
 		s.close()
@@ -164,32 +210,20 @@ func TestRenewedCertificateIsShown(t *testing.T) {
 func TestAgentsLeaveServersThatDrain(t *testing.T) {
 	for _, first := range []string{"the drain", "the other server"} {
 		t.Run(first, func(t *testing.T) {
-			s := newServers(context.Background(), nil, pool.Config{}, dial.FullJitter)
-			left := make(leaveStream, 1)
-			s.join("goes", false, left)
+			s := newTestServers(t.Context(), dial.FullJitter)
+			said := make(chan carrier.Control, 10)
+			goes := addTestServer(s, "goes", &fakeSession{said: said})
 			if first == "the drain" {
-				s.drains("goes", 60)
-				if len(left) != 0 {
+				s.noteDraining(goes, 60)
+				if len(said) != 0 {
 					t.Fatal("the agent leaves its only server")
 				}
-				s.join("stays", false, make(leaveStream, 1))
+				addTestServer(s, "stays")
 			} else {
-				s.join("stays", false, make(leaveStream, 1))
-				s.drains("goes", 60)
+				addTestServer(s, "stays")
+				s.noteDraining(goes, 60)
 			}
-			<-left
+			<-said
 		})
-	}
-}
-
-// leaveStream is a stream that gets a value when the agent leaves.
-type leaveStream chan struct{}
-
-func (leaveStream) end()       {}
-func (leaveStream) over() bool { return false }
-func (s leaveStream) leave() {
-	select {
-	case s <- struct{}{}:
-	default:
 	}
 }

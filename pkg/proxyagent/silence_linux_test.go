@@ -34,11 +34,11 @@ func TestTargetThatVanishesIsNoticed(t *testing.T) {
 				decide: func(string, string) (policy.Target, error) {
 					return policy.Target{Address: listener.Addr().String()}, nil
 				},
-				memory: memlimit.New(prometheus.NewRegistry(), "", ""), denied: metrics.dialsRejected,
+				memory: memlimit.New(prometheus.NewRegistry(), "", ""), metrics: metrics,
 			}
 			here, there := net.Pipe()
 			go func() {
-				_, _ = carrier.Dialed(context.Background(), here, carrier.Hello{Session: "agent"}, *d.carriers())
+				_, _ = carrier.Dialed(context.Background(), here, carrier.Hello{Session: "agent"}, *d.carrierConfig())
 			}()
 			server, _, err := carrier.Accepted(t.Context(), there, carrier.Config{Role: carrier.Opener})
 			if err != nil {

@@ -36,11 +36,8 @@ func TestMain(m *testing.M) {
 	if raw := os.Getenv(childEnv); raw != "" {
 		os.Exit(runChild(raw))
 	}
-	// klog flushes for as long as the process lives; konnectivity's agent sleeps its
-	// interval out before it ends, which is longer than a short test alone is
-	// waited for.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
-		goleak.IgnoreAnyFunction("sigs.k8s.io/apiserver-network-proxy/pkg/agent.(*ClientSet).sync"))
+	// klog flushes for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 // testTimeout is long, since a machine may be busy with other tests.
@@ -226,12 +223,11 @@ func (h *hub) issueAgent(cluster string) pki.Files {
 
 func agentOptions(files pki.Files, cluster, id string, port int) *proxyagent.Options {
 	o := proxyagent.NewOptions()
-	k := o.Konnectivity
-	k.AgentID, k.AgentIdentifiers = id, identity.Identifiers([]string{cluster})
-	k.AgentCert, k.AgentKey, k.CaCert = files.Cert, files.Key, files.CA
-	k.ProxyServerHost, k.ProxyServerPort = "127.0.0.1", port
-	k.HealthServerHost, k.HealthServerPort = "127.0.0.1", 0
-	k.AdminBindAddress, k.AdminServerPort = "127.0.0.1", 0
+	o.AgentID, o.AgentIdentifiers = id, identity.Identifiers([]string{cluster})
+	o.AgentCert, o.AgentKey, o.CACert = files.Cert, files.Key, files.CA
+	o.ProxyServerHost, o.ProxyServerPort = "127.0.0.1", port
+	o.HealthServerHost, o.HealthServerPort = "127.0.0.1", 0
+	o.AdminBindAddress, o.AdminServerPort = "127.0.0.1", 0
 	o.GracefulShutdownTimeout, o.MinDrainDuration = 0, 0
 	return o
 }

@@ -133,8 +133,8 @@ func writeProfiles(prefix string) error {
 func clusterOptions(o *proxyagent.Options, cluster, kubeconfig string) {
 	o.ClusterName, o.AddonLeaseNamespace = cluster, o.AgentInstallNamespace
 	o.HandlerPort = 0
-	o.Konnectivity.KubeconfigPath = kubeconfig
-	o.Konnectivity.AgentIdentifiers = identity.Identifiers(identity.Hosts(cluster, o.AgentInstallNamespace))
+	o.Kubeconfig = kubeconfig
+	o.AgentIdentifiers = identity.Identifiers(identity.Hosts(cluster, o.AgentInstallNamespace))
 }
 
 // surroundings are what the agents of clusters need besides proxy servers.

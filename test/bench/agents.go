@@ -56,13 +56,12 @@ func (c *crowd) add() error {
 		return err
 	}
 	o := proxyagent.NewOptions()
-	k := o.Konnectivity
-	k.AgentID, k.ProxyServerHost = id, host
-	if k.ProxyServerPort, err = strconv.Atoi(port); err != nil {
+	o.AgentID, o.ProxyServerHost = id, host
+	if o.ProxyServerPort, err = strconv.Atoi(port); err != nil {
 		return err
 	}
-	k.AgentCert, k.AgentKey, k.CaCert = c.certs.path("client.crt"), c.certs.path("client.key"), c.certs.path("ca.crt")
-	k.HealthServerHost, k.HealthServerPort, k.AdminBindAddress, k.AdminServerPort = "127.0.0.1", 0, "127.0.0.1", 0
+	o.AgentCert, o.AgentKey, o.CACert = c.certs.path("client.crt"), c.certs.path("client.key"), c.certs.path("ca.crt")
+	o.HealthServerHost, o.HealthServerPort, o.AdminBindAddress, o.AdminServerPort = "127.0.0.1", 0, "127.0.0.1", 0
 	made, err := proxyagent.New(o)
 	if err != nil {
 		return err

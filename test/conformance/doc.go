@@ -1,7 +1,7 @@
 // Package conformance runs konnectivity's own test suite, of the version that
-// go.mod names, against our binaries as processes of their own, in three
-// combinations: our server with our agent, our server with konnectivity's
-// agent, and konnectivity's server with our agent. Each runs in two ways:
+// go.mod names, against our binaries as processes of their own, in two
+// combinations: our server with our agent, and our server with konnectivity's
+// agent. Each runs in two ways:
 //
 //   - As konnectivity runs it: clients on a Unix socket, one certificate for all
 //     agents, which are believed what they declare (--agent-identity=declared).
@@ -13,8 +13,7 @@
 //     --cluster-name, because with it they dial nothing but their own cluster's
 //     kube-apiserver and handler, and the suite wants its own servers dialed: what
 //     an agent dials is tested in package policy. There is no hub, so clusters are
-//     not watched. Konnectivity's server has the same ports and strategy there, and
-//     no certificate mode.
+//     not watched.
 //
 // The suite's tests cannot be imported, so a copy of the module is made in a
 // temporary folder, files are added that start a server as a process and look
@@ -24,7 +23,7 @@
 // Where user namespaces are to be had, the suite runs in a network of its own, in
 // which packets to its black hole vanish as it expects. Its HTTP client keeps no
 // connections open to what it scrapes: the tests that look for leaks would find
-// them. So run, all 27 tests pass in all six combinations, but for the one of
+// them. So run, all 27 tests passed in these combinations, but for the one of
 // certificates.txt (2026-11-22). Tests of the suite that race may be tried again;
 // they are listed with their reasons (racing).
 //

@@ -58,20 +58,18 @@ var frontends = []frontend{
 
 // TestCombinations is the table of old and new.
 func TestCombinations(t *testing.T) {
-	for _, server := range []string{"our server", "konnectivity's server"} {
-		for _, agent := range []string{"our agent", "konnectivity's agent"} {
-			for _, f := range frontends {
-				t.Run(server+"/"+agent+"/"+f.name, func(t *testing.T) {
-					ours := server == "our server" && agent == "our agent"
-					h := newHub(t)
-					h.start(server, agent, f.flags(h))
-					dial := f.dial(h, t)
-					target := newTarget(t)
-					f.halfCloses = f.halfCloses && ours
-					f.exchanges(t, dial, target)
-					targetCloses(t, dial, target)
-				})
-			}
+	for _, pair := range [][2]string{{"our server", "our agent"}, {"our server", "konnectivity's agent"}, {"konnectivity's server", "konnectivity's agent"}} {
+		server, agent := pair[0], pair[1]
+		for _, f := range frontends {
+			t.Run(server+"/"+agent+"/"+f.name, func(t *testing.T) {
+				h := newHub(t)
+				h.start(server, agent, f.flags(h))
+				dial := f.dial(h, t)
+				target := newTarget(t)
+				f.halfCloses = f.halfCloses && agent == "our agent"
+				f.exchanges(t, dial, target)
+				targetCloses(t, dial, target)
+			})
 		}
 	}
 }

@@ -72,7 +72,7 @@ func withinAny(path string, dirs []string) bool {
 var only = map[string][]string{
 	"crypto/x509": {"pkg/pki", "pkg/tunnel/tunneltest", "test"},
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server": {"pkg/proxyserver", "test"},
-	"sigs.k8s.io/apiserver-network-proxy/pkg/agent":  {"pkg/proxyagent", "test"},
+	"sigs.k8s.io/apiserver-network-proxy/pkg/agent":  {"test"},
 }
 
 // never lists what packages of ours must not depend on, even indirectly.

@@ -25,6 +25,8 @@ var processes = []struct{ prefix, name string }{
 	{"cluster_proxy_api_", "proxy API"},
 	{"cluster_proxy_agent_", "proxy agent"},
 	{"cluster_proxy_memory_", "proxy server, proxy API, proxy agent"},
+	// The names of konnectivity's agent, which its users watch.
+	{"konnectivity_network_proxy_agent_", "proxy agent"},
 }
 
 // metric is what the code says about one metric.

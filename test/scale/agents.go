@@ -59,10 +59,9 @@ func runAgent(ctx context.Context, spec agentSpec, managed *managedAPI) error {
 	if err := flags.Parse(spec.Args); err != nil {
 		return err
 	}
-	k := o.Konnectivity
-	k.AgentID, k.KubeconfigPath = spec.Cluster+"-agent", kubeconfig
-	k.HealthServerHost, k.HealthServerPort = "127.0.0.1", 0
-	k.AdminBindAddress, k.AdminServerPort = "127.0.0.1", 0
+	o.AgentID, o.Kubeconfig = spec.Cluster+"-agent", kubeconfig
+	o.HealthServerHost, o.HealthServerPort = "127.0.0.1", 0
+	o.AdminBindAddress, o.AdminServerPort = "127.0.0.1", 0
 	o.HandlerBindAddress, o.HandlerPort = "127.0.0.1", 0
 	agent, err := proxyagent.New(o)
 	if err != nil {

@@ -220,9 +220,12 @@ func TestRefused(t *testing.T) {
 		"our CA as theirs": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.Authentication.Signer = v1alpha1.ManagedProxyConfigurationCertificateSigner{Type: "Provided", Provided: &v1alpha1.ManagedProxyConfigurationProvided{HubCASecretName: "cluster-proxy-agent-signer", AgentCASecretName: "a"}}
 		}, "hubCASecretName"},
-		"no hostname":  {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname"}), "entrypoint.hostname.value"},
-		"pigeon":       {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Pigeon"}), "entrypoint.type"},
-		"port":         {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "PortForward", Port: 70000}), "entrypoint.port"},
+		"no hostname": {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Hostname"}), "entrypoint.hostname.value"},
+		"pigeon":      {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "Pigeon"}), "entrypoint.type"},
+		"port":        {entry(v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: "PortForward", Port: 70000}), "entrypoint.port"},
+		"konnectivity's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalArgs = []string{"--sync-forever=true"}
+		}, "spec.proxyAgent.additionalArgs[0] sets --sync-forever"},
 		"agent's args": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyAgent.AdditionalArgs = []string{"x"} }, "spec.proxyAgent.additionalArgs"},
 		"service proxy's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--oidc-client-id=c", "--enable-impersonation=false"}

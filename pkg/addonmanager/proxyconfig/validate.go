@@ -97,7 +97,7 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if err := checkArgs("spec.proxyServer.additionalArgs", spec.ProxyServer.AdditionalArgs); err != nil {
 		return err
 	}
-	if err := checkArgs("spec.proxyAgent.additionalArgs", spec.ProxyAgent.AdditionalArgs); err != nil {
+	if err := checkAgentArgs(spec.ProxyAgent.AdditionalArgs); err != nil {
 		return err
 	}
 	if err := checkServiceProxyArgs(spec.ProxyAgent.AdditionalServiceProxyArgs); err != nil {
@@ -195,6 +195,26 @@ func checkArgs(field string, args []string) error {
 		}
 		if slices.Contains(reservedFlags, flag) {
 			return fmt.Errorf("%s[%d] sets %s, which follows from the configuration and cannot be overridden", field, i, flag)
+		}
+	}
+	return nil
+}
+
+// konnectivityFlags are those of konnectivity's agent, which upstream runs, that ours does not
+// have: an agent would not start with one.
+var konnectivityFlags = []string{
+	"--alpn-proto", "--count-server-leases", "--kube-api-content-type", "--lease-label", "--lease-namespace", "--probe-interval",
+	"--server-count-source", "--service-account-token-path", "--sync-forever", "--warn-on-channel-limit", "--xfr-channel-size",
+}
+
+func checkAgentArgs(args []string) error {
+	const field = "spec.proxyAgent.additionalArgs"
+	if err := checkArgs(field, args); err != nil {
+		return err
+	}
+	for i, arg := range args {
+		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(konnectivityFlags, flag) {
+			return fmt.Errorf("%s[%d] sets %s, which konnectivity's agent has and this one does not: remove it; agents find all proxy servers by themselves", field, i, flag)
 		}
 	}
 	return nil

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
@@ -23,7 +26,7 @@ func TestConnListener(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(handler) }()
 
-	carriers := &carrierDialer{handler: handler, decide: func(string, string) (policy.Target, error) {
+	carriers := &carrierDialer{handler: handler, metrics: newAgentMetrics(prometheus.NewRegistry()), decide: func(string, string) (policy.Target, error) {
 		return policy.Target{Address: address.String(), Handler: true}, nil
 	}}
 	near, far := net.Pipe()
@@ -55,11 +58,12 @@ func TestConnListener(t *testing.T) {
 			t.Errorf("the handler sees %q, %v; want %s", body, err, address)
 		}
 	}
-	if n := carriers.serving.Load(); n != 1 {
-		t.Errorf("%d connections are counted, want 1", n)
+	open := func() float64 { return testutil.ToFloat64(carriers.metrics.connections) }
+	if n := open(); n != 1 {
+		t.Errorf("%v connections are counted, want 1", n)
 	}
 	transport.CloseIdleConnections()
-	for carriers.serving.Load() != 0 {
+	for open() != 0 {
 		select {
 		case <-t.Context().Done():
 			t.Fatal("the connection is still counted")

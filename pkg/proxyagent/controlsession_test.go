@@ -1,24 +1,21 @@
 package proxyagent
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
-	"open-cluster-management.io/cluster-proxy/pkg/dial"
-	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -27,9 +24,8 @@ import (
 
 var eventually = wait.Poll{Every: time.Millisecond, For: 20 * time.Second}.Until
 
-// fakeServers is an address at which control carriers lead to one server after the other:
-// "-name" is one of ours from before control carriers, and all else one of ours of that
-// name. "" alone is konnectivity's, which knows no carriers.
+// fakeServers is an address at which control sessions lead to one server after the other.
+// "" alone is konnectivity's, which knows no carriers.
 type fakeServers struct {
 	t        *testing.T
 	names    atomic.Pointer[[]string]
@@ -64,11 +60,12 @@ func startFakeServers(t *testing.T, count int, names ...string) (*fakeServers, *
 			go f.serve(conn, source, uint64(count))
 		}
 	}()
-	metrics := newAgentMetrics(prometheus.NewRegistry())
-	s := newServers(t.Context(), &carrierDialer{address: listener.Addr().String(), serverName: "127.0.0.1", session: "agent", identifiers: "host=cluster1", process: "secret",
-		source: source, decide: denyAll, memory: memlimit.New(prometheus.NewRegistry(), "", ""), denied: metrics.dialsRejected, handshakeTimeout: 10 * time.Second, handshakes: &handshakes{failures: metrics.handshakeFailures}},
-		pool.Config{MinIdle: 1, Backoff: func(int) time.Duration { return time.Hour }}, func(int) time.Duration { return time.Millisecond })
-	s.total = count
+	s := newTestServers(t.Context(), func(int) time.Duration { return time.Millisecond })
+	s.config.MinIdle = 1
+	s.search.total = count
+	d := s.dialer
+	d.address, d.serverName, d.agentID, d.identifiers, d.process = listener.Addr().String(), "127.0.0.1", "agent", "host=cluster1", "secret"
+	d.source, d.decide, d.handshakeTimeout, d.handshakes = source, denyAll, 10*time.Second, &handshakes{failures: d.metrics.handshakeFailures}
 	t.Cleanup(s.close)
 	return f, s
 }
@@ -87,17 +84,14 @@ func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 	if err != nil {
 		return
 	}
-	name := "-elsewhere" // where carriers lead
-	if slices.Contains(hello.Features, carrier.FeatureControl) {
-		names := *f.names.Load()
-		name = names[int(f.controls.Add(1)-1)%len(names)]
-	}
-	if name[0] == '-' {
-		if c, err := carrier.Answer(f.t.Context(), conn, hello, carrier.Config{Role: carrier.Opener, Name: name}); err == nil {
+	if !slices.Contains(hello.Features, carrier.FeatureControl) { // carriers lead to another server
+		if c, err := carrier.Answer(f.t.Context(), conn, hello, carrier.Config{Role: carrier.Opener, Name: "another"}); err == nil {
 			<-c.Done()
 		}
 		return
 	}
+	names := *f.names.Load()
+	name := names[int(f.controls.Add(1)-1)%len(names)]
 	if hello.Session != "agent" || hello.Identifiers != "host=cluster1" || agentapi.ProcessOf(hello.Features) != "secret" {
 		f.t.Errorf("the agent says %+v, want its ID, hosts and secret", hello)
 	}
@@ -126,50 +120,61 @@ func openDenied(t *testing.T, session *carrier.Session) {
 	}
 }
 
+func totalIn(s *servers) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.search.total
+}
+
+func isKnown(s *servers, id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[id] != nil
+}
+
 // denyAll is a decision.
 func denyAll(string, string) (policy.Target, error) { return policy.Target{}, errors.New("denied") }
 
-// TestControlCarriersComeFirst asks servers of all kinds for a session: what konnectivity's
-// agent has to do is what is left.
-func TestControlCarriersComeFirst(t *testing.T) {
+// TestSessionsWithServers dials servers one after the other.
+func TestSessionsWithServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		servers []string
-		want    []step // of each dial
-		have    int    // sessions then
+		dials   int
+		want    int // sessions then
 	}{
-		"servers of ours":       {[]string{"one", "two"}, []step{dialControl, dialControl}, 2},
-		"the same one again":    {[]string{"one"}, []step{dialControl, dialControl}, 1},
-		"a server of last time": {[]string{"-older"}, []step{leaveToStreams}, 0},
-		"konnectivity's server": {[]string{""}, []step{leaveToStreams}, 0},
-		"a rollout":             {[]string{"-older", "new"}, []step{leaveToStreams, dialControl}, 1},
+		"two servers":           {[]string{"one", "two"}, 2, 2},
+		"the same one again":    {[]string{"one"}, 2, 1},
+		"konnectivity's server": {[]string{""}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, s := startFakeServers(t, 2, test.servers...)
-			for i, want := range test.want {
-				if got := s.connect(); got != want {
-					t.Errorf("dial %d: step %d, want %d", i, got, want)
-				}
+			for range test.dials {
+				s.connect()
 			}
-			if got := s.connected(); got != test.have {
-				t.Errorf("%d sessions, want %d", got, test.have)
+			if got := s.countConnected(); got != test.want {
+				t.Errorf("%d sessions, want %d", got, test.want)
 			}
 		})
 	}
 }
 
-// TestControlCarrierServesTheSession has the loop that konnectivity's agent waits in find
-// two servers, and follow what they say.
-func TestControlCarrierServesTheSession(t *testing.T) {
+// TestKonnectivityServersAreRefused wants the agent to say what serves in its place.
+func TestKonnectivityServersAreRefused(t *testing.T) {
+	_, s := startFakeServers(t, 1, "")
+	if _, err := s.dialer.dialSession(t.Context()); !errors.Is(err, carrier.ErrNoCarriers) || !strings.Contains(err.Error(), "run konnectivity's own agent") {
+		t.Errorf("dialing a server of konnectivity's: %v", err)
+	}
+}
+
+// TestAgentFollowsItsServers has the agent find two servers, and follow what they say.
+func TestAgentFollowsItsServers(t *testing.T) {
 	f, s := startFakeServers(t, 2, "one", "two")
 	s.search.random = func(time.Duration) time.Duration { return time.Millisecond }
-	draining, drain := context.WithCancel(t.Context())
-	s.draining = draining
-	counted := make(chan int, 1)
-	counter := controlFirst{ServerCounter: s.counter(s), servers: s, recheck: time.Hour}
-	go func() { counted <- counter.Count() }()
+	ran := make(chan struct{})
+	go func() { defer close(ran); s.run(s.connect) }()
 	one, two := <-f.sessions, <-f.sessions
-	eventually(t, "the agent has both servers", func() bool { return s.connected() == 2 })
-	if n := s.Count(); n != 2 {
+	eventually(t, "the agent has both servers", func() bool { return s.countConnected() == 2 })
+	if n := totalIn(s); n != 2 {
 		t.Errorf("the agent looks for %d servers, want the 2 of HELLO", n)
 	}
 
@@ -184,27 +189,24 @@ func TestControlCarrierServesTheSession(t *testing.T) {
 	if got := <-f.got; got != leaves {
 		t.Errorf("a server that drains was told %+v, want that the agent has another one", got)
 	}
-	if !s.goesAway([]string{"one"}) || s.goesAway([]string{"two"}) {
+	if !s.isGoingAway([]string{"one"}) || s.isGoingAway([]string{"two"}) {
 		t.Error("the wrong server drains")
 	}
 	_ = one.Close() // it is gone, and the next dials lead to it again: it was started again
 	again := <-f.sessions
-	eventually(t, "the agent is back", func() bool { return s.connected() == 2 && !s.goesAway([]string{"one"}) })
+	eventually(t, "the agent is back", func() bool { return s.countConnected() == 2 && !s.isGoingAway([]string{"one"}) })
 	tell(two, agentapi.ServerCount, 3)
-	eventually(t, "the agent looks for a third server", func() bool { return s.Count() == 3 && f.controls.Load() > 4 })
-	drain()
+	eventually(t, "the agent looks for a third server", func() bool { return totalIn(s) == 3 && f.controls.Load() > 4 })
+	s.stop()
 	for range 2 {
 		if got := <-f.got; got != leaves {
 			t.Errorf("a server was told %+v, want that the agent drains", got)
 		}
 	}
 	s.close()
-	<-counted
+	<-ran
 	for _, session := range []*carrier.Session{again, two} {
 		eventually(t, "the sessions end with the agent", func() bool { return session.Err() != nil })
-	}
-	if _, err := s.dialStream(t.Context(), ""); err == nil {
-		t.Error("an agent that has ended dials a stream")
 	}
 }
 
@@ -212,17 +214,15 @@ func TestControlCarrierServesTheSession(t *testing.T) {
 // with it. The agent makes another one with that server, wherever a load balancer leads, and
 // is connected all the time.
 func TestControlSessionsAreRenewed(t *testing.T) {
-	f, s := startFakeServers(t, 1, "one", "two", "-older", "one", "one")
+	f, s := startFakeServers(t, 1, "one", "two", "three", "one", "one")
 	f.opens.Store(true)
-	draining, drain := context.WithCancel(t.Context())
-	s.draining = draining
 	s.connect()
 	session := <-f.sessions
-	connected := func() int { return s.connected() }
+	connected := func() int { return s.countConnected() }
 	stats := func() pool.Stats {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.sessions["one"].pool.Stats()
+		return s.known["one"].pool.Stats()
 	}
 	openDenied(t, session)
 	first, second := session, <-f.sessions
@@ -234,7 +234,7 @@ func TestControlSessionsAreRenewed(t *testing.T) {
 		t.Errorf("%d servers are connected after the used session's end, want 1", connected())
 	}
 	leaves := agentapi.ControlMessage(agentapi.AgentLeaves, 0)
-	drain()
+	s.stop()
 	if got := <-f.got; got != leaves {
 		t.Errorf("the server was told %+v, want that the agent drains", got)
 	}
@@ -267,64 +267,24 @@ func TestServersThatCannotBeReachedAgain(t *testing.T) {
 		eventually(t, "no dial leads to the server", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return !s.sessions["one"].elsewhere.IsZero()
+			return !s.known["one"].retryAt.IsZero()
 		})
 		return s, session
 	}
 	t.Run("until the connection has ended", func(t *testing.T) {
 		s, session := use(t)
-		if s.connected() != 1 {
+		if s.countConnected() != 1 {
 			t.Error("the agent has left the server that it serves")
 		}
 		_ = session.Carrier().Close()
-		eventually(t, "the agent looks for a server", func() bool { return s.connected() == 0 })
+		eventually(t, "the agent looks for a server", func() bool { return s.countConnected() == 0 })
 	})
 	t.Run("forgotten", func(t *testing.T) {
 		s, session := use(t)
-		s.forgotten("one")
-		eventually(t, "the agent looks for a server", func() bool { return s.connected() == 0 })
+		s.endSessions(s.known["one"])
+		eventually(t, "the agent looks for a server", func() bool { return s.countConnected() == 0 })
 		_ = session.Carrier().Close()
 	})
-}
-
-// TestStreamsAreLeftToKonnectivity says who dials next.
-func TestStreamsAreLeftToKonnectivity(t *testing.T) {
-	stream := func(carriers bool) *serverSession {
-		known := &serverSession{control: []control{&endStream{}}}
-		if carriers {
-			known.pool = pool.New(pool.Config{})
-		}
-		return known
-	}
-	ours := &serverSession{control: []control{&controlCarrier{}}, pool: pool.New(pool.Config{})}
-	for name, test := range map[string]struct {
-		have     map[string]*serverSession
-		draining bool
-		want     step
-	}{
-		"no server yet":                             {nil, false, dialControl},
-		"one of two, of ours":                       {map[string]*serverSession{"a": ours}, false, dialControl},
-		"both, of ours":                             {map[string]*serverSession{"a": ours, "b": ours}, false, stayIdle},
-		"one of two, of ours, of last time":         {map[string]*serverSession{"a": stream(true)}, false, dialControl},
-		"both, of ours, of last time":               {map[string]*serverSession{"a": stream(true), "b": stream(true)}, false, leaveToStreams},
-		"both, one of last time":                    {map[string]*serverSession{"a": ours, "b": stream(true)}, false, stayIdle},
-		"one of two, konnectivity's":                {map[string]*serverSession{"a": stream(false)}, false, leaveToStreams},
-		"both, konnectivity's":                      {map[string]*serverSession{"a": stream(false), "b": stream(false)}, false, leaveToStreams},
-		"one of two, of ours, and the agent drains": {map[string]*serverSession{"a": ours}, true, stayIdle},
-	} {
-		draining, drain := context.WithCancel(t.Context())
-		if test.draining {
-			drain()
-		}
-		s := newServers(draining, nil, pool.Config{}, dial.FullJitter)
-		for id, session := range test.have {
-			s.sessions[id] = session
-		}
-		if got := s.nextStep(2); got != test.want {
-			t.Errorf("%s: step %d, want %d", name, got, test.want)
-		}
-		drain()
-	}
 }
 
 // TestServersThatDrainAreToldOnce has connections opened on the sessions with one server while
@@ -334,8 +294,6 @@ func TestServersThatDrainAreToldOnce(t *testing.T) {
 	names := append([]string{"one"}, slices.Repeat([]string{"two"}, connections+1)...)
 	f, s := startFakeServers(t, 2, names...)
 	f.opens.Store(true)
-	draining, drain := context.WithCancel(t.Context())
-	s.draining = draining
 	s.connect()
 	one := <-f.sessions
 	s.connect()
@@ -353,10 +311,14 @@ func TestServersThatDrainAreToldOnce(t *testing.T) {
 		eventually(t, "the session has taken the place of the one before", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.sessions["two"].listens() && !s.sessions["two"].renewing
+			free := s.known["two"].renewal.TryLock()
+			if free {
+				s.known["two"].renewal.Unlock()
+			}
+			return free && s.known["two"].isListeningLocked()
 		})
 	}
-	drain() // which the servers are told as well, on one session each
+	s.stop() // which the servers are told as well, on one session each
 	told := 0
 	for told < 2 {
 		<-f.got
@@ -372,20 +334,20 @@ func TestServersThatDrainAreToldOnce(t *testing.T) {
 func TestServersThatCannotBeHeard(t *testing.T) {
 	gone := func(t *testing.T, s *servers, one *carrier.Session) {
 		t.Helper()
-		eventually(t, "the agent has left the server, which knows it", func() bool { return !s.has("one") && one.Err() != nil })
+		eventually(t, "the agent has left the server, which knows it", func() bool { return !isKnown(s, "one") && one.Err() != nil })
 	}
 	for _, tc := range []struct {
 		name string
 		then func(t *testing.T, f *fakeServers, s *servers, one *carrier.Session)
 	}{
 		{name: "a dial finds another one", then: func(t *testing.T, f *fakeServers, s *servers, one *carrier.Session) {
-			if wanted, _, _ := s.wanted(2); wanted != 3 || one.Err() != nil {
-				t.Errorf("the agent wants %d servers and has the error %v of the server; want 3, and none while it has no other", wanted, one.Err())
+			if _, lacking, _ := s.nextDial(); !lacking || one.Err() != nil {
+				t.Errorf("the agent looks for a server: %t, and has the error %v of this one; want that it looks, and none while it has no other", lacking, one.Err())
 			}
 			eventually(t, "nothing is open on the server", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				return s.sessions["one"].unused()
+				return s.known["one"].pool.Stats().InUse == 0
 			})
 			f.names.Store(&[]string{"three"})
 			s.connect()
@@ -395,8 +357,8 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 			f.names.Store(&[]string{"one"})
 			s.connect()
 			one := <-f.sessions
-			if wanted, _, _ := s.wanted(2); wanted != 2 || s.connected() != 2 {
-				t.Errorf("the agent wants %d servers and has %d, want 2", wanted, s.connected())
+			if _, lacking, _ := s.nextDial(); lacking || s.countConnected() != 2 {
+				t.Errorf("the agent looks for a server: %t, and has %d, want 2 and no search", lacking, s.countConnected())
 			}
 			openDenied(t, one)
 		}},
@@ -411,7 +373,7 @@ func TestServersThatCannotBeHeard(t *testing.T) {
 			<-f.sessions
 			f.names.Store(&[]string{"two"})
 			openDenied(t, one)
-			eventually(t, "no dial leads to the server, and users' connections go elsewhere", func() bool { return s.goesAway([]string{"one"}) })
+			eventually(t, "no dial leads to the server, and users' connections take other ways", func() bool { return s.isGoingAway([]string{"one"}) })
 			tc.then(t, f, s, one)
 		})
 	}
@@ -429,7 +391,7 @@ func TestServersThatCannotBeHeardAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = target.Close() })
-		s.carriers.decide = func(string, string) (policy.Target, error) {
+		s.dialer.decide = func(string, string) (policy.Target, error) {
 			return policy.Target{Address: target.Addr().String()}, nil
 		}
 		s.connect()
@@ -443,14 +405,14 @@ func TestServersThatCannotBeHeardAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the agent knows that no dial leads to the server", func() bool {
-			wanted, _, _ := s.wanted(2)
-			return wanted == 3
+			_, lacking, _ := s.nextDial()
+			return lacking
 		})
 		f.names.Store(&[]string{"three"})
 		s.connect()
 		tries := f.controls.Load()
-		eventually(t, "dials lead elsewhere still", func() bool { return f.controls.Load() > tries+2*carrierTries })
-		if !s.has("one") || !s.has("three") {
+		eventually(t, "dials lead to others still", func() bool { return f.controls.Load() > tries+2*carrierTries })
+		if !isKnown(s, "one") || !isKnown(s, "three") {
 			t.Error("the agent should have the third server, and stay until nothing is open on the first one")
 		}
 		return f, s, conn
@@ -458,7 +420,7 @@ func TestServersThatCannotBeHeardAreKept(t *testing.T) {
 	t.Run("until nothing is open", func(t *testing.T) {
 		_, s, conn := open(t)
 		_ = conn.Close()
-		eventually(t, "the agent has left the server", func() bool { return !s.has("one") })
+		eventually(t, "the agent has left the server", func() bool { return !isKnown(s, "one") })
 	})
 	t.Run("until it can be heard", func(t *testing.T) {
 		f, s, conn := open(t)
@@ -467,8 +429,8 @@ func TestServersThatCannotBeHeardAreKept(t *testing.T) {
 		eventually(t, "the agent has a session with the server again", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			one := s.sessions["one"]
-			return one.listens() && !one.unheard && len(s.sessions) == 3
+			one := s.known["one"]
+			return one.isListeningLocked() && one.state == stateServing && len(s.known) == 3
 		})
 	})
 }

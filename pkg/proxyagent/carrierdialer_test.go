@@ -152,18 +152,18 @@ func TestProxiesThatFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer targets.Close()
-			s.carriers.decide = func(string, string) (policy.Target, error) {
+			s.dialer.decide = func(string, string) (policy.Target, error) {
 				return policy.Target{Address: targets.Addr().String()}, nil
 			}
-			s.carriers.targetTimeout, s.carriers.handshakeTimeout = 10*time.Second, 500*time.Millisecond
+			s.dialer.targetTimeout, s.dialer.handshakeTimeout = 10*time.Second, 500*time.Millisecond
 			s.search.random = func(time.Duration) time.Duration { return time.Millisecond }
-			proxy := startEgressProxy(t, s.carriers.address)
-			s.carriers.address = "hub.example:8091"
+			proxy := startEgressProxy(t, s.dialer.address)
+			s.dialer.address = "hub.example:8091"
 			t.Setenv("HTTPS_PROXY", "http://"+proxy.Addr().String())
 			looked := make(chan struct{})
 			go func() {
 				defer close(looked)
-				controlFirst{ServerCounter: s.counter(s), servers: s, recheck: time.Hour}.Count()
+				s.run(s.connect)
 			}()
 			defer func() { s.close(); <-looked }()
 
@@ -172,7 +172,7 @@ func TestProxiesThatFail(t *testing.T) {
 			eventually(t, "the agent has it", func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				return s.sessions["one"].listens()
+				return s.known["one"].isListeningLocked()
 			})
 			proxy.become(mode)
 			for end, conn := range map[string]net.Conn{"user": user, "target": target} {
@@ -181,8 +181,8 @@ func TestProxiesThatFail(t *testing.T) {
 				}
 				_ = conn.Close()
 			}
-			eventually(t, "the agent has no server, and goes on trying", func() bool { return s.connected() == 0 && proxy.asked.Load() > 1 })
-			if _, err := s.carriers.dialControl(t.Context()); err == nil || !strings.Contains(err.Error(), `proxy "`+proxy.Addr().String()) || !strings.Contains(err.Error(), says) {
+			eventually(t, "the agent has no server, and goes on trying", func() bool { return s.countConnected() == 0 && proxy.asked.Load() > 1 })
+			if _, err := s.dialer.dialSession(t.Context()); err == nil || !strings.Contains(err.Error(), `proxy "`+proxy.Addr().String()) || !strings.Contains(err.Error(), says) {
 				t.Errorf("a dial fails with %v, want the proxy's name and %q", err, says)
 			}
 			proxy.become("works")
