@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoControl is the error of DialSession if the peer speaks carriers, but takes no
-// control sessions: it is a proxy server of an older version.
+// control session with this HELLO.
 var ErrNoControl = errors.New("the proxy server takes no control session on a carrier")
 
 // SessionConfig configures a Session. Zero values mean the defaults.
@@ -80,7 +80,7 @@ func (cfg SessionConfig) features(others []string) []string {
 }
 
 // DialSession asks the peer of a transport that this side dialed for a control session,
-// and waits for the answer, as long as ctx allows. Of an older peer it is ErrNoControl.
+// and waits for the answer, as long as ctx allows. ErrNoControl says that the peer takes none.
 // With an error the transport is closed.
 func DialSession(ctx context.Context, nc net.Conn, hello Hello, cfg SessionConfig) (*Session, error) {
 	hello.Version = Version

@@ -218,7 +218,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	}
 	near, _ := net.Pipe()
 	if _, err := DialSession(t.Context(), near, Hello{Identifiers: strings.Repeat("x", MaxControl)}, SessionConfig{}); !errors.Is(err, ErrNoControl) {
-		t.Errorf("a HELLO that is too long: %v, want %v, so that a stream takes its place", err, ErrNoControl)
+		t.Errorf("a HELLO that is too long: %v, want %v", err, ErrNoControl)
 	}
 }
 

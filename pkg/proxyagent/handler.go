@@ -21,9 +21,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
-// startHandler listens for the proxy API's requests and says what may be
-// dialed, the handler included. Connections from konnectivity's streams come to
-// the listener, those from carriers by the connListener.
+// startHandler serves the proxy API's requests and returns what may be dialed, the handler
+// included. Connections come from carriers, by the connListener. The listener serves processes
+// on the same address that hold the proxy API's certificate, such as tests.
 func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, *connListener, error) {
 	o := a.options
 	apiServer, err := apiServerAddress(cluster)
