@@ -12,7 +12,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
 )
 
-// agentMetrics are the agent's. Those that konnectivity's agent has as well have its names.
+// agentMetrics are the agent's. Those that konnectivity's
+// agent has as well have its names, and the help that its test suite compares.
 type agentMetrics struct {
 	servers                prometheus.Gauge
 	serverConnections      prometheus.Gauge
@@ -28,15 +29,15 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 	m := &agentMetrics{
 		servers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "konnectivity_network_proxy_agent_known_server_count",
-			Help: "Proxy servers that there are, as one of them said last.",
+			Help: "Current number of servers agent is trying to connect to.",
 		}),
 		serverConnections: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "konnectivity_network_proxy_agent_open_server_connections",
-			Help: "Proxy servers that the agent is connected to.",
+			Help: "Current number of open server connections.",
 		}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "konnectivity_network_proxy_agent_open_endpoint_connections",
-			Help: "Connections that are open.",
+			Help: "Current number of open endpoint connections.",
 		}),
 		dialSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "konnectivity_network_proxy_agent_dial_duration_seconds",
@@ -45,7 +46,7 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 		}),
 		dialFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "konnectivity_network_proxy_agent_endpoint_dial_failure_total",
-			Help: "Dials of targets that failed, by reason: timeout or unknown.",
+			Help: "Number of failures dialing the remote endpoint, by reason (example: timeout).",
 		}, []string{"reason"}),
 		dialsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_agent_dials_rejected_total",
