@@ -5,7 +5,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
-	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // metrics are the numbers of the proxy API. Those with the cluster as a label
@@ -236,20 +235,6 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 // recordings are those that package recording counts with.
 func (m *recordingMetrics) recordings() recording.Metrics {
 	return recording.Metrics{Open: m.recordingsOpen, Stored: m.recordingsStored, Written: m.recordingBytes, Lost: m.recordingLost, Removed: m.recordingsRemoved}
-}
-
-// protocolGauge tells which protocol the tunnel speaks. During an upgrade from OCM's
-// cluster-proxy it is konnectivity's for a while, and afterwards never again.
-func protocolGauge(dialer *tunnel.Dialer) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "cluster_proxy_api_tunnel_speaks_carriers",
-		Help: "1 if the last dial through the tunnel was made on a carrier, 0 if by konnectivity's protocol or not at all.",
-	}, func() float64 {
-		if dialer.Protocol() == tunnel.Carriers {
-			return 1
-		}
-		return 0
-	})
 }
 
 // forget drops what is counted for a cluster that is gone.

@@ -109,7 +109,6 @@ func New(o *Options) (*Server, error) {
 	}
 	s.prober = &prober{address: o.ProxyServer, next: o.NextProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
 	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, Address: s.prober.server, TLS: proxyTLS}
-	registry.MustRegister(protocolGauge(s.dialer))
 	s.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := s.dialer.DialContext(ctx, network, address)
 		return conn, s.prober.expecting(err)

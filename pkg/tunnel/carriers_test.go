@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -53,7 +54,7 @@ func acceptingAll(name string) carrier.Config {
 	})}
 }
 
-func dialFor(t *testing.T, via transport) (net.Conn, time.Duration) {
+func dialFor(t *testing.T, via *carriers) (net.Conn, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), DefaultDialTimeout)
 	defer cancel()
@@ -77,7 +78,7 @@ func TestDialsPassSilentServersOver(t *testing.T) {
 			defer cancel()
 			return servers[next.Add(1)%2].reach(ctx)
 		}
-		defer via.close()
+		defer via.pool.Close()
 		for range 4 {
 			dialFor(t, via)
 		}
@@ -97,92 +98,35 @@ func TestDialsPassSilentServersOver(t *testing.T) {
 	})
 }
 
-// olderTransport stands for konnectivity's.
-type olderTransport struct{ dials int }
-
-func (o *olderTransport) dial(context.Context, string) (net.Conn, error) {
-	o.dials++
-	conn, _ := net.Pipe()
-	return conn, nil
-}
-
-func (o *olderTransport) close() error       { return nil }
-func (o *olderTransport) protocol() Protocol { return Konnectivity }
-
-// TestDialsReturnToCarriers has a proxy server of konnectivity's replaced by one
-// that speaks carriers.
-func TestDialsReturnToCarriers(t *testing.T) {
-	for name, tc := range map[string]struct {
-		notice func(*carrierTransport)
-		within time.Duration
-	}{
-		"by themselves":                      {func(*carrierTransport) {}, carriersAgain + time.Second},
-		"when the connection is a new one":   {(*carrierTransport).lookAgain, time.Second},
-		"when it is a new one, even at once": {func(v *carrierTransport) { v.lookAgain(); v.lookAgain() }, time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				older, server := &olderTransport{}, &fakeServer{name: "a"}
-				var upgraded atomic.Bool
-				var attempts atomic.Int64
-				via := newCarriers("unused:1", nil)
-				via.older = func() (transport, error) { return older, nil }
-				via.reach = func(ctx context.Context) (*carrier.Carrier, error) {
-					if attempts.Add(1); !upgraded.Load() {
-						return nil, carrier.ErrNoCarriers
-					}
-					return server.reach(ctx)
-				}
-				defer via.close()
-				for range 10 {
-					if _, took := dialFor(t, via); took != 0 {
-						t.Errorf("a dial to the older server took %s", took)
-					}
-				}
-				if older.dials != 10 || via.protocol() != Konnectivity {
-					t.Errorf("%d of 10 dials went to the older server, by %q", older.dials, via.protocol())
-				}
-				before := attempts.Load()
-				time.Sleep(10 * carriersAgain)
-				if n := attempts.Load() - before; n < 9 || n > 17 {
-					t.Errorf("%d attempts to make a carrier in %s, want about one every %s", n, 10*carriersAgain, carriersAgain)
-				}
-				upgraded.Store(true)
-				tc.notice(via)
-				time.Sleep(tc.within)
-				if _, took := dialFor(t, via); took != 0 || older.dials != 10 || via.protocol() != Carriers {
-					t.Errorf("after the upgrade a dial took %s, by %q", took, via.protocol())
-				}
-			})
-		})
+// TestServerWithoutCarriers dials through a proxy server that speaks gRPC alone.
+func TestServerWithoutCarriers(t *testing.T) {
+	source := certificates(t)
+	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
+	config.NextProtos = []string{"h2"}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// TestMixedServersSpeakCarriers has an upgrade half done: every other attempt
-// leads to an older server.
-func TestMixedServersSpeakCarriers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		older, server := &olderTransport{}, &fakeServer{name: "a"}
-		var attempts atomic.Int64
-		via := newCarriers("unused:1", nil)
-		via.older = func() (transport, error) { return older, nil }
-		via.reach = func(ctx context.Context) (*carrier.Carrier, error) {
-			if attempts.Add(1)%2 == 1 {
-				return nil, carrier.ErrNoCarriers
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
 			}
-			return server.reach(ctx)
-		}
-		defer via.close()
-		for i := range 50 {
-			if _, took := dialFor(t, via); took > 2*time.Second {
-				t.Errorf("dial %d took %s, want 2s at most", i, took)
-			}
-			time.Sleep(time.Second)
-		}
-		if older.dials > 5 {
-			t.Errorf("%d of 50 dials did without carriers, though there were some", older.dials)
+			serving.Go(func() {
+				_ = conn.(*tls.Conn).Handshake()
+				_ = conn.Close()
+			})
 		}
 	})
+	defer serving.Wait()
+	defer listener.Close()
+	d := &Dialer{ProxyServer: listener.Addr().String(), TLS: func() *tls.Config { return source.ClientConfig("127.0.0.1") }}
+	defer d.Close()
+	if _, err := d.DialContext(t.Context(), "tcp", someTarget); CodeOf(err) != NoProxyServer || !errors.Is(err, carrier.ErrNoCarriers) {
+		t.Errorf("a dial through a server without carriers: %v, want %s", err, NoProxyServer)
+	}
 }
 
 // TestCanceledDialToAServerThatIsGone cancels a dial while the proxy server, which was not
@@ -199,7 +143,7 @@ func TestCanceledDialToAServerThatIsGone(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		defer via.close()
+		defer via.pool.Close()
 		if _, err := via.dial(t.Context(), someTarget); CodeOf(err) != NoProxyServer || !errors.Is(err, gone) {
 			t.Errorf("a dial to a server that is gone: %v, want %s", err, NoProxyServer)
 		}

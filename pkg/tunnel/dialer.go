@@ -28,54 +28,21 @@ type Dialer struct {
 	// ProxyServer is the host:port at which the proxy server takes clients.
 	ProxyServer string
 	// Address, if it is set, returns the host:port to connect to in the place of
-	// ProxyServer. It is called for each connection on which carriers are offered.
+	// ProxyServer. It is called for each connection.
 	Address func() string
 	// TLS returns the configuration for the next connection to the proxy server:
 	// client certificate and roots. It is called for each connection, so that
 	// files may be read again. If ServerName is empty, ProxyServer's host is
 	// what the certificate must be for. Nil means no TLS at all, which makes
-	// sense in tests and over a Unix socket only.
+	// sense in tests only.
 	TLS func() *tls.Config
 	// DialTimeout bounds a dial from end to end. Zero means
 	// DefaultDialTimeout. An earlier deadline of the context counts.
 	DialTimeout time.Duration
 
 	mu     sync.Mutex
-	via    transport
+	via    *carriers
 	closed bool
-}
-
-// transport is a way to the proxy server. There is one per Dialer.
-type transport interface {
-	// dial connects to a TCP address. Its errors are *Error.
-	dial(ctx context.Context, address string) (net.Conn, error)
-	// close ends dials in flight and open connections, and waits for them.
-	close() error
-	// protocol is the one by which the last dial was made.
-	protocol() Protocol
-}
-
-// Protocol is how a Dialer and a proxy server talk.
-type Protocol string
-
-// The protocols.
-const (
-	// Carriers is the one of our proxy server; see package carrier.
-	Carriers Protocol = "carriers"
-	// Konnectivity is the one of konnectivity's proxy server.
-	Konnectivity Protocol = "konnectivity"
-)
-
-// Protocol is the one by which the last dial that succeeded was made, and empty
-// before the first.
-func (d *Dialer) Protocol() Protocol {
-	d.mu.Lock()
-	via := d.via
-	d.mu.Unlock()
-	if via == nil {
-		return ""
-	}
-	return via.protocol()
 }
 
 // DialContext connects to address, which is "<cluster>:<port>", through the
@@ -113,7 +80,7 @@ func checkAddress(network, address string) error {
 	return nil
 }
 
-func (d *Dialer) transport() (transport, error) {
+func (d *Dialer) transport() (*carriers, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -123,19 +90,10 @@ func (d *Dialer) transport() (transport, error) {
 		if d.ProxyServer == "" {
 			return nil, errors.New("the Dialer has no ProxyServer address")
 		}
-		if d.TLS != nil {
-			carriers := newCarriers(d.ProxyServer, d.TLS)
-			if d.Address != nil {
-				carriers.address = d.Address
-			}
-			d.via = carriers
-			return d.via, nil
+		d.via = newCarriers(d.ProxyServer, d.TLS)
+		if d.Address != nil {
+			d.via.address = d.Address
 		}
-		via, err := newKonnectivity(d.ProxyServer, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		d.via = via
 	}
 	return d.via, nil
 }
@@ -163,5 +121,5 @@ func (d *Dialer) Close() error {
 	if via == nil {
 		return nil
 	}
-	return via.close()
+	return via.pool.Close()
 }

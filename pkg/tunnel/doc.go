@@ -59,12 +59,11 @@ gives an Error with code Lost, and never io.EOF.
 
 Connections have read and write deadlines, and addresses. Write returns when
 the bytes are on their way, as with a socket. Close returns at once; what was
-written before is still sent, for at most a minute over a carrier, and five seconds
-over konnectivity's protocol.
+written before is still sent, for at most a minute.
 
 # Transport
 
-With our proxy server a connection has a carrier, which is a TLS connection of
+A connection has a carrier, which is a TLS connection of
 its own to the proxy server (see package carrier): ends of each direction are
 told apart, readers that stop make nobody else wait, and a pool of carriers
 makes a dial one round trip.
@@ -77,31 +76,12 @@ the first answer counts. It comes back with the first new carrier that it
 answers on. A connection that is open learns within 30 s that its proxy server
 is gone without a word; readers that pause are waited for without limit.
 
-A proxy server that does not speak carriers gets konnectivity's protocol.
-Carriers are tried again every 30 s, and whenever the connection to such a server
-is made anew, beside the dials that go on; the first one that is made is used
-from the next dial on. [Dialer.Protocol] tells which one it is.
-
-With konnectivity's proxy server connections travel over one gRPC connection, in
-its protocol, one stream each; it is made by the first dial and made again by
-the next dial after it broke. That protocol sets limits:
-
-  - There is no half close: the end of either direction ends both.
-  - An agent that goes away is announced to the client in the same words as a
-    clean end by konnectivity's server. Such an end is io.EOF here too. The end
-    of the stream itself (proxy server gone, or a slow reader cut off) is Lost.
-    TLS detects truncation in any case.
-  - There is no flow control from end to end: a reader that stops makes
-    everybody on that cluster wait. So its connection is cut off, but only when
-    1 MiB waits for it (plus what the stream's window holds) and nothing was
-    read for ten seconds after that.
-  - What was written right before Close may be dropped by konnectivity's agent.
-    Wait for an answer before closing if it matters.
+The proxy server must speak carriers. One of OCM's own cluster-proxy or of
+konnectivity does not, and dials fail with code NoProxyServer: programs that must
+reach such a server use konnectivity-client, which works with both.
 
 # Files
 
-dialer.go and files.go have the Dialer, error.go its errors. carriers.go is the
-transport over carriers, konnectivity.go the one over konnectivity's protocol, with
-intercept.go, conn.go and deadline.go for what that protocol lacks.
+files.go and dialer.go have the Dialer, carriers.go its carriers, error.go its errors.
 */
 package tunnel

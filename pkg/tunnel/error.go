@@ -15,8 +15,8 @@ type Code string
 const (
 	// NoSuchCluster: the proxy server knows that there is no such cluster.
 	NoSuchCluster Code = "NoSuchCluster"
-	// NoAgent: no agent of that cluster is connected to the proxy server, or
-	// there is no such cluster: konnectivity's server cannot tell.
+	// NoAgent: no agent of that cluster is connected to a proxy server, which may
+	// not know whether there is such a cluster.
 	NoAgent Code = "NoAgent"
 	// Denied: the agent's destination policy does not allow the address.
 	Denied Code = "Denied"

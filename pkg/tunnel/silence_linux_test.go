@@ -82,7 +82,7 @@ func TestSilentServerIsGivenUpOnTheWire(t *testing.T) {
 	address := carrierServer(t, source, func(conn *tls.Conn) { taken <- conn })
 	via := newCarriers(address, func() *tls.Config { return source.ClientConfig("127.0.0.1") })
 	via.tcp.UserTimeout = time.Second
-	defer via.close()
+	defer via.pool.Close()
 	conn, _ := dialFor(t, via)
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)

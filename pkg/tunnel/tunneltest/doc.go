@@ -5,13 +5,12 @@
 //	hub.Forward("cluster1:443", server.Listener.Addr().String())
 //	cfg := hub.Dialer().RESTConfig("cluster1")
 //
-// The hub is a gRPC server on a loopback address that speaks konnectivity's
-// ProxyService as the real one does; there are no agents, it connects to the
-// targets itself. So konnectivity-client may be pointed at it, too.
+// The hub is a proxy server on a loopback address that speaks carriers as the real
+// one does; there are no agents, it connects to the targets itself.
 //
 // The wire is real, so what a test sees of refused dials, broken connections
 // and restarts is what the program will see. What is not here: agents, policy,
 // flow control between hub and agent.
 //
-// Files: hub.go has the Hub, stream.go one dial.
+// Files: hub.go has the Hub.
 package tunneltest

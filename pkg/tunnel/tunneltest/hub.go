@@ -3,19 +3,19 @@ package tunneltest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // DialFunc opens the connection that a dial through the tunnel stands for. The
-// text of its error is what the client gets to see, as it is with an agent.
+// client gets the text of its error, with the code of a *tunnel.Error, or else
+// tunnel.Unreachable.
 type DialFunc func(ctx context.Context) (net.Conn, error)
 
 // Hub is a proxy server. Its methods may be called at any time.
@@ -23,24 +23,32 @@ type Hub struct {
 	t       testing.TB
 	tls     *tls.Config
 	address string
+	serving sync.WaitGroup
 
-	mu      sync.Mutex
-	server  *grpc.Server
-	targets map[string]DialFunc
-	dials   map[string]int
-	streams map[*stream]struct{}
+	mu       sync.Mutex
+	listener net.Listener // nil after Stop
+	conns    map[net.Conn]struct{}
+	targets  map[string]DialFunc
+	dials    map[string]int
+	open     map[net.Conn]string // connections to targets, with the address that was dialed
 }
 
 // Start runs a hub without TLS until the test ends.
 func Start(t testing.TB) *Hub { return StartTLS(t, nil) }
 
-// StartTLS runs a hub with TLS until the test ends.
+// StartTLS runs a hub with TLS until the test ends. It has config offer carriers.
 func StartTLS(t testing.TB, config *tls.Config) *Hub {
 	t.Helper()
+	if config != nil {
+		config.NextProtos = []string{carrier.ALPN}
+	}
 	h := &Hub{t: t, tls: config, address: "127.0.0.1:0",
-		targets: map[string]DialFunc{}, dials: map[string]int{}, streams: map[*stream]struct{}{}}
+		conns: map[net.Conn]struct{}{}, targets: map[string]DialFunc{}, dials: map[string]int{}, open: map[net.Conn]string{}}
 	h.Resume()
-	t.Cleanup(h.Stop)
+	t.Cleanup(func() {
+		h.Stop()
+		h.serving.Wait()
+	})
 	return h
 }
 
@@ -87,15 +95,15 @@ func (h *Hub) Dials(address string) int {
 	return h.dials[address]
 }
 
-// Disconnect ends the open connections to address as the proxy server does it
+// Disconnect breaks the open connections to address as the proxy server does it
 // when an agent goes away, and forgets address.
 func (h *Hub) Disconnect(address string) {
 	h.Handle(address, nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for s := range h.streams {
-		if s.address == address {
-			_ = s.target.Close()
+	for target, dialed := range h.open {
+		if dialed == address {
+			_ = target.Close()
 		}
 	}
 }
@@ -104,11 +112,14 @@ func (h *Hub) Disconnect(address string) {
 // crashed.
 func (h *Hub) Stop() {
 	h.mu.Lock()
-	server := h.server
-	h.server = nil
-	h.mu.Unlock()
-	if server != nil {
-		server.Stop()
+	defer h.mu.Unlock()
+	if h.listener == nil {
+		return
+	}
+	_ = h.listener.Close()
+	h.listener = nil
+	for conn := range h.conns {
+		_ = conn.Close()
 	}
 }
 
@@ -117,47 +128,118 @@ func (h *Hub) Resume() {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.server != nil {
+	if h.listener != nil {
 		return
 	}
 	listener, err := net.Listen("tcp", h.address)
 	if err != nil {
 		h.t.Fatalf("starting the hub: %v", err)
 	}
-	var options []grpc.ServerOption
-	if h.tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(h.tls)))
-	}
-	h.address = listener.Addr().String()
-	h.server = grpc.NewServer(options...)
-	client.RegisterProxyServiceServer(h.server, proxyService{h})
-	go func(server *grpc.Server) {
-		if err := server.Serve(listener); err != nil {
-			h.t.Errorf("serving the hub: %v", err)
+	h.listener, h.address = listener, listener.Addr().String()
+	h.serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			h.serving.Go(func() { h.serve(listener, conn) })
 		}
-	}(h.server)
+	})
 }
 
-// open counts a dial and connects to its target.
-func (h *Hub) open(ctx context.Context, address string) (net.Conn, error) {
+// helloTimeout is how long a client may take for TLS and HELLO.
+const helloTimeout = 10 * time.Second
+
+// serve makes a carrier of a connection, and closes it when that ends.
+func (h *Hub) serve(listener net.Listener, conn net.Conn) {
+	defer conn.Close()
+	h.mu.Lock()
+	running := h.listener == listener
+	if running {
+		h.conns[conn] = struct{}{}
+	}
+	h.mu.Unlock()
+	if !running {
+		return
+	}
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.conns, conn)
+	}()
+	wire := conn
+	if h.tls != nil {
+		wire = tls.Server(conn, h.tls)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), helloTimeout)
+	c, _, err := carrier.Accepted(ctx, wire, carrier.Config{Role: carrier.Acceptor, Name: "tunneltest", Handler: carrier.HandlerFunc(h.answer)})
+	cancel()
+	if err == nil {
+		<-c.Done()
+	}
+}
+
+// answer answers one dial, and carries what it opens.
+func (h *Hub) answer(ctx context.Context, p *carrier.Pending) {
+	target, err := h.dial(ctx, p.Address)
+	if err != nil {
+		_ = p.Refuse(refusal(err))
+		return
+	}
+	conn, err := p.Accept(carrier.Endpoints{Local: "tunnel:0", Remote: p.Address})
+	if err != nil {
+		_ = target.Close()
+		return
+	}
+	h.mu.Lock()
+	h.open[target] = p.Address
+	h.mu.Unlock()
+	_ = carrier.Relay(conn, ending{target})
+	h.mu.Lock()
+	delete(h.open, target)
+	h.mu.Unlock()
+}
+
+// dial counts a dial and connects to its target.
+func (h *Hub) dial(ctx context.Context, address string) (net.Conn, error) {
 	h.mu.Lock()
 	h.dials[address]++
 	dial := h.targets[address]
 	h.mu.Unlock()
 	if dial == nil {
-		return nil, errNoAgent
+		return nil, &carrier.Error{Code: carrier.NoAgent, Message: "No agent available"}
 	}
 	return dial(ctx)
 }
 
-func (h *Hub) add(s *stream) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.streams[s] = struct{}{}
+// codes are those by which a proxy server refuses dials.
+var codes = map[tunnel.Code]carrier.Code{
+	tunnel.NoSuchCluster: carrier.NoSuchCluster, tunnel.NoAgent: carrier.NoAgent, tunnel.Denied: carrier.Denied, tunnel.Unreachable: carrier.Unreachable,
+	tunnel.TimedOut: carrier.TimedOut, tunnel.Overloaded: carrier.Overloaded, tunnel.Draining: carrier.Draining,
 }
 
-func (h *Hub) remove(s *stream) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.streams, s)
+// refusal returns what the client gets for the error of a DialFunc.
+func refusal(err error) error {
+	var typed *tunnel.Error
+	switch {
+	case errors.As(err, &typed):
+		return &carrier.Error{Code: codes[typed.Code], Message: typed.Message}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &carrier.Error{Code: carrier.TimedOut, Message: err.Error()}
+	}
+	return err
 }
+
+// ending closes a target that has no half close when the client has written everything.
+type ending struct{ net.Conn }
+
+// CloseWrite ends what the target reads.
+func (e ending) CloseWrite() error {
+	if half, ok := e.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return e.Close()
+}
+
+// NetConn returns the target, of which package dial knows the TCP connection.
+func (e ending) NetConn() net.Conn { return e.Conn }
