@@ -167,16 +167,16 @@ func startTunnel(t *testing.T, log *os.File) *tunnel.Dialer {
 	dir := t.TempDir()
 	ca := pkitest.NewCA(t, "hub")
 	serving := pkitest.Issue(t, filepath.Join(dir, "server"), ca, pki.Leaf{CommonName: "proxy-server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}, ca)
-	agent := pkitest.Issue(t, filepath.Join(dir, "agent"), ca, pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Client: true}, ca)
+	agent := pkitest.Issue(t, filepath.Join(dir, "agent"), ca, pki.Leaf{CommonName: identity.AgentCommonName("127.0.0.1"), Client: true}, ca) // as what is dialed
 	client := pkitest.NewReloader(t, ca, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, ca)
 	clients, agents, health := ports.Take(t), ports.Take(t), ports.Take(t)
-	runMain(t, log, "proxy-server", "--v=6", fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", health), "--admin-port=0", "--agent-identity=declared",
+	runMain(t, log, "proxy-server", "--v=6", fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", health), "--admin-port=0", "--konnectivity-agents", // ready with an agent
 		"--server-bind-address=127.0.0.1", "--agent-bind-address=127.0.0.1", "--health-bind-address=127.0.0.1",
 		"--server-cert="+serving.Cert, "--server-key="+serving.Key, "--server-ca-cert="+serving.CA,
 		"--cluster-cert="+serving.Cert, "--cluster-key="+serving.Key, "--cluster-ca-cert="+serving.CA)
 	runMain(t, log, "proxy-agent", "--v=6", "--proxy-server-host=127.0.0.1", fmt.Sprint("--proxy-server-port=", agents), "--sync-interval=100ms", "--sync-interval-cap=500ms",
 		fmt.Sprint("--health-server-port=", ports.Take(t)), fmt.Sprint("--admin-server-port=", ports.Take(t)),
-		"--ca-cert="+agent.CA, "--agent-cert="+agent.Cert, "--agent-key="+agent.Key)
+		"--agent-identifiers=host=127.0.0.1", "--ca-cert="+agent.CA, "--agent-cert="+agent.Cert, "--agent-key="+agent.Key)
 	awaitReady(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
 	dialer := &tunnel.Dialer{ProxyServer: fmt.Sprint("127.0.0.1:", clients), TLS: func() *tls.Config { return client.ClientConfig("127.0.0.1") }}
 	t.Cleanup(func() { _ = dialer.Close() })

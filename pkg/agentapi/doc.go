@@ -15,16 +15,6 @@
 //
 // The control session of an agent is a carrier.Session, whose messages control.go names, and
 // which is the agent's idle carrier as well.
-// Where one side is older or konnectivity's, it is konnectivity's stream. A proxy server
-// and an agent of ours say there that both speak carriers, and send packets of types that
-// konnectivity does not have, which are the kinds of those messages. They go only to
-// agents that have said so.
-//
-// # Refusals
-//
-// Konnectivity's protocol says why a dial failed in words only. The codes of
-// carriers are derived from them in one table, for the proxy server and for
-// clients.
 //
 // # Exposed Services
 //
@@ -49,6 +39,5 @@
 // so too.
 //
 // Files: headers.go has the headers, control.go the control session's packets,
-// exposed.go the list of exposed Services, refusals.go what konnectivity's error
-// texts mean.
+// exposed.go the list of exposed Services.
 package agentapi

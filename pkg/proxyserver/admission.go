@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/netip"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // maxAgentID bounds what an agent can make us keep and log.
 const maxAgentID = 256
 
-// control is a control session of an agent: its stream or its control carrier.
+// control is a control session of an agent.
 type control interface {
 	link() *agentLink
 	// tell sends the agent a message, and reports false if the session is over. It may block.
@@ -31,35 +30,28 @@ type control interface {
 
 // agentLink is what is known of an agent by its control session.
 type agentLink struct {
-	// cluster is proven in certificate mode and empty otherwise; agentID is
-	// what the agent calls itself.
+	// cluster is proven; agentID is what the agent calls itself.
 	cluster, agentID string
 	identifiers      string // as declared
 	source           netip.Prefix
 	peer             string // its address
 	started          time.Time
-	announced        bool // it says that it dials carriers
-	noStream         bool // there is no other way to it
 
 	draining atomic.Bool // it asked for new dials to go elsewhere
 }
 
 func (l *agentLink) link() *agentLink { return l }
 
-// declaration is what an agent says about itself. A stream may repeat what must be
-// there once.
+// declaration is what an agent says about itself. One of konnectivity's may repeat what
+// must be there once.
 type declaration struct {
 	ids, identifiers []string
 	process          string // see agentapi.ProcessHeader
 }
 
-// admitAgent decides whose agent has made a connection. In certificate mode it takes the
+// admitAgent decides whose agent has made a connection. It takes the
 // cluster from the certificate, and compares what the agent declares with it.
 func (s *Server) admitAgent(link *agentLink, conn *tls.Conn, says declaration) error {
-	if s.options.AgentIdentity == IdentityDeclared {
-		link.agentID, link.identifiers = strings.Join(says.ids, ""), strings.Join(says.identifiers, "&")
-		return nil
-	}
 	reason, err := s.checkAgent(link, conn, says)
 	if err != nil {
 		s.metrics.agentsRejected.WithLabelValues(reason).Inc()
@@ -69,9 +61,6 @@ func (s *Server) admitAgent(link *agentLink, conn *tls.Conn, says declaration) e
 }
 
 func (s *Server) checkAgent(link *agentLink, conn *tls.Conn, says declaration) (reason string, err error) {
-	if conn == nil {
-		return "certificate", errNoTLS
-	}
 	proven, err := pki.PeerAgent(conn.ConnectionState())
 	if err != nil {
 		return "certificate", fmt.Errorf("reading the agent's certificate: %w", err)
@@ -98,7 +87,7 @@ func (s *Server) checkAgent(link *agentLink, conn *tls.Conn, says declaration) (
 // leave must be called when the control session has ended, or the carrier that it became.
 func (s *Server) joinAgent(c control) (agent *agentSession, leave func(), err error) {
 	link := c.link()
-	agent, fresh, err := s.registry.join(c, s.agentHosts(link))
+	agent, fresh, err := s.registry.join(c, agentHosts(link))
 	if err != nil {
 		s.sayLimit.Do(func() {
 			s.logger.Info("Agent refused", "cluster", link.cluster, "error", err.Error(), "peer", link.peer)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -18,9 +17,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 )
 
-// agentRegistry knows the agents that are connected, those that dial carriers and
-// konnectivity's own. An agent joins with its control session, which is a control carrier
-// or its konnectivity stream: it decides which hosts lead to the agent, and carriers
+// agentRegistry knows the agents that are connected. An agent joins with its control
+// session, which decides which hosts lead to the agent; carriers
 // say only which session they belong to.
 type agentRegistry struct {
 	config pool.Config // of each agent's pool
@@ -39,14 +37,14 @@ type agentRegistry struct {
 	// names are the clusters of agent IDs: of several, the first one.
 	names    map[string]string
 	hosts    map[string]map[*agentSession]struct{}
-	clusters map[string]*clusterShare // not of agents whose cluster is not proven
+	clusters map[string]*clusterShare
 	// followers are the peers that are told of hosts.
 	followers map[*follower]struct{}
 	draining  bool // this server is
 	notice    int  // for how many seconds it waits for its agents then
 }
 
-// sessionKey is an agent: its cluster, if that is proven, and what it calls
+// sessionKey is an agent: its cluster, which is proven, and what it calls
 // itself. Both are compared, so an agent can only add to its own session.
 type sessionKey struct{ cluster, agentID string }
 
@@ -89,7 +87,7 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if listening := agent.addControl(c); key.cluster != "" && len(listening) > maxStreams {
+	if listening := agent.addControl(c); len(listening) > maxStreams {
 		a.refused("streams")
 		go listening[len(listening)-1-maxStreams].end()
 	}
@@ -165,7 +163,7 @@ func (a *agentRegistry) remove(agent *agentSession, last *agentLink) {
 	}()
 }
 
-// drain tells every agent that speaks carriers that this server is about to
+// drain tells every agent that this server is about to
 // stop, and how long it waits for them, and will tell those that come later.
 func (a *agentRegistry) drain(wait time.Duration) {
 	notice := int(wait / time.Second)
@@ -176,53 +174,38 @@ func (a *agentRegistry) drain(wait time.Duration) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
-		if agent.hasCarriers() {
-			agent.tell(agentapi.Draining, notice)
-		}
+		agent.tell(agentapi.Draining, notice)
 	}
 }
 
 // greet tells an agent by a new control session what is the case, of which it may have missed
 // something when it had none, before the session becomes a carrier.
 func (a *agentRegistry) greet(agent *agentSession, c *controlCarrier) {
-	a.tellState(agent, func(what client.PacketType, n int) { c.tell(what, n) })
+	a.mu.RLock()
+	draining, notice := a.draining, a.notice
+	a.mu.RUnlock()
+	if draining {
+		c.tell(agentapi.Draining, notice)
+	}
 	agent.alive.heard()
-	agent.mu.Lock()
-	agent.speaks = true
-	agent.mu.Unlock()
 	if n := agent.missed(); n > 0 {
 		c.tell(agentapi.MoreCarriers, n)
 	}
 }
 
-// tellState tells an agent what those that were there before have been told.
-func (a *agentRegistry) tellState(agent *agentSession, tell func(what client.PacketType, n int)) {
-	a.mu.RLock()
-	draining, notice := a.draining, a.notice
-	a.mu.RUnlock()
-	if draining {
-		tell(agentapi.Draining, notice)
-	}
-}
-
-// supply takes over a carrier within the limits, and reports whether the agent has dialed
-// none before. With an error it is not taken.
-func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) (first bool, err error) {
+// supply takes over a carrier within the limits. With an error it is not taken.
+func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) error {
 	agent.share.taking.Lock()
 	defer agent.share.taking.Unlock()
 	if err := a.checkCarriers(agent); err != nil {
-		return false, err
+		return err
 	}
-	agent.mu.Lock()
-	first = !agent.speaks
-	agent.speaks = true
-	agent.mu.Unlock()
 	agent.alive.heard()
-	return first, agent.pool.Add(c)
+	return agent.pool.Add(c)
 }
 
 // end ends the control sessions on carriers, which are told why, and closes the other carriers:
-// those that sessions have become, too. Streams end with their gRPC server.
+// those that sessions have become, too.
 func (a *agentRegistry) end() {
 	a.mu.RLock()
 	agents := slices.Collect(maps.Values(a.sessions))
@@ -238,48 +221,26 @@ func (a *agentRegistry) end() {
 	}
 }
 
-// tellCount tells the agents that speak carriers how many proxy servers there
-// are. Konnectivity's agents hear it with their next stream.
+// tellCount tells the agents how many proxy servers there are.
 func (a *agentRegistry) tellCount(n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
-		if agent.hasCarriers() {
-			agent.tell(agentapi.ServerCount, n)
-		}
+		agent.tell(agentapi.ServerCount, n)
 	}
 }
 
-// staying counts the agents with carriers that have not said that they have
+// staying counts the agents that have not said that they have
 // another server.
 func (a *agentRegistry) staying() (n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	for _, agent := range a.sessions {
-		if agent.hasCarriers() && !agent.draining() {
+		if !agent.draining() {
 			n++
 		}
 	}
 	return n
-}
-
-// endIdleStreams ends the streams of konnectivity's agents that carry nothing:
-// such an agent cannot be told to look for another server in any other way.
-func (a *agentRegistry) endIdleStreams() {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
-		if agent.hasCarriers() {
-			continue
-		}
-		agent.mu.Lock()
-		for _, c := range agent.controls {
-			if stream, ok := c.(*agentStream); ok && stream.load() == 0 {
-				stream.end()
-			}
-		}
-		agent.mu.Unlock()
-	}
 }
 
 // add takes over a carrier of a session.
@@ -291,36 +252,16 @@ func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
 		if other != "" {
 			a.sameName(key, other)
 		}
-		// The agent may believe that it has a session: its stream broke, and
-		// it was not told.
+		// The agent may believe that it has a session that was lost without a word.
 		err := &carrier.Error{Code: carrier.NoAgent, Message: "no such session"}
 		c.Abort(err)
 		return err
 	}
-	first, err := a.supply(agent, c)
+	err := a.supply(agent, c)
 	if err != nil {
 		c.Abort(err)
 	}
-	if first {
-		agent.pool.Start()
-		a.tellState(agent, agent.tell)
-	}
 	return err
-}
-
-// servedElsewhere reports whether another agent, or another proxy server, may
-// have a better answer.
-func servedElsewhere(err error) bool {
-	switch carrier.CodeOf(err) {
-	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Draining, carrier.CutOff, carrier.Protocol:
-		return true
-	}
-	return isFull(err)
-}
-
-// speaksFor reports whether an agent with carriers serves an address.
-func (a *agentRegistry) speaksFor(address string) bool {
-	return a.choose(address, nil, suspects) != nil
 }
 
 // knows reports whether any agent serves an address.
@@ -332,11 +273,11 @@ func (a *agentRegistry) knows(address string) bool {
 
 // candidates are the agents of an address; mu is held.
 func (a *agentRegistry) candidates(address string) map[*agentSession]struct{} {
-	// An agent of any host decides about an address without a port itself.
-	if host, _, err := net.SplitHostPort(address); err == nil && len(a.hosts[host]) > 0 {
-		return a.hosts[host]
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil
 	}
-	return a.hosts[anyHost]
+	return a.hosts[host]
 }
 
 // trust says which agents are good enough for a dial.
@@ -357,7 +298,7 @@ func (a *agentRegistry) choose(address string, but []*agentSession, enough trust
 	var best *agentSession
 	var least int
 	for agent := range a.candidates(address) {
-		if !agent.hasCarriers() || slices.Contains(but, agent) {
+		if slices.Contains(but, agent) {
 			continue
 		}
 		stats, leaving := agent.pool.Stats(), agent.draining()
@@ -376,19 +317,14 @@ func (a *agentRegistry) choose(address string, but []*agentSession, enough trust
 	return best
 }
 
-// count is how many agents do, or do not, dial carriers.
-func (a *agentRegistry) count(carriers bool) (n int) {
+// count returns how many agents there are.
+func (a *agentRegistry) count() int {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
-		if agent.hasCarriers() == carriers {
-			n++
-		}
-	}
-	return n
+	return len(a.sessions)
 }
 
-// countByCluster is how many agents each proven cluster has that has any.
+// countByCluster is how many agents each cluster has that has any.
 func (a *agentRegistry) countByCluster() map[string]int {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -412,16 +348,9 @@ func (a *agentRegistry) stats() (sum pool.Stats) {
 	return sum
 }
 
-// anyHost stands for every host in the routing of a plain konnectivity server
-// whose strategy is not the destination host.
-const anyHost = "*"
-
-// agentHosts are the hosts that lead to an agent. In certificate mode they
-// have been checked against its certificate.
-func (s *Server) agentHosts(link *agentLink) []string {
-	if s.options.AgentIdentity == IdentityDeclared && s.options.strategies() != "destHost" {
-		return []string{anyHost}
-	}
+// agentHosts are the hosts that lead to an agent. They have been checked against its
+// certificate.
+func agentHosts(link *agentLink) []string {
 	identifiers, err := header.GenAgentIdentifiers(link.identifiers)
 	if err != nil {
 		return nil

@@ -98,7 +98,7 @@ func (s *memServer) useStream(config *tls.Config) {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * time.Second)
-	if err := stream.Send(dataOn(onlyConnection, "x")); err != nil {
+	if err := stream.Send(&client.Packet{Type: client.PacketType_DATA, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: 1, Data: []byte("x")}}}); err != nil {
 		t.Error(err)
 	}
 	_ = stream.CloseSend()

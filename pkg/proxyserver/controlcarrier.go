@@ -16,7 +16,7 @@ import (
 // minute. It pings and answers pings, a few times a minute, and says once that it leaves.
 const agentMessages = 60
 
-// controlCarrier is the control session of an agent of ours, on a carrier of its own.
+// controlCarrier is the control session of an agent, on a carrier of its own.
 type controlCarrier struct {
 	agentLink
 	session *carrier.Session
@@ -44,7 +44,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 	}
 	c := &controlCarrier{agentLink: agentLink{
 		source: handshakes.SourceOf(conn.RemoteAddr()), peer: conn.RemoteAddr().String(),
-		started: time.Now(), announced: true, noStream: true,
+		started: time.Now(),
 	}}
 	says := declaration{ids: []string{hello.Session}, identifiers: []string{hello.Identifiers}, process: agentapi.ProcessOf(hello.Features)}
 	if err := s.admitAgent(&c.agentLink, conn, says); err != nil {
@@ -71,6 +71,6 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 	}, func(error) { leave() })
 	if c.session.Opens() {
 		s.conns.carries(conn, c.session.Carrier())
-		_, _ = s.registry.supply(agent, c.session.Carrier()) // at its limit the agent has the session alone
+		_ = s.registry.supply(agent, c.session.Carrier()) // at its limit the agent has the session alone
 	}
 }

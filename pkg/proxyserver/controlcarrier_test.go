@@ -127,8 +127,8 @@ func TestClientsReachAgentsWithControlCarriers(t *testing.T) {
 	_ = conn.Close()
 	_ = a.Close()
 	eventually(t, "the agent is out of routing", func() bool { return !h.registry.knows("cluster1:443") })
-	if _, err := h.dial(t, h.clientTLS(t), "cluster1:443"); err == nil || !strings.Contains(err.Error(), noAgent) {
-		t.Errorf("a dial to an agent that is gone = %v, want %q", err, noAgent)
+	if _, err := h.dial(t, h.clientTLS(t), "cluster1:443"); err == nil || !strings.Contains(err.Error(), errNoAgent.Message) {
+		t.Errorf("a dial to an agent that is gone = %v, want %q", err, errNoAgent.Message)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestDrainTellsControlCarriers(t *testing.T) {
 		began := time.Now()
 		over := make(chan time.Duration, 1)
 		go func() {
-			s.drain(t.Context(), timeout, s.frontend, s.ports)
+			s.drain(t.Context(), timeout, s.ports)
 			over <- time.Since(began)
 		}()
 		want := agentapi.ControlMessage(agentapi.Draining, int(timeout/time.Second))

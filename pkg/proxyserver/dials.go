@@ -3,18 +3,14 @@ package proxyserver
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyserver/konnectivity"
 )
 
 // takeAgentCarrier makes a carrier, or a control session, of a connection that an agent
@@ -31,11 +27,9 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 		return
 	}
 	key := sessionKey{agentID: hello.Session}
-	if s.options.AgentIdentity == IdentityCertificate {
-		if key.cluster, err = s.admitCarrier(conn); err != nil {
-			_ = conn.Close()
-			return
-		}
+	if key.cluster, err = s.admitCarrier(conn); err != nil {
+		_ = conn.Close()
+		return
 	}
 	c, err := carrier.Answer(ctx, conn, hello, *s.agentCarriers())
 	if err != nil {
@@ -71,11 +65,9 @@ func (s *Server) admitCarrier(conn *tls.Conn) (cluster string, err error) {
 
 // takeClientCarrier makes a carrier of a connection that a client dialed.
 func (s *Server) takeClientCarrier(conn *tls.Conn) {
-	if s.checksRoles() {
-		if err := s.admitClient(klog.NewContext(context.Background(), s.logger), conn.ConnectionState()); err != nil {
-			_ = conn.Close()
-			return
-		}
+	if err := s.admitClient(conn); err != nil {
+		_ = conn.Close()
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.HandshakeTimeout)
 	defer cancel()
@@ -90,24 +82,10 @@ func (s *Server) takeClientCarrier(conn *tls.Conn) {
 	}
 }
 
-var (
-	errNoAgent = &carrier.Error{Code: carrier.NoAgent, Message: noAgent}
-	// errUseStream says that the cluster's agents are konnectivity's own: inner.go then
-	// dials by konnectivity's server, for which balance.go chooses the agent.
-	errUseStream = errors.New("the agent does not speak carriers")
-)
-
-// noAgent is in konnectivity's words, which its clients look for.
-const noAgent = "No agent available"
-
 // open opens a connection on a carrier: an agent's, or a peer's that has one.
-// It returns errUseStream if konnectivity's server has to do it.
 func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
 	if err := s.memory.Err(); err != nil {
 		return nil, &carrier.Error{Code: carrier.Overloaded, Message: err.Error()}
-	}
-	if !s.registry.speaksFor(request.Address) && s.registry.knows(request.Address) {
-		return nil, errUseStream
 	}
 	began := time.Now()
 	request.Timeout = s.options.DialTimeout
@@ -136,39 +114,6 @@ type route struct {
 	peers   lastAsked
 	via     atomic.Uint64 // hops of the connection, or of the last refusal
 	full    atomic.Bool   // an agent takes no more connections: only others here are asked
-}
-
-// fullAgent is the refusal of an agent that takes no more connections: another one of its
-// cluster may, while this one, if it has the fewest, would be asked first each time.
-type fullAgent struct{ error }
-
-func (f fullAgent) Unwrap() error { return f.error }
-
-func isFull(err error) bool { return errors.As(err, new(fullAgent)) }
-
-// lastAsked tells whether it is time to ask somebody (again).
-type lastAsked struct {
-	mu    sync.Mutex
-	at    time.Time // when the last answer came, or did not
-	under bool      // there is no answer yet
-}
-
-// begin reports whether to ask now, and notes it; end must be called then. Who takes long to
-// answer is not due at once when it has: a dial would go on from one slow answer to the next.
-func (l *lastAsked) begin() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.under || time.Since(l.at) < lookAgain/2 {
-		return false
-	}
-	l.under = true
-	return true
-}
-
-func (l *lastAsked) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.at, l.under = time.Now(), false
 }
 
 // next is what hedge tries next.
@@ -220,38 +165,15 @@ func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {
 		via = "peer"
 	}
 	result := "ok"
-	switch code := carrier.CodeOf(err); code {
-	case 0:
-		metrics.Metrics.ObserveDialLatency(elapsed)
-	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Draining:
+	if code := carrier.CodeOf(err); code != 0 {
 		result = code.String()
-		metrics.Metrics.ObserveDialFailure(metrics.DialFailureNoAgent)
-	case carrier.Canceled:
-		result = code.String()
-		metrics.Metrics.ObserveDialFailure(metrics.DialFailureFrontendClose)
-	case carrier.TimedOut:
-		result = code.String()
-		// As konnectivity counts: an agent whose target was silent has answered.
-		reason := metrics.DialFailureErrorResponse
-		if errors.Is(err, context.DeadlineExceeded) {
-			reason = metrics.DialFailureBackendDialTimeout
-		}
-		metrics.Metrics.ObserveDialFailure(reason)
-	default:
-		result = code.String()
-		metrics.Metrics.ObserveDialFailure(metrics.DialFailureErrorResponse)
 	}
+	konnectivity.ObserveDial(elapsed, err)
 	s.metrics.dials.WithLabelValues(via, result).Inc()
 }
 
-// overCarriers reports whether open serves an address, if anybody does.
-func (s *Server) overCarriers(address string) bool {
-	return s.registry.speaksFor(address) || (s.peers != nil && !s.registry.knows(address))
-}
-
 // serveOpen answers a client's request for a connection. Frames go from one
-// carrier to the other as they come; an agent without carriers is reached
-// through konnectivity's server.
+// carrier to the other as they come.
 func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 	if request.Network == networkDirectory {
 		s.serveDirectory(request)
@@ -263,10 +185,6 @@ func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 		defer cancel()
 	}
 	conn, err := s.open(ctx, request.OpenRequest)
-	if errors.Is(err, errUseStream) {
-		s.serveOpenOverStream(ctx, request)
-		return
-	}
 	if err != nil {
 		_ = request.Refuse(err)
 		return
@@ -278,20 +196,4 @@ func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 	}
 	ended := s.beginConnection(callerOn(request.Carrier().Transport()), request.Address)
 	carrier.SpliceThen(accepted, conn, ended)
-}
-
-// serveOpenOverStream reaches an agent that has no carriers. The bytes take the
-// way of konnectivity's clients, within this process.
-func (s *Server) serveOpenOverStream(ctx context.Context, request *carrier.Pending) {
-	target, err := s.inner.dial(ctx, request.Address)
-	if err != nil {
-		_ = request.Refuse(err)
-		return
-	}
-	accepted, err := request.Accept(carrier.Endpoints{Remote: request.Address})
-	if err != nil {
-		_ = target.Close()
-		return
-	}
-	_ = carrier.Relay(accepted, target)
 }

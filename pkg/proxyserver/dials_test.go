@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
@@ -88,7 +87,7 @@ func TestAgentsThatEndAreSpared(t *testing.T) {
 	ending := hubs[0].carrierAgent(t, agentSpec{cluster: "cluster1", id: "old", name: "old"}, 6)
 	other := hubs[1].carrierAgent(t, agentSpec{cluster: "cluster1", id: "new", name: "new"}, 6)
 	hubs[0].hear(t, 1, "cluster1")
-	if err := ending.stream.Send(&client.Packet{Type: client.PacketType_DRAIN, Payload: &client.Packet_Drain{Drain: &client.Drain{}}}); err != nil {
+	if err := ending.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the agent is known to leave", func() bool { return hubs[0].registry.staying() == 0 })
@@ -105,8 +104,7 @@ func TestAgentsThatEndAreSpared(t *testing.T) {
 	for range 4 {
 		serves("new")
 	}
-	_ = other.stream.CloseSend()
-	<-other.gone
+	_ = other.Close()
 	eventually(t, "the server knows that the peer has none", func() bool { return !hubs[0].peers.have("cluster1:443") })
 	serves("old")
 }

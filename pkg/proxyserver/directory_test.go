@@ -80,13 +80,9 @@ func lineOf(body, text string) (found string) {
 // TestDirectoryChanges lets an agent go from one peer to another one, which the others hear.
 func TestDirectoryChanges(t *testing.T) {
 	hubs := startPeers(t, 3)
-	first, err := hubs[1].connectAgent(t, agentSpec{cluster: "cluster1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := hubs[1].mustConnect(t, agentSpec{cluster: "cluster1"})
 	hubs[0].hear(t, 2, "cluster1")
-	_ = first.stream.CloseSend()
-	<-first.gone
+	_ = first.Close()
 	hubs[0].hear(t, 2)
 	eventually(t, "the host is forgotten", func() bool {
 		hubs[0].peers.mu.Lock()

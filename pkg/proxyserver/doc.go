@@ -5,19 +5,16 @@
 // # Data flow
 //
 //	client ──mTLS──▶ :8090 ─▶ carrier, or stream joined to one ─▶ agent's carrier ◀──mTLS── agent (:8091)
-//	                      └─▶ konnectivity's server ─▶ agentStream ◀──────────────────────┘
 //
-// An agent that dials carriers (package carrier) gets a carrier for each connection,
-// whatever the client speaks: carriers, konnectivity's gRPC or HTTP CONNECT. Its
+// Each connection gets a carrier of the agent (package carrier), whether the client speaks
+// carriers or konnectivity's protocol. The agent's
 // control session says whose agent it is, asks for more carriers, announces drains in
-// both directions and shows who is alive. It is a control carrier (controlcarrier.go),
-// without gRPC and with one goroutine, and the agent's idle carrier at the same time: a
+// both directions and shows who is alive. It is a control carrier (controlcarrier.go)
+// with one goroutine, and the agent's idle carrier at the same time: a
 // connection for which there is no other carrier is opened on it, and the agent makes another
 // session. Until that comes the agent stays known by the connection, and for 5 s after it
-// (session.go). An agent whose HELLO would be too long has a konnectivity stream
-// instead, with the same rules (admission.go). An agent without carriers is konnectivity's
-// own and is served by konnectivity's server package. This package adds stream interceptors
-// and a backend manager between the wire and that package.
+// (session.go). Package konnectivity serves clients of konnectivity's and, in place of a
+// konnectivity server (--konnectivity-agents), its agents.
 //
 // Each port makes the TLS handshake itself (mux.go) and hands the connection to the
 // protocol that ALPN selected. At most --max-handshakes are worked on at a time; one
@@ -40,16 +37,14 @@
 //
 // A certificate names a cluster, so limits hold for all agents of a cluster
 // together (share.go): 64 agents, 8 control sessions of each of which the oldest makes room,
-// --max-carriers carriers of which 128 of one agent may be idle,
-// --max-pending-dials dials without an answer, and 512 connections for gRPC streams, of
-// which one may have 16. On the client port a connection may have 10,000, where
-// konnectivity's clients have a stream for each dial. The metadata of a stream may have 64 KiB.
+// --max-carriers carriers of which 128 of one agent may be idle, and
+// --max-pending-dials dials without an answer.
 //
 // # Peers
 //
 // Agents connect to every proxy server, which they find one by one, by server ID and count
 // (package proxyagent). The count may change while a server runs (--server-count-file).
-// Agents with carriers are told when it does, and when a peer is reached for the first time,
+// Agents are told when it does, and when a peer is reached for the first time,
 // since it may be one that was missing. A server that has no agent of a cluster sends the dial
 // to a peer (--peers) with hop count 1 and its own name, which is never sent on; the agent
 // learns the name, and moves connections away when that server drains. Peers are all addresses
@@ -75,19 +70,16 @@
 // On SIGTERM a server becomes unready and tells the agents, which look for another
 // server. It keeps serving until no client has connected for --min-drain-duration (how
 // long a Service leads them here depends on kube-proxy; three times that is the most, for
-// load balancers that probe the port), and until each agent with carriers
+// load balancers that probe the port), and until each agent
 // has said that it has another server, for a minute at most: otherwise the only server
 // would stop before its agents have found the next one. A dial to an agent without an
 // idle carrier goes to the peers first from then on, because a Service leads agents to
 // other servers by now; asked for carriers all the same, an agent that has no other
 // server looks for one at once. Then it accepts no new
 // connections, refuses dials on carriers (clients try another server), and ends with
-// the last connection, or at --graceful-shutdown-timeout. Konnectivity's agents cannot
-// be told; their streams end as soon as they carry nothing.
+// the last connection, or at --graceful-shutdown-timeout.
 //
 // # Who may do what
-//
-// With --agent-identity=certificate, the default:
 //
 //   - An agent's cluster is the one in its certificate (port 8091 trusts the agent CA
 //     only). It may declare host identifiers of that cluster and nothing else;
@@ -100,8 +92,7 @@
 //     cluster-proxy had the first SAN as common name; they are refused, because
 //     the addon manager issues that Secret again under its old name, so that
 //     clients that mount it get a role without a change.
-//   - Routing is by destination host alone. konnectivity's other strategies may
-//     choose an agent at random, that is, of any cluster, and are refused.
+//   - Routing is by destination host alone.
 //   - Ready means that the certificates are good. It does not depend on agents:
 //     a fresh server must become ready for agents to reach it.
 //
@@ -128,11 +119,10 @@
 //     it signed end. An agent that has renewed its certificate loses nothing, idle or
 //     not: it dials a carrier at once, which shows the new certificate, and this counts
 //     for all connections of the same agent process. Each process makes a secret when
-//     it starts and sends it in the HELLO of its carriers and the metadata of its
-//     streams; nothing else would distinguish it from an attacker who has stolen the
+//     it starts and sends it in HELLO; nothing else would distinguish it from an attacker
+//     who has stolen the
 //     old key and knows the agent's ID. Carriers with the old certificate are replaced
-//     when they are idle. Konnectivity's agents have no such secret: what they have
-//     open on connections with an old certificate is cut when its CA is dropped.
+//     when they are idle.
 //   - The hub CA: clients whose certificate it signed open nothing new, and their
 //     carriers are closed as soon as they are idle. What they
 //     have open ends with their certificate at the latest. A rotation must not drop
@@ -141,37 +131,12 @@
 // A bundle reaches a pod when the kubelet projects the changed Secret, which may
 // take a minute; the times above begin then.
 //
-// With --agent-identity=declared it is a plain konnectivity server for one
-// cluster: agents are believed, every client of the CA is served, and it is
-// ready once an agent is connected. On a Unix socket file permissions decide
-// about clients.
-//
-// # What konnectivity's server must not see
-//
-//   - It files connections under agent ID and connection ID, and each stream
-//     counts the latter from 1. Two streams with one agent ID, after a
-//     reconnect or from a hostile agent, would mix. In certificate mode every
-//     stream gets an agent ID of its own that starts with the cluster.
-//   - It accepts the answer to a dial, and the end of a connection, from any agent.
-//     Only those from the agent that was asked for the dial pass.
-//   - It does not tell an agent's stream that a client gave up a dial. After a minute
-//     without an answer a dial no longer counts as load.
-//   - It forwards what a client sends to any connection ID. A client's stream
-//     is one dial, and packets for any other connection end it.
-//   - It panics on a packet whose payload is not of its type. Such a packet
-//     ends its stream.
-//
 // # Who reached what
 //
 // When a connection of the client port ends, one line is logged with role, address,
-// cluster, target, bytes and duration (connectionlog.go): for clients that reach
+// cluster, target, bytes and duration (clients.go): for clients that reach
 // clusters directly nothing else records that. Connections of the proxy API, whose
 // requests are in its audit log, and of peers are logged at verbosity 1.
-//
-// # Several agents of one cluster
-//
-// konnectivity sends every dial to the agent that came first. Here it goes to
-// the one with the fewest connections (certificate mode; see balance.go).
 //
 // # What fails how
 //
@@ -186,10 +151,7 @@
 // since the agent answers the ping, and is dialed once only. Peers are pinged and
 // passed over in the same way.
 //
-// A dial without an agent is answered with "No agent available". When a konnectivity stream
-// ends, its connections are closed towards the clients, without an error, as
-// konnectivity has it; connections on carriers go on, since they have TCP connections
-// of their own. A dead agent's control session is found by pings after at most --keepalive-time
+// A dial without an agent is answered with "No agent available". A dead agent's control session is found by pings after at most --keepalive-time
 // plus 10 s, and the agent is out of routing then; a dead carrier by keepalives and
 // missing acknowledgements, after at most a minute. A port that runs out of file
 // descriptors accepts again as soon as some are free, and open connections continue; a
@@ -197,29 +159,21 @@
 // dials are refused as Overloaded (package memlimit). Changed certificates apply to new
 // handshakes, and "What is taken away" says what becomes of connections that exist.
 //
-// Verbosity is 0 unless asked otherwise. konnectivity's own default of 4 logs a
-// line per connection and more, which costs throughput.
-//
-// Out of scope here: authentication of agents by token and Leases of servers
-// (konnectivity has both).
-//
 // # Files
 //
 // Read dials.go first: how a dial finds its agent. Then, in the order of a connection:
 //
-//   - server.go: the process, from New to the drain. options.go, limits.go: its flags.
+//   - server.go: the process, from New to the drain. options.go: its flags.
+//   - konnectivity.go: what package konnectivity asks of the server.
 //   - ports.go, mux.go: the ports and their TLS handshakes.
-//   - admission.go: whose agent has made a control session. controlcarrier.go: that session
-//     on a carrier. agents.go: on a stream, and what may be in that.
-//   - agentregistry.go, session.go: the agents that are connected, and the session of
-//     one. share.go: what the agents of a cluster may have together.
-//   - clients.go: who may be a client. streamclients.go, httpconnect.go: clients that
-//     speak konnectivity's gRPC, and HTTP CONNECT. packets.go: decodes their data without
-//     a copy. Clients that speak carriers are served by dials.go.
-//   - dials.go, hedge.go, liveness.go: routing, the second attempt, and who is silent.
-//   - peers.go: the other proxy servers. servercount.go: how many there are. directory.go,
-//     follow.go: which of them has agents of a host.
-//   - balance.go, inner.go: agents of konnectivity's, for its clients and for ours.
+//   - dials.go: carriers, and the routing of dials.
+//   - controlcarrier.go: the control session on a carrier. admission.go: whose agent has made it.
+//   - clients.go: who may be a client, and the log of their connections.
 //   - revoke.go: ends connections whose right has ended.
-//   - connectionlog.go, metrics.go: what operators see.
+//   - peers.go: the other proxy servers. directory.go, follow.go: which of them has agents of a
+//     host. servercount.go: how many there are.
+//   - metrics.go: what operators see.
+//   - agentregistry.go, session.go, share.go: the agents that are connected, one of them, and
+//     what those of a cluster may have together.
+//   - hedge.go, liveness.go: the second attempt of a dial, and who is silent.
 package proxyserver

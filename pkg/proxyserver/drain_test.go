@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
@@ -31,14 +33,12 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 		defer agent.stop()
 		var told atomic.Int32
 		for i := range agents {
-			stream := newAgentStream(&toldStream{sentPackets: sentPackets{ctx: t.Context()}, told: &told})
-			stream.announced, stream.cluster, stream.agentID = true, fmt.Sprint("many-", i), "agent"
-			stream.greet()
-			agent, _, err := s.registry.join(stream, nil)
+			session := &toldControl{fakeControl{agentLink{cluster: fmt.Sprint("many-", i), agentID: "agent"}}, &told}
+			agent, _, err := s.registry.join(session, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.registry.leave(agent, stream)
+			defer s.registry.leave(agent, session)
 		}
 		source := pkitest.NewReloader(t, hub.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Client: true}, hub.hubCA)
 		clients := pool.New(pool.Config{Dial: s.dialsAs(source)})
@@ -56,7 +56,7 @@ func TestDrainOfManyIdleConnections(t *testing.T) {
 				t.Errorf("%d of %d agents were told within a second, want all", got, agents)
 			}
 		}()
-		s.drain(t.Context(), timeout, s.frontend, s.ports)
+		s.drain(t.Context(), timeout, s.ports)
 		if elapsed, most := time.Since(began), s.options.MinDrainDuration+timeout+time.Second; elapsed > most {
 			t.Errorf("the drain took %s, want %s at most", elapsed, most)
 		}
@@ -79,7 +79,7 @@ func TestDrainWaitsForLateClients(t *testing.T) {
 		began := time.Now()
 		drained := make(chan time.Duration, 1)
 		go func() {
-			s.drain(t.Context(), time.Minute, s.frontend, s.ports)
+			s.drain(t.Context(), time.Minute, s.ports)
 			drained <- time.Since(began)
 		}()
 		quiet := s.options.MinDrainDuration
@@ -107,16 +107,15 @@ func (s *memServer) dialsAs(source *pki.Reloader) func(context.Context) (*carrie
 	}
 }
 
-// toldStream counts who was told that the server drains.
-type toldStream struct {
-	sentPackets
+// toldControl counts who was told that the server drains.
+type toldControl struct {
+	fakeControl
 	told *atomic.Int32
 }
 
-func (s *toldStream) SendMsg(m any) error {
-	_ = s.sentPackets.SendMsg(m)
-	if s.sent[len(s.sent)-1].Type == agentapi.Draining {
-		s.told.Add(1)
+func (c *toldControl) tell(what client.PacketType, _ int) bool {
+	if what == agentapi.Draining {
+		c.told.Add(1)
 	}
-	return nil
+	return true
 }

@@ -59,7 +59,7 @@ func TestOutOfFiles(t *testing.T) {
 	}
 	release()
 	eventually(t, "an agent can connect again", func() bool {
-		a, err := h.connectAgent(t, agentSpec{cluster: "cluster2"})
+		a, err := h.connectControl(t, agentSpec{cluster: "cluster2"})
 		return err == nil && a != nil
 	})
 	if _, err := io.WriteString(open, "y"); err != nil {

@@ -3,7 +3,6 @@ package proxyserver
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,16 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -151,130 +143,16 @@ func scrapePort(t *testing.T, port net.Addr, path string) (int, string) {
 // eventually waits for a condition that another goroutine makes true.
 var eventually = wait.Poll{Every: 5 * time.Millisecond, For: testTimeout}.Until
 
-// fakeAgent speaks konnectivity's agent protocol. It accepts every dial and
-// answers each packet with its name and the packet's data.
-type fakeAgent struct {
-	name   string
-	stream agent.AgentService_ConnectClient
-	seen   chan *client.Packet // DIAL_REQs, and what is said about servers
-	gone   chan struct{}
-}
-
 type agentSpec struct {
 	cluster     string // in the certificate
 	ca          *pki.CA
 	id          string // declared; "agent" if empty
 	identifiers string // declared; the cluster's own if empty
 	name        string // the cluster if empty
-	manual      bool   // the test answers dials
 	process     string // the secret of its process
 	opens       bool   // its control session takes an OPEN
 	full        bool   // it has no memory for more connections
 	meantFor    string // the only server that its control session is for, if any
-}
-
-func (h *testHub) connectAgent(t *testing.T, spec agentSpec) (*fakeAgent, error) {
-	t.Helper()
-	if spec.ca == nil {
-		spec.ca = h.agentCA
-	}
-	return h.connectAgentTLS(t, spec, h.tlsFor(t, spec.ca, identity.AgentCommonName(spec.cluster)))
-}
-
-func (h *testHub) connectAgentTLS(t *testing.T, spec agentSpec, config *tls.Config) (*fakeAgent, error) {
-	t.Helper()
-	if spec.id == "" {
-		spec.id = "agent"
-	}
-	if spec.identifiers == "" {
-		spec.identifiers = identity.Identifiers(identity.Hosts(spec.cluster, identity.DefaultAgentNamespace))
-	}
-	if spec.name == "" {
-		spec.name = spec.cluster
-	}
-	conn, err := grpc.NewClient(h.Addrs().Agent.String(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, spec.id, header.AgentIdentifiers, spec.identifiers)
-	if spec.process != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, agentapi.ProcessHeader, spec.process)
-	}
-	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if received, err := stream.Header(); err != nil || len(received.Get(header.ServerID)) == 0 {
-		_, err = stream.Recv()
-		return nil, err
-	}
-	a := &fakeAgent{name: spec.name, stream: stream, seen: make(chan *client.Packet, 64), gone: make(chan struct{})}
-	go a.serve(spec.manual)
-	t.Cleanup(func() { cancel(); <-a.gone })
-	return a, nil
-}
-
-// mustConnect also waits until dials are routed to the agent.
-func (h *testHub) mustConnect(t *testing.T, spec agentSpec) *fakeAgent {
-	t.Helper()
-	before := h.backends()
-	a, err := h.connectAgent(t, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the agent is registered", func() bool { return h.backends() > before })
-	return a
-}
-
-// backends counts agents' streams.
-func (h *testHub) backends() int {
-	manager := h.konnectivity.BackendManagers[0].(*balancedManager)
-	manager.mu.RLock()
-	defer manager.mu.RUnlock()
-	count := 0
-	for _, group := range manager.groups {
-		count += len(group)
-	}
-	return count
-}
-
-func (a *fakeAgent) serve(manual bool) {
-	defer close(a.gone)
-	for next := int64(1); ; {
-		packet, err := a.stream.Recv()
-		if err != nil {
-			return
-		}
-		switch packet.Type {
-		case client.PacketType_DIAL_REQ:
-			a.seen <- packet
-			if !manual {
-				a.accept(packet.GetDialRequest().Random, next)
-				next++
-			}
-		case agentapi.ServerCount:
-			a.seen <- packet
-		case client.PacketType_DATA:
-			data := packet.GetData()
-			a.data(data.ConnectID, fmt.Sprintf("%s:%s", a.name, data.Data))
-		case client.PacketType_CLOSE_REQ:
-			_ = a.stream.Send(&client.Packet{Type: client.PacketType_CLOSE_RSP, Payload: &client.Packet_CloseResponse{
-				CloseResponse: &client.CloseResponse{ConnectID: packet.GetCloseRequest().ConnectID}}})
-		}
-	}
-}
-
-func (a *fakeAgent) accept(random, connectID int64) {
-	_ = a.stream.Send(&client.Packet{Type: client.PacketType_DIAL_RSP, Payload: &client.Packet_DialResponse{
-		DialResponse: &client.DialResponse{Random: random, ConnectID: connectID}}})
-}
-
-func (a *fakeAgent) data(connectID int64, data string) {
-	_ = a.stream.Send(&client.Packet{Type: client.PacketType_DATA, Payload: &client.Packet_Data{
-		Data: &client.Data{ConnectID: connectID, Data: []byte(data)}}})
 }
 
 // exchange writes text and returns what the agent answers.
@@ -289,9 +167,8 @@ func exchange(t *testing.T, conn io.ReadWriter, text, want string) {
 	}
 }
 
-func wantDenied(t *testing.T, what string, err error) {
+// mustConnect makes an agent that has carriers as it is asked for them.
+func (h *testHub) mustConnect(t *testing.T, spec agentSpec) *controlAgent {
 	t.Helper()
-	if status.Code(err) != codes.PermissionDenied {
-		t.Errorf("%s: %v, want PermissionDenied", what, err)
-	}
+	return h.carrierAgent(t, spec, 0)
 }

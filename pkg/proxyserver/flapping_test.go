@@ -14,12 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -40,12 +34,12 @@ func TestFlappingAgents(t *testing.T) {
 	var came atomic.Int32
 	for i := range agents {
 		cluster := fmt.Sprint("flapping-", i)
-		options := grpc.WithTransportCredentials(credentials.NewTLS(h.tlsFor(t, h.agentCA, identity.AgentCommonName(cluster))))
+		config := carrierTLS(h.tlsFor(t, h.agentCA, identity.AgentCommonName(cluster)))
 		wg.Go(func() {
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
 			for ctx.Err() == nil {
-				if h.visit(ctx, cluster, options) == nil {
+				if h.visit(ctx, cluster, config) == nil {
 					came.Add(1)
 				}
 				select {
@@ -74,28 +68,22 @@ func TestFlappingAgents(t *testing.T) {
 	eventually(t, "nothing is left of the agents", func() bool {
 		h.registry.mu.RLock()
 		defer h.registry.mu.RUnlock()
-		return len(h.registry.sessions) == 1 && len(h.registry.clusters) == 1 && len(h.registry.names) == 1 && h.backends() == 1
+		return len(h.registry.sessions) == 1 && len(h.registry.clusters) == 1 && len(h.registry.names) == 1
 	})
 }
 
 // visit connects as an agent and goes away at once.
-func (h *testHub) visit(ctx context.Context, cluster string, options ...grpc.DialOption) error {
-	conn, err := grpc.NewClient(h.Addrs().Agent.String(), options...)
+func (h *testHub) visit(ctx context.Context, cluster string, config *tls.Config) error {
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", h.Addrs().Agent.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, cluster,
-		header.AgentIdentifiers, identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace)))
-	stream, err := agent.NewAgentServiceClient(conn).Connect(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = stream.Header()
+	_, err = carrier.DialSession(ctx, conn.(*tls.Conn), carrier.Hello{Session: cluster, Identifiers: identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace))}, carrier.SessionConfig{})
 	return err
 }
 
-// flapper is an agent of ours.
+// flapper is an agent.
 type flapper struct {
 	s       *memServer
 	cluster string

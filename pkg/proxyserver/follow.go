@@ -46,9 +46,8 @@ type told struct {
 
 // has reports whether the peer has an agent of a host.
 func (t *told) has(host string) bool {
-	_, one := t.hosts[host]
-	_, all := t.hosts[anyHost]
-	return one || all
+	_, has := t.hosts[host]
+	return has
 }
 
 // follow hears which hosts a peer has agents of, until the peer is forgotten. It asks

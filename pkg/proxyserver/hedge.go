@@ -2,11 +2,58 @@ package proxyserver
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
+
+// errNoAgent is in konnectivity's words, which its clients look for.
+var errNoAgent = &carrier.Error{Code: carrier.NoAgent, Message: "No agent available"}
+
+// fullAgent is the refusal of an agent that takes no more connections: another one of its
+// cluster may, while this one, if it has the fewest, would be asked first each time.
+type fullAgent struct{ error }
+
+func (f fullAgent) Unwrap() error { return f.error }
+
+func isFull(err error) bool { return errors.As(err, new(fullAgent)) }
+
+// servedElsewhere reports whether another agent, or another proxy server, may
+// have a better answer.
+func servedElsewhere(err error) bool {
+	switch carrier.CodeOf(err) {
+	case carrier.NoAgent, carrier.NoSuchCluster, carrier.Draining, carrier.CutOff, carrier.Protocol:
+		return true
+	}
+	return isFull(err)
+}
+
+// lastAsked tells whether it is time to ask somebody (again).
+type lastAsked struct {
+	mu    sync.Mutex
+	at    time.Time // when the last answer came, or did not
+	under bool      // there is no answer yet
+}
+
+// begin reports whether to ask now, and notes it; end must be called then. Who takes long to
+// answer is not due at once when it has: a dial would go on from one slow answer to the next.
+func (l *lastAsked) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.under || time.Since(l.at) < lookAgain/2 {
+		return false
+	}
+	l.under = true
+	return true
+}
+
+func (l *lastAsked) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.under = time.Now(), false
+}
 
 // attempt opens a connection in one way. It calls silent when the other side takes
 // so long that the next way should be tried as well.

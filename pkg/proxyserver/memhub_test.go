@@ -14,12 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
@@ -47,7 +41,6 @@ type memServer struct {
 	hub             *memHub
 	agents, clients *memListener
 	ports           *ports
-	frontend        frontend
 }
 
 // start runs a server until stop is called. Its peers are others.
@@ -74,21 +67,22 @@ func (h *memHub) start(name string, others ...*memServer) (s *memServer, stop fu
 	}
 	arrivals := &health.Arrivals{Listener: s.clients}
 	p := &ports{agent: s.agents, client: arrivals, arrivals: arrivals}
-	agentServer, frontend := s.newAgentServer(p), s.newFrontend(p)
-	s.ports, s.frontend = p, frontend
-	for _, mux := range p.muxes {
-		go mux.serve()
+	serving := s.shareOut(p)
+	s.ports = p
+	go p.clients.serve()
+	go p.agents.serve()
+	for _, serve := range serving {
+		go func() { _ = serve() }()
 	}
-	go func() { _ = agentServer.Serve(p.agent) }()
-	go func() { _ = frontend.serve() }()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	if s.peers != nil {
 		h.introduce(ctx, s, others)
 	}
 	return s, func() {
 		cancel()
-		agentServer.Stop()
-		frontend.drain(ctx)
+		_ = p.agents.Close()
+		s.registry.end()
+		s.konnectivity.DrainClients(ctx)
 		_ = s.clientCarriers.Close()
 	}
 }
@@ -184,18 +178,8 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 		t.Fatal(err)
 	}
 	a := &memAgent{cut: make(chan struct{})}
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(credentials.NewTLS(source.ClientConfig("127.0.0.1"))),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return s.agents.dial(a.cut), nil }))
+	session, err := newControlAgent(t, tls.Client(s.agents.dial(a.cut), carrierTLS(source.ClientConfig("127.0.0.1"))), agentSpec{cluster: cluster, id: id})
 	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := agent.NewAgentServiceClient(conn).Connect(metadata.AppendToOutgoingContext(ctx, header.AgentID, id, agentapi.CarriersHeader, "1",
-		header.AgentIdentifiers, identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.Header(); err != nil {
 		t.Fatal(err)
 	}
 	carriers := pool.New(pool.Config{MinIdle: n, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
@@ -208,15 +192,16 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 		return carrier.Dialed(ctx, tls.Client(s.agents.dial(a.cut), config), hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(a.serveOpen)})
 	}})
 	carriers.Start()
-	a.stop = func() { cancel(); _ = carriers.Close(); _ = conn.Close() }
+	a.stop = func() { _ = session.Carrier().Close(); _ = carriers.Close() }
 	go func() {
 		for {
-			packet, err := stream.Recv()
-			if err != nil {
+			select {
+			case m := <-session.got:
+				if m.Kind == carrier.ControlKind(agentapi.MoreCarriers) {
+					carriers.Request(int(m.Number))
+				}
+			case <-session.gone:
 				return
-			}
-			if packet.Type == agentapi.MoreCarriers {
-				carriers.Request(agentapi.ControlNumber(packet))
 			}
 		}
 	}()

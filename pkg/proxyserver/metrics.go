@@ -2,9 +2,6 @@ package proxyserver
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -33,7 +30,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 		registry: registry,
 		agentsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_agents_rejected_total",
-			Help: "Agent streams refused because of the agent's identity, proven or declared.",
+			Help: "Agents refused because of the agent's identity, proven or declared.",
 		}, []string{"reason"}),
 		clientsRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_server_clients_rejected_total",
@@ -62,7 +59,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	}, []string{"reason"})
 	m.limited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_cluster_limits_total",
-		Help: "What was refused because the agents of one cluster together, or one agent, had too many: sessions, streams, carriers or idle carriers.",
+		Help: "What was refused because the agents of one cluster together, or one agent, had too many: agents (sessions), control sessions (streams), carriers or idle carriers.",
 	}, []string{"limit"})
 	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_connections_ended_total",
@@ -138,17 +135,13 @@ func (c clusterAgents) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // watchAgents shows how many agents are connected.
-func (m *serverMetrics) watchAgents(a *agentRegistry) {
-	for _, carriers := range []bool{true, false} {
-		speaks := "streams"
-		if carriers {
-			speaks = "carriers"
-		}
+func (m *serverMetrics) watchAgents(a *agentRegistry, backends func() int) {
+	for speaks, count := range map[string]func() int{"carriers": a.count, "streams": backends} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "cluster_proxy_server_agents",
 			Help:        "Agents that are connected, by what their connections use: carriers, or streams of konnectivity's agents.",
 			ConstLabels: prometheus.Labels{"speaks": speaks},
-		}, func() float64 { return float64(a.count(carriers)) }))
+		}, func() float64 { return float64(count()) }))
 	}
 }
 
@@ -164,18 +157,4 @@ func (m *serverMetrics) watchCarriers(side string, stats func() pool.Stats) {
 			ConstLabels: prometheus.Labels{"side": side, "state": state},
 		}, func() float64 { return float64(count(stats())) }))
 	}
-}
-
-// withBackends brings konnectivity's count of its backends up to date before it is read:
-// agents with control carriers are none of its own.
-func (s *Server) withBackends(inner prometheus.Gatherer, strategies []proxystrategies.ProxyStrategy) prometheus.Gatherer {
-	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		// Konnectivity's too counts agents of one ID once.
-		n := s.registry.count(true) + s.registry.count(false)
-		metrics.Metrics.SetBackendCountDeprecated(n)
-		for _, strategy := range strategies {
-			metrics.Metrics.SetTotalBackendCount(strategy, n)
-		}
-		return inner.Gather()
-	})
 }

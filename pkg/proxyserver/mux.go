@@ -1,15 +1,13 @@
 package proxyserver
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc/credentials"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -20,37 +18,67 @@ import (
 )
 
 // muxListener makes the TLS handshakes of a port and hands each connection to the
-// protocol that ALPN selected: carriers to a function, everything else to Accept, for
-// the port's gRPC or HTTP server. Package handshakes bounds the handshakes and says
+// protocol that ALPN selected. Package handshakes bounds the handshakes and says
 // which comes next, so that a thousand agents that reconnect together leave the
 // processor to live traffic.
 type muxListener struct {
-	*connect.Queue // of what is no carrier
-	inner          net.Listener
-	source         *pki.Reloader
-	agents         bool // it is the agents' port
-	conns          *peerConns
-	carriers       func(*tls.Conn)
-	limits         *Limits
-	metrics        *serverMetrics
-	logger         klog.Logger
-	shaking        *handshakes.Port
+	inner     net.Listener
+	config    *tls.Config
+	protocols map[string]func(*tls.Conn) // by ALPN, "" for none
+	queues    []*connect.Queue           // of what others accept
+	source    *pki.Reloader
+	agents    bool // it is the agents' port
+	conns     *peerConns
+	limits    *Limits
+	metrics   *serverMetrics
+	logger    klog.Logger
+	shaking   *handshakes.Port
+	closing   sync.Once
 
 	sayFailure rate.Sometimes
 }
 
-// newMuxListener makes a listener of the certificates in source. It must be served
-// with serve.
-func newMuxListener(listener net.Listener, source *pki.Reloader, protocol string, s *Server, rest int, carriers func(*tls.Conn)) *muxListener {
+// newMuxListener makes a listener of the certificates in source, which gives carriers to a
+// function. It must be served with serve.
+func newMuxListener(listener net.Listener, source *pki.Reloader, s *Server, rest int, carriers func(*tls.Conn)) *muxListener {
 	config := source.ServerConfig(tls.RequireAndVerifyClientCert)
-	config.NextProtos = []string{carrier.ALPN, protocol}
+	config.NextProtos = []string{carrier.ALPN}
 	return &muxListener{
-		Queue: connect.NewQueue(listener.Addr()), inner: listener, source: source, agents: source == s.agentSource, conns: s.conns, carriers: carriers, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
+		inner: listener, config: config, protocols: map[string]func(*tls.Conn){carrier.ALPN: carriers}, source: source, agents: source == s.agentSource,
+		conns: s.conns, limits: &s.options.Limits, metrics: s.metrics, logger: s.logger,
 		shaking: handshakes.New(handshakes.Options{Config: config, Limit: s.options.MaxHandshakes, Rest: rest, Timeout: s.options.HandshakeTimeout,
 			Dropped: func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }}),
 		sayFailure: rate.Sometimes{First: 10, Interval: 200 * time.Millisecond},
 	}
 }
+
+// speak returns a listener of the connections that speak a protocol, which is preferred to
+// those that are added later, and of those that name none if others does. It must be called
+// before serve.
+func (m *muxListener) speak(protocol string, others bool) net.Listener {
+	queue := connect.NewQueue(m.inner.Addr())
+	m.queues = append(m.queues, queue)
+	m.config.NextProtos = append(m.config.NextProtos, protocol)
+	hand := func(conn *tls.Conn) {
+		if !queue.Hand(conn) {
+			_ = conn.Close()
+		}
+	}
+	m.protocols[protocol] = hand
+	if others {
+		m.protocols[""] = hand
+	}
+	return spoken{queue, m}
+}
+
+// spoken closes the whole port: its server drains.
+type spoken struct {
+	*connect.Queue
+	mux *muxListener
+}
+
+// Close is part of net.Listener.
+func (s spoken) Close() error { return s.mux.Close() }
 
 // serve accepts until the listener is closed.
 func (m *muxListener) serve() {
@@ -71,18 +99,11 @@ func (m *muxListener) handshake(raw net.Conn) {
 	default:
 		m.metrics.handshakes.WithLabelValues("full").Inc()
 	}
-	if conn.ConnectionState().NegotiatedProtocol == carrier.ALPN {
-		m.carriers(conn)
+	if serve := m.protocols[conn.ConnectionState().NegotiatedProtocol]; serve != nil {
+		serve(conn)
 		return
 	}
-	if m.conns.tooMany(conn) {
-		m.metrics.limited.WithLabelValues("streams").Inc()
-		_ = conn.Close()
-		return
-	}
-	if !m.Hand(conn) {
-		_ = conn.Close()
-	}
+	_ = conn.Close()
 }
 
 // noteFailure logs why a handshake failed if certificates are the reason. Other
@@ -112,40 +133,12 @@ func (m *muxListener) explain(err error) error {
 
 // Close takes no new connections.
 func (m *muxListener) Close() error {
-	err := m.inner.Close()
-	_ = m.Queue.Close()
-	m.shaking.Close()
-	return err
+	m.closing.Do(func() {
+		_ = m.inner.Close()
+		for _, queue := range m.queues {
+			_ = queue.Close()
+		}
+		m.shaking.Close()
+	})
+	return nil
 }
-
-// handshaken are credentials for connections of a muxListener.
-type handshaken struct{}
-
-func (handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
-		return nil, nil, errNoTLS
-	}
-	return conn, authInfo{conn: secure, TLSInfo: credentials.TLSInfo{
-		State:          secure.ConnectionState(),
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-	}}, nil
-}
-
-// authInfo is what gRPC is told about a connection.
-type authInfo struct {
-	credentials.TLSInfo
-	conn *tls.Conn
-}
-
-func (handshaken) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these are credentials of a server")
-}
-
-func (handshaken) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
-}
-
-func (h handshaken) Clone() credentials.TransportCredentials { return h }
-
-func (handshaken) OverrideServerName(string) error { return nil }

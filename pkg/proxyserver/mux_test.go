@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -37,7 +38,7 @@ func TestSilentPeersDoNotBlockOthers(t *testing.T) {
 				}
 			}
 			config := port.config.Clone()
-			config.NextProtos = []string{"h2"}
+			config.NextProtos = []string{carrier.ALPN}
 			dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: newLimits().HandshakeTimeout / 2}, Config: config}
 			conn, err := dialer.DialContext(t.Context(), "tcp", port.address)
 			if err != nil {

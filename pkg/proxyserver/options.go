@@ -4,25 +4,16 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-)
-
-// How an agent's cluster is known.
-const (
-	// IdentityCertificate takes the cluster from the agent's certificate.
-	IdentityCertificate = "certificate"
-	// IdentityDeclared believes what agents declare, as konnectivity does.
-	IdentityDeclared = "declared"
 )
 
 // Options are the flags of the proxy server: konnectivity's, by their names,
@@ -31,16 +22,11 @@ type Options struct {
 	ServerCert, ServerKey, ServerCACert    string
 	ClusterCert, ClusterKey, ClusterCACert string
 
-	Mode          string
-	UDSName       string
-	DeleteUDSFile bool
-
 	ServerPort, AgentPort, HealthPort, AdminPort                             int
 	ServerBindAddress, AgentBindAddress, HealthBindAddress, AdminBindAddress string
 
-	KeepaliveTime, FrontendKeepaliveTime time.Duration
-	GracefulShutdownTimeout              time.Duration
-	BackendDialTimeout                   time.Duration
+	KeepaliveTime           time.Duration
+	GracefulShutdownTimeout time.Duration
 
 	EnableProfiling, EnableContentionProfiling bool
 
@@ -48,15 +34,15 @@ type Options struct {
 	ServerCount int
 	// ServerCountFile holds the number instead, and may change.
 	ServerCountFile string
-	Strategies      string
-	XfrChannelSize  int
+
+	// KonnectivityAgents has konnectivity's own agents served; see package konnectivity.
+	KonnectivityAgents bool
 
 	TLSMinVersion string
 	CipherSuites  []string
 	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
 	TLSProfile string
 
-	AgentIdentity         string
 	AgentInstallNamespace string
 
 	// WatchManagedClusters refuses and ends agents of clusters that the hub does not
@@ -86,20 +72,15 @@ func NewOptions() *Options {
 		id = uuid.NewString()
 	}
 	return &Options{
-		Mode:                    server.ModeGRPC,
-		DeleteUDSFile:           true,
 		ServerPort:              identity.ProxyServerPort,
 		AgentPort:               identity.AgentServerPort,
 		HealthPort:              8092,
 		AdminPort:               8095,
 		AdminBindAddress:        "127.0.0.1",
 		KeepaliveTime:           30 * time.Second,
-		FrontendKeepaliveTime:   30 * time.Second,
 		GracefulShutdownTimeout: 30 * time.Second,
 		ServerID:                id,
 		ServerCount:             1,
-		XfrChannelSize:          10,
-		AgentIdentity:           IdentityCertificate,
 		AgentInstallNamespace:   identity.DefaultAgentNamespace,
 		Limits:                  newLimits(),
 	}
@@ -114,9 +95,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClusterCert, "cluster-cert", o.ClusterCert, "serving certificate of the agent port")
 	fs.StringVar(&o.ClusterKey, "cluster-key", o.ClusterKey, "key of --cluster-cert")
 	fs.StringVar(&o.ClusterCACert, "cluster-ca-cert", o.ClusterCACert, "CA bundle that agent certificates are verified with")
-	fs.StringVar(&o.Mode, "mode", o.Mode, "what clients speak: grpc or http-connect")
-	fs.StringVar(&o.UDSName, "uds-name", o.UDSName, "Unix socket for clients instead of a port; needs --server-port=0")
-	fs.BoolVar(&o.DeleteUDSFile, "delete-existing-uds-file", o.DeleteUDSFile, "delete the file of --uds-name before listening on it")
 	fs.IntVar(&o.ServerPort, "server-port", o.ServerPort, "port for clients")
 	fs.StringVar(&o.ServerBindAddress, "server-bind-address", o.ServerBindAddress, "address for clients; empty means all")
 	fs.IntVar(&o.AgentPort, "agent-port", o.AgentPort, "port for agents")
@@ -125,24 +103,20 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthBindAddress, "health-bind-address", o.HealthBindAddress, "address for probes and metrics; empty means all")
 	fs.IntVar(&o.AdminPort, "admin-port", o.AdminPort, "port for metrics and profiles")
 	fs.StringVar(&o.AdminBindAddress, "admin-bind-address", o.AdminBindAddress, "address for metrics and profiles; empty means all")
-	fs.DurationVar(&o.KeepaliveTime, "keepalive-time", o.KeepaliveTime, "ping an agent that has been silent for this long")
-	fs.DurationVar(&o.FrontendKeepaliveTime, "frontend-keepalive-time", o.FrontendKeepaliveTime, "ping a client that has been silent for this long")
+	fs.DurationVar(&o.KeepaliveTime, "keepalive-time", o.KeepaliveTime, "ping an agent or client that has been silent for this long")
 	fs.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "how long open connections may go on after --min-drain-duration; 0 cuts them at SIGTERM")
-	fs.DurationVar(&o.BackendDialTimeout, "backend-dial-timeout", o.BackendDialTimeout, "how long an agent may take to answer a dial; 0 means no limit")
 	fs.BoolVar(&o.EnableProfiling, "enable-profiling", o.EnableProfiling, "serve /debug/pprof on the admin port")
 	fs.BoolVar(&o.EnableContentionProfiling, "enable-contention-profiling", o.EnableContentionProfiling, "record blocking for /debug/pprof/block; needs --enable-profiling")
 	fs.StringVar(&o.ServerID, "server-id", o.ServerID, "unique ID of this server; the default is $PROXY_SERVER_ID, or else random")
 	fs.Lookup("server-id").DefValue = "" // help is the same in each process
 	fs.IntVar(&o.ServerCount, "server-count", o.ServerCount, "how many proxy servers agents should connect to")
 	fs.StringVar(&o.ServerCountFile, "server-count-file", o.ServerCountFile, "file with that number, in place of --server-count; agents learn of changes")
-	fs.StringVar(&o.Strategies, "proxy-strategies", o.Strategies, `comma separated ways to find an agent: default, destHost, defaultRoute; empty means destHost with --agent-identity=certificate, which allows no other, and "default" otherwise`)
-	fs.IntVar(&o.XfrChannelSize, "xfr-channel-size", o.XfrChannelSize, "packets buffered per stream")
 	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "VersionTLS12 or VersionTLS13; empty means the latter")
 	fs.StringSliceVar(&o.CipherSuites, "cipher-suites", o.CipherSuites, "cipher suites for TLS 1.2; empty means Go's choice")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart; --tls-min-version and --cipher-suites go before it")
-	fs.StringVar(&o.AgentIdentity, "agent-identity", o.AgentIdentity, "how an agent's cluster is known: certificate (its client certificate names it, and clients need a role) or declared (plain konnectivity: agents are believed, and clients need no role)")
 	fs.BoolVar(&o.ClusterMetrics, "cluster-metrics", o.ClusterMetrics, "name the clusters that have an agent here at /metrics; the port asks nobody for a certificate, so agents must not reach it, as they do in PortForward mode")
-	fs.BoolVar(&o.WatchManagedClusters, "watch-managed-clusters", o.WatchManagedClusters, "serve agents only while the hub accepts their cluster and has the addon for it, and end their connections within seconds otherwise; needs --agent-identity=certificate, and the right to list and watch managedclusters and managedclusteraddons on the hub")
+	fs.BoolVar(&o.WatchManagedClusters, "watch-managed-clusters", o.WatchManagedClusters, "serve agents only while the hub accepts their cluster and has the addon for it, and end their connections within seconds otherwise; needs the right to list and watch managedclusters and managedclusteraddons on the hub")
+	fs.BoolVar(&o.KonnectivityAgents, "konnectivity-agents", o.KonnectivityAgents, "stand in for a konnectivity server: serve konnectivity's own agents too, whose certificate must name their cluster as every agent's does, serve HTTP CONNECT beside gRPC on --server-port, and be ready only while an agent is connected")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the hub, for --watch-managed-clusters; empty means $KUBECONFIG, then the pod's service account")
 	fs.StringSliceVar(&o.Peers, "peers", o.Peers, "host:port of the client ports of other proxy servers, which are asked for clusters whose agents are not here; all addresses of a host count, so a headless Service is enough; this server shows them --server-cert, which needs the peer's role")
 	fs.StringVar(&o.PeerServerName, "peer-server-name", o.PeerServerName, "name in the certificates of --peers; empty means the host of each")
@@ -157,14 +131,13 @@ func (o *Options) Validate() error {
 	errs.Port("agent-port", o.AgentPort)
 	errs.Port("health-port", o.HealthPort)
 	errs.Port("admin-port", o.AdminPort)
-	o.validateRouting(&errs)
+	errs.Required("server-id", o.ServerID, "a name")
+	flags.AtLeast(&errs, flags.Check[int]{Flag: "server-count", Value: o.ServerCount, Least: 1})
 	o.validatePeers(&errs)
 	flags.AtLeast(&errs, []flags.Check[time.Duration]{
 		// gRPC silently raises a keepalive below a second to one second.
 		{Flag: "keepalive-time", Value: o.KeepaliveTime, Least: time.Second},
-		{Flag: "frontend-keepalive-time", Value: o.FrontendKeepaliveTime, Least: time.Second},
 		{Flag: "graceful-shutdown-timeout", Value: o.GracefulShutdownTimeout},
-		{Flag: "backend-dial-timeout", Value: o.BackendDialTimeout},
 	}...)
 	o.Limits.validate(&errs)
 	if _, err := pki.ParseTLSParameters(o.TLSMinVersion, o.CipherSuites); err != nil {
@@ -179,44 +152,10 @@ func (o *Options) Validate() error {
 func (o *Options) validateFiles(errs *flags.Errors) {
 	for _, f := range []struct{ flag, value string }{
 		{"server-cert", o.ServerCert}, {"server-key", o.ServerKey}, {"server-ca-cert", o.ServerCACert},
+		{"cluster-cert", o.ClusterCert}, {"cluster-key", o.ClusterKey}, {"cluster-ca-cert", o.ClusterCACert},
 	} {
-		switch {
-		case o.UDSName == "":
-			errs.Required(f.flag, f.value, "a PEM file")
-		case f.value != "":
-			errs.Refuse(f.flag, f.value, "it must be empty with --uds-name, because a Unix socket has no TLS")
-		}
+		errs.Required(f.flag, f.value, "a PEM file")
 	}
-	if o.UDSName != "" && o.ServerPort != 0 {
-		errs.Refuse("server-port", o.ServerPort, "it must be 0 with --uds-name")
-	}
-	errs.Required("cluster-cert", o.ClusterCert, "a PEM file")
-	errs.Required("cluster-key", o.ClusterKey, "a PEM file")
-	errs.Required("cluster-ca-cert", o.ClusterCACert, "a PEM file")
-}
-
-func (o *Options) validateRouting(errs *flags.Errors) {
-	if o.Mode != server.ModeGRPC && o.Mode != server.ModeHTTPConnect {
-		errs.Refuse("mode", o.Mode, "it must be %s or %s", server.ModeGRPC, server.ModeHTTPConnect)
-	}
-	if o.AgentIdentity != IdentityCertificate && o.AgentIdentity != IdentityDeclared {
-		errs.Refuse("agent-identity", o.AgentIdentity, "it must be %s or %s", IdentityCertificate, IdentityDeclared)
-	}
-	if o.WatchManagedClusters && o.AgentIdentity != IdentityCertificate {
-		errs.Refuse("watch-managed-clusters", true, "it must be false without --agent-identity=%s, because declared clusters prove nothing", IdentityCertificate)
-	}
-	strategies, err := proxystrategies.ParseProxyStrategies(o.strategies())
-	errs.Invalid("proxy-strategies", o.Strategies, err)
-	if o.AgentIdentity == IdentityCertificate {
-		for _, strategy := range strategies {
-			if strategy != proxystrategies.ProxyStrategyDestHost {
-				errs.Refuse("proxy-strategies", o.Strategies, "it must be %s with --agent-identity=%s, because %s could choose the agent of another cluster",
-					proxystrategies.ProxyStrategyDestHost, IdentityCertificate, strategy)
-			}
-		}
-	}
-	errs.Required("server-id", o.ServerID, "a name")
-	flags.AtLeast(errs, flags.Check[int]{Flag: "server-count", Value: o.ServerCount, Least: 1}, flags.Check[int]{Flag: "xfr-channel-size", Value: o.XfrChannelSize, Least: 1})
 }
 
 func (o *Options) validatePeers(errs *flags.Errors) {
@@ -224,9 +163,6 @@ func (o *Options) validatePeers(errs *flags.Errors) {
 		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "" {
 			errs.Refuse("peers", peer, "it must be of the form host:port")
 		}
-	}
-	if len(o.Peers) > 0 && o.UDSName != "" {
-		errs.Refuse("peers", o.Peers, "it must be empty with --uds-name, because peers reach each other by TLS")
 	}
 }
 
@@ -238,13 +174,70 @@ func (o *Options) hubConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-func (o *Options) strategies() string {
-	switch {
-	case o.Strategies != "":
-		return o.Strategies
-	case o.AgentIdentity == IdentityCertificate:
-		return proxystrategies.ProxyStrategyDestHost.String()
-	default:
-		return proxystrategies.ProxyStrategyDefault.String()
+// Limits are the sizes and times of carriers. Start from NewOptions.
+type Limits struct {
+	// IdleCarriers are kept ready for each agent, its control session among them, and one
+	// more to each peer. One that was idle for
+	// CarrierIdleTime and is above that number is closed.
+	IdleCarriers    int
+	CarrierIdleTime time.Duration
+	// MaxCarriers bounds the carriers of one agent and of all agents of a cluster,
+	// MaxPendingDials the dials that they have not answered.
+	MaxCarriers, MaxPendingDials int
+	// DialTimeout bounds a dial from end to end; a client may ask for less.
+	DialTimeout time.Duration
+	// HandshakeTimeout bounds a TLS handshake, and HELLO after it.
+	HandshakeTimeout time.Duration
+	// MaxHandshakes bounds the TLS handshakes that are worked on at a time.
+	MaxHandshakes int
+	// TCPKeepAlive and TCPUserTimeout are those of dial.TCP.
+	TCPKeepAlive, TCPUserTimeout time.Duration
+	// MinDrainDuration is how long the server goes on serving new dials after
+	// SIGTERM, and after the last connection of a client since then, while it is not
+	// ready, so that clients and agents notice. Three times that is the most.
+	MinDrainDuration time.Duration
+}
+
+func newLimits() Limits {
+	return Limits{
+		IdleCarriers:     1,
+		CarrierIdleTime:  time.Minute,
+		MaxCarriers:      4096,
+		MaxPendingDials:  1024,
+		DialTimeout:      15 * time.Second,
+		HandshakeTimeout: 10 * time.Second,
+		MaxHandshakes:    2 * runtime.GOMAXPROCS(0),
+		TCPKeepAlive:     30 * time.Second,
+		TCPUserTimeout:   30 * time.Second,
+		MinDrainDuration: 5 * time.Second,
 	}
+}
+
+func (l *Limits) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&l.IdleCarriers, "idle-carriers", l.IdleCarriers, "carriers kept ready for each agent, its control session among them, and one more to each peer; more are dialed as they are used")
+	fs.DurationVar(&l.CarrierIdleTime, "carrier-idle-time", l.CarrierIdleTime, "close carriers above --idle-carriers that were idle for this long")
+	fs.IntVar(&l.MaxCarriers, "max-carriers", l.MaxCarriers, "most carriers of the agents of one cluster, and so most connections; further dials are refused")
+	fs.IntVar(&l.MaxPendingDials, "max-pending-dials", l.MaxPendingDials, "most dials that the agents of one cluster have not answered; further ones are refused")
+	fs.DurationVar(&l.DialTimeout, "dial-timeout", l.DialTimeout, "how long a dial may take from end to end")
+	fs.DurationVar(&l.HandshakeTimeout, "handshake-timeout", l.HandshakeTimeout, "how long a TLS handshake may take")
+	fs.IntVar(&l.MaxHandshakes, "max-handshakes", l.MaxHandshakes, "most TLS handshakes worked on at a time, on each port; the default is two for each processor")
+	fs.Lookup("max-handshakes").DefValue = "0" // help is the same on each machine
+	fs.DurationVar(&l.TCPKeepAlive, "tcp-keepalive", l.TCPKeepAlive, "probe a connection that has been silent for this long")
+	fs.DurationVar(&l.TCPUserTimeout, "tcp-user-timeout", l.TCPUserTimeout, "close a connection when sent bytes stay unacknowledged for this long")
+	fs.DurationVar(&l.MinDrainDuration, "min-drain-duration", l.MinDrainDuration, "how long new dials are still served after SIGTERM and after the last connection since then, three times as long at most, while clients and agents learn that they should go elsewhere; agents that have no other server make it up to a minute more; --graceful-shutdown-timeout=0 skips it")
+}
+
+func (l *Limits) validate(errs *flags.Errors) {
+	flags.AtLeast(errs, []flags.Check[int]{
+		{Flag: "idle-carriers", Value: l.IdleCarriers, Least: 1}, {Flag: "max-carriers", Value: l.MaxCarriers, Least: max(l.IdleCarriers, 1)},
+		{Flag: "max-pending-dials", Value: l.MaxPendingDials, Least: 1}, {Flag: "max-handshakes", Value: l.MaxHandshakes, Least: 1},
+	}...)
+	flags.AtLeast(errs, []flags.Check[time.Duration]{
+		{Flag: "carrier-idle-time", Value: l.CarrierIdleTime, Least: time.Second},
+		{Flag: "dial-timeout", Value: l.DialTimeout, Least: time.Millisecond},
+		{Flag: "handshake-timeout", Value: l.HandshakeTimeout, Least: time.Millisecond},
+		{Flag: "tcp-keepalive", Value: l.TCPKeepAlive, Least: time.Second},
+		{Flag: "tcp-user-timeout", Value: l.TCPUserTimeout, Least: time.Second},
+		{Flag: "min-drain-duration", Value: l.MinDrainDuration},
+	}...)
 }

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
-
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
@@ -59,71 +59,99 @@ func (h *testHub) dialer(t *testing.T) *tunnel.Dialer {
 	return d
 }
 
-// carrierAgent makes an agent that speaks carriers: its stream, and n carriers
-// that echo with the agent's name.
-func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *fakeAgent {
+// carrierAgent makes an agent with a control session and n carriers, which dials more as it is
+// asked for them. They echo with the agent's name.
+func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *controlAgent {
 	t.Helper()
-	a := h.mustConnect(t, spec)
-	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName(spec.cluster))
-	config.NextProtos = []string{carrier.ALPN}
-	id := spec.id
-	if id == "" {
-		id = "agent"
+	if spec.id == "" {
+		spec.id = "agent"
 	}
+	if spec.name == "" {
+		spec.name = spec.cluster
+	}
+	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName(spec.cluster))
 	before := h.registry.stats()
+	a, err := h.connectControlTLS(t, spec, config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range n {
-		conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), config)
-		if err != nil {
+		if err := h.echoCarrier(t, spec, config); err != nil {
 			t.Fatal(err)
 		}
-		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName}},
-			carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(_ context.Context, p *carrier.Pending) {
-				if spec.full {
-					_ = p.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: "no memory"})
-					return
-				}
-				if strings.HasPrefix(p.Address, spec.cluster+":99") {
-					_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one, via " + p.Via})
-					return
-				}
-				if p.Address == spec.cluster+":98" {
-					_ = p.Refuse(&carrier.Error{Code: carrier.Draining, Message: "the agent stops"})
-					return
-				}
-				cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"})
-				if err != nil {
-					return
-				}
-				buf := make([]byte, 1024)
-				for {
-					n, err := cn.Read(buf)
-					if err != nil {
-						_ = cn.Close()
-						return
-					}
-					_, _ = fmt.Fprintf(cn, "%s:%s", a.name, buf[:n])
-				}
-			})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.PeerName() != h.options.ServerID {
-			t.Errorf("the carrier's peer is %q, want %q", c.PeerName(), h.options.ServerID)
-		}
-		t.Cleanup(func() { _ = c.Close() })
 	}
 	// The server answers before it takes them over.
-	eventually(t, "the carriers are there", func() bool {
+	eventually(t, "the agent and its carriers are there", func() bool {
 		now := h.registry.stats()
-		return now.Idle+now.InUse >= before.Idle+before.InUse+n
+		return h.registry.knows(spec.cluster+":443") && now.Idle+now.InUse >= before.Idle+before.InUse+n
 	})
+	var dialing sync.WaitGroup
+	dialing.Go(func() {
+		for {
+			select {
+			case m := <-a.got:
+				for i := uint64(0); m.Kind == carrier.ControlKind(agentapi.MoreCarriers) && i < m.Number; i++ {
+					_ = h.echoCarrier(t, spec, config) // the server may end
+				}
+			case <-a.gone:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { _ = a.Carrier().Close(); dialing.Wait() })
 	return a
+}
+
+// echoCarrier makes a carrier of an agent.
+func (h *testHub) echoCarrier(t *testing.T, spec agentSpec, config *tls.Config) error {
+	conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), carrierTLS(config))
+	if err != nil {
+		return err
+	}
+	c, err := carrier.Dialed(context.Background(), conn, carrier.Hello{Session: spec.id, Features: []string{carrier.FeatureName}},
+		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(spec.echo)})
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if c.PeerName() != h.options.ServerID {
+		t.Errorf("the carrier's peer is %q, want %q", c.PeerName(), h.options.ServerID)
+	}
+	return nil
+}
+
+// echo accepts a connection and answers what comes with the agent's name before it.
+func (spec agentSpec) echo(_ context.Context, p *carrier.Pending) {
+	switch {
+	case spec.full:
+		_ = p.Refuse(&carrier.Error{Code: carrier.Overloaded, Message: "no memory"})
+		return
+	case strings.HasPrefix(p.Address, spec.cluster+":99"):
+		_ = p.Refuse(&carrier.Error{Code: carrier.Denied, Message: "not that one, via " + p.Via})
+		return
+	case p.Address == spec.cluster+":98":
+		_ = p.Refuse(&carrier.Error{Code: carrier.Draining, Message: "the agent stops"})
+		return
+	}
+	cn, err := p.Accept(carrier.Endpoints{Local: "10.0.0.1:1", Remote: "10.0.0.2:2"})
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 1024)
+	for {
+		n, err := cn.Read(buf)
+		if err != nil {
+			_ = cn.Close()
+			return
+		}
+		_, _ = fmt.Fprintf(cn, "%s:%s", spec.name, buf[:n])
+	}
 }
 
 func TestPeersServeEachOthersClusters(t *testing.T) {
 	hubs := startPeers(t, 3)
 	hubs[0].carrierAgent(t, agentSpec{cluster: "carriers", name: "carriers"}, 4)
-	hubs[1].mustConnect(t, agentSpec{cluster: "stock"})
+	hubs[1].mustConnect(t, agentSpec{cluster: "stock", name: "stock"})
 	for _, cluster := range []string{"carriers", "stock"} {
 		for i, h := range hubs {
 			t.Run(fmt.Sprint(cluster, " through ", i), func(t *testing.T) {
@@ -162,7 +190,7 @@ func TestPeersKeepTheMeaningOfErrors(t *testing.T) {
 	if elapsed := time.Since(began); elapsed > peerHedgeAfter {
 		t.Errorf("that took %s, want %s at most", elapsed, peerHedgeAfter)
 	}
-	if _, err := hubs[1].dial(t, hubs[1].clientTLS(t), "cluster2:443"); err == nil || !strings.Contains(err.Error(), noAgent) {
+	if _, err := hubs[1].dial(t, hubs[1].clientTLS(t), "cluster2:443"); err == nil || !strings.Contains(err.Error(), errNoAgent.Message) {
 		t.Errorf("no agent anywhere, konnectivity's client: %v", err)
 	}
 }
@@ -184,7 +212,7 @@ func TestSilentPeerDoesNotHoldUpNoAgent(t *testing.T) {
 }
 
 func TestPeersOverHTTPConnect(t *testing.T) {
-	hubs := startPeers(t, 2, func(o *Options) { o.Mode = server.ModeHTTPConnect })
+	hubs := startPeers(t, 2, withKonnectivityAgents)
 	hubs[0].mustConnect(t, agentSpec{cluster: "cluster1"})
 	ask := func(address string) (net.Conn, error) {
 		conn, err := tls.Dial("tcp", hubs[1].clientAddr, hubs[1].clientTLS(t))

@@ -47,7 +47,6 @@ type peerConns struct {
 	mu        sync.Mutex
 	conns     map[*tls.Conn]*peerConn
 	processes map[processKey]map[*peerConn]struct{}
-	streams   map[string]int // connections for streams of each cluster's agents
 }
 
 type peerConn struct {
@@ -55,8 +54,6 @@ type peerConn struct {
 	source      *pki.Reloader
 	certificate *pki.Certificate
 	agent       *pki.Agent       // nil for a client
-	streams     bool             // it is an agent's, and for streams
-	tooMany     bool             // it was one more of those than its cluster may have when it came
 	process     processKey       // zero until it is known
 	carrier     *carrier.Carrier // nil if it is none
 	drained     bool             // the carrier opens nothing new, and ends when it is idle
@@ -68,7 +65,7 @@ type peerConn struct {
 type processKey struct{ cluster, secret string }
 
 func newPeerConns(m *serverMetrics) *peerConns {
-	return &peerConns{metrics: m, changed: make(chan struct{}, 1), now: time.Now, conns: map[*tls.Conn]*peerConn{}, processes: map[processKey]map[*peerConn]struct{}{}, streams: map[string]int{}}
+	return &peerConns{metrics: m, changed: make(chan struct{}, 1), now: time.Now, conns: map[*tls.Conn]*peerConn{}, processes: map[processKey]map[*peerConn]struct{}{}}
 }
 
 // add registers a connection whose handshake is complete. remove must be called
@@ -89,20 +86,7 @@ func (p *peerConns) add(conn *tls.Conn, raw net.Conn, source *pki.Reloader, ofAg
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[conn] = c
-	if c.streams = c.agent != nil && state.NegotiatedProtocol != carrier.ALPN; c.streams {
-		p.streams[c.agent.Cluster]++
-		c.tooMany = p.streams[c.agent.Cluster] > maxSessions*maxStreams
-	}
 	return func() { p.remove(conn, c) }
-}
-
-// tooMany reports whether a connection for streams was one more than its cluster may have when
-// it came. Those on which no stream is opened are not limited otherwise.
-func (p *peerConns) tooMany(conn *tls.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.conns[conn]
-	return c != nil && c.tooMany
 }
 
 func (p *peerConns) remove(conn *tls.Conn, c *peerConn) {
@@ -112,11 +96,6 @@ func (p *peerConns) remove(conn *tls.Conn, c *peerConn) {
 		return
 	}
 	delete(p.conns, conn)
-	if c.streams {
-		if p.streams[c.agent.Cluster]--; p.streams[c.agent.Cluster] == 0 {
-			delete(p.streams, c.agent.Cluster)
-		}
-	}
 	delete(p.processes[c.process], c)
 	if len(p.processes[c.process]) == 0 {
 		delete(p.processes, c.process)
@@ -140,7 +119,7 @@ func (p *peerConns) carries(conn *tls.Conn, made *carrier.Carrier) {
 func (p *peerConns) belongs(conn *tls.Conn, secret string) {
 	p.mu.Lock()
 	c := p.conns[conn]
-	if c == nil || c.agent == nil || secret == "" || c.process.secret != "" { // each stream says it
+	if c == nil || c.agent == nil || secret == "" || c.process.secret != "" {
 		p.mu.Unlock()
 		return
 	}

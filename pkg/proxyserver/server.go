@@ -3,7 +3,6 @@ package proxyserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"time"
@@ -11,15 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyserver/konnectivity"
 )
 
 // Server is a proxy server. Make one with New and start it with Run, once.
@@ -30,17 +27,16 @@ type Server struct {
 	health  *health.Server
 	servers *serverCount
 
-	konnectivity *server.ProxyServer
-	registry     *agentRegistry
+	registry *agentRegistry
 	// clientCarriers are those that clients dialed, to drain them.
 	clientCarriers *pool.Pool
 	conns          *peerConns
 	memory         *memlimit.Gate
 	peers          *peers        // nil without any
 	untold         chan struct{} // closed when peers are not told of agents here any more
-	inner          *innerClient
-	clientSource   *pki.Reloader // nil on a Unix socket
+	clientSource   *pki.Reloader
 	agentSource    *pki.Reloader
+	konnectivity   *konnectivity.Server
 	sayLimit       rate.Sometimes // of a cluster's agents
 
 	started chan struct{}
@@ -55,10 +51,6 @@ func New(o *Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	strategies, err := proxystrategies.ParseProxyStrategies(o.strategies())
-	if err != nil {
-		return nil, err
-	}
 	parameters, err := pki.ParseTLSParameters(o.TLSMinVersion, o.CipherSuites)
 	if err != nil {
 		return nil, err
@@ -69,9 +61,7 @@ func New(o *Options) (*Server, error) {
 		metrics: newServerMetrics(registry),
 		memory:  memlimit.New(registry, "proxy server", "the chart's value resources.proxyServer.limits.memory"),
 		started: make(chan struct{}), untold: make(chan struct{}),
-		servers: &serverCount{file: o.ServerCountFile},
-		konnectivity: server.NewProxyServer(o.ServerID, strategies, o.ServerCount,
-			&server.AgentTokenAuthenticationOptions{}, o.XfrChannelSize),
+		servers:     &serverCount{file: o.ServerCountFile},
 		agentSource: pki.NewReloader(pki.Files{Cert: o.ClusterCert, Key: o.ClusterKey, CA: o.ClusterCACert, TLSProfile: o.TLSProfile}),
 	}
 	s.servers.n.Store(int64(o.ServerCount))
@@ -85,28 +75,21 @@ func New(o *Options) (*Server, error) {
 	s.conns = newPeerConns(s.metrics)
 	s.clientCarriers = pool.New(pool.Config{Max: math.MaxInt})
 	s.peers = s.newPeers()
-	s.metrics.watchAgents(s.registry)
+	s.konnectivity = s.newKonnectivity()
+	s.metrics.watchAgents(s.registry, s.konnectivity.Backends)
 	s.metrics.watchCarriers("agents", s.registry.stats)
 	s.metrics.watchCarriers("clients", s.clientCarriers.Stats)
 	if s.peers != nil {
 		s.metrics.watchCarriers("peers", s.peers.stats)
 	}
-	s.konnectivity.SetBackendDialTimeout(o.BackendDialTimeout)
-	s.agentSource.TLS = parameters
-	if o.UDSName == "" {
-		s.clientSource = pki.NewReloader(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert, TLSProfile: o.TLSProfile})
-		s.clientSource.TLS = parameters
-	}
+	s.clientSource = pki.NewReloader(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, CA: o.ServerCACert, TLSProfile: o.TLSProfile})
+	s.agentSource.TLS, s.clientSource.TLS = parameters, parameters
 	s.health = health.New(health.Options{
 		Address:  address(o.HealthBindAddress, o.HealthPort),
-		Gatherer: prometheus.Gatherers{s.withBackends(prometheus.DefaultGatherer, strategies), registry},
+		Gatherer: prometheus.Gatherers{s.konnectivity.Gatherer(s.registry.count), registry},
 	})
 	s.health.AddReadyCheck("certificates", s.checkCertificates)
-	if o.AgentIdentity == IdentityCertificate {
-		manager := newBalancedManager()
-		s.konnectivity.BackendManagers = []server.BackendManager{manager}
-		s.konnectivity.Readiness = manager
-	} else {
+	if o.KonnectivityAgents {
 		s.health.AddReadyCheck("agents", s.checkAgents)
 	}
 	return s, nil
@@ -141,8 +124,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer ports.close()
-	s.inner = newInnerClient(s.konnectivity)
-	clients, agents := s.newFrontend(ports), s.newAgentServer(ports)
+	serving := s.shareOut(ports)
 
 	// What serves outlives ctx by the drain.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -151,30 +133,29 @@ func (s *Server) Run(ctx context.Context) error {
 	if watched != nil {
 		group.Go(func() error { return s.runClusters(life, watched) })
 	}
-	s.serve(life, group, ports, clients, agents)
+	s.serve(life, group, ports, serving)
 	select {
 	case <-s.health.Started():
 		s.addrs = Addrs{ports.client.Addr(), ports.agent.Addr(), s.health.Addr(), ports.admin.Addr()}
 		s.logger.Info("Proxy server started", "serverID", s.options.ServerID, "clients", s.addrs.Client.String(),
-			"agents", s.addrs.Agent.String(), "agentIdentity", s.options.AgentIdentity, "mode", s.options.Mode)
+			"agents", s.addrs.Agent.String(), "konnectivityAgents", s.options.KonnectivityAgents)
 		close(s.started)
 	case <-life.Done():
 	}
 	select {
 	case <-ctx.Done():
-		s.drain(life, s.options.GracefulShutdownTimeout, clients, ports)
+		s.drain(life, s.options.GracefulShutdownTimeout, ports)
 	case <-life.Done():
-		s.drain(life, 0, clients, ports)
+		s.drain(life, 0, ports)
 	}
-	agents.Stop()
+	s.konnectivity.StopAgents()
 	s.registry.end()
-	s.inner.stop()
 	stop()
 	return group.Wait()
 }
 
 // serve starts everything that lives until life ends.
-func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports, clients frontend, agents *grpc.Server) {
+func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports, serving []func() error) {
 	for _, source := range s.sources() {
 		group.Go(func() error { return source.Run(life) })
 	}
@@ -191,18 +172,11 @@ func (s *Server) serve(life context.Context, group *errgroup.Group, ports *ports
 	if s.options.ServerCountFile != "" {
 		group.Go(func() error { return s.servers.run(life, s.registry.tellCount) })
 	}
-	group.Go(clients.serve)
-	group.Go(s.inner.serve)
-	for _, mux := range ports.muxes {
-		go mux.serve()
+	for _, serve := range serving {
+		group.Go(serve)
 	}
-	group.Go(func() error {
-		// The drain closes the listener and leaves the agents' streams alone.
-		if err := agents.Serve(ports.agent); err != nil && !s.health.Draining() {
-			return fmt.Errorf("serving agents: %w", err)
-		}
-		return nil
-	})
+	go ports.clients.serve()
+	go ports.agents.serve()
 }
 
 // longestMove is how long the server goes on for agents that have no other one.
@@ -213,10 +187,10 @@ const longestMove = time.Minute
 // learn that they should go elsewhere, until no client has connected for a while; then no
 // new connections are accepted, and open ones continue. Agents without another server
 // delay that for longestMove at most: a fleet that moved at once would overload the new
-// server, and this server may be the only one. Konnectivity's agents are told last, by the end of a stream that carries
-// nothing, because they drop their connections as soon as their server stops. If a part
+// server, and this server may be the only one. Konnectivity's agents cannot be told, and
+// drop their connections as soon as their server stops. If a part
 // of the process fails, life ends, and the drain with it.
-func (s *Server) drain(life context.Context, timeout time.Duration, clients frontend, ports *ports) {
+func (s *Server) drain(life context.Context, timeout time.Duration, ports *ports) {
 	s.health.Drain()
 	s.registry.drain(min(timeout, longestMove))
 	s.logger.Info("Draining", "timeout", timeout)
@@ -228,12 +202,11 @@ func (s *Server) drain(life context.Context, timeout time.Duration, clients fron
 	if stayed := awaitMoves(ctx, s.registry.staying); stayed > 0 && timeout > 0 {
 		s.logger.Info("Agents have not found another proxy server", "agents", stayed)
 	}
-	_ = ports.agent.Close()
+	_ = ports.agents.Close()
 	close(s.untold)
-	go s.endIdleStreams(ctx)
 	carriers := make(chan bool, 1)
 	go func() { carriers <- s.clientCarriers.Drain(ctx) == nil }()
-	streams := clients.drain(ctx)
+	streams := s.konnectivity.DrainClients(ctx)
 	if quiet := <-carriers; quiet && streams {
 		s.logger.Info("Drained")
 	} else {
@@ -249,23 +222,7 @@ func awaitMoves(ctx context.Context, staying func() int) (stayed int) {
 	return health.AwaitIdle(ctx, 0, staying)
 }
 
-func (s *Server) endIdleStreams(ctx context.Context) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		s.registry.endIdleStreams()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 func (s *Server) sources() []*pki.Reloader {
-	if s.clientSource == nil {
-		return []*pki.Reloader{s.agentSource}
-	}
 	return []*pki.Reloader{s.agentSource, s.clientSource}
 }
 
@@ -278,45 +235,8 @@ func (s *Server) checkCertificates() error {
 }
 
 func (s *Server) checkAgents() error {
-	if ready, message := s.konnectivity.Readiness.Ready(); !ready && s.registry.count(true) == 0 {
-		return errors.New(message)
+	if s.konnectivity.Backends()+s.registry.count() == 0 {
+		return errors.New("no connection to any proxy agent")
 	}
 	return nil
-}
-
-// frontend serves clients.
-type frontend interface {
-	// serve blocks until drain ended it.
-	serve() error
-	// drain takes no new connections, waits for those that are open, and cuts
-	// them when ctx is done. It reports whether they ended by themselves.
-	drain(ctx context.Context) bool
-}
-
-type grpcFrontend struct {
-	server   *grpc.Server
-	listener net.Listener
-}
-
-func (f *grpcFrontend) serve() error {
-	if err := f.server.Serve(f.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serving clients: %w", err)
-	}
-	return nil
-}
-
-func (f *grpcFrontend) drain(ctx context.Context) bool {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f.server.GracefulStop()
-	}()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		// Handlers that wait for an agent end when the agents' streams do.
-		f.server.Stop()
-		return false
-	}
 }

@@ -4,25 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
-	konnectivityagent "sigs.k8s.io/apiserver-network-proxy/pkg/agent"
-	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
-
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
@@ -47,72 +38,8 @@ func echoServer(t *testing.T) (port int) {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-type one struct{}
-
-func (one) Count() int { return 1 }
-
-// runStockAgent runs konnectivity's own agent for a cluster called
-// "localhost", so that what it dials can be resolved.
-func runStockAgent(t *testing.T, h *testHub) {
-	t.Helper()
-	stop := make(chan struct{})
-	config := konnectivityagent.ClientSetConfig{
-		Address: h.Addrs().Agent.String(), AgentID: "stock",
-		AgentIdentifiers: identity.Identifiers(identity.Hosts("localhost", identity.DefaultAgentNamespace)),
-		SyncInterval:     20 * time.Millisecond, ProbeInterval: 20 * time.Millisecond, SyncIntervalCap: 20 * time.Millisecond,
-		DialOptions:    []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(h.tlsFor(t, h.agentCA, identity.AgentCommonName("localhost"))))},
-		XfrChannelSize: 150,
-	}
-	clients := config.NewAgentClientSet(nil, stop)
-	clients.SetServerCounter(one{})
-	clients.Serve()
-	t.Cleanup(func() {
-		close(stop)
-		eventually(t, "the agent has gone", func() bool { return clients.ClientsCount() == 0 })
-	})
-	eventually(t, "the agent is registered", func() bool { ready, _ := h.konnectivity.Readiness.Ready(); return ready })
-}
-
-func TestStockAgentAndClients(t *testing.T) {
-	h := startHub(t)
-	runStockAgent(t, h)
-	target := fmt.Sprintf("localhost:%d", echoServer(t))
-
-	conn, err := h.dial(t, h.clientTLS(t), target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exchange(t, conn, "single", "single")
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
-
-	tunnel, err := konnectivity.CreateGRPCTunnel(t.Context(), h.clientAddr, grpc.WithTransportCredentials(credentials.NewTLS(h.clientTLS(t))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tunnel.Close()
-	for i := range 3 {
-		conn, err := tunnel.DialContext(t.Context(), "tcp", target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		exchange(t, conn, fmt.Sprint("reusable", i), fmt.Sprint("reusable", i))
-		_ = conn.Close()
-	}
-	eventually(t, "the agent carries nothing", func() bool {
-		manager := h.konnectivity.BackendManagers[0].(*balancedManager)
-		manager.mu.RLock()
-		defer manager.mu.RUnlock()
-		for _, group := range manager.groups {
-			return streamOf(group[0]).load() == 0
-		}
-		return false
-	})
-}
-
 func TestHTTPConnect(t *testing.T) {
-	h := startHub(t, func(o *Options) { o.Mode = server.ModeHTTPConnect })
+	h := startHub(t, withKonnectivityAgents)
 	h.mustConnect(t, agentSpec{cluster: "cluster1"})
 	conn, err := tls.Dial("tcp", h.clientAddr, h.clientTLS(t))
 	if err != nil {
@@ -136,48 +63,22 @@ func TestHTTPConnect(t *testing.T) {
 	}
 }
 
-func TestUnixSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // left over by a crash
-		t.Fatal(err)
-	}
-	h := startHub(t, func(o *Options) {
-		o.UDSName, o.ServerCert, o.ServerKey, o.ServerCACert = path, "", "", ""
-	})
-	h.mustConnect(t, agentSpec{cluster: "cluster1"})
-	tunnel, err := konnectivity.CreateSingleUseGrpcTunnel(t.Context(), "unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := tunnel.DialContext(t.Context(), "tcp", "cluster1:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exchange(t, conn, "x", "cluster1:x")
-	_ = conn.Close()
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o770 {
-		t.Errorf("socket: %v, %v; want mode 0770", info.Mode(), err)
-	}
-}
-
 func TestReadiness(t *testing.T) {
 	h := startHub(t)
 	if code, body := h.scrape(t, "/readyz"); code != 200 {
-		t.Errorf("certificate mode without agents: %d %q, want 200", code, body)
+		t.Errorf("without agents: %d %q, want 200", code, body)
 	}
-	declared := startHub(t, func(o *Options) { o.AgentIdentity = IdentityDeclared })
+	instead := startHub(t, withKonnectivityAgents)
 	for _, path := range []string{"/ready", "/readyz"} {
-		if code, body := declared.scrape(t, path); code != 500 || !strings.Contains(body, "[-]agents failed: no connection to any proxy agent") {
-			t.Errorf("declared mode, %s: %d %q, want 500 for the agents", path, code, body)
+		if code, body := instead.scrape(t, path); code != 500 || !strings.Contains(body, "[-]agents failed: no connection to any proxy agent") {
+			t.Errorf("in place of a konnectivity server, %s: %d %q, want 500 for the agents", path, code, body)
 		}
 	}
-	if code, body := declared.scrape(t, "/healthz"); code != 200 || body != "ok" {
-		t.Errorf("declared mode, /healthz: %d %q, want 200 and ok", code, body)
+	if code, body := instead.scrape(t, "/healthz"); code != 200 || body != "ok" {
+		t.Errorf("in place of a konnectivity server, /healthz: %d %q, want 200 and ok", code, body)
 	}
-	if _, err := declared.connectAgent(t, agentSpec{cluster: "cluster1"}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "ready", func() bool { code, _ := declared.scrape(t, "/readyz"); return code == 200 })
+	instead.mustConnect(t, agentSpec{cluster: "cluster1"})
+	eventually(t, "ready", func() bool { code, _ := instead.scrape(t, "/readyz"); return code == 200 })
 	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, "konnectivity_network_proxy_server_ready_backend_connections") {
 		t.Error("konnectivity's metrics are missing")
 	}
@@ -211,12 +112,12 @@ func TestReloadWithoutRestart(t *testing.T) {
 }
 
 func TestDrainLetsConnectionsEnd(t *testing.T) {
-	for _, mode := range []string{server.ModeGRPC, server.ModeHTTPConnect} {
+	for _, mode := range []string{"gRPC", "HTTP CONNECT"} {
 		t.Run(mode, func(t *testing.T) {
-			h := startHub(t, func(o *Options) { o.Mode, o.GracefulShutdownTimeout = mode, testTimeout })
-			h.mustConnect(t, agentSpec{cluster: "cluster1"})
+			h := startHub(t, func(o *Options) { o.KonnectivityAgents, o.GracefulShutdownTimeout = true, testTimeout })
+			agent := h.mustConnect(t, agentSpec{cluster: "cluster1"})
 			var conn io.ReadWriteCloser
-			if mode == server.ModeGRPC {
+			if mode == "gRPC" {
 				tunnelled, err := h.dial(t, h.clientTLS(t), "cluster1:443")
 				if err != nil {
 					t.Fatal(err)
@@ -236,6 +137,9 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 				code, body := h.scrape(t, "/readyz")
 				return code == 500 && strings.Contains(body, "[-]draining")
 			})
+			if err := agent.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0)); err != nil {
+				t.Error(err)
+			}
 			for name, addr := range map[string]net.Addr{"agents": h.Addrs().Agent, "clients": h.Addrs().Client} {
 				eventually(t, "closed to "+name, func() bool {
 					c, err := net.Dial("tcp", addr.String())
@@ -268,16 +172,15 @@ func TestDrainLetsConnectionsEnd(t *testing.T) {
 // connection from a cut. Konnectivity's own reads io.EOF in either case.
 func TestDrainCutsAtTheTimeout(t *testing.T) {
 	for name, tc := range map[string]struct {
-		mode string
 		dial func(*testing.T, *testHub) (io.ReadWriter, error)
 	}{
-		"carrier": {server.ModeGRPC, func(t *testing.T, h *testHub) (io.ReadWriter, error) {
+		"carrier": {func(t *testing.T, h *testHub) (io.ReadWriter, error) {
 			config := h.clientTLS(t)
 			dialer := &tunnel.Dialer{ProxyServer: h.clientAddr, TLS: func() *tls.Config { return config.Clone() }}
 			t.Cleanup(func() { _ = dialer.Close() })
 			return dialer.DialContext(t.Context(), "tcp", "cluster1:443")
 		}},
-		"HTTP CONNECT": {server.ModeHTTPConnect, func(t *testing.T, h *testHub) (io.ReadWriter, error) {
+		"HTTP CONNECT": {func(t *testing.T, h *testHub) (io.ReadWriter, error) {
 			raw, err := net.Dial("tcp", h.clientAddr)
 			if err != nil {
 				return nil, err
@@ -287,7 +190,7 @@ func TestDrainCutsAtTheTimeout(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := startHub(t, func(o *Options) { o.Mode, o.GracefulShutdownTimeout = tc.mode, 50*time.Millisecond })
+			h := startHub(t, func(o *Options) { o.KonnectivityAgents, o.GracefulShutdownTimeout = true, 50*time.Millisecond })
 			h.mustConnect(t, agentSpec{cluster: "cluster1"})
 			conn, err := tc.dial(t, h)
 			if err != nil {

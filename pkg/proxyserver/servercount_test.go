@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
 
@@ -20,25 +18,16 @@ func TestServerCountChanges(t *testing.T) {
 	}
 	write("2")
 	h := startHub(t, func(o *Options) { o.ServerCountFile = file })
-	counted := func(a *fakeAgent) string {
-		t.Helper()
-		received, err := a.stream.Header()
-		if err != nil || len(received.Get(header.ServerCount)) != 1 {
-			t.Fatalf("the header is %v, %v, want it once", received, err)
-		}
-		return received.Get(header.ServerCount)[0]
-	}
-	old := h.carrierAgent(t, agentSpec{cluster: "cluster1", id: "old", manual: true}, 1)
-	if got := counted(old); got != "2" {
-		t.Errorf("an agent is told of %s servers, want 2", got)
+	old := h.mustConnectControl(t, agentSpec{cluster: "cluster1", id: "old"})
+	if got := old.Peer().Servers; got != 2 {
+		t.Errorf("an agent is told of %d servers, want 2", got)
 	}
 	write("3\n")
-	packet := <-old.seen
-	if packet.Type != agentapi.ServerCount || packet.GetData().GetConnectID() != 3 {
-		t.Errorf("the agent got %v, want the new number", packet)
+	if got, want := <-old.got, agentapi.ControlMessage(agentapi.ServerCount, 3); got != want {
+		t.Errorf("the agent was told %+v, want %+v", got, want)
 	}
-	if got := counted(h.mustConnect(t, agentSpec{cluster: "cluster1", id: "new"})); got != "3" {
-		t.Errorf("the next agent is told of %s servers, want 3", got)
+	if got := h.mustConnectControl(t, agentSpec{cluster: "cluster1", id: "new"}).Peer().Servers; got != 3 {
+		t.Errorf("the next agent is told of %d servers, want 3", got)
 	}
 }
 

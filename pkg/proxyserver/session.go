@@ -38,7 +38,6 @@ type agentSession struct {
 
 	mu       sync.Mutex
 	controls []control
-	speaks   bool      // it has dialed a carrier at least once
 	untold   int       // carriers that it was not asked for, since it had no control session
 	lostAt   time.Time // its last control session
 }
@@ -139,17 +138,6 @@ func (agent *agentSession) awaited() time.Duration {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	return time.Since(agent.lostAt)
-}
-
-// hasCarriers is also true for a new agent that announces carriers: dials then wait for
-// the first one. If none comes, an agent with a stream is served like konnectivity's.
-func (agent *agentSession) hasCarriers() bool {
-	agent.mu.Lock()
-	defer agent.mu.Unlock()
-	return agent.speaks || slices.ContainsFunc(agent.controls, func(c control) bool {
-		link := c.link()
-		return link.noStream || link.announced && time.Since(link.started) < stableAfter
-	})
 }
 
 // open is an attempt.

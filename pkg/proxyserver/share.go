@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxSessions is how many agents one cluster may have at a time. An agent whose
-	// stream broke silently counts until the stream's pings time out.
+	// control session broke silently counts until the session's pings time out.
 	maxSessions = 64
 	// maxStreams is how many control sessions one agent may have at a time. The
 	// oldest makes room, since it is the most likely to be broken.
@@ -18,16 +18,10 @@ const (
 	// maxIdle is how many carriers of one agent may be idle. An agent keeps a few
 	// ready, and has more for a minute after it was busy.
 	maxIdle = 128
-	// maxAgentStreams is how many gRPC streams one connection of an agent may have,
-	// which has one, and maxClientStreams those of a client, which has one for each
-	// dial.
-	maxAgentStreams  = 16
-	maxClientStreams = 10000
 )
 
 // clusterShare is what the agents of one cluster have together. A certificate
-// names a cluster and not an agent, so that limits of one agent bound nothing.
-// Agents whose cluster is not proven have a share each.
+// names a cluster and not an agent: limits of one agent would bound nothing.
 type clusterShare struct {
 	// taking is held from the look at the limits of carriers until one more counts.
 	taking   sync.Mutex
@@ -54,9 +48,7 @@ func (a *agentRegistry) shareOf(cluster string) *clusterShare {
 	share := a.clusters[cluster]
 	if share == nil {
 		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*agentSession]struct{}{}}
-		if cluster != "" {
-			a.clusters[cluster] = share
-		}
+		a.clusters[cluster] = share
 	}
 	return share
 }

@@ -55,12 +55,16 @@ func (c *crowd) add() error {
 	if err != nil {
 		return err
 	}
+	certificate, err := c.certs.agent(id) // a cluster may have 64 agents at most
+	if err != nil {
+		return err
+	}
 	o := proxyagent.NewOptions()
 	o.AgentID, o.ProxyServerHost = id, host
 	if o.ProxyServerPort, err = strconv.Atoi(port); err != nil {
 		return err
 	}
-	o.AgentCert, o.AgentKey, o.CACert = c.certs.path("client.crt"), c.certs.path("client.key"), c.certs.path("ca.crt")
+	o.AgentCert, o.AgentKey, o.CACert, o.AgentIdentifiers = certificate.Cert, certificate.Key, certificate.CA, "host="+id
 	o.HealthServerHost, o.HealthServerPort, o.AdminBindAddress, o.AdminServerPort = "127.0.0.1", 0, "127.0.0.1", 0
 	made, err := proxyagent.New(o)
 	if err != nil {

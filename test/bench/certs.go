@@ -11,9 +11,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// certFiles is a folder of certificates: a CA, a server's for 127.0.0.1, and a
-// client's that is good for port 8090 and, where agents are not told apart, for
-// port 8091 too.
+// certFiles is a folder of certificates: a CA, a server's for 127.0.0.1, a
+// client's for port 8090, and agents' for port 8091 as they are issued.
 type certFiles string
 
 func (dir certFiles) path(name string) string { return filepath.Join(string(dir), name) }
@@ -37,13 +36,38 @@ func (dir certFiles) make() error {
 		return err
 	}
 	for name, content := range map[string][]byte{
-		"ca.crt": pair.CertPEM, "server.crt": server.CertPEM, "server.key": server.KeyPEM, "client.crt": client.CertPEM, "client.key": client.KeyPEM,
+		"ca.crt": pair.CertPEM, "ca.key": pair.KeyPEM, "server.crt": server.CertPEM, "server.key": server.KeyPEM, "client.crt": client.CertPEM, "client.key": client.KeyPEM,
 	} {
 		if err := os.WriteFile(dir.path(name), content, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// agent issues the certificate of a cluster's agent, and returns its files.
+func (dir certFiles) agent(cluster string) (pki.Files, error) {
+	var pair pki.KeyPair
+	var err error
+	if pair.CertPEM, err = os.ReadFile(dir.path("ca.crt")); err != nil {
+		return pki.Files{}, err
+	}
+	if pair.KeyPEM, err = os.ReadFile(dir.path("ca.key")); err != nil {
+		return pki.Files{}, err
+	}
+	ca, err := pki.ParseCA(pair)
+	if err != nil {
+		return pki.Files{}, err
+	}
+	leaf, err := ca.Issue(pki.Leaf{CommonName: identity.AgentCommonName(cluster), Organizations: identity.AgentOrganizations(cluster), Client: true, Validity: 24 * time.Hour}, time.Now())
+	if err != nil {
+		return pki.Files{}, err
+	}
+	files := pki.Files{Cert: dir.path("agent-" + cluster + ".crt"), Key: dir.path("agent-" + cluster + ".key"), CA: dir.path("ca.crt")}
+	if err := os.WriteFile(files.Cert, leaf.CertPEM, 0o600); err != nil {
+		return pki.Files{}, err
+	}
+	return files, os.WriteFile(files.Key, leaf.KeyPEM, 0o600)
 }
 
 // configs are those of a server that wants a client certificate, and of a

@@ -209,7 +209,7 @@ func (w *world) ours(at *place, of *source, with func(*place, *system) (*path, e
 	if err != nil {
 		return nil, err
 	}
-	s, err := w.startSystem(of.name, at, []string{binary, "proxy-server", "--agent-identity=declared"}, []string{binary, "proxy-agent"})
+	s, err := w.startSystem(of.name, at, []string{binary, "proxy-server"}, []string{binary, "proxy-agent"})
 	if err != nil {
 		return nil, err
 	}

@@ -62,14 +62,23 @@ func (w *world) startSystem(name string, at *place, server, agent []string) (*sy
 		name += "-" + at.roundTrip.String()
 	}
 	flag := func(name string, port int) string { return fmt.Sprintf("--%s=%d", name, taken[port]) }
+	// Dials are routed by host: the cluster is called after what is dialed.
+	cluster, _, err := net.SplitHostPort(at.target)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := w.certs.agent(cluster)
+	if err != nil {
+		return nil, err
+	}
 	serverArgs := append(server[:len(server):len(server)], "--server-bind-address=127.0.0.1", flag("server-port", 0), "--agent-bind-address="+at.hub, flag("agent-port", 1),
 		"--health-bind-address=127.0.0.1", flag("health-port", 2), "--admin-bind-address=127.0.0.1", flag("admin-port", 3), "--enable-profiling", "--v=0",
 		"--server-cert="+w.certs.path("server.crt"), "--server-key="+w.certs.path("server.key"), "--server-ca-cert="+w.certs.path("ca.crt"),
 		"--cluster-cert="+w.certs.path("server.crt"), "--cluster-key="+w.certs.path("server.key"), "--cluster-ca-cert="+w.certs.path("ca.crt"))
 	agentArgs := append(append(at.inside[:len(at.inside):len(at.inside)], agent...), "--proxy-server-host="+at.hub, fmt.Sprintf("--proxy-server-port=%d", agentPort),
 		"--health-server-host="+at.edge, flag("health-server-port", 4), "--admin-bind-address="+at.edge, flag("admin-server-port", 5), "--enable-profiling", "--v=0",
-		"--sync-interval=100ms", "--sync-interval-cap=1s",
-		"--ca-cert="+w.certs.path("ca.crt"), "--agent-cert="+w.certs.path("client.crt"), "--agent-key="+w.certs.path("client.key"))
+		"--sync-interval=100ms", "--sync-interval-cap=1s", "--agent-identifiers=host="+cluster,
+		"--ca-cert="+certificate.CA, "--agent-cert="+certificate.Cert, "--agent-key="+certificate.Key)
 	for _, program := range []struct {
 		role, admin string
 		args        []string

@@ -64,7 +64,7 @@ func start(t *testing.T, managed http.Handler, o options) *world {
 		flag("server-cert", clients.Cert), flag("server-key", clients.Key), flag("server-ca-cert", clients.CA),
 		flag("cluster-cert", agents.Cert), flag("cluster-key", agents.Key), flag("cluster-ca-cert", agents.CA),
 		flag("server-bind-address", "127.0.0.1"), flag("agent-bind-address", "127.0.0.1"), flag("health-bind-address", "127.0.0.1"),
-		flag("server-port", 0), flag("agent-port", 0), flag("health-port", 0), flag("admin-port", 0), flag("agent-identity", "certificate"))
+		flag("server-port", 0), flag("agent-port", 0), flag("health-port", 0), flag("admin-port", 0))
 	ports := w.server.says(`Proxy server started.* clients="([^"]+)" agents="([^"]+)"`)
 
 	var kubeconfig string

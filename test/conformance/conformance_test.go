@@ -34,19 +34,18 @@ var racing = map[string]string{
 	"TestProxyHandle_TunnelContextCancelled_GRPC": "a tunnel's end and the request's cancelling come from one context, and either may be seen first",
 }
 
-// chartFlags are those of the proxy server's container in package proxyconfig
-// that decide who may do what and how dials are routed. Ports and certificates
+// serverFlags have our server stand in for konnectivity's. The others are those of the proxy
+// server's container in package proxyconfig. Ports and certificates
 // are the suite's, and there is no hub to watch clusters on.
-var chartFlags = []string{
-	"--agent-identity=certificate", "--agent-install-namespace=" + identity.DefaultAgentNamespace, "--proxy-strategies=destHost",
-	"--tls-profile=/nonexistent", "--backend-dial-timeout=10s", "--graceful-shutdown-timeout=30s", "--min-drain-duration=5s",
+var serverFlags = []string{
+	"--konnectivity-agents", "--agent-install-namespace=" + identity.DefaultAgentNamespace,
+	"--tls-profile=/nonexistent", "--graceful-shutdown-timeout=30s", "--min-drain-duration=5s",
 }
 
 // programs are the processes that take part.
 type programs struct {
 	suite, tests            string
-	server, agent           string
-	certificateServer       string // with chartFlags
+	server, agent           string // ours
 	stockServer, stockAgent string
 	certificates            string
 }
@@ -60,24 +59,21 @@ func TestKonnectivitySuite(t *testing.T) {
 		// for: TestProxyDial_AgentTimeout_GRPC, for one, wants a network in which
 		// packets to 198.18.0.254 vanish.
 		var log string
-		_, excused, log = runSuite(t, nil, p, "", "-server-path="+p.stockServer, "-agent-path="+p.stockAgent)
+		_, excused, log = runSuite(t, nil, p, "", "-certificates="+p.certificates, "-server-path="+p.stockServer, "-agent-path="+p.stockAgent)
 		t.Logf("konnectivity's own server and agent fail %q; log: %s", excused, log)
 	}
 	certificates := "-certificates=" + p.certificates
 	for _, combination := range []struct {
-		name   string
-		cannot map[string]string
-		args   []string
+		name string
+		args []string
 	}{
-		{"our server, our agent", nil, []string{"-server-path=" + p.server, "-agent-path=" + p.agent}},
-		{"our server, konnectivity's agent", nil, []string{"-server-path=" + p.server, "-agent-path=" + p.stockAgent}},
-		{"certificates: our server, our agent", cannotHold(t), []string{certificates, "-server-path=" + p.certificateServer, "-agent-path=" + p.agent}},
-		{"certificates: our server, konnectivity's agent", cannotHold(t), []string{certificates, "-server-path=" + p.certificateServer, "-agent-path=" + p.stockAgent}},
+		{"our agent", []string{certificates, "-server-path=" + p.server, "-agent-path=" + p.agent}},
+		{"konnectivity's agent", []string{certificates, "-server-path=" + p.server, "-agent-path=" + p.stockAgent}},
 	} {
 		t.Run(combination.name, func(t *testing.T) {
 			passed, failed, whole := runSuite(t, isolated, p, "", combination.args...)
 			for _, name := range failed {
-				if slices.Contains(excused, name) || combination.cannot[name] != "" {
+				if slices.Contains(excused, name) {
 					continue
 				}
 				log, passes := whole, false
@@ -91,40 +87,12 @@ func TestKonnectivitySuite(t *testing.T) {
 					t.Errorf("%s fails; the output is in %s", name, log)
 				}
 			}
-			for name := range combination.cannot {
-				if !slices.Contains(failed, name) {
-					t.Errorf("%s does not fail: take it out of %s", name, cannotFile)
-				}
-			}
 			if len(passed) == 0 {
 				t.Errorf("no test passed; the output is in %s", whole)
 			}
-			t.Logf("%d passed, %d failed, of which %d cannot hold", len(passed), len(failed), len(combination.cannot))
+			t.Logf("%d passed, %d failed", len(passed), len(failed))
 		})
 	}
-}
-
-// cannotFile lists the tests that cannot hold in certificate mode, with reasons.
-const cannotFile = "certificates.txt"
-
-func cannotHold(t *testing.T) map[string]string {
-	t.Helper()
-	content, err := os.ReadFile(cannotFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := map[string]string{}
-	for line := range strings.Lines(string(content)) {
-		name, reason, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		switch {
-		case !strings.HasPrefix(name, "Test"), strings.Contains(name, " "): // what the file says about itself
-		case !ok || reason == "":
-			t.Errorf("%s: %q has no reason", cannotFile, line)
-		default:
-			reasons[name] = reason
-		}
-	}
-	return reasons
 }
 
 // build makes the suite and the processes.
@@ -141,10 +109,9 @@ func build(t *testing.T) programs {
 	run(t, p.suite, "go", "build", "-o", agent, "./cmd/agent")
 
 	identifiers := `--agent-identifiers="$CONFORMANCE_AGENT_IDENTIFIERS"`
-	p.server = script(t, file("proxy-server"), binary, "proxy-server", `"$@"`, "--agent-identity=declared")
-	p.certificateServer = script(t, file("proxy-server-chart"), binary, "proxy-server", `"$@"`, strings.Join(chartFlags, " "))
+	p.server = script(t, file("proxy-server"), binary, "proxy-server", `"$@"`, strings.Join(serverFlags, " "))
 	p.agent = script(t, file("proxy-agent"), binary, "proxy-agent", `"$@"`, identifiers)
-	p.stockServer = server
+	p.stockServer = script(t, file("stock-server"), server, `"$@"`, "--proxy-strategies=destHost", `--mode="$CONFORMANCE_MODE"`)
 	p.stockAgent = script(t, file("stock-agent"), agent, `"$@"`, identifiers)
 	issueCertificates(t, p.certificates)
 	return p
@@ -242,8 +209,8 @@ var changes = []struct {
 				return
 			}
 		}`, 1},
-	// With -certificates clients dial a port with TLS.
-	{"proxy_test.go", `DialContext(ctx, "unix", addr)`, "DialContext(ctx, frontNetwork(), addr)", 1},
+	// Clients dial a port with TLS.
+	{"proxy_test.go", `DialContext(ctx, "unix", addr)`, `DialContext(ctx, "tcp", addr)`, 1},
 	{"proxy_test.go", `insecure.NewCredentials()`, "frontCredentials(insecure.NewCredentials())", 1},
 	{"proxy_test.go", `net.Dial("unix", ps.FrontAddr())`, "dialFront(ps.FrontAddr())", 3},
 	{"agent_disconnect_test.go", `net.Dial("unix", proxyAddr)`, "dialFront(proxyAddr)", 1},

@@ -1,19 +1,14 @@
 // Package conformance runs konnectivity's own test suite, of the version that
-// go.mod names, against our binaries as processes of their own, in two
-// combinations: our server with our agent, and our server with konnectivity's
-// agent. Each runs in two ways:
-//
-//   - As konnectivity runs it: clients on a Unix socket, one certificate for all
-//     agents, which are believed what they declare (--agent-identity=declared).
-//   - In certificate mode over TCP, with the flags that the chart gives to proxy
-//     servers: clients have a certificate of the hub's CA with a role, and agents
-//     one of the agents' CA that names their cluster. Dials are routed by host alone,
-//     so the clusters are called after what the suite dials, 127.0.0.1 for one.
-//     certificates.txt lists by name what cannot hold there. Agents have no
-//     --cluster-name, because with it they dial nothing but their own cluster's
-//     kube-apiserver and handler, and the suite wants its own servers dialed: what
-//     an agent dials is tested in package policy. There is no hub, so clusters are
-//     not watched.
+// go.mod names, against our binaries as processes of their own: our server with
+// konnectivity's clients, and with our agent and konnectivity's. The server has the
+// flags that the chart gives it, and --konnectivity-agents. Clients have a certificate of
+// the hub's CA with a role, and agents
+// one of the agents' CA that names their cluster. Dials are routed by host alone:
+// the clusters are called after what the suite dials, 127.0.0.1 for one.
+// Agents have no --cluster-name, because with it they dial nothing but their own cluster's
+// kube-apiserver and handler, and the suite wants its own servers dialed: what
+// an agent dials is tested in package policy. There is no hub, and clusters are
+// not watched.
 //
 // The suite's tests cannot be imported, so a copy of the module is made in a
 // temporary folder, files are added that start a server as a process and look
@@ -23,8 +18,7 @@
 // Where user namespaces are to be had, the suite runs in a network of its own, in
 // which packets to its black hole vanish as it expects. Its HTTP client keeps no
 // connections open to what it scrapes: the tests that look for leaks would find
-// them. So run, all 27 tests passed in these combinations, but for the one of
-// certificates.txt (2026-11-22). Tests of the suite that race may be tried again;
+// them. Tests of the suite that race may be tried again;
 // they are listed with their reasons (racing).
 //
 // It is slow (the suite waits for time-outs), so it has its own make target:

@@ -89,7 +89,7 @@ func (t *tunnel) start(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	t.clients = fmt.Sprintf("127.0.0.1:%d", clients)
-	if err := t.run(ctx, "proxy-server", serverHealth, "--agent-identity=certificate",
+	if err := t.run(ctx, "proxy-server", serverHealth,
 		fmt.Sprint("--server-port=", clients), fmt.Sprint("--agent-port=", agents), fmt.Sprint("--health-port=", serverHealth), "--admin-port=0", "--graceful-shutdown-timeout=0s",
 		"--server-cert="+t.file("server.crt"), "--server-key="+t.file("server.key"), "--server-ca-cert="+t.file("server.ca"),
 		"--cluster-cert="+t.file("cluster.crt"), "--cluster-key="+t.file("cluster.key"), "--cluster-ca-cert="+t.file("cluster.ca")); err != nil {

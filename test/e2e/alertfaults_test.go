@@ -23,9 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +35,9 @@ import (
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterclient "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
-	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
-	"sigs.k8s.io/apiserver-network-proxy/proto/header"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
@@ -89,18 +85,16 @@ func declareAnother(t *testing.T) (end func()) {
 	}
 	config := installed.ClientTLS(t)
 	config.Certificates, config.GetClientCertificate = []tls.Certificate{certificate}, nil
-	conn, err := grpc.NewClient(fmt.Sprint("127.0.0.1:", installed.Lab.AgentPort), grpc.WithTransportCredentials(credentials.NewTLS(config)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	config.NextProtos = []string{carrier.ALPN}
 	return background(t, 200*time.Millisecond, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		ctx = metadata.AppendToOutgoingContext(ctx, header.AgentID, "another", header.AgentIdentifiers, "host="+other)
-		if stream, err := agent.NewAgentServiceClient(conn).Connect(ctx); err == nil {
-			_, _ = stream.Recv() // it is refused
+		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", installed.Lab.AgentPort))
+		if err != nil {
+			return
 		}
+		defer conn.Close()
+		_, _ = carrier.DialSession(ctx, conn, carrier.Hello{Session: "another", Identifiers: "host=" + other}, carrier.SessionConfig{}) // it is refused
 	})
 }
 

@@ -71,26 +71,6 @@ func agentLeaf(cluster string) pki.Leaf {
 	}
 }
 
-// hostileHub is a proxy server in the hands of the attacker: it has a
-// certificate that agents accept, and sends them whatever a client asks for.
-type hostileHub struct {
-	*process
-	clients, agents string // host:port
-}
-
-func (s *Suite) hostileHub(t *testing.T, serving pki.KeyPair) *hostileHub {
-	t.Helper()
-	files := write(t, serving, s.hubCA)
-	agentCA := write(t, pki.KeyPair{}, s.secret(t, "cluster-proxy-agent-ca").Data["ca.crt"])
-	clients, agents, health := local(t), local(t), local(t)
-	return &hostileHub{clients: "127.0.0.1:" + clients, agents: agents, process: s.start(t, "hostile-hub", "127.0.0.1:"+health,
-		"proxy-server", "--agent-identity=declared", "--proxy-strategies=default", "--server-bind-address=127.0.0.1",
-		"--server-port="+clients, "--agent-port="+agents, "--health-port="+health, "--admin-port=0",
-		"--server-cert="+files.Cert, "--server-key="+files.Key, "--server-ca-cert="+files.CA,
-		"--cluster-cert="+files.Cert, "--cluster-key="+files.Key, "--cluster-ca-cert="+agentCA.CA,
-	)}
-}
-
 // agent runs a cluster's agent with a certificate and a proxy server of the
 // test's choice. One of a cluster that the lab does not have needs --kubeconfig.
 func (s *Suite) agent(t *testing.T, cluster string, pair pki.KeyPair, proxyServerPort string, more ...string) *process {

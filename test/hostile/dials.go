@@ -1,16 +1,9 @@
 package hostile
 
 import (
-	"context"
-	"io"
 	"net"
 	"strings"
 	"testing"
-	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -62,7 +55,7 @@ func (s *Suite) testDials(t *testing.T) {
 	} {
 		t.Run(test.network+" "+test.address, func(t *testing.T) {
 			n := agent.watch(t, `cluster_proxy_agent_dials_rejected_total{reason="`+test.reason+`"}`)
-			text, err := s.dial(t, hub.clients, test.network, test.address)
+			text, err := hub.dial(t, test.network, test.address)
 			if err != nil || !strings.Contains(text, "denied by policy") {
 				t.Errorf("the hub got the answer %q, %v; want it denied by policy", text, err)
 			}
@@ -75,39 +68,7 @@ func (s *Suite) testDials(t *testing.T) {
 	default:
 	}
 	// The hub itself works: what is allowed arrives.
-	if text, err := s.dial(t, hub.clients, "tcp", s.attacker()+":443"); err != nil || text != "" {
+	if text, err := hub.dial(t, "tcp", s.attacker()+":443"); err != nil || text != "" {
 		t.Errorf("dialing the kube-apiserver: %q, %v, want a connection", text, err)
-	}
-}
-
-// dial asks for a connection as konnectivity's clients do, and gives the error
-// in the answer.
-func (s *Suite) dial(t *testing.T, proxyServer, network, address string) (refusal string, err error) {
-	t.Helper()
-	config := clientTLS(t, s.pairOf(t, "proxy-client"), s.hubCA, "127.0.0.1")
-	conn, err := grpc.NewClient(proxyServer, grpc.WithTransportCredentials(credentials.NewTLS(config)))
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	stream, err := client.NewProxyServiceClient(conn).Proxy(ctx)
-	if err != nil {
-		return "", err
-	}
-	if err := stream.Send(&client.Packet{Type: client.PacketType_DIAL_REQ, Payload: &client.Packet_DialRequest{
-		DialRequest: &client.DialRequest{Protocol: network, Address: address, Random: 1},
-	}}); err != nil && err != io.EOF {
-		return "", err
-	}
-	for {
-		packet, err := stream.Recv()
-		if err != nil {
-			return "", err
-		}
-		if packet.Type == client.PacketType_DIAL_RSP {
-			return packet.GetDialResponse().Error, nil
-		}
 	}
 }

@@ -42,10 +42,30 @@ var ignoredServiceProxyFlags = []string{
 	"--token-review-cache-ttl", "--kube-api-qps", "--kube-api-burst",
 }
 
+// ignoredProxyServerFlags are flags of konnectivity's server that have no effect here: agents
+// are routed to by host, and clients choose their protocol themselves.
+var ignoredProxyServerFlags = []string{
+	"--proxy-strategies", "--mode", "--backend-dial-timeout", "--frontend-keepalive-time", "--xfr-channel-size",
+}
+
 // IgnoredFlags returns the flags of a configuration that this release ignores.
 func IgnoredFlags(c *v1alpha1.ManagedProxyConfiguration) []string {
-	_, ignored := serviceProxyArgs(c)
-	return ignored
+	_, ofServer := proxyServerArgs(c)
+	_, ofServiceProxy := serviceProxyArgs(c)
+	return slices.Concat(ofServer, ofServiceProxy)
+}
+
+// proxyServerArgs returns the arguments of a configuration that the proxy server has, and the
+// flags of those that it ignores.
+func proxyServerArgs(c *v1alpha1.ManagedProxyConfiguration) (args, ignored []string) {
+	for _, arg := range canonicalArgs(c.Spec.ProxyServer.AdditionalArgs) {
+		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(ignoredProxyServerFlags, flag) {
+			ignored = append(ignored, flag)
+		} else {
+			args = append(args, arg)
+		}
+	}
+	return args, ignored
 }
 
 // drainTimeout is what upstream's service proxy calls --graceful-shutdown-timeout.

@@ -286,10 +286,8 @@ func (o Options) arguments(c *v1alpha1.ManagedProxyConfiguration) []string {
 	args := []string{
 		"proxy-server",
 		"--server-count-file=/etc/proxy-servers/" + countKey,
-		"--agent-identity=certificate",
 		"--watch-managed-clusters",
 		"--agent-install-namespace=" + o.AgentInstallNamespace,
-		"--proxy-strategies=destHost",
 		fmt.Sprintf("--server-port=%d", ports.ProxyServer),
 		fmt.Sprintf("--agent-port=%d", ports.AgentServer),
 		fmt.Sprintf("--health-port=%d", ports.HealthServer),
@@ -301,7 +299,6 @@ func (o Options) arguments(c *v1alpha1.ManagedProxyConfiguration) []string {
 		"--cluster-key=/etc/agent-pki/tls.key",
 		"--cluster-ca-cert=/etc/agent-ca-pki/ca.crt",
 		"--tls-profile=/etc/tls-profile",
-		"--backend-dial-timeout=10s",
 		"--graceful-shutdown-timeout=600s",
 		"--min-drain-duration=10s",
 		fmt.Sprintf("--peers=%s%s.%s.svc:%d", c.Spec.ProxyServer.InClusterServiceName, PeersSuffix, c.Spec.ProxyServer.Namespace, ports.ProxyServer),

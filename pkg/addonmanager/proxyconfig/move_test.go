@@ -210,7 +210,7 @@ func TestCanonicalArgs(t *testing.T) {
 
 // TestReservedFlagsBySpelling spells flags as the processes take them too.
 func TestReservedFlagsBySpelling(t *testing.T) {
-	for _, arg := range []string{"--agent-identity=declared", "--agent_identity=declared", "-agent_identity=declared"} {
+	for _, arg := range []string{"--konnectivity-agents=true", "--konnectivity_agents", "-konnectivity_agents=true"} {
 		_, err := Normalize(configuration(func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyServer.AdditionalArgs = []string{arg} }))
 		if err == nil {
 			t.Errorf("%s overrides what follows from the configuration", arg)
@@ -224,9 +224,10 @@ func TestReservedFlagsBySpelling(t *testing.T) {
 	}
 }
 
-// TestIgnoredArgs takes what upstream's users give its service proxy.
+// TestIgnoredArgs takes what upstream's users give its proxy server and its service proxy.
 func TestIgnoredArgs(t *testing.T) {
 	c := newClient(t, configuration(func(c *v1alpha1.ManagedProxyConfiguration) {
+		c.Spec.ProxyServer.AdditionalArgs = []string{"--xfr-channel-size=150", "--v=2"}
 		c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--kube-api-qps=100", "--token-review-cache-ttl", "5s", "--oidc-groups-claim=groups"}
 	}))
 	reconcileOnce(t, c)
@@ -241,5 +242,8 @@ func TestIgnoredArgs(t *testing.T) {
 	normal, err := Normalize(stored(t, c))
 	if err != nil || !slices.Equal(normal.Spec.ProxyAgent.AdditionalServiceProxyArgs, []string{"--oidc-groups-claim=groups"}) {
 		t.Errorf("the agent gets %q, %v, want --oidc-groups-claim=groups alone", normal.Spec.ProxyAgent.AdditionalServiceProxyArgs, err)
+	}
+	if got := normal.Spec.ProxyServer.AdditionalArgs; !slices.Equal(got, []string{"--v=2"}) {
+		t.Errorf("the proxy server gets %q, want --v=2 alone", got)
 	}
 }

@@ -62,7 +62,7 @@ func withDefaults(c *v1alpha1.ManagedProxyConfiguration) *v1alpha1.ManagedProxyC
 	number(&ports.AgentServer, identity.AgentServerPort)
 	number(&ports.HealthServer, 8092)
 	number(&ports.AdminServer, 8095)
-	c.Spec.ProxyServer.AdditionalArgs = canonicalArgs(c.Spec.ProxyServer.AdditionalArgs)
+	c.Spec.ProxyServer.AdditionalArgs, _ = proxyServerArgs(c)
 	c.Spec.ProxyAgent.AdditionalArgs = canonicalArgs(c.Spec.ProxyAgent.AdditionalArgs)
 	c.Spec.ProxyAgent.AdditionalServiceProxyArgs, _ = serviceProxyArgs(c)
 	return c
@@ -181,9 +181,9 @@ func checkPorts(ports v1alpha1.ManagedProxyConfigurationDeployPorts) error {
 // reservedFlags decide which peers are trusted and what is reachable. They follow from
 // the rest of the configuration and cannot be overridden.
 var reservedFlags = []string{
-	"--agent-identity", "--agent-install-namespace", "--agent-identifiers", "--cluster-name", "--proxy-strategies",
+	"--konnectivity-agents", "--agent-install-namespace", "--agent-identifiers", "--cluster-name",
 	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",
-	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig", "--uds-name",
+	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig",
 	"--watch-managed-clusters", "--owner-policy", "--on-hub", "--exposed-services", "--peers", "--peer-server-name",
 }
 

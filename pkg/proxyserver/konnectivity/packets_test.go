@@ -1,4 +1,4 @@
-package proxyserver
+package konnectivity
 
 import (
 	"bytes"
@@ -92,4 +92,9 @@ func FuzzPackets(f *testing.F) {
 			t.Errorf("%x is %v to protobuf, taken as %v", message, packet, want)
 		}
 	})
+}
+
+func dialPacket(address string, random int64) *client.Packet {
+	return &client.Packet{Type: client.PacketType_DIAL_REQ, Payload: &client.Packet_DialRequest{
+		DialRequest: &client.DialRequest{Protocol: "tcp", Address: address, Random: random}}}
 }

@@ -1,10 +1,11 @@
-package proxyserver
+package konnectivity
 
 import (
 	"context"
 	"errors"
 	"io"
 	"net"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,10 +25,11 @@ const dataSize = 32<<10 - 64
 // client's stream carries one connection.
 const onlyConnection = 1
 
-// serveStream serves a konnectivity client's stream. If its dial is for an agent
-// with carriers, the stream is joined to a carrier of its own, which no other
-// stream waits for; otherwise konnectivity's server takes it from the start.
-func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.StreamHandler) error {
+// interceptClient checks the role of a client, and serves its stream.
+func (s *Server) interceptClient(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if err := s.core.AdmitClient(connOf(stream.Context())); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
 	first := new(client.Packet)
 	if err := stream.RecvMsg(first); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -35,13 +37,74 @@ func (s *Server) serveStream(srv any, stream grpc.ServerStream, handler grpc.Str
 		}
 		return err
 	}
-	if dial := first.GetDialRequest(); first.Type == client.PacketType_DIAL_REQ && dial != nil && s.overCarriers(dial.Address) {
+	dial := first.GetDialRequest()
+	switch {
+	case first.Type != client.PacketType_DIAL_REQ || dial == nil:
+		return status.Errorf(codes.InvalidArgument, "the first packet is a %s, not a DIAL_REQ with its payload", first.Type)
+	case !s.overStream(dial.Address):
+		// The stream is joined to a carrier of its own, which no other stream waits for.
 		return s.serveDial(stream, dial)
 	}
-	if err := s.memory.Err(); err != nil {
+	if err := s.core.Overloaded(); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
 	return handler(srv, &clientStream{ServerStream: &replayedStream{ServerStream: stream, first: first}})
+}
+
+// clientStream is one client's stream, which is one connection. It lets
+// nothing through that belongs to another one: konnectivity forwards DATA and
+// CLOSE_REQ by the connection ID that the client writes into them.
+type clientStream struct {
+	grpc.ServerStream
+
+	mu        sync.Mutex
+	dialed    bool
+	connectID int64 // 0 until the dial succeeded
+}
+
+func (s *clientStream) SendMsg(m any) error {
+	if packet, ok := m.(*client.Packet); ok && packet.Type == client.PacketType_DIAL_RSP {
+		s.mu.Lock()
+		s.connectID = packet.GetDialResponse().GetConnectID()
+		s.mu.Unlock()
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	packet, ok := m.(*client.Packet)
+	if !ok {
+		return status.Errorf(codes.Internal, "message of type %T on a client's stream", m)
+	}
+	if err := checkPayload(packet); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch packet.Type {
+	case client.PacketType_DIAL_REQ:
+		// A second dial would move the stream to another agent, and packets of
+		// the first connection with it.
+		if s.dialed {
+			return status.Error(codes.InvalidArgument, "second dial on one stream")
+		}
+		s.dialed = true
+	case client.PacketType_DATA:
+		return s.checkConnection(packet.GetData().ConnectID)
+	case client.PacketType_CLOSE_REQ:
+		return s.checkConnection(packet.GetCloseRequest().ConnectID)
+	}
+	return nil
+}
+
+func (s *clientStream) checkConnection(id int64) error {
+	if id == 0 || id != s.connectID {
+		return status.Errorf(codes.PermissionDenied, "connection %d is not this stream's", id)
+	}
+	return nil
 }
 
 // replayedStream replays the first packet, which was read from it already.
@@ -65,7 +128,7 @@ func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) e
 	metrics.Metrics.ConnectionInc(metrics.Proxy)
 	defer metrics.Metrics.ConnectionDec(metrics.Proxy)
 	ctx, cancel := context.WithTimeout(stream.Context(), s.options.DialTimeout)
-	conn, err := s.open(ctx, carrier.OpenRequest{Network: dial.Protocol, Address: dial.Address})
+	conn, err := s.core.Open(ctx, carrier.OpenRequest{Network: dial.Protocol, Address: dial.Address})
 	cancel()
 	if err != nil {
 		if stream.Context().Err() != nil {
@@ -79,16 +142,13 @@ func (s *Server) serveDial(stream grpc.ServerStream, dial *client.DialRequest) e
 		return err
 	}
 	var sent, received int64
-	ended := s.beginConnection(callerOf(stream.Context()), dial.Address)
+	ended := s.core.BeginConnection(connOf(stream.Context()), dial.Address)
 	defer func() { ended(sent, received) }()
 	return joinStream(stream, conn, &sent, &received)
 }
 
 // errorText returns the message of a refusal, without the words that this side adds.
 func errorText(err error) string {
-	if errors.Is(err, errUseStream) { // its agents changed during the dial
-		return noAgent
-	}
 	var refused *carrier.Error
 	if errors.As(err, &refused) && refused.Message != "" {
 		return refused.Message

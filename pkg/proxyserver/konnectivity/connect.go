@@ -1,7 +1,8 @@
-package proxyserver
+package konnectivity
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,8 +18,7 @@ import (
 // connectFrontend serves HTTP CONNECT. net/http forgets connections that a
 // handler took over, so it remembers them itself.
 type connectFrontend struct {
-	server   *http.Server
-	listener net.Listener
+	server *http.Server
 
 	mu       sync.Mutex
 	tunnels  map[net.Conn]struct{}
@@ -28,11 +28,10 @@ type connectFrontend struct {
 
 type connKey struct{}
 
-func newConnectFrontend(listener net.Listener, handler http.Handler) *connectFrontend {
+func newConnectFrontend(handler http.Handler) *connectFrontend {
 	f := &connectFrontend{
-		listener: listener,
-		tunnels:  map[net.Conn]struct{}{},
-		idle:     make(chan struct{}),
+		tunnels: map[net.Conn]struct{}{},
+		idle:    make(chan struct{}),
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true) // CONNECT takes the connection over
@@ -65,8 +64,8 @@ func (f *connectFrontend) track(next http.Handler) http.Handler {
 	})
 }
 
-func (f *connectFrontend) serve() error {
-	if err := f.server.Serve(f.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+func (f *connectFrontend) serve(listener net.Listener) error {
+	if err := f.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serving clients: %w", err)
 	}
 	return nil
@@ -96,34 +95,41 @@ func (f *connectFrontend) drain(ctx context.Context) bool {
 	return false
 }
 
+// admitHTTPClient is interceptClient for HTTP CONNECT.
+func (s *Server) admitHTTPClient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.core.AdmitClient(r.Context().Value(connKey{}).(*tls.Conn)); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // connectOverCarriers serves HTTP CONNECT for agents with carriers, and leaves
 // the rest to next.
 func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.memory.Err(); err != nil {
+		if err := s.core.Overloaded(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		if r.Method != http.MethodConnect || !s.overCarriers(r.Host) {
+		if r.Method != http.MethodConnect || s.overStream(r.Host) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		metrics.Metrics.HTTPConnectionInc()
 		defer metrics.Metrics.HTTPConnectionDec()
 		ctx, cancel := context.WithTimeout(r.Context(), s.options.DialTimeout)
-		conn, err := s.open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host})
+		conn, err := s.core.Open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host})
 		cancel()
 		if err != nil {
 			writeConnectError(w, err)
 			return
 		}
 		defer conn.Close()
-		caller := caller{peer: r.RemoteAddr}
-		if r.TLS != nil {
-			caller = caller.with(*r.TLS)
-		}
 		// Relay does not count.
-		defer s.beginConnection(caller, r.Host)(-1, -1)
+		defer s.core.BeginConnection(r.Context().Value(connKey{}).(*tls.Conn), r.Host)(-1, -1)
 		raw, err := connect.Accept(w, r)
 		if err != nil {
 			conn.Abort(err)

@@ -1,4 +1,4 @@
-package proxyserver
+package konnectivity
 
 import (
 	"google.golang.org/grpc/encoding"

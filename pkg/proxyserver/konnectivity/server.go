@@ -1,0 +1,170 @@
+package konnectivity
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
+	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
+	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+)
+
+const (
+	// prefaceTimeout is how long a client may take for the first bytes of gRPC or HTTP
+	// after the TLS handshake.
+	prefaceTimeout = 10 * time.Second
+	// keepaliveTimeout is how long a ping may stay unanswered.
+	keepaliveTimeout = 10 * time.Second
+	// maxHeaders is how long the metadata of a gRPC stream may be, which is kept as long as
+	// the stream. An agent's take less than 1 KiB; gRPC's default is 16 MiB.
+	maxHeaders = 64 << 10
+	// minPingInterval is how often a peer may ping us. With gRPC's default of five
+	// minutes, clients that ping more often would lose their connections.
+	minPingInterval = 10 * time.Second
+	// maxClientStreams bounds the gRPC streams of one connection of a client, which has
+	// one for each dial.
+	maxClientStreams = 10000
+	// packetsBuffered bounds the packets that wait in a stream of konnectivity's server.
+	packetsBuffered = 10
+)
+
+// Core is the proxy server to which the clients and agents of this protocol come.
+type Core interface {
+	// AdmitClient reports why a client is refused.
+	AdmitClient(conn *tls.Conn) error
+	// Open opens a connection on a carrier. Its errors are *carrier.Error.
+	Open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error)
+	// BeginConnection returns what to call when a client's connection to target has ended,
+	// with the bytes that the client sent and received, or -1.
+	BeginConnection(conn *tls.Conn, target string) (ended func(sent, received int64))
+	// Overloaded is an error while there is no memory for more.
+	Overloaded() error
+	// AdmitAgent returns the cluster of an agent's certificate, which must allow the ID
+	// and the identifiers that the agent declares, or why the agent is refused.
+	AdmitAgent(conn *tls.Conn, ids, identifiers []string) (cluster string, err error)
+	// Serves reports whether an agent with carriers is here for an address.
+	Serves(address string) bool
+}
+
+// Options of a Server.
+type Options struct {
+	ServerID    string
+	ServerCount int
+	// Agents has konnectivity's own agents served, and HTTP CONNECT.
+	Agents bool
+	// DialTimeout bounds a dial from end to end.
+	DialTimeout time.Duration
+	// KeepaliveTime is the silence after which a peer is pinged.
+	KeepaliveTime time.Duration
+}
+
+// Server serves konnectivity's clients, and its agents if Options.Agents says so.
+type Server struct {
+	options Options
+	core    Core
+	clients *grpc.Server
+
+	// What follows is nil without Options.Agents.
+	connect  *connectFrontend
+	agents   *grpc.Server
+	inner    *server.ProxyServer
+	backends *server.DestHostBackendManager
+
+	mu       sync.Mutex
+	streams  map[*agentStream]struct{}
+	hosts    map[string]int // streams of agents by the hosts that lead to them
+	clusters map[string]int // connections of agents
+}
+
+// New makes a Server.
+func New(o Options, core Core) *Server {
+	s := &Server{options: o, core: core, streams: map[*agentStream]struct{}{}, hosts: map[string]int{}, clusters: map[string]int{}}
+	s.clients = grpc.NewServer(append(s.serverOptions(maxClientStreams), grpc.Creds(handshaken{}),
+		grpc.ChainStreamInterceptor(s.interceptClient), grpc.ForceServerCodecV2(newPacketCodec()))...)
+	var service client.ProxyServiceServer = client.UnimplementedProxyServiceServer{}
+	if o.Agents {
+		s.backends = server.NewDestHostBackendManager()
+		s.inner = server.NewProxyServer(o.ServerID, []proxystrategies.ProxyStrategy{proxystrategies.ProxyStrategyDestHost}, o.ServerCount,
+			&server.AgentTokenAuthenticationOptions{}, packetsBuffered)
+		s.inner.SetBackendDialTimeout(o.DialTimeout)
+		s.inner.BackendManagers, s.inner.Readiness = []server.BackendManager{s.backends}, s.backends
+		service = s.inner
+		s.connect = newConnectFrontend(s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.inner})))
+		s.agents = grpc.NewServer(append(s.serverOptions(maxAgentStreams), grpc.Creds(handshaken{admit: s.countConnection}),
+			grpc.ChainStreamInterceptor(s.interceptAgent),
+			// An agent's stream is mostly silent, and TLS has a buffer as well.
+			grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(0))...)
+		agent.RegisterAgentServiceServer(s.agents, s.inner)
+	}
+	client.RegisterProxyServiceServer(s.clients, service)
+	return s
+}
+
+func (s *Server) serverOptions(streams uint32) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxConcurrentStreams(streams),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(prefaceTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.options.KeepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
+	}
+}
+
+// ServeClients serves gRPC on the listener of a port with TLS until DrainClients.
+func (s *Server) ServeClients(listener net.Listener) error {
+	if err := s.clients.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serving clients: %w", err)
+	}
+	return nil
+}
+
+// ServeConnect serves HTTP CONNECT until DrainClients.
+func (s *Server) ServeConnect(listener net.Listener) error { return s.connect.serve(listener) }
+
+// ServeAgents serves konnectivity's agents until its listener is closed.
+func (s *Server) ServeAgents(listener net.Listener) error { return s.agents.Serve(listener) }
+
+// DrainClients takes no new connections, waits for those that are open, and cuts
+// them when ctx is done. It reports whether they ended by themselves.
+func (s *Server) DrainClients(ctx context.Context) bool {
+	quiet := make(chan bool, 1)
+	go func() { quiet <- s.connect == nil || s.connect.drain(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.clients.GracefulStop()
+	}()
+	select {
+	case <-done:
+		return <-quiet
+	case <-ctx.Done():
+		// Handlers that wait for an agent end when the agents' streams do.
+		s.clients.Stop()
+		<-quiet
+		return false
+	}
+}
+
+// StopAgents ends the connections of agents.
+func (s *Server) StopAgents() {
+	if s.agents != nil {
+		s.agents.Stop()
+	}
+}
+
+// Backends counts konnectivity's agents.
+func (s *Server) Backends() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}
