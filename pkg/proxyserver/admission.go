@@ -85,7 +85,7 @@ func (s *Server) checkAgent(link *agentLink, conn *tls.Conn, says declaration) (
 
 // joinAgent makes an agent known that was admitted, unless its cluster has too many.
 // leave must be called when the control session has ended, or the carrier that it became.
-func (s *Server) joinAgent(c control) (agent *agentSession, leave func(), err error) {
+func (s *Server) joinAgent(c control) (agent *connectedAgent, leave func(), err error) {
 	link := c.link()
 	agent, fresh, err := s.registry.join(c, agentHosts(link))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Server) joinAgent(c control) (agent *agentSession, leave func(), err er
 	return agent, func() { s.registry.leave(agent, c) }, nil
 }
 
-func (s *Server) noteGone(agent sessionKey, draining bool) {
+func (s *Server) noteGone(agent agentKey, draining bool) {
 	s.logger.Info("Agent disconnected", "cluster", agent.cluster, "agentID", agent.agentID, "draining", draining)
 }
 
@@ -108,7 +108,7 @@ func (s *Server) noteGone(agent sessionKey, draining bool) {
 // make theirs by chance or from their pod's UID, so it is a mistake in how one
 // was copied, or an attempt to get at the other's connections, which fails: what
 // an agent is asked for follows from its certificate.
-func (s *Server) noteSameName(agent sessionKey, other string) {
+func (s *Server) noteSameName(agent agentKey, other string) {
 	s.metrics.sameName.Inc()
 	s.logger.Info("Agents of two clusters use the same ID", "cluster", agent.cluster, "other", other, "agentID", agent.agentID)
 }

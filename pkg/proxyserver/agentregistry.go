@@ -23,20 +23,20 @@ import (
 type agentRegistry struct {
 	config pool.Config // of each agent's pool
 	// sameName is called when the agents of two clusters use one ID.
-	sameName func(agent sessionKey, other string)
+	sameName func(agent agentKey, other string)
 	// expect is called with the source of carriers that users wait for.
 	expect func(source netip.Prefix, n int)
 	// refused is called with the limit that a cluster has reached.
 	refused func(limit string)
 	// gone is called with an agent that is out of routing, and whether it had said that it
 	// leaves.
-	gone func(agent sessionKey, draining bool)
+	gone func(agent agentKey, draining bool)
 
-	mu       sync.RWMutex
-	sessions map[sessionKey]*agentSession
+	mu     sync.RWMutex
+	agents map[agentKey]*connectedAgent
 	// names are the clusters of agent IDs: of several, the first one.
 	names    map[string]string
-	hosts    map[string]map[*agentSession]struct{}
+	hosts    map[string]map[*connectedAgent]struct{}
 	clusters map[string]*clusterShare
 	// followers are the peers that are told of hosts.
 	followers map[*follower]struct{}
@@ -44,34 +44,34 @@ type agentRegistry struct {
 	notice    int  // for how many seconds it waits for its agents then
 }
 
-// sessionKey is an agent: its cluster, which is proven, and what it calls
+// agentKey names an agent: its cluster, which is proven, and what it calls
 // itself. Both are compared, so an agent can only add to its own session.
-type sessionKey struct{ cluster, agentID string }
+type agentKey struct{ cluster, agentID string }
 
-func newAgentRegistry(l Limits, sameName func(agent sessionKey, other string)) *agentRegistry {
+func newAgentRegistry(l Limits, sameName func(agent agentKey, other string)) *agentRegistry {
 	return &agentRegistry{
-		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, gone: func(sessionKey, bool) {}, names: map[string]string{},
+		sameName: sameName, expect: func(netip.Prefix, int) {}, refused: func(string) {}, gone: func(agentKey, bool) {}, names: map[string]string{},
 		config: pool.Config{MinIdle: l.IdleCarriers, Max: l.MaxCarriers, MaxPending: l.MaxPendingDials,
 			IdleTime: l.CarrierIdleTime, OnePeer: true},
-		sessions: map[sessionKey]*agentSession{}, hosts: map[string]map[*agentSession]struct{}{}, clusters: map[string]*clusterShare{},
+		agents: map[agentKey]*connectedAgent{}, hosts: map[string]map[*connectedAgent]struct{}{}, clusters: map[string]*clusterShare{},
 		followers: map[*follower]struct{}{},
 	}
 }
 
 // join adds an agent by its control session, unless its cluster has too many, and reports
 // whether it was not known before.
-func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fresh bool, err error) {
+func (a *agentRegistry) join(c control, hosts []string) (agent *connectedAgent, fresh bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	link := c.link()
-	key := sessionKey{link.cluster, link.agentID}
-	agent = a.sessions[key]
+	key := agentKey{link.cluster, link.agentID}
+	agent = a.agents[key]
 	if fresh = agent == nil; fresh {
-		if err := a.checkSessions(key.cluster); err != nil {
+		if err := a.checkAgentCount(key.cluster); err != nil {
 			return nil, false, err
 		}
 		agent = a.newAgent(key, hosts)
-		a.sessions[key] = agent
+		a.agents[key] = agent
 		if other, taken := a.names[key.agentID]; !taken {
 			a.names[key.agentID] = key.cluster
 		} else if other != key.cluster {
@@ -79,7 +79,7 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 		}
 		for _, host := range hosts {
 			if a.hosts[host] == nil {
-				a.hosts[host] = map[*agentSession]struct{}{}
+				a.hosts[host] = map[*connectedAgent]struct{}{}
 			}
 			a.hosts[host][agent] = struct{}{}
 		}
@@ -87,15 +87,15 @@ func (a *agentRegistry) join(c control, hosts []string) (agent *agentSession, fr
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
-	if listening := agent.addControl(c); len(listening) > maxStreams {
+	if listening := agent.addControl(c); len(listening) > maxSessions {
 		a.refused("streams")
-		go listening[len(listening)-1-maxStreams].end()
+		go listening[len(listening)-1-maxSessions].end()
 	}
 	return agent, fresh, nil
 }
 
-func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
-	agent := &agentSession{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
+func (a *agentRegistry) newAgent(key agentKey, hosts []string) *connectedAgent {
+	agent := &connectedAgent{key: key, hosts: hosts, share: a.shareOf(key.cluster)}
 	agent.share.agents[agent] = struct{}{}
 	config := a.config
 	config.More = func(n int) {
@@ -113,7 +113,7 @@ func (a *agentRegistry) newAgent(key sessionKey, hosts []string) *agentSession {
 // leave takes a control session away. With the last one the agent is out of routing, and what
 // is open on its carriers goes on. After one that had become a carrier the agent is waited
 // for: it is dialing the next one since then.
-func (a *agentRegistry) leave(agent *agentSession, c control) {
+func (a *agentRegistry) leave(agent *connectedAgent, c control) {
 	if !agent.forgetControl(c) {
 		return
 	}
@@ -129,17 +129,17 @@ func (a *agentRegistry) leave(agent *agentSession, c control) {
 }
 
 // remove takes an agent without control sessions out of routing.
-func (a *agentRegistry) remove(agent *agentSession, last *agentLink) {
+func (a *agentRegistry) remove(agent *connectedAgent, last *agentLink) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent.mu.Lock()
 	none := len(agent.controls) == 0
 	agent.mu.Unlock()
-	if !none || a.sessions[agent.key] != agent {
+	if !none || a.agents[agent.key] != agent {
 		return
 	}
 	a.gone(agent.key, last.draining.Load())
-	delete(a.sessions, agent.key)
+	delete(a.agents, agent.key)
 	if a.names[agent.key.agentID] == agent.key.cluster {
 		delete(a.names, agent.key.agentID)
 	}
@@ -173,14 +173,14 @@ func (a *agentRegistry) drain(wait time.Duration) {
 	a.mu.Unlock()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
+	for _, agent := range a.agents {
 		agent.tell(agentapi.Draining, notice)
 	}
 }
 
 // greet tells an agent by a new control session what is the case, of which it may have missed
 // something when it had none, before the session becomes a carrier.
-func (a *agentRegistry) greet(agent *agentSession, c *controlCarrier) {
+func (a *agentRegistry) greet(agent *connectedAgent, c *controlCarrier) {
 	a.mu.RLock()
 	draining, notice := a.draining, a.notice
 	a.mu.RUnlock()
@@ -194,7 +194,7 @@ func (a *agentRegistry) greet(agent *agentSession, c *controlCarrier) {
 }
 
 // supply takes over a carrier within the limits. With an error it is not taken.
-func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) error {
+func (a *agentRegistry) supply(agent *connectedAgent, c *carrier.Carrier) error {
 	agent.share.taking.Lock()
 	defer agent.share.taking.Unlock()
 	if err := a.checkCarriers(agent); err != nil {
@@ -208,7 +208,7 @@ func (a *agentRegistry) supply(agent *agentSession, c *carrier.Carrier) error {
 // those that sessions have become, too.
 func (a *agentRegistry) end() {
 	a.mu.RLock()
-	agents := slices.Collect(maps.Values(a.sessions))
+	agents := slices.Collect(maps.Values(a.agents))
 	a.mu.RUnlock()
 	for _, agent := range agents {
 		agent.mu.Lock()
@@ -225,7 +225,7 @@ func (a *agentRegistry) end() {
 func (a *agentRegistry) tellCount(n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
+	for _, agent := range a.agents {
 		agent.tell(agentapi.ServerCount, n)
 	}
 }
@@ -235,7 +235,7 @@ func (a *agentRegistry) tellCount(n int) {
 func (a *agentRegistry) staying() (n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
+	for _, agent := range a.agents {
 		if !agent.draining() {
 			n++
 		}
@@ -244,9 +244,9 @@ func (a *agentRegistry) staying() (n int) {
 }
 
 // add takes over a carrier of a session.
-func (a *agentRegistry) add(key sessionKey, c *carrier.Carrier) error {
+func (a *agentRegistry) add(key agentKey, c *carrier.Carrier) error {
 	a.mu.RLock()
-	agent, other := a.sessions[key], a.names[key.agentID]
+	agent, other := a.agents[key], a.names[key.agentID]
 	a.mu.RUnlock()
 	if agent == nil {
 		if other != "" {
@@ -272,7 +272,7 @@ func (a *agentRegistry) knows(address string) bool {
 }
 
 // candidates are the agents of an address; mu is held.
-func (a *agentRegistry) candidates(address string) map[*agentSession]struct{} {
+func (a *agentRegistry) candidates(address string) map[*connectedAgent]struct{} {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil
@@ -292,10 +292,10 @@ const (
 )
 
 // choose returns the least used agent of an address, or nil.
-func (a *agentRegistry) choose(address string, but []*agentSession, enough trust) *agentSession {
+func (a *agentRegistry) choose(address string, but []*connectedAgent, enough trust) *connectedAgent {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	var best *agentSession
+	var best *connectedAgent
 	var least int
 	for agent := range a.candidates(address) {
 		if slices.Contains(but, agent) {
@@ -321,7 +321,7 @@ func (a *agentRegistry) choose(address string, but []*agentSession, enough trust
 func (a *agentRegistry) count() int {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return len(a.sessions)
+	return len(a.agents)
 }
 
 // countByCluster is how many agents each cluster has that has any.
@@ -341,7 +341,7 @@ func (a *agentRegistry) countByCluster() map[string]int {
 func (a *agentRegistry) stats() (sum pool.Stats) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
+	for _, agent := range a.agents {
 		one := agent.pool.Stats()
 		sum.Idle, sum.InUse, sum.Pending = sum.Idle+one.Idle, sum.InUse+one.InUse, sum.Pending+one.Pending
 	}

@@ -174,18 +174,18 @@ func TestOneCertificateOpensManyControlCarriers(t *testing.T) {
 	connect := func(id string) (*controlAgent, error) {
 		return h.connectControlTLS(t, agentSpec{cluster: "evil", id: id}, config)
 	}
-	for i := range maxSessions {
+	for i := range maxAgents {
 		if _, err := connect(fmt.Sprint("evil-", i)); err != nil {
 			t.Fatalf("session %d: %v", i, err)
 		}
 	}
 	for i := range 100 {
 		if _, err := connect(fmt.Sprint("more-", i)); carrier.CodeOf(err) != carrier.Overloaded {
-			t.Fatalf("session %d: %v, want %s", maxSessions+i, err, carrier.Overloaded)
+			t.Fatalf("session %d: %v, want %s", maxAgents+i, err, carrier.Overloaded)
 		}
 	}
 	var same []*controlAgent
-	for range maxStreams + 2 {
+	for range maxSessions + 2 {
 		a, err := connect("evil-0")
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestOneCertificateOpensManyControlCarriers(t *testing.T) {
 			t.Errorf("session %d ended with %v, want that the server says why", i, a.err)
 		}
 	}
-	eventually(t, "the newest ones are left", func() bool { return h.registry.controls() == 1+maxSessions-1+maxStreams })
+	eventually(t, "the newest ones are left", func() bool { return h.registry.controls() == 1+maxAgents-1+maxSessions })
 	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
 	if err != nil {
 		t.Fatalf("another cluster: %v", err)
@@ -379,7 +379,7 @@ func TestCountIsToldOnControlCarriers(t *testing.T) {
 func (a *agentRegistry) controls() (n int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for _, agent := range a.sessions {
+	for _, agent := range a.agents {
 		agent.mu.Lock()
 		n += len(agent.controls)
 		agent.mu.Unlock()

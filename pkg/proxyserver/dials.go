@@ -26,7 +26,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 		s.takeControlCarrier(ctx, conn, hello)
 		return
 	}
-	key := sessionKey{agentID: hello.Session}
+	key := agentKey{agentID: hello.Session}
 	if key.cluster, err = s.admitCarrier(conn); err != nil {
 		_ = conn.Close()
 		return
@@ -110,7 +110,7 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 type route struct {
 	server  *Server
 	request carrier.OpenRequest
-	tried   []*agentSession
+	tried   []*connectedAgent
 	peers   lastAsked
 	via     atomic.Uint64 // hops of the connection, or of the last refusal
 	full    atomic.Bool   // an agent takes no more connections: only others here are asked
@@ -135,7 +135,7 @@ func (r *route) next() attempt {
 	return nil
 }
 
-func (r *route) through(agent *agentSession) attempt {
+func (r *route) through(agent *connectedAgent) attempt {
 	r.tried = append(r.tried, agent)
 	return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
 		conn, err := agent.open(ctx, r.request, silent)

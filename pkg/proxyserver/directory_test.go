@@ -128,7 +128,7 @@ func TestDirectoryIsForPeers(t *testing.T) {
 
 // TestDirectoryInParts has more hosts than one message takes, and changes before all are told.
 func TestDirectoryInParts(t *testing.T) {
-	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
+	a := newAgentRegistry(newLimits(), func(agentKey, string) {})
 	const hosts = 2*directoryChunk + 1
 	for i := range hosts {
 		a.hosts[fmt.Sprint("host", i)] = nil

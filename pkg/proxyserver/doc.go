@@ -13,7 +13,7 @@
 // with one goroutine, and the agent's idle carrier at the same time: a
 // connection for which there is no other carrier is opened on it, and the agent makes another
 // session. Until that comes the agent stays known by the connection, and for 5 s after it
-// (session.go). Package konnectivity serves clients of konnectivity's and, in place of a
+// (connectedagent.go). Package konnectivity serves clients of konnectivity's and, in place of a
 // konnectivity server (--konnectivity-agents), its agents.
 //
 // Each port makes the TLS handshake itself (mux.go) and hands the connection to the
@@ -173,7 +173,7 @@
 //   - peers.go: the other proxy servers. directory.go, follow.go: which of them has agents of a
 //     host. servercount.go: how many there are.
 //   - metrics.go: what operators see.
-//   - agentregistry.go, session.go, share.go: the agents that are connected, one of them, and
+//   - agentregistry.go, connectedagent.go, share.go: the agents that are connected, one of them, and
 //     what those of a cluster may have together.
 //   - hedge.go, liveness.go: the second attempt of a dial, and who is silent.
 package proxyserver

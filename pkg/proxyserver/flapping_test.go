@@ -68,7 +68,7 @@ func TestFlappingAgents(t *testing.T) {
 	eventually(t, "nothing is left of the agents", func() bool {
 		h.registry.mu.RLock()
 		defer h.registry.mu.RUnlock()
-		return len(h.registry.sessions) == 1 && len(h.registry.clusters) == 1 && len(h.registry.names) == 1
+		return len(h.registry.agents) == 1 && len(h.registry.clusters) == 1 && len(h.registry.names) == 1
 	})
 }
 
@@ -187,7 +187,7 @@ func TestFlappingAgentsOfOurs(t *testing.T) {
 		}
 		s.registry.mu.RLock()
 		defer s.registry.mu.RUnlock()
-		for what, n := range map[string]int{"sessions": len(s.registry.sessions), "clusters": len(s.registry.clusters), "names": len(s.registry.names)} {
+		for what, n := range map[string]int{"sessions": len(s.registry.agents), "clusters": len(s.registry.clusters), "names": len(s.registry.names)} {
 			if n != 1 {
 				t.Errorf("%d %s are left, want that of the other cluster", n, what)
 			}

@@ -38,7 +38,7 @@ func TestConnectionsOnControlSessions(t *testing.T) {
 	waiting := func() int {
 		h.registry.mu.RLock()
 		defer h.registry.mu.RUnlock()
-		return h.registry.sessions[sessionKey{"cluster1", "agent"}].pool.Stats().Waiting
+		return h.registry.agents[agentKey{"cluster1", "agent"}].pool.Stats().Waiting
 	}
 	eventually(t, "both wait", func() bool { return waiting() == 2 })
 	second := h.mustConnectControl(t, spec)

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// maxSessions is how many agents one cluster may have at a time. An agent whose
+	// maxAgents is how many agents one cluster may have at a time. An agent whose
 	// control session broke silently counts until the session's pings time out.
-	maxSessions = 64
-	// maxStreams is how many control sessions one agent may have at a time. The
+	maxAgents = 64
+	// maxSessions is how many control sessions one agent may have at a time. The
 	// oldest makes room, since it is the most likely to be broken.
-	maxStreams = 8
+	maxSessions = 8
 	// maxIdle is how many carriers of one agent may be idle. An agent keeps a few
 	// ready, and has more for a minute after it was busy.
 	maxIdle = 128
@@ -26,8 +26,8 @@ type clusterShare struct {
 	// taking is held from the look at the limits of carriers until one more counts.
 	taking   sync.Mutex
 	maxDials int64
-	dials    atomic.Int64               // that no agent has answered
-	agents   map[*agentSession]struct{} // under agentRegistry.mu
+	dials    atomic.Int64                 // that no agent has answered
+	agents   map[*connectedAgent]struct{} // under agentRegistry.mu
 }
 
 var errTooManyDials = &carrier.Error{Code: carrier.Overloaded, Message: "too many pending dials of this cluster"}
@@ -47,24 +47,24 @@ func (s *clusterShare) end() { s.dials.Add(-1) }
 func (a *agentRegistry) shareOf(cluster string) *clusterShare {
 	share := a.clusters[cluster]
 	if share == nil {
-		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*agentSession]struct{}{}}
+		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*connectedAgent]struct{}{}}
 		a.clusters[cluster] = share
 	}
 	return share
 }
 
-// checkSessions reports whether a cluster may have one more agent; mu is held.
-func (a *agentRegistry) checkSessions(cluster string) error {
-	if share := a.clusters[cluster]; share != nil && len(share.agents) >= maxSessions {
+// checkAgentCount reports whether a cluster may have one more agent; mu is held.
+func (a *agentRegistry) checkAgentCount(cluster string) error {
+	if share := a.clusters[cluster]; share != nil && len(share.agents) >= maxAgents {
 		a.refused("sessions")
-		return fmt.Errorf("cluster %q has %d agents already, the most that one may have; stop some, or wait a minute for those that are gone", cluster, maxSessions)
+		return fmt.Errorf("cluster %q has %d agents already, the most that one may have; stop some, or wait a minute for those that are gone", cluster, maxAgents)
 	}
 	return nil
 }
 
 // checkCarriers reports whether an agent may have one more carrier; the share's taking
 // is held.
-func (a *agentRegistry) checkCarriers(agent *agentSession) error {
+func (a *agentRegistry) checkCarriers(agent *connectedAgent) error {
 	if stats := agent.pool.Stats(); stats.Pending == 0 && stats.Idle >= maxIdle {
 		a.refused("idle carriers")
 		return &carrier.Error{Code: carrier.Overloaded, Message: "too many idle carriers"}

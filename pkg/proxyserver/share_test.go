@@ -34,7 +34,7 @@ func TestOneCertificateOpensManySessions(t *testing.T) {
 	h := startHub(t, func(o *Options) { o.MaxCarriers = most })
 	h.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
 	before := heap()
-	for i := range maxSessions {
+	for i := range maxAgents {
 		h.mustConnectControl(t, agentSpec{cluster: "evil", id: fmt.Sprint("evil-", i+1)})
 	}
 	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("evil"))
@@ -59,7 +59,7 @@ func TestOneCertificateOpensManySessions(t *testing.T) {
 		return strings.Contains(body, `cluster_proxy_server_cluster_limits_total{limit="idle carriers"} 10`) &&
 			strings.Contains(body, fmt.Sprintf(`cluster_proxy_server_cluster_limits_total{limit="carriers"} %d`, maxIdle+30-most))
 	})
-	t.Logf("%d sessions and %d carriers cost %d KiB", maxSessions, most, (int64(heap())-int64(before))>>10)
+	t.Logf("%d sessions and %d carriers cost %d KiB", maxAgents, most, (int64(heap())-int64(before))>>10)
 	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
 	if err != nil {
 		t.Fatalf("another cluster: %v", err)
@@ -74,14 +74,14 @@ func TestCarriersComeAtTheSameTime(t *testing.T) {
 	const most, all = 3, 12
 	limits := newLimits()
 	limits.MaxCarriers = most
-	a := newAgentRegistry(limits, func(sessionKey, string) {})
+	a := newAgentRegistry(limits, func(agentKey, string) {})
 	session := &fakeControl{agentLink: agentLink{cluster: "one", agentID: "a"}}
 	agent, _, err := a.join(session, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.leave(agent, session)
-	key := sessionKey{"one", "a"}
+	key := agentKey{"one", "a"}
 	var refused atomic.Int64
 	a.refused = func(string) { refused.Add(1) }
 	var near []*carrier.Carrier
@@ -129,7 +129,7 @@ func TestPendingDialsOfACluster(t *testing.T) {
 	if !share.begin() {
 		t.Error("no dial may begin after one has ended")
 	}
-	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
+	a := newAgentRegistry(newLimits(), func(agentKey, string) {})
 	if a.shareOf("cluster1") != a.shareOf("cluster1") {
 		t.Error("two agents of a cluster have shares of their own")
 	}
@@ -138,9 +138,9 @@ func TestPendingDialsOfACluster(t *testing.T) {
 // TestAgentsOfAClusterAreShown follows the series of clusters while their agents come
 // and go.
 func TestAgentsOfAClusterAreShown(t *testing.T) {
-	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
+	a := newAgentRegistry(newLimits(), func(agentKey, string) {})
 	var leave []func()
-	for _, key := range []sessionKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}} {
+	for _, key := range []agentKey{{"one", "a"}, {"one", "a"}, {"one", "b"}, {"two", "c"}} {
 		session := &fakeControl{agentLink: agentLink{cluster: key.cluster, agentID: key.agentID}}
 		agent, _, err := a.join(session, nil)
 		if err != nil {
@@ -174,7 +174,7 @@ func TestAgentsOfAClusterAreShown(t *testing.T) {
 func TestScrapesBesideAgentsThatCome(t *testing.T) {
 	const clusters, scrapes = 2000, 20
 	metrics := prometheus.NewRegistry()
-	a := newAgentRegistry(newLimits(), func(sessionKey, string) {})
+	a := newAgentRegistry(newLimits(), func(agentKey, string) {})
 	m := newServerMetrics(metrics)
 	m.watchAgents(a, func() int { return 0 })
 	m.watchCarriers("agents", a.stats)

@@ -12,10 +12,10 @@ import (
 )
 
 // session is the agent's session on s.
-func (s *memServer) session(id string) *agentSession {
+func (s *memServer) session(id string) *connectedAgent {
 	s.registry.mu.RLock()
 	defer s.registry.mu.RUnlock()
-	return s.registry.sessions[sessionKey{"cluster1", id}]
+	return s.registry.agents[agentKey{"cluster1", id}]
 }
 
 // occupy opens a connection through one agent, so that another one is the least

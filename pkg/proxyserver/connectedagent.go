@@ -24,11 +24,11 @@ const stableAfter = 5 * time.Second
 // few behind a load balancer.
 const awaitControl = 5 * time.Second
 
-// agentSession is one agent. It lives as long as any of its control sessions: an agent
+// connectedAgent is one agent. It lives as long as any of its control sessions: an agent
 // that looks for further servers, or comes back before its old session was found dead,
 // has two for a while.
-type agentSession struct {
-	key   sessionKey
+type connectedAgent struct {
+	key   agentKey
 	hosts []string
 	pool  *pool.Pool
 	alive *liveness
@@ -43,7 +43,7 @@ type agentSession struct {
 }
 
 // sources are where the agent's control sessions come from, and its carriers most likely.
-func (agent *agentSession) sources() (all []netip.Prefix) {
+func (agent *connectedAgent) sources() (all []netip.Prefix) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	for _, c := range agent.controls {
@@ -56,7 +56,7 @@ func (agent *agentSession) sources() (all []netip.Prefix) {
 
 // tell sends a message by the agent's newest stable control session, or else its oldest. If
 // it has none, because that carries a connection, greet will tell the next one.
-func (agent *agentSession) tell(what client.PacketType, n int) {
+func (agent *connectedAgent) tell(what client.PacketType, n int) {
 	go func() {
 		for {
 			if c := agent.listening(what, n); c == nil || c.tell(what, n) {
@@ -67,7 +67,7 @@ func (agent *agentSession) tell(what client.PacketType, n int) {
 }
 
 // listening returns the control session for a message, or notes that there is none.
-func (agent *agentSession) listening(what client.PacketType, n int) (chosen control) {
+func (agent *connectedAgent) listening(what client.PacketType, n int) (chosen control) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	for _, c := range agent.controls {
@@ -83,7 +83,7 @@ func (agent *agentSession) listening(what client.PacketType, n int) (chosen cont
 
 // missed returns how many carriers users wait for that the agent was not asked for, besides
 // the one that it has just dialed.
-func (agent *agentSession) missed() int {
+func (agent *connectedAgent) missed() int {
 	waiting := agent.pool.Stats().Waiting
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
@@ -93,14 +93,14 @@ func (agent *agentSession) missed() int {
 }
 
 // listens reports whether the agent can be told something; mu is held.
-func (agent *agentSession) listens() bool {
+func (agent *connectedAgent) listens() bool {
 	return slices.ContainsFunc(agent.controls, func(c control) bool { return !c.carries() })
 }
 
 // addControl adds a control session, and returns those that listen. Of those that have become
 // carriers it keeps the last one only, which suffices while the new one may be a probe: a busy
 // agent has a thousand. mu is held.
-func (agent *agentSession) addControl(c control) (listening []control) {
+func (agent *connectedAgent) addControl(c control) (listening []control) {
 	var used []control
 	for _, c := range agent.controls {
 		if c.carries() {
@@ -118,7 +118,7 @@ func (agent *agentSession) addControl(c control) (listening []control) {
 // last one. One that has become a carrier keeps the agent known while it has no other: until
 // the next one comes, and if that is a probe, which ends at once and has not said that the
 // agent leaves.
-func (agent *agentSession) forgetControl(c control) (last bool) {
+func (agent *connectedAgent) forgetControl(c control) (last bool) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	before := len(agent.controls)
@@ -134,14 +134,14 @@ func (agent *agentSession) forgetControl(c control) (last bool) {
 }
 
 // awaited is how long ago the agent has lost its last control session.
-func (agent *agentSession) awaited() time.Duration {
+func (agent *connectedAgent) awaited() time.Duration {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	return time.Since(agent.lostAt)
 }
 
 // open is an attempt.
-func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
+func (agent *connectedAgent) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
 	if !agent.share.begin() {
 		return nil, errTooManyDials
 	}
@@ -156,7 +156,7 @@ func (agent *agentSession) open(ctx context.Context, request carrier.OpenRequest
 }
 
 // draining is what the agent said by the sessions that it has, or else had.
-func (agent *agentSession) draining() bool {
+func (agent *connectedAgent) draining() bool {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	listens := agent.listens()
