@@ -29,41 +29,19 @@
 // Carriers that users wait for, because the server asked an agent for them, come
 // first: they are known by their address, that of the agent's control session.
 //
-// A flood that comes through the same address as the agents, a load balancer that
-// replaces addresses, competes with them for first flights: such a balancer should
-// keep addresses (externalTrafficPolicy: Local) or bound new connections itself.
-//
 // # What one cluster may have
 //
-// A certificate names a cluster, so limits hold for all agents of a cluster
+// A certificate names a cluster, and limits hold for all agents of a cluster
 // together (share.go): 64 agents, 8 control sessions of each of which the oldest makes room,
 // --max-carriers carriers of which 128 of one agent may be idle, and
 // --max-pending-dials dials without an answer.
 //
 // # Peers
 //
-// Agents connect to every proxy server, which they find one by one, by server ID and count
-// (package proxyagent). The count may change while a server runs (--server-count-file).
-// Agents are told when it does, and when a peer is reached for the first time,
-// since it may be one that was missing. A server that has no agent of a cluster sends the dial
-// to a peer (--peers) with hop count 1 and its own name, which is never sent on; the agent
-// learns the name, and moves connections away when that server drains. Peers are all addresses
-// of a name, in Kubernetes of a headless Service. This needs no right on the API and includes
-// servers that are starting or draining. They reach each other's client port with their own
-// serving certificate, which has the role of a peer.
-//
-// Each server holds a connection to each peer open on which that one says which hosts it has
-// agents of, everything at first and then every change (directory.go, follow.go). A dial
-// is one hop therefore, however many servers there are: the first peer that is asked has an
-// agent. What is out of date costs a refusal, a round trip within the hub, and the next
-// peer: those are asked last that have said that they have no agent, and a peer that has
-// not said anything yet before them. After 2 s without an answer the next one
-// is asked too, and the peer that accepted last comes first. A cluster without any agent
-// costs a refusal of every peer. Agents here that have said that they leave are asked
-// after peers that have one: their process may end, and the connection with it. A peer's
-// hosts take about 300 bytes for each of its clusters, 1.5 MiB for 5,000 clusters. The
-// alternative, to ask all peers at once, would have every server work on every dial, and agents
-// open connections that nobody wants.
+// Agents connect to every proxy server, which they find one by one. A server that has no
+// agent of a cluster sends the dial to a peer (--peers, peers.go), which never sends it on.
+// Each peer says which hosts it has agents of, everything at first and then every change
+// (directory.go, follow.go): a dial is one hop.
 //
 // # Drain
 //
@@ -98,38 +76,10 @@
 //
 // # What is taken away
 //
-// TLS authenticates a connection once, so the server checks again whether the peer may
-// still connect (revoke.go): every two seconds, and at once when the hub reports a
-// change. A connection that fails the check is closed as a whole, with the control
-// session, the carrier and whatever else is on it, whatever the peer does. Ends are
-// counted in cluster_proxy_server_connections_ended_total and logged.
-//
-//   - The cluster (--watch-managed-clusters, which the addon manager sets): agents are
-//     served while package hubaccess admits them. This needs a service account with
-//     list and watch on ManagedClusters and ManagedClusterAddOns, for which the pod
-//     mounts a token. A stolen token of it reads names of clusters, which the pod sees
-//     in the agents' certificates anyway; in return a cluster that is no longer
-//     accepted loses its tunnel within seconds. A ConfigMap instead of the watch would
-//     take a minute to be projected. Before the hub's first answer certificates alone
-//     decide: a proxy server that starts during an outage of the hub's kube-apiserver
-//     still serves. Metric cluster_proxy_server_clusters_synced is 0 until then. In a
-//     later outage the hub's last answer holds.
-//   - The peer's certificate: a connection ends with it, on both ports.
-//   - The agent CA: when it leaves the bundle, connections of agents whose certificate
-//     it signed end. An agent that has renewed its certificate loses nothing, idle or
-//     not: it dials a carrier at once, which shows the new certificate, and this counts
-//     for all connections of the same agent process. Each process makes a secret when
-//     it starts and sends it in HELLO; nothing else would distinguish it from an attacker
-//     who has stolen the
-//     old key and knows the agent's ID. Carriers with the old certificate are replaced
-//     when they are idle.
-//   - The hub CA: clients whose certificate it signed open nothing new, and their
-//     carriers are closed as soon as they are idle. What they
-//     have open ends with their certificate at the latest. A rotation must not drop
-//     it, and these clients are on the hub.
-//
-// A bundle reaches a pod when the kubelet projects the changed Secret, which may
-// take a minute; the times above begin then.
+// TLS authenticates a connection once. The server checks again whether the peer may
+// still connect (peerConns in revoke.go), and closes a connection that fails the check as a
+// whole: when the hub does not serve its cluster any more (--watch-managed-clusters), when
+// its certificate ends, and when the agent CA that signed it leaves the bundle.
 //
 // # Who reached what
 //
@@ -141,18 +91,11 @@
 // # What fails how
 //
 // If an agent dies silently, because its packets vanish, dials pass it over after 2 s
-// (hedge.go, liveness.go): a dial that has waited for 1 s makes the server ping the
-// agent, and after another second without an answer the agent is suspect. The dial then
-// goes to the next agent of the cluster, and after those to the peers, while the first
-// one may still answer; the connection that loses is closed. If none of them has a
-// connection, the dial looks every second for agents that have come since, here and at
-// peers, instead of waiting for the first one until its time is over. A suspect is pinged until
-// it answers, and until then it is asked last. A slow target makes no agent suspect,
-// since the agent answers the ping, and is dialed once only. Peers are pinged and
-// passed over in the same way.
+// (hedge.go, liveness.go), and go to the next agent of the cluster and then to the peers.
+// Peers are pinged and passed over in the same way.
 //
-// A dial without an agent is answered with "No agent available". A dead agent's control session is found by pings after at most --keepalive-time
-// plus 10 s, and the agent is out of routing then; a dead carrier by keepalives and
+// A dial without an agent is answered with "No agent available". A dead agent's control
+// session is found by pings after at most --keepalive-time plus 10 s, and the agent is out of routing then; a dead carrier by keepalives and
 // missing acknowledgements, after at most a minute. A port that runs out of file
 // descriptors accepts again as soon as some are free, and open connections continue; a
 // line in the log marks the beginning and the end. When most of a memory limit is used,

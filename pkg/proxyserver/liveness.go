@@ -19,6 +19,15 @@ const (
 
 // liveness tells whether an agent or a peer answers. TCP does not tell for half
 // a minute when packets vanish, and the control session's pings do not either.
+//
+// A dial that has waited for 1 s makes the server ping the
+// agent, and after another second without an answer the agent is suspect. The dial then
+// goes to the next agent of the cluster, and after those to the peers, while the first
+// one may still answer; the connection that loses is closed. If none of them has a
+// connection, the dial looks every second for agents that have come since, here and at
+// peers, instead of waiting for the first one until its time is over. A suspect is pinged until
+// it answers, and until then it is asked last. A slow target makes no agent suspect,
+// since the agent answers the ping, and is dialed once only.
 type liveness struct {
 	// ctx ends when the agent or peer is forgotten.
 	ctx  context.Context

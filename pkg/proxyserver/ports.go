@@ -17,6 +17,10 @@ const keepaliveTimeout = 10 * time.Second
 // held for some time, it stays unused for agentRest times as long. Users do not wait
 // for most connections of agents, as there are spare ones; but a thousand agents that
 // reconnect together would take the processor from live traffic for seconds.
+//
+// A flood that comes through the same address as the agents, a load balancer that
+// replaces addresses, competes with them for first flights: such a balancer should
+// keep addresses (externalTrafficPolicy: Local) or bound new connections itself.
 const agentRest = 16
 
 // ports are the listeners besides the health server's own.

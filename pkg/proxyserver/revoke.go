@@ -37,6 +37,39 @@ type clusters interface {
 // peerConns are the TLS connections on both ports. It ends those whose peer would
 // not be let in any more, with everything on them: an agent's control session and
 // its carriers are such connections, whatever the agent does.
+//
+// TLS authenticates a connection once, so the server checks again whether the peer may
+// still connect (revoke.go): every two seconds, and at once when the hub reports a
+// change. A connection that fails the check is closed as a whole, with the control
+// session, the carrier and whatever else is on it, whatever the peer does. Ends are
+// counted in cluster_proxy_server_connections_ended_total and logged.
+//
+//   - The cluster (--watch-managed-clusters, which the addon manager sets): agents are
+//     served while package hubaccess admits them. This needs a service account with
+//     list and watch on ManagedClusters and ManagedClusterAddOns, for which the pod
+//     mounts a token. A stolen token of it reads names of clusters, which the pod sees
+//     in the agents' certificates anyway; in return a cluster that is no longer
+//     accepted loses its tunnel within seconds. A ConfigMap instead of the watch would
+//     take a minute to be projected. Before the hub's first answer certificates alone
+//     decide: a proxy server that starts during an outage of the hub's kube-apiserver
+//     still serves. Metric cluster_proxy_server_clusters_synced is 0 until then. In a
+//     later outage the hub's last answer holds.
+//   - The peer's certificate: a connection ends with it, on both ports.
+//   - The agent CA: when it leaves the bundle, connections of agents whose certificate
+//     it signed end. An agent that has renewed its certificate loses nothing, idle or
+//     not: it dials a carrier at once, which shows the new certificate, and this counts
+//     for all connections of the same agent process. Each process makes a secret when
+//     it starts and sends it in HELLO; nothing else would distinguish it from an attacker
+//     who has stolen the
+//     old key and knows the agent's ID. Carriers with the old certificate are replaced
+//     when they are idle.
+//   - The hub CA: clients whose certificate it signed open nothing new, and their
+//     carriers are closed as soon as they are idle. What they
+//     have open ends with their certificate at the latest. A rotation must not drop
+//     it, and these clients are on the hub.
+//
+// A bundle reaches a pod when the kubelet projects the changed Secret, which may
+// take a minute; the times above begin then.
 type peerConns struct {
 	clusters clusters // nil if the hub is not asked
 	metrics  *serverMetrics
