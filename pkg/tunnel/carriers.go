@@ -16,6 +16,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
+// DefaultDialTimeout is how long a dial may take from end to end.
+const DefaultDialTimeout = 15 * time.Second
+
 // tuning detects a proxy server that is gone silently within 30 s, whether anything is
 // under way to it or not.
 var tuning = dial.TCP{KeepAlive: 15 * time.Second, UserTimeout: 25 * time.Second}

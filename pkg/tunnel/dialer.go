@@ -15,9 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DefaultDialTimeout is how long a dial may take from end to end.
-const DefaultDialTimeout = 15 * time.Second
-
 // ServerName is the name under which every kube-apiserver has a certificate.
 const ServerName = "kubernetes.default.svc"
 

@@ -47,7 +47,7 @@ var bounded = map[string]string{
 	"pkg/proxyapi/sessionpeers.go readSessions":             "peers.send bounds it by watch.MaxMessage, 4 MiB, and peers are replicas",
 	"pkg/proxyapi/whoami.go parseReview":                    "its caller reads no more than maxAnswer",
 	"pkg/proxyserver/follow.go hear":                        "a newsReader ends after maxNews of each message",
-	"pkg/proxyserver/packets.go Unmarshal":                  "gRPC bounds a message",
+	"pkg/proxyserver/konnectivity/packets.go Unmarshal":     "gRPC bounds a message",
 	"pkg/recording/reader.go NewReader":                     "a line has no more than maxLine",
 	"pkg/recording/reader.go event":                         "a line has no more than maxLine",
 	"pkg/recording/recording.go AddSize":                    "a message of a terminal's size is a frame, which package frames bounds",

@@ -244,3 +244,10 @@ func (s *Server) overStream(address string) bool {
 	defer s.mu.Unlock()
 	return s.hosts[host] > 0
 }
+
+// Backends counts konnectivity's agents.
+func (s *Server) Backends() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}

@@ -8,12 +8,17 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
+
+// prefaceTimeout is how long a client may take for the first bytes of gRPC or HTTP
+// after the TLS handshake.
+const prefaceTimeout = 10 * time.Second
 
 // connectFrontend serves HTTP CONNECT. net/http forgets connections that a
 // handler took over, so it remembers them itself.

@@ -2,11 +2,9 @@ package konnectivity
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,14 +13,9 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/proxystrategies"
 	"sigs.k8s.io/apiserver-network-proxy/proto/agent"
-
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
 const (
-	// prefaceTimeout is how long a client may take for the first bytes of gRPC or HTTP
-	// after the TLS handshake.
-	prefaceTimeout = 10 * time.Second
 	// keepaliveTimeout is how long a ping may stay unanswered.
 	keepaliveTimeout = 10 * time.Second
 	// maxHeaders is how long the metadata of a gRPC stream may be, which is kept as long as
@@ -37,54 +30,6 @@ const (
 	// packetsBuffered bounds the packets that wait in a stream of konnectivity's server.
 	packetsBuffered = 10
 )
-
-// Core is the proxy server to which the clients and agents of this protocol come.
-type Core interface {
-	// AdmitClient reports why a client is refused.
-	AdmitClient(conn *tls.Conn) error
-	// Open opens a connection on a carrier. Its errors are *carrier.Error.
-	Open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error)
-	// BeginConnection returns what to call when a client's connection to target has ended,
-	// with the bytes that the client sent and received, or -1.
-	BeginConnection(conn *tls.Conn, target string) (ended func(sent, received int64))
-	// Overloaded is an error while there is no memory for more.
-	Overloaded() error
-	// AdmitAgent returns the cluster of an agent's certificate, which must allow the ID
-	// and the identifiers that the agent declares, or why the agent is refused.
-	AdmitAgent(conn *tls.Conn, ids, identifiers []string) (cluster string, err error)
-	// Serves reports whether an agent with carriers is here for an address.
-	Serves(address string) bool
-}
-
-// Options of a Server.
-type Options struct {
-	ServerID    string
-	ServerCount int
-	// Agents has konnectivity's own agents served, and HTTP CONNECT.
-	Agents bool
-	// DialTimeout bounds a dial from end to end.
-	DialTimeout time.Duration
-	// KeepaliveTime is the silence after which a peer is pinged.
-	KeepaliveTime time.Duration
-}
-
-// Server serves konnectivity's clients, and its agents if Options.Agents says so.
-type Server struct {
-	options Options
-	core    Core
-	clients *grpc.Server
-
-	// What follows is nil without Options.Agents.
-	connect  *connectFrontend
-	agents   *grpc.Server
-	inner    *server.ProxyServer
-	backends *server.DestHostBackendManager
-
-	mu       sync.Mutex
-	streams  map[*agentStream]struct{}
-	hosts    map[string]int // streams of agents by the hosts that lead to them
-	clusters map[string]int // connections of agents
-}
 
 // New makes a Server.
 func New(o Options, core Core) *Server {
@@ -160,11 +105,4 @@ func (s *Server) StopAgents() {
 	if s.agents != nil {
 		s.agents.Stop()
 	}
-}
-
-// Backends counts konnectivity's agents.
-func (s *Server) Backends() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.streams)
 }
