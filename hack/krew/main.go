@@ -100,7 +100,7 @@ func chartVersion(file string) (string, error) {
 }
 
 func build(file, release, system, arch string) ([]byte, error) {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X open-cluster-management.io/cluster-proxy/pkg/kubectlplugin.release="+release, "-o", file, "./cmd/"+binary)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/diagnose.release="+release, "-o", file, "./cmd/"+binary)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building for %s/%s: %w\n%s", system, arch, err, output)

@@ -8,71 +8,22 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
-
-// fakeHub answers as a hub with the addon does: c1 is up, c2 is away.
-func fakeHub(t *testing.T) (kubeconfig string) {
-	t.Helper()
-	return fakeHubWith(t, func(func(string, int, any)) {})
-}
-
-// fakeHubWith is one that serves more. A string is served as it is.
-func fakeHubWith(t *testing.T, more func(serve func(path string, code int, object any))) (kubeconfig string) {
-	t.Helper()
-	server := httptest.NewTLSServer(fakeHubHandler(t, more))
-	t.Cleanup(server.Close)
-	return writeKubeconfig(t, server)
-}
-
-func fakeHubHandler(t *testing.T, more func(serve func(path string, code int, object any))) *http.ServeMux {
-	t.Helper()
-	mux := http.NewServeMux()
-	serve := func(path string, code int, object any) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			code, object := code, object
-			if r.Header.Get("Authorization") != "Bearer hub-token" {
-				code, object = http.StatusUnauthorized, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 401, Reason: metav1.StatusReasonUnauthorized, Message: "Unauthorized"}
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			if text, ok := object.(string); ok {
-				_, _ = io.WriteString(w, text)
-				return
-			}
-			if err := json.NewEncoder(w).Encode(object); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	serve("/version", 200, version.Info{GitVersion: "v1.36.3"})
-	serve("/apis/"+v1alpha1.GroupVersion.String(), 200, metav1.APIResourceList{GroupVersion: v1alpha1.GroupVersion.String()})
-	serve(apiServicePath, 200, `{"status": {"conditions": [{"type": "Available", "status": "True"}]}}`)
-	serve(groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{
-		{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionTrue, Tunnels: 2, Version: "v1.35.1", Latency: &metav1.Duration{Duration: 1500 * time.Microsecond}}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown, Reason: "LeaseStopped", Message: "no lease since noon"}},
-	}})
-	serve(groupPath+"/c1/proxy/version", 200, version.Info{GitVersion: "v1.35.1"})
-	serve(groupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: `no agent of cluster "c2" is connected since noon`})
-	serve(identityPath("c1"), 200, v1alpha1.ClusterIdentity{
-		Hub: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs"}}, Cluster: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs", "system:authenticated"}}})
-	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}})
-	more(serve)
-	return mux
-}
 
 func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
 	t.Helper()
@@ -85,8 +36,8 @@ func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, e
 
 // TestKubeconfigOfTheHubOfFlags lists the clusters of another hub than the context's.
 func TestKubeconfigOfTheHubOfFlags(t *testing.T) {
-	kubeconfig := fakeHubWith(t, func(serve func(string, int, any)) {
-		serve("/other"+groupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c3"}}}})
+	kubeconfig := clitest.FakeHubWith(t, func(serve func(string, int, any)) {
+		serve("/other"+cli.GroupPath, 200, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c3"}}}})
 	})
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
@@ -119,7 +70,7 @@ func TestKubeconfigOfTheHubOfFlags(t *testing.T) {
 
 // TestKubeconfigOfPathsInFlags names a file from another folder than the kubeconfig's.
 func TestKubeconfigOfPathsInFlags(t *testing.T) {
-	kubeconfig := fakeHub(t)
+	kubeconfig := clitest.FakeHub(t)
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +109,7 @@ func TestKubeconfigOfPathsInFlags(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
-	kubeconfig := fakeHub(t)
+	kubeconfig := clitest.FakeHub(t)
 	for name, test := range map[string]struct {
 		args    []string
 		notGood bool
@@ -199,7 +150,7 @@ func TestCommands(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("error %v, want one with %q", err, test.err)
 				}
-			case errors.Is(err, errNotGood) != test.notGood || err != nil && !test.notGood:
+			case errors.Is(err, cli.ErrNotGood) != test.notGood || err != nil && !test.notGood:
 				t.Errorf("error %v, want errNotGood: %v", err, test.notGood)
 			}
 			rest := out
@@ -218,7 +169,7 @@ func TestCommands(t *testing.T) {
 }
 
 func TestKubeconfigIsWhole(t *testing.T) {
-	kubeconfig := fakeHub(t)
+	kubeconfig := clitest.FakeHub(t)
 	out, _, err := run(t, kubeconfig, "kubeconfig", "--prefix=prod-")
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +188,7 @@ func TestKubeconfigIsWhole(t *testing.T) {
 			t.Fatalf("context of %s is %+v, want user ann and namespace team", cluster, c)
 		}
 		entry := config.Clusters[c.Cluster]
-		if want := hub.Clusters["hub"].Server + groupPath + "/" + cluster + "/proxy"; entry.Server != want || len(entry.CertificateAuthorityData) == 0 {
+		if want := hub.Clusters["hub"].Server + cli.GroupPath + "/" + cluster + "/proxy"; entry.Server != want || len(entry.CertificateAuthorityData) == 0 {
 			t.Errorf("server of %s is %q with a CA of %d bytes, want %q", cluster, entry.Server, len(entry.CertificateAuthorityData), want)
 		}
 	}
@@ -247,7 +198,7 @@ func TestKubeconfigIsWhole(t *testing.T) {
 }
 
 func TestMergeKeepsWhatIsThere(t *testing.T) {
-	kubeconfig := fakeHub(t)
+	kubeconfig := clitest.FakeHub(t)
 	if _, _, err := run(t, kubeconfig, "kubeconfig", "c1", "--merge"); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +237,7 @@ func TestKubeconfigSaysWhatMayBeUsed(t *testing.T) {
 		"one":       {false, 201, "the hub refuses you the contexts of these clusters: c2; ask an administrator of the hub"},
 		"not known": {false, 503, "which of the contexts you may use is not known: asking the hub what you may do: "},
 	} {
-		mux := fakeHubHandler(t, func(func(string, int, any)) {})
+		mux := clitest.FakeHubHandler(t, func(func(string, int, any)) {})
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
 				mux.ServeHTTP(w, r)
@@ -308,7 +259,7 @@ func TestKubeconfigSaysWhatMayBeUsed(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(review)
 		}))
 		t.Cleanup(server.Close)
-		_, errOut, err := run(t, writeKubeconfig(t, server), "kubeconfig", "--fleet=")
+		_, errOut, err := run(t, clitest.WriteKubeconfig(t, server), "kubeconfig", "--fleet=")
 		if err != nil || test.want == "" && errOut != "" || !strings.Contains(errOut, test.want) || strings.Contains(errOut, "c1") {
 			t.Errorf("%s: %v, %q; want %q", name, err, errOut, test.want)
 		}
@@ -327,9 +278,60 @@ func TestWhoamiSaysWhatIsLost(t *testing.T) {
 			t.Errorf("%s: %q is lost, want %q", name, got, test.want)
 		}
 		var out, errOut bytes.Buffer
-		p := &plugin{out: &out, err: &errOut}
-		if err := p.whoamiTable("c1", who); err != nil || (errOut.Len() > 0) != (test.want != nil) {
+		p := &cli.Factory{Out: &out, Err: &errOut}
+		if err := whoamiTable(p, "c1", who); err != nil || (errOut.Len() > 0) != (test.want != nil) {
 			t.Errorf("%s: %v, standard error is %q", name, err, errOut.String())
+		}
+	}
+}
+
+// TestExitStatuses wants one table for all commands.
+func TestExitStatuses(t *testing.T) {
+	good, none := clitest.FakeHub(t), clitest.FakeHubOf(t, v1alpha1.ClusterList{})
+	nothing := filepath.Join(t.TempDir(), "none")
+	for name, test := range map[string]struct {
+		kubeconfig string
+		args       []string
+		want       int
+	}{
+		"good":                      {good, []string{"status", "c1"}, 0},
+		"one is away":               {good, []string{"status"}, 1},
+		"one is bad":                {good, []string{"check"}, 1},
+		"no cluster, status":        {none, []string{"status"}, 1},
+		"no cluster, status, JSON":  {none, []string{"status", "-o", "json"}, 1},
+		"no cluster, check":         {none, []string{"check"}, 1},
+		"no cluster, kubeconfig":    {none, []string{"kubeconfig"}, 1},
+		"an unknown cluster":        {good, []string{"status", "c9"}, 2},
+		"no argument":               {good, []string{"whoami"}, 2},
+		"no credential":             {good, []string{"--token=other", "status"}, 2},
+		"no kubeconfig":             {nothing, []string{"status"}, 2},
+		"no version is known":       {good, []string{"version"}, 1},
+		"the plugin's version":      {nothing, []string{"version", "--client"}, 0},
+		"the plugin's, without hub": {nothing, []string{"version"}, 1},
+	} {
+		if _, _, err := run(t, test.kubeconfig, test.args...); cli.ExitStatus(err) != test.want {
+			t.Errorf("%s: %s exits with %d (%v), want %d", name, test.args, cli.ExitStatus(err), err, test.want)
+		}
+	}
+}
+
+// TestContextsOfNoHub wants what is missing in a kubeconfig named: client-go calls all of them empty.
+func TestContextsOfNoHub(t *testing.T) {
+	for want, change := range map[string]func(*clientcmdapi.Config){
+		"no current context":                       func(c *clientcmdapi.Config) { c.CurrentContext = "" },
+		`is of cluster "gone", which is not in it`: func(c *clientcmdapi.Config) { c.Contexts[c.CurrentContext].Cluster = "gone" },
+	} {
+		file := clitest.FakeHub(t)
+		config, err := clientcmd.LoadFromFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(config)
+		if err := clientcmd.WriteToFile(*config, file); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := run(t, file, "status"); cli.ExitStatus(err) != 2 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("error %v, want %q of %s", err, want, file)
 		}
 	}
 }

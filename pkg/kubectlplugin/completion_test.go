@@ -10,11 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
 
 // TestCompletion asks for completions as shells do.
 func TestCompletion(t *testing.T) {
-	hub := viewsHub{clusters: []string{"c1", "c2"}, views: []v1alpha1.FleetView{newView("all", 2), newView("prod", 1)}}
+	hub := viewsHub{clusters: []string{"c1", "c2"}, views: []v1alpha1.FleetView{clitest.NewView("all", 2), clitest.NewView("prod", 1)}}
 	kubeconfig := hub.start(t)
 	// 4 is cobra's ShellCompDirectiveNoFileComp.
 	for line, want := range map[string]string{

@@ -12,6 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
 
 // TestContextOfACluster has the user choose a context that the plugin has made, as everybody
@@ -39,7 +41,7 @@ func TestContextOfACluster(t *testing.T) {
 		if !strings.Contains(out, test.out) {
 			t.Errorf("%s in the context of c1 prints\n%s%s\nwant %q", name, out, errOut, test.out)
 		}
-		if n := strings.Count(errOut, "Your context leads to cluster c1; this command asks its hub, "+hubOf(t, kubeconfig)+"\n"); n != 1 {
+		if n := strings.Count(errOut, "Your context leads to cluster c1; this command asks its hub, "+clitest.HubOf(t, kubeconfig)+"\n"); n != 1 {
 			t.Errorf("%s says %d times that it asks the hub, want once: %q", name, n, errOut)
 		}
 	}
@@ -63,18 +65,18 @@ func TestContextsThatAreNoHub(t *testing.T) {
 	status := func(w http.ResponseWriter, s metav1.Status) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(int(s.Code))
-		_, _ = w.Write(encoded(t, s))
+		_, _ = w.Write(clitest.Encoded(t, s))
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, "/cluster1")
 		switch {
 		case path == "/version":
 			_, _ = w.Write([]byte(`{"gitVersion": "v1"}`))
-		case strings.HasPrefix(path, groupPath): // RBAC comes before what is served
-			s := statusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, `clusters.clusterproxy.open-cluster-management.io is forbidden: User "jane" cannot list resource "clusters"`)
+		case strings.HasPrefix(path, cli.GroupPath): // RBAC comes before what is served
+			s := clitest.StatusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, `clusters.clusterproxy.open-cluster-management.io is forbidden: User "jane" cannot list resource "clusters"`)
 			status(w, s)
 		default:
-			status(w, statusOf(404, metav1.StatusReasonNotFound, "", "the server could not find the requested resource"))
+			status(w, clitest.StatusOf(404, metav1.StatusReasonNotFound, "", "the server could not find the requested resource"))
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -105,18 +107,18 @@ func TestContextsThatAreNoHub(t *testing.T) {
 
 // TestRefusedByTheHub wants who is refused told whom to ask for what.
 func TestRefusedByTheHub(t *testing.T) {
-	refused := statusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, `clusters.clusterproxy.open-cluster-management.io is forbidden: User "jane" cannot list resource "clusters" in API group "clusterproxy.open-cluster-management.io" at the cluster scope`)
+	refused := clitest.StatusOf(403, metav1.StatusReasonForbidden, v1alpha1.GroupVersion.Group, `clusters.clusterproxy.open-cluster-management.io is forbidden: User "jane" cannot list resource "clusters" in API group "clusterproxy.open-cluster-management.io" at the cluster scope`)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/apis/"+v1alpha1.GroupVersion.String(), func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })
 	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"gitVersion": "v1"}`)) })
-	mux.HandleFunc(groupPath, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(cli.GroupPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(403)
-		_, _ = w.Write(encoded(t, refused))
+		_, _ = w.Write(clitest.Encoded(t, refused))
 	})
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
-	kubeconfig := writeKubeconfig(t, server)
+	kubeconfig := clitest.WriteKubeconfig(t, server)
 	for _, args := range [][]string{{"status"}, {"kubeconfig"}, {"check"}} {
 		out, errOut, err := run(t, kubeconfig, args...)
 		said := out + errOut

@@ -17,11 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
 // sandbox is the Content-Security-Policy of what a cluster answers. All that one port leads to has one origin,
@@ -35,7 +34,7 @@ type proxyOptions struct {
 	acceptHosts []string
 }
 
-func (p *plugin) proxyCommand() *cobra.Command {
+func proxyCommand(p *cli.Factory) *cobra.Command {
 	var o proxyOptions
 	cmd := &cobra.Command{
 		Use:   "proxy CLUSTER|@VIEW",
@@ -50,9 +49,9 @@ otherwise, on the next cluster too that you open the port for. For a web UI, use
 		Example: `  kubectl clusterproxy proxy cluster1 --port=8001
   curl http://127.0.0.1:8001/api/v1/namespaces/default/pods
   kubectl --server=http://127.0.0.1:8001 get pods`,
-		Args:              arguments(1, 1),
-		ValidArgsFunction: p.completeClusterOrView,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.localProxy(cmd.Context(), args[0], o) },
+		Args:              cli.Arguments(1, 1),
+		ValidArgsFunction: p.CompleteClusterOrView,
+		RunE:              func(cmd *cobra.Command, args []string) error { return localProxy(cmd.Context(), p, args[0], o) },
 	}
 	cmd.Flags().Uint16VarP(&o.port, "port", "p", 8001, "the port; 0 takes a free one, which the first line of output names")
 	cmd.Flags().StringSliceVar(&o.acceptHosts, "accept-hosts", []string{`^localhost$`, `^127\.0\.0\.1$`, `^\[::1\]$`}, "regular expressions of host names that a request may be for")
@@ -60,7 +59,7 @@ otherwise, on the next cluster too that you open the port for. For a web UI, use
 }
 
 // localProxy serves until ctx is done.
-func (p *plugin) localProxy(ctx context.Context, target string, o proxyOptions) error {
+func localProxy(ctx context.Context, p *cli.Factory, target string, o proxyOptions) error {
 	var hosts []*regexp.Regexp
 	for _, text := range o.acceptHosts {
 		host, err := regexp.Compile(text)
@@ -69,7 +68,7 @@ func (p *plugin) localProxy(ctx context.Context, target string, o proxyOptions) 
 		}
 		hosts = append(hosts, host)
 	}
-	config, err := p.configFor(ctx, target)
+	config, err := p.ConfigFor(ctx, target)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (p *plugin) localProxy(ctx context.Context, target string, o proxyOptions) 
 	if err != nil {
 		return fmt.Errorf("%w: choose another port, or --port=0 for a free one", err)
 	}
-	fmt.Fprintf(p.out, "http://%s leads to %s, as you. Ctrl-C ends it.\n", listener.Addr(), oneLine(target))
+	fmt.Fprintf(p.Out, "http://%s leads to %s, as you. Ctrl-C ends it.\n", listener.Addr(), cli.OneLine(target))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
@@ -89,35 +88,6 @@ func (p *plugin) localProxy(ctx context.Context, target string, o proxyOptions) 
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
-}
-
-// configFor leads to a cluster, or to a view if the target begins with @, of which the hub
-// must know.
-func (p *plugin) configFor(ctx context.Context, target string) (*rest.Config, error) {
-	config, err := p.hubConfig()
-	if err != nil {
-		return nil, err
-	}
-	hub, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	progress := p.progress()
-	progress.doing("asking the hub for " + target)
-	defer progress.done()
-	path := groupPath + "/" + target + "/" + v1alpha1.ProxySubresource
-	if view, ok := strings.CutPrefix(target, "@"); ok {
-		path = viewPath(view)
-		_, err = views(ctx, hub, []string{view})
-	} else {
-		_, err = clusters(ctx, hub, []string{target})
-	}
-	if err != nil {
-		return nil, err
-	}
-	to := rest.CopyConfig(config)
-	to.Host = strings.TrimSuffix(to.Host, "/") + path
-	return to, nil
 }
 
 // localProxyHandler sends requests on as the user of a kubeconfig.
@@ -238,7 +208,7 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	status := metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: oneLine(message),
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: cli.OneLine(message),
 	}
 	_ = json.NewEncoder(w).Encode(status)
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -17,22 +16,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
-
-// hubOf is the hub's URL.
-func hubOf(t *testing.T, kubeconfig string) string {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config.Clusters["hub"].Server
-}
 
 // echoHub speaks HTTP/2 and TLS as a hub does, and answers with what it was sent. Its watch has one event
 // and goes on; its exec is an upgrade.
@@ -42,22 +31,22 @@ func echoHub(t *testing.T) (kubeconfig string) {
 	answer := func(path string, object any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(object) })
 	}
-	answer(groupPath, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}}})
-	answer(viewsPath+"/prod", proxyv1alpha1.FleetView{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
+	answer(cli.GroupPath, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}}})
+	answer(cli.ViewsPath+"/prod", proxyv1alpha1.FleetView{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %s %s origin=%q", r.Proto, r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Origin"))
 	})
-	mux.HandleFunc(groupPath+"/c1/proxy/watch", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(cli.GroupPath+"/c1/proxy/watch", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "event")
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	mux.HandleFunc(groupPath+"/c1/proxy/page", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(cli.GroupPath+"/c1/proxy/page", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Security-Policy", "default-src *")
 		w.Header().Set("Service-Worker-Allowed", "/")
 	})
-	mux.HandleFunc(groupPath+"/c1/proxy/exec", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(cli.GroupPath+"/c1/proxy/exec", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer hub-token" || r.Header.Get("Upgrade") != "SPDY/3.1" {
 			http.Error(w, "not an upgrade of ann", http.StatusBadRequest)
 			return
@@ -78,7 +67,7 @@ func echoHub(t *testing.T) (kubeconfig string) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return writeKubeconfig(t, server)
+	return clitest.WriteKubeconfig(t, server)
 }
 
 // startLocalProxy runs the command until the end of the test, and returns its URL.
@@ -231,18 +220,4 @@ func TestLocalProxySandboxesPages(t *testing.T) {
 	if scope := response.Header.Get("Service-Worker-Allowed"); scope != "" {
 		t.Errorf("a service worker of the page may control %q", scope)
 	}
-}
-
-func writeKubeconfig(t *testing.T, server *httptest.Server) string {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
-	config.AuthInfos["ann"] = &clientcmdapi.AuthInfo{Token: "hub-token"}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "ann", Namespace: "team"}
-	config.CurrentContext = "hub"
-	file := t.TempDir() + "/config"
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

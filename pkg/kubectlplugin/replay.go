@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
 )
 
@@ -27,8 +28,8 @@ type replay struct {
 	pause func(context.Context, time.Duration) error
 }
 
-func (p *plugin) replayCommand() *cobra.Command {
-	r := replay{says: p.err, out: p.bytes, errs: p.byteErr, pause: pause}
+func replayCommand(p *cli.Factory) *cobra.Command {
+	r := replay{says: p.Err, out: p.Bytes, errs: p.ByteErr, pause: pause}
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Play back what a user saw in a session of exec or attach that the proxy API recorded",
@@ -41,7 +42,7 @@ file only if the proxy API records it, and is not played.
 
 If bytes are missing or the end is, the command says so and exits with status 1. The hub is not asked. asciinema plays these files, too.`,
 		Example: "  kubectl clusterproxy replay 2026-11-23/225301-5cfa3024809daec2f0eff1920966c5ef.cast --idle-limit 2s\n  kubectl clusterproxy replay --raw FILE > out.txt",
-		Args:    arguments(1, 1),
+		Args:    cli.Arguments(1, 1),
 		PreRunE: func(*cobra.Command, []string) error {
 			if !(r.speed > 0) {
 				return fmt.Errorf("--speed is %v: it must be more than 0", r.speed)
@@ -109,7 +110,7 @@ func (r *replay) play(ctx context.Context, from io.Reader) error {
 		case event.Lost != "":
 			missing = append(missing, "bytes of "+event.Lost)
 		case event.End != "" && !r.raw:
-			fmt.Fprintf(r.says, "\nThe end after %s: %s\n", event.At.Round(time.Millisecond), oneLine(event.End))
+			fmt.Fprintf(r.says, "\nThe end after %s: %s\n", event.At.Round(time.Millisecond), cli.OneLine(event.End))
 		case event.Stream == recording.Output:
 			_, err = r.out.Write(event.Data)
 		case event.Stream == recording.ErrorOutput:
@@ -144,7 +145,7 @@ func (r *replay) sayHeader(h *recording.Header) {
 		user = "a user whom the hub does not know"
 	}
 	began := time.Unix(h.Time, 0).UTC().Format(time.RFC3339)
-	fmt.Fprintf(r.says, "%s of %s to %s of cluster %s, session %s at %s\n", oneLine(s.Kind), oneLine(user), oneLine(s.Target), oneLine(s.Cluster), oneLine(s.Name), began)
+	fmt.Fprintf(r.says, "%s of %s to %s of cluster %s, session %s at %s\n", cli.OneLine(s.Kind), cli.OneLine(user), cli.OneLine(s.Target), cli.OneLine(s.Cluster), cli.OneLine(s.Name), began)
 }
 
 // sayMissing says what the recording does not have.
@@ -153,8 +154,8 @@ func (r *replay) sayMissing(missing []string) error {
 		return nil
 	}
 	for i := range missing {
-		missing[i] = oneLine(missing[i])
+		missing[i] = cli.OneLine(missing[i])
 	}
 	fmt.Fprintln(r.says, "The recording is not complete. Missing:", strings.Join(missing, ", "))
-	return errNotGood
+	return cli.ErrNotGood
 }

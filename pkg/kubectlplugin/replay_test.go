@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
 )
 
@@ -41,8 +42,8 @@ func TestReplay(t *testing.T) {
 	}{
 		"whole":        {content: castHead + events + `[0.6,"e","why\u001b"]` + "\n", args: []string{"--speed=1000"}, wantOut: "a\x1b[31m\x80\xff", wantErrs: said + "b\nThe end after 600ms: why\\u001b\n"},
 		"raw":          {content: castHead + events + `[0.6,"e","why"]` + "\n", args: []string{"--raw"}, wantOut: "a\x1b[31m\x80\xff", wantErrs: "b"},
-		"cut":          {content: castHead + events + `[0.6,"o`, args: []string{"--raw"}, wantOut: "a\x1b[31m\x80\xff", wantErrs: "bThe recording is not complete. Missing: its end, because the session is open, or the process that recorded it was killed\n", want: errNotGood},
-		"lost":         {content: castHead + `[0.1,"l","stdout 5"]` + "\n" + `[0.2,"e","x"]` + "\n", args: []string{"--raw"}, wantErrs: "The recording is not complete. Missing: bytes of stdout 5\n", want: errNotGood},
+		"cut":          {content: castHead + events + `[0.6,"o`, args: []string{"--raw"}, wantOut: "a\x1b[31m\x80\xff", wantErrs: "bThe recording is not complete. Missing: its end, because the session is open, or the process that recorded it was killed\n", want: cli.ErrNotGood},
+		"lost":         {content: castHead + `[0.1,"l","stdout 5"]` + "\n" + `[0.2,"e","x"]` + "\n", args: []string{"--raw"}, wantErrs: "The recording is not complete. Missing: bytes of stdout 5\n", want: cli.ErrNotGood},
 		"of asciinema": {content: `{"version":2,"width":80,"height":24}` + "\n" + `[0.1,"o","hi"]` + "\n", wantOut: "hi", wantErrs: "A recording of another program.\n"},
 	} {
 		out, errs, err := run(t, "", append([]string{"replay", castFile(t, tc.content)}, tc.args...)...)

@@ -20,11 +20,10 @@ import (
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
 const (
-	// hubNamespace is the addon's namespace on the hub unless somebody chose another one.
-	hubNamespace = "open-cluster-management-addon"
 	// listFlag is the addon manager's, which names the list.
 	listFlag = "--exposed-services-configmap="
 	// The parts of a URL that its user chooses.
@@ -40,7 +39,7 @@ type exposed struct {
 	Connect string `json:"connect,omitempty"`
 }
 
-func (p *plugin) servicesCommand() *cobra.Command {
+func servicesCommand(p *cli.Factory) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "services [CLUSTER]",
@@ -50,18 +49,18 @@ func (p *plugin) servicesCommand() *cobra.Command {
 The list is the chart's value exposedServices, in a ConfigMap of the addon's namespace on the hub, which you must be able to read. That a
 Service is listed does not say that it is there: no cluster is asked. A caller also needs create on clusters/stream.`,
 		Example:           "  kubectl clusterproxy services\n  kubectl clusterproxy services cluster1 -o json",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: p.completeOneCluster,
+		Args:              cli.Arguments(0, 1),
+		ValidArgsFunction: p.CompleteOneCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.services(cmd.Context(), strings.Join(args, ""), output)
+			return services(cmd.Context(), p, strings.Join(args, ""), output)
 		},
 	}
-	outputFlag(cmd, &output)
+	cli.OutputFlag(cmd, &output)
 	return cmd
 }
 
-func (p *plugin) services(ctx context.Context, cluster, output string) error {
-	config, err := p.hubConfig()
+func services(ctx context.Context, p *cli.Factory, cluster, output string) error {
+	config, err := p.HubConfig()
 	if err != nil {
 		return err
 	}
@@ -69,13 +68,13 @@ func (p *plugin) services(ctx context.Context, cluster, output string) error {
 	if err != nil {
 		return err
 	}
-	progress := p.progress()
-	progress.doing("reading the list of exposed Services")
-	list, err := exposedServices(ctx, hub, p.overrides.Context.Namespace)
+	progress := p.StartProgress()
+	progress.Doing("reading the list of exposed Services")
+	list, err := exposedServices(ctx, hub, p.Overrides.Context.Namespace)
 	if err == nil && cluster != "" {
-		list, err = p.exposedOn(ctx, hub, list, cluster)
+		list, err = exposedOn(ctx, p, hub, list, cluster)
 	}
-	progress.done()
+	progress.Done()
 	if err != nil {
 		return err
 	}
@@ -83,10 +82,10 @@ func (p *plugin) services(ctx context.Context, cluster, output string) error {
 	for _, entry := range list {
 		found = append(found, reachedBy(entry, strings.TrimSuffix(config.Host, "/"), cluster))
 	}
-	if printed, err := p.print(output, listOf("ExposedServiceList", found)); printed {
+	if printed, err := p.Print(output, cli.ListOf("ExposedServiceList", found)); printed {
 		return err
 	}
-	return p.servicesTable(found, cluster)
+	return servicesTable(p, found, cluster)
 }
 
 // exposedServices reads the list. namespace is where it is, or empty if the configuration
@@ -94,22 +93,22 @@ func (p *plugin) services(ctx context.Context, cluster, output string) error {
 func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace string) (agentapi.ExposedServices, error) {
 	var guessed error // why the namespace is not known
 	if namespace == "" {
-		namespace = hubNamespace
+		namespace = cli.HubNamespace
 		var configurations v1alpha1.ManagedProxyConfigurationList
-		if guessed = get(ctx, hub, configurationsPath, &configurations); guessed == nil && len(configurations.Items) > 0 {
+		if guessed = cli.Get(ctx, hub, cli.ConfigurationsPath, &configurations); guessed == nil && len(configurations.Items) > 0 {
 			namespace = cmp.Or(configurations.Items[0].Spec.ProxyServer.Namespace, namespace)
 		}
 	}
 	name := agentapi.ExposedServicesConfigMap
 	var manager appsv1.Deployment
-	if err := get(ctx, hub, "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+identity.AddonManager, &manager); err == nil {
+	if err := cli.Get(ctx, hub, "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+identity.AddonManager, &manager); err == nil {
 		name = cmp.Or(argumentOf(&manager, listFlag), name)
 	}
 	var stored corev1.ConfigMap
-	err := get(ctx, hub, "/api/v1/namespaces/"+namespace+"/configmaps/"+name, &stored)
+	err := cli.Get(ctx, hub, "/api/v1/namespaces/"+namespace+"/configmaps/"+name, &stored)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := checkServed(ctx, hub); err != nil {
+		if err := cli.CheckServed(ctx, hub); err != nil {
 			return nil, err
 		}
 		if guessed != nil {
@@ -117,7 +116,7 @@ func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace st
 		}
 		return nil, nil
 	case apierrors.IsForbidden(err):
-		if err := checkServed(ctx, hub); err != nil {
+		if err := cli.CheckServed(ctx, hub); err != nil {
 			return nil, err
 		}
 		return nil, fmt.Errorf("you may not read the list (%w): ask an administrator of the hub to run: kubectl create role -n %s see-exposed-services --verb=get --resource=configmaps --resource-name=%s; kubectl create rolebinding -n %s see-exposed-services --role=see-exposed-services --user=USER",
@@ -146,14 +145,14 @@ func argumentOf(d *appsv1.Deployment, flag string) (value string) {
 
 // exposedOn are the entries that are about a cluster. If its ManagedClusterSet is not known,
 // those that name sets are left out, and a line says so.
-func (p *plugin) exposedOn(ctx context.Context, hub kubernetes.Interface, list agentapi.ExposedServices, cluster string) (agentapi.ExposedServices, error) {
-	if _, err := clusters(ctx, hub, []string{cluster}); err != nil {
+func exposedOn(ctx context.Context, p *cli.Factory, hub kubernetes.Interface, list agentapi.ExposedServices, cluster string) (agentapi.ExposedServices, error) {
+	if _, err := cli.ListClusters(ctx, hub, []string{cluster}); err != nil {
 		return nil, err
 	}
 	var managed metav1.PartialObjectMetadata
 	if slices.ContainsFunc(list, func(e agentapi.ExposedService) bool { return len(e.ClusterSets) > 0 }) {
-		if err := get(ctx, hub, "/apis/cluster.open-cluster-management.io/v1/managedclusters/"+cluster, &managed); err != nil {
-			fmt.Fprintf(p.err, "Services of ManagedClusterSets are left out, because the set of %s is not known: %s\n", cluster, oneLine(err.Error()))
+		if err := cli.Get(ctx, hub, "/apis/cluster.open-cluster-management.io/v1/managedclusters/"+cluster, &managed); err != nil {
+			fmt.Fprintf(p.Err, "Services of ManagedClusterSets are left out, because the set of %s is not known: %s\n", cluster, cli.OneLine(err.Error()))
 		}
 	}
 	return list.For(cluster, managed.Labels[clusterv1beta2.ClusterSetLabel]), nil
@@ -164,7 +163,7 @@ func reachedBy(entry agentapi.ExposedService, hub, cluster string) exposed {
 	cluster, port := cmp.Or(cluster, anyCluster), cmp.Or(entry.Port, anyPort)
 	e := exposed{ExposedService: entry}
 	if entry.Protocol != "tcp" {
-		e.URL = fmt.Sprintf("%s%s/%s/%s/api/v1/namespaces/%s/services/%s:%s:%s/proxy-service/", hub, groupPath, url.PathEscape(cluster), clusterproxy.ProxySubresource,
+		e.URL = fmt.Sprintf("%s%s/%s/%s/api/v1/namespaces/%s/services/%s:%s:%s/proxy-service/", hub, cli.GroupPath, url.PathEscape(cluster), clusterproxy.ProxySubresource,
 			entry.Namespace, cmp.Or(entry.Protocol, anyScheme), entry.Service, port)
 	}
 	if entry.Protocol == "tcp" || entry.Protocol == "" {
@@ -173,16 +172,16 @@ func reachedBy(entry agentapi.ExposedService, hub, cluster string) exposed {
 	return e
 }
 
-func (p *plugin) servicesTable(found []exposed, cluster string) error {
+func servicesTable(p *cli.Factory, found []exposed, cluster string) error {
 	if len(found) == 0 {
 		where := "any cluster"
 		if cluster != "" {
 			where = cluster
 		}
-		fmt.Fprintf(p.err, "No Service of %s is exposed. The chart's value exposedServices lists them; the FAQ has an example: How do I reach a Service of a managed cluster?\n", oneLine(where))
+		fmt.Fprintf(p.Err, "No Service of %s is exposed. The chart's value exposedServices lists them; the FAQ has an example: How do I reach a Service of a managed cluster?\n", cli.OneLine(where))
 		return nil
 	}
-	t := newTable("Namespace", "Service", "Port", "Protocol", "Clusters", "Terms", "Reached By")
+	t := cli.NewTable("Namespace", "Service", "Port", "Protocol", "Clusters", "Terms", "Reached By")
 	byConnect := false
 	for _, e := range found {
 		where, terms := slices.Clone(e.Clusters), []string{}
@@ -206,14 +205,14 @@ func (p *plugin) servicesTable(found []exposed, cluster string) error {
 			reached = "CONNECT " + e.Connect
 		}
 		byConnect = byConnect || e.Connect != ""
-		t.add(e.Namespace, e.Service, cmp.Or(e.Port, "any"), cmp.Or(e.Protocol, "any"), strings.Join(where, ","), strings.Join(terms, ","), reached)
+		t.Add(e.Namespace, e.Service, cmp.Or(e.Port, "any"), cmp.Or(e.Protocol, "any"), strings.Join(where, ","), strings.Join(terms, ","), reached)
 	}
-	if err := p.printTable(t, false); err != nil {
+	if err := p.PrintTable(t, false); err != nil {
 		return err
 	}
-	fmt.Fprintln(p.err, "URLs take a token of the hub. Replace "+anyCluster+" and "+anyPort+", and https: by http: where the protocol is \"any\" and the Service has no TLS.")
+	fmt.Fprintln(p.Err, "URLs take a token of the hub. Replace "+anyCluster+" and "+anyPort+", and https: by http: where the protocol is \"any\" and the Service has no TLS.")
 	if byConnect {
-		fmt.Fprintln(p.err, "CONNECT SERVICE.NAMESPACE.svc.CLUSTER:PORT at the proxy API, with the token as the proxy's password, reaches those of protocol tcp and \"any\".")
+		fmt.Fprintln(p.Err, "CONNECT SERVICE.NAMESPACE.svc.CLUSTER:PORT at the proxy API, with the token as the proxy's password, reaches those of protocol tcp and \"any\".")
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
 
 const exposedList = `
@@ -24,10 +26,10 @@ const exposedList = `
 // answer to the ConfigMap is an error if code is not 200.
 func listHub(t *testing.T, list string, code int) (kubeconfig string) {
 	t.Helper()
-	return fakeHubWith(t, func(serve func(string, int, any)) {
+	return clitest.FakeHubWith(t, func(serve func(string, int, any)) {
 		configuration := v1alpha1.ManagedProxyConfiguration{}
 		configuration.Spec.ProxyServer.Namespace = "addon"
-		serve(configurationsPath, 200, v1alpha1.ManagedProxyConfigurationList{Items: []v1alpha1.ManagedProxyConfiguration{configuration}})
+		serve(cli.ConfigurationsPath, 200, v1alpha1.ManagedProxyConfigurationList{Items: []v1alpha1.ManagedProxyConfiguration{configuration}})
 		manager := appsv1.Deployment{}
 		manager.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"addon-manager", listFlag + "the-list"}}}
 		serve("/apis/apps/v1/namespaces/addon/deployments/cluster-proxy-addon-manager", 200, manager)
@@ -85,7 +87,7 @@ func TestServices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantLines(t, strings.ReplaceAll(out, hubOf(t, kubeconfig), "HUB"), test.out)
+			clitest.WantLines(t, strings.ReplaceAll(out, clitest.HubOf(t, kubeconfig), "HUB"), test.out)
 			if test.not != "" && strings.Contains(out, test.not) {
 				t.Errorf("it shows %q:\n%s", test.not, out)
 			}

@@ -10,11 +10,12 @@ import (
 
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
 
 // TestMergeKeepsNamespaces runs the command again, as one does when a cluster has joined.
 func TestMergeKeepsNamespaces(t *testing.T) {
-	kubeconfig := fakeHub(t)
+	kubeconfig := clitest.FakeHub(t)
 	for _, namespace := range []string{"team", "web"} {
 		if _, _, err := run(t, kubeconfig, "kubeconfig", "--merge"); err != nil {
 			t.Fatal(err)
@@ -45,7 +46,7 @@ func TestMergeKeepsNamespaces(t *testing.T) {
 
 // TestKubeconfigOfViews says which contexts there are for views, and why there are not more.
 func TestKubeconfigOfViews(t *testing.T) {
-	both := []v1alpha1.FleetView{newView("all", 2), newView("prod", 1)}
+	both := []v1alpha1.FleetView{clitest.NewView("all", 2), clitest.NewView("prod", 1)}
 	for name, test := range map[string]struct {
 		hub    viewsHub
 		args   []string
@@ -120,7 +121,7 @@ func leadTo(t *testing.T, hub string, config *clientcmdapi.Config) map[string]st
 // TestMergeOfViewsKeepsWhatIsThere has the name of a view's context lead elsewhere, for
 // a user's own reasons, and then to a cluster of that name that joined later.
 func TestMergeOfViewsKeepsWhatIsThere(t *testing.T) {
-	hub := viewsHub{clusters: []string{"c1"}, views: []v1alpha1.FleetView{newView("all", 2), newView("prod", 1)}}
+	hub := viewsHub{clusters: []string{"c1"}, views: []v1alpha1.FleetView{clitest.NewView("all", 2), clitest.NewView("prod", 1)}}
 	kubeconfig := hub.start(t)
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 )
 
 // viewsHub answers as a hub whose user may reach some clusters and see some views.
@@ -32,7 +34,7 @@ type viewsHub struct {
 }
 
 func (h viewsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, named := strings.CutPrefix(r.URL.Path, viewsPath+"/")
+	name, named := strings.CutPrefix(r.URL.Path, cli.ViewsPath+"/")
 	if !named {
 		name = ""
 	}
@@ -45,7 +47,7 @@ func (h viewsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	code, object := http.StatusOK, any(nil)
 	switch {
-	case r.URL.Path == groupPath:
+	case r.URL.Path == cli.GroupPath:
 		var list clusterproxy.ClusterList
 		for _, cluster := range h.clusters {
 			list.Items = append(list.Items, clusterproxy.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})
@@ -87,27 +89,15 @@ func (h viewsHub) start(t *testing.T) string {
 	return file
 }
 
-// newView is a view with that many clusters, besides those that do not answer.
-func newView(name string, reachable int32, unreachable ...v1alpha1.UnreachableCluster) v1alpha1.FleetView {
-	away := int32(len(unreachable))
-	return v1alpha1.FleetView{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2, CreationTimestamp: metav1.NewTime(time.Now().Add(-100 * time.Hour))},
-		Spec:       v1alpha1.FleetViewSpec{Names: v1alpha1.NamesPlain, WhenUnreachable: v1alpha1.WhenUnreachableWarn, ClusterTimeoutSeconds: 5, InformerTimeoutSeconds: 45},
-		Status: v1alpha1.FleetViewStatus{
-			ObservedGeneration: 2, Clusters: reachable + away, Reachable: reachable, UnreachableCount: away, Unreachable: unreachable,
-		},
-	}
-}
-
 func TestViews(t *testing.T) {
 	since := metav1.NewTime(time.Now().Add(-50 * time.Hour))
 	away := v1alpha1.UnreachableCluster{Name: "edge-7", Since: &since, Reason: "NoTunnel"}
 	quiet := v1alpha1.UnreachableCluster{Name: "edge-9", Reason: "AgentNotReported"}
-	many := newView("many", 1, away)
+	many := clitest.NewView("many", 1, away)
 	many.Status.UnreachableCount = 101
-	stale := newView("new", 4)
+	stale := clitest.NewView("new", 4)
 	stale.Generation = 3
-	broken := newView("broken", 0)
+	broken := clitest.NewView("broken", 0)
 	broken.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionTypeFleetViewValid, Status: metav1.ConditionFalse, Message: "no such set"}}
 	for name, test := range map[string]struct {
 		hub     viewsHub
@@ -117,22 +107,22 @@ func TestViews(t *testing.T) {
 		err     string
 		notGood bool
 	}{
-		"all good": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3), newView("prod", 2)}},
+		"all good": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3), clitest.NewView("prod", 2)}},
 			out: "NAME   CLUSTERS   REACHABLE   NAMES\nall    3          3           Plain\nprod   2          2           Plain\n"},
-		"some away": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3, away, quiet), newView("edge", 0, away)}}, notGood: true,
+		"some away": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3, away, quiet), clitest.NewView("edge", 0, away)}}, notGood: true,
 			out: "NAME   CLUSTERS   REACHABLE   NAMES\nall    5          3           Plain\nedge   1          0           Plain\n\n" +
 				"NOT ANSWERING   SINCE       REASON             VIEWS\nedge-7          2d2h        NoTunnel           all,edge\n" +
 				"edge-9          <unknown>   AgentNotReported   all\n"},
-		"wide": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3)}}, args: []string{"-o", "wide"},
+		"wide": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3)}}, args: []string{"-o", "wide"},
 			out: "NAME   CLUSTERS   REACHABLE   NAMES   WHEN UNREACHABLE   CLUSTER TIMEOUT   INFORMER TIMEOUT   AGE\n" +
 				"all    3          3           Plain   Warn               5s                45s                4d4h\n"},
-		"names": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3), newView("prod", 2)}}, args: []string{"-o", "name"},
+		"names": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3), clitest.NewView("prod", 2)}}, args: []string{"-o", "name"},
 			out: "fleetview.proxy.open-cluster-management.io/all\nfleetview.proxy.open-cluster-management.io/prod\n"},
 		"more than are listed": {hub: viewsHub{views: []v1alpha1.FleetView{many}}, notGood: true, errOut: "view many has 100 more clusters without an answer"},
 		"no status yet": {hub: viewsHub{views: []v1alpha1.FleetView{stale}},
 			out: "NAME   CLUSTERS    REACHABLE   NAMES\nnew    <unknown>   <unknown>   Plain\n"},
 		"not valid": {hub: viewsHub{views: []v1alpha1.FleetView{broken}}, notGood: true, errOut: "view broken is not valid: no such set\n"},
-		"one": {hub: viewsHub{views: []v1alpha1.FleetView{newView("all", 3)}, noList: true}, args: []string{"all", "-o", "name"},
+		"one": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3)}, noList: true}, args: []string{"all", "-o", "name"},
 			out: "fleetview.proxy.open-cluster-management.io/all\n"},
 		"none":           {errOut: "There is no view that you may see.\n"},
 		"may not list":   {hub: viewsHub{noList: true}, err: "not for ann; name one that you may get, for example: kubectl clusterproxy views all"},
@@ -151,7 +141,7 @@ func TestViews(t *testing.T) {
 				}
 				return
 			}
-			if errors.Is(err, errNotGood) != test.notGood || err != nil && !test.notGood {
+			if errors.Is(err, cli.ErrNotGood) != test.notGood || err != nil && !test.notGood {
 				t.Errorf("error %v, want errNotGood: %v", err, test.notGood)
 			}
 			if diff := cmp.Diff(test.out, out); diff != "" && test.out != "" {
@@ -165,7 +155,7 @@ func TestViews(t *testing.T) {
 }
 
 func TestViewsAsJSON(t *testing.T) {
-	view := newView("all", 3)
+	view := clitest.NewView("all", 3)
 	view.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "helm"}}
 	out, _, err := run(t, viewsHub{views: []v1alpha1.FleetView{view}}.start(t), "views", "-o", "json")
 	if err != nil {

@@ -10,53 +10,50 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
-func (p *plugin) whoamiCommand() *cobra.Command {
+func whoamiCommand(p *cli.Factory) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:               "whoami CLUSTER",
 		Short:             "Show who you are on the hub, and who that makes you on a cluster",
 		Example:           "  kubectl clusterproxy whoami cluster1",
-		Args:              arguments(1, 1),
-		ValidArgsFunction: p.completeOneCluster,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.whoami(cmd.Context(), args[0], output) },
+		Args:              cli.Arguments(1, 1),
+		ValidArgsFunction: p.CompleteOneCluster,
+		RunE:              func(cmd *cobra.Command, args []string) error { return whoami(cmd.Context(), p, args[0], output) },
 	}
-	outputFlag(cmd, &output)
+	cli.OutputFlag(cmd, &output)
 	return cmd
 }
 
-func identityPath(cluster string) string {
-	return groupPath + "/" + cluster + "/" + v1alpha1.IdentitySubresource
-}
-
-func (p *plugin) whoami(ctx context.Context, cluster, output string) error {
-	hub, err := p.hub()
+func whoami(ctx context.Context, p *cli.Factory, cluster, output string) error {
+	hub, err := p.Hub()
 	if err != nil {
 		return err
 	}
-	if _, err := clusters(ctx, hub, []string{cluster}); err != nil {
+	if _, err := cli.ListClusters(ctx, hub, []string{cluster}); err != nil {
 		return err
 	}
 	var who v1alpha1.ClusterIdentity
-	if err := get(ctx, hub, identityPath(cluster), &who); err != nil {
+	if err := cli.Get(ctx, hub, cli.IdentityPath(cluster), &who); err != nil {
 		return fmt.Errorf("asking cluster %q who you are: %w", cluster, err)
 	}
-	if printed, err := p.print(output, who); printed {
+	if printed, err := p.Print(output, who); printed {
 		return err
 	}
-	return p.whoamiTable(cluster, who)
+	return whoamiTable(p, cluster, who)
 }
 
-func (p *plugin) whoamiTable(cluster string, who v1alpha1.ClusterIdentity) error {
-	t := newTable("Where", "User", "Groups")
-	t.add("hub", who.Hub.Username, strings.Join(who.Hub.Groups, ","))
-	t.add(cluster, who.Cluster.Username, strings.Join(who.Cluster.Groups, ","))
-	if err := p.printTable(t, false); err != nil {
+func whoamiTable(p *cli.Factory, cluster string, who v1alpha1.ClusterIdentity) error {
+	t := cli.NewTable("Where", "User", "Groups")
+	t.Add("hub", who.Hub.Username, strings.Join(who.Hub.Groups, ","))
+	t.Add(cluster, who.Cluster.Username, strings.Join(who.Cluster.Groups, ","))
+	if err := p.PrintTable(t, false); err != nil {
 		return err
 	}
 	if names := lost(who); len(names) > 0 {
-		fmt.Fprintf(p.err, "%s is not told of %s: the hub asserts no reserved names there, unless the cluster's owner lists them in allowedReservedNames\n", oneLine(cluster), oneLine(strings.Join(names, ", ")))
+		fmt.Fprintf(p.Err, "%s is not told of %s: the hub asserts no reserved names there, unless the cluster's owner lists them in allowedReservedNames\n", cli.OneLine(cluster), cli.OneLine(strings.Join(names, ", ")))
 	}
 	return nil
 }

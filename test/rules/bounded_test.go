@@ -14,9 +14,9 @@ const (
 // bounded says what bounds the input of decoders where that is not seen in the function, by
 // file and function.
 var bounded = map[string]string{
-	"pkg/kubectlplugin/bundle.go read":                      "fetch bounds it, and the process is the user's own",
-	"pkg/kubectlplugin/command.go answer":                   "it is the answer of the hub that the user trusts, in the user's own process",
-	"pkg/kubectlplugin/print.go print":                      "it is what the process itself has just encoded",
+	"pkg/kubectlplugin/diagnose/archive.go read":            "fetch bounds it, and the process is the user's own",
+	"pkg/kubectlplugin/cli/hub.go Answer":                   "it is the answer of the hub that the user trusts, in the user's own process",
+	"pkg/kubectlplugin/cli/print.go Print":                  "it is what the process itself has just encoded",
 	"pkg/addonmanager/agentaddon/oidc.go setRequiredClaims": ofObject,
 	"pkg/addonmanager/agentaddon/values.go overrideImage":   ofObject,
 	"pkg/addonmanager/agentaddon/values.go placeOnHub":      ofObject,

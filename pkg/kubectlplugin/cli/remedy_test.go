@@ -1,0 +1,46 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
+	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+)
+
+// TestHops wants a remedy for the hop that failed, by the words of the proxy API itself.
+func TestHops(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no agent":        {&tunnel.Error{Code: tunnel.NoAgent}, "the tunnel is missing; on that cluster: kubectl"},
+		"no proxy server": {&tunnel.Error{Code: tunnel.NoProxyServer}, "on the hub, between the proxy API and the proxy servers"},
+		"draining":        {&tunnel.Error{Code: tunnel.Draining}, "check c1 --wait=1m"},
+		"interrupted":     {context.Canceled, "check c1 --wait=1m"},
+		"full":            {errors.New("memory"), "raises"},
+		"no handler":      {&tunnel.Error{Code: tunnel.Unreachable}, "what is behind it fails"},
+		"late":            {&tunnel.Error{Code: tunnel.TimedOut}, "does not answer in time"},
+		"overloaded":      {&tunnel.Error{Code: tunnel.Overloaded}, "proxyAPI.limits"},
+	} {
+		code, message := agentclient.StatusOf(test.err, "c1", time.Time{})
+		if name == "full" {
+			code, message = 503, "proxy API pod p uses 82 % of its memory limit of 256Mi and takes nothing new: try again, or raise it"
+		}
+		reason := metav1.StatusReasonServiceUnavailable
+		if code == 429 {
+			reason = metav1.StatusReasonTooManyRequests
+		}
+		status := clitest.StatusOf(int32(code), reason, "", message)
+		if _, got := cli.HopOf(&apierrors.StatusError{ErrStatus: status}, "c1"); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %d %q: the remedy is %q, want %q in it", name, code, message, got, test.want)
+		}
+	}
+}
