@@ -154,7 +154,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 			return fmt.Errorf("adding the controller of cluster profiles: %w", err)
 		}
 	}
-	// What the cache does not hold: it would have to list and watch.
+	// The cache does not hold these objects: it would have to list and watch them.
 	hub, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return fmt.Errorf("preparing a client of the hub: %w", err)

@@ -61,8 +61,8 @@ func sources(exposedServices string) []source {
 	}
 }
 
-// changes lets events through that change what manifests are made of. What was there
-// before this process is none: the framework renders every cluster when it starts, of
+// changes lets events through that change what manifests are made of. Objects that were there
+// before this process are no changes: the framework renders every cluster when it starts, of
 // the same cache, and it starts when everything is watched.
 func (s source) changes() predicate.Predicate {
 	concerns := func(object client.Object) bool {

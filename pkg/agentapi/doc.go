@@ -25,7 +25,7 @@
 //
 // The proxy API enforces the list for its clients, and the agent enforces it again
 // for whoever has the hub: the addon manager hands every agent the entries that are
-// about its cluster. What is not listed is denied. A list that does not parse leaves
+// about its cluster. A Service that is not listed is denied. A list that does not parse leaves
 // the last good one in force; a ConfigMap that is deleted is an empty list.
 //
 // A ManagedClusterSet is one that clusters join by the label

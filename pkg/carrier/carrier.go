@@ -291,18 +291,18 @@ func (c *Carrier) Err() error {
 	return c.err
 }
 
-// Close closes the transport at once. What it carries is cut off.
+// Close closes the transport at once, and cuts off the connection that it carries.
 func (c *Carrier) Close() error {
 	c.fail(&Error{Code: CutOff, Message: "the carrier was closed", Err: net.ErrClosed}, keepQuiet)
 	<-c.gone
 	return nil
 }
 
-// Abort closes the carrier and says why to the peer. What it carries is cut off.
+// Abort closes the carrier, says why to the peer, and cuts off the connection that it carries.
 func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
 
 // GiveUp closes the carrier without telling the peer, which does not answer, and
-// without waiting for the transport. What it carries fails with the reason.
+// without waiting for the transport. Its connection fails with the reason.
 func (c *Carrier) GiveUp(reason *Error) { c.fail(reason, keepQuiet) }
 
 // Drain makes the carrier refuse what is not open yet. An opener's carrier

@@ -55,8 +55,8 @@ func (cn *Conn) Abort(reason error) {
 	cn.c.failIf(func() bool { return cn.c.cur == cn }, e, tellPeer)
 }
 
-// Close is part of net.Conn. It does not wait. What was not closed for sending
-// is closed with FIN; the carrier is used again if the peer's FIN comes within
+// Close is part of net.Conn. It does not wait. If the connection was not closed for
+// sending, FIN closes it; the carrier is used again if the peer's FIN comes within
 // Linger and after at most 64 KiB, else it is closed with RESET.
 func (cn *Conn) Close() error {
 	c := cn.c

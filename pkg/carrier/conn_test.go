@@ -183,8 +183,8 @@ func TestCloseWhileThePeerSendsResets(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWhatWaitsItsTurn closes a connection while a Read and a Write wait for others. What
-// Close leaves to be read and written comes before them, and may take long.
+// TestCloseEndsWhatWaitsItsTurn closes a connection while a Read and a Write wait for others. The
+// bytes that Close leaves to be read and written come before them, and may take long.
 func TestCloseEndsWhatWaitsItsTurn(t *testing.T) {
 	for name, turn := range map[string]func(*Carrier) chan struct{}{"Read": func(c *Carrier) chan struct{} { return c.rsem }, "Write": func(c *Carrier) chan struct{} { return c.wsem }} {
 		synctest.Test(t, func(t *testing.T) {

@@ -51,8 +51,8 @@ func (cn *Conn) writeData(buf *[MaxFrame]byte, n int) error {
 }
 
 // WriteFrom sends n bytes that r holds already, such as a message in memory. Nothing is
-// copied: r reads into the frames, which are as large as they can be. What r may still
-// have to wait for is for ReadFrom.
+// copied: r reads into the frames, which are as large as they can be. If r may still
+// have to wait for bytes, use ReadFrom.
 func (cn *Conn) WriteFrom(r io.Reader, n int) (total int64, err error) {
 	if err := cn.lockWrite(); err != nil {
 		return 0, err

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What the two sides of a carrier may do, one after the other. An action that
+// actions are those of the two sides of a carrier, one after the other. An action that
 // makes no sense in the state it meets does nothing.
 var actions = []string{
 	"open", "cancel", "accept", "refuse",

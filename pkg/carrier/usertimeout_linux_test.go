@@ -39,8 +39,8 @@ func wait(t *testing.T, d time.Duration) {
 }
 
 // TestReaderThatPausesGetsEveryByte lets readers pause for several times the
-// user timeout. What is on its way fits into the sockets' buffers, so that nobody
-// waits in a Write, or does not. Linux would end connections of either kind.
+// user timeout. The bytes on their way fit into the sockets' buffers, so that nobody
+// waits in a Write, or they do not. Linux would end connections of either kind.
 func TestReaderThatPausesGetsEveryByte(t *testing.T) {
 	t.Parallel()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 24<<20/16)

@@ -19,7 +19,7 @@
 //     handler. When the target ends, the client is told by the end of the stream,
 //     and the target is aborted unless the client had ended, too.
 //
-// What the backend of an upgrade has sent before it closed reaches the user, also if
+// Bytes that the backend of an upgrade has sent before it closed reach the user, also if
 // bytes of the user's cannot be delivered any more.
 //
 // Two cases are out of reach: konnectivity's own servers and agents end a target's

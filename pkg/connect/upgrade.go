@@ -179,8 +179,8 @@ func (c *upgradeUser) CloseWrite() error           { return c.side.CloseWrite() 
 func (c *upgradeUser) Close() error                { return c.side.Close() }
 
 // upgradeBackend is the side that answers. A kube-apiserver closes the connection when a
-// command has ended, and resets it if the user's bytes come after that. What it has sent
-// until then is still to be read here and must reach the user. A write that fails
+// command has ended, and resets it if the user's bytes come after that. The bytes that it has
+// sent until then are still to be read here and must reach the user. A write that fails
 // therefore ends nothing: what follows is thrown away, and the end of what the backend
 // has sent says how it ended.
 type upgradeBackend struct{ upgradeSide }

@@ -18,7 +18,7 @@ import (
 // peer that dies behind a window that was shut for minutes is found after four probes,
 // which may be minutes apart.
 //
-// What waits in the kernel is sent before everything that comes later, also before a
+// The kernel sends waiting bytes before everything that comes later, also before a
 // small answer, since answers take turns above the kernel only. A connection therefore
 // queues no more bytes than it sends in 100 ms, 16 KiB at least and 128 KiB at most
 // (Linux), or, if it is fast, than it sends in 10 ms, 4 MiB at most; what is sent and not

@@ -10,8 +10,8 @@ import (
 // unsent bounds how many bytes wait in the kernel until the network takes them.
 // Requests that share a transport take turns above the kernel; what is in its
 // queue goes first, whatever comes later. Linux lets that queue grow to 4 MiB,
-// half a minute at 1 Mbit/s. What is sent and not acknowledged does not count, so
-// a long link is used in full.
+// half a minute at 1 Mbit/s. Bytes that are sent and not acknowledged do not
+// count, so a long link is used in full.
 //
 // The bound is what the transport takes in unsentTime, between leastUnsent and
 // mostUnsent: a transport that is woken for every record would not fill a fast

@@ -50,8 +50,8 @@ func TestLittleWaitsInTheKernel(t *testing.T) {
 	}
 }
 
-// TestUnsentFollowsTheRate writes at some rate. What may wait in the kernel becomes
-// what the transport takes in unsentTime, as far as that is within the bounds.
+// TestUnsentFollowsTheRate writes at some rate. The kernel's queue may hold as
+// much as the transport takes in unsentTime, as far as that is within the bounds.
 func TestUnsentFollowsTheRate(t *testing.T) {
 	const record = 16 << 10
 	for _, test := range []struct {

@@ -18,7 +18,7 @@ func withUserTimeout(tcp *net.TCPConn, d time.Duration) net.Conn {
 	if err != nil {
 		return tcp
 	}
-	// What stays unanswered is sent again often enough for a verdict in time.
+	// Unanswered segments are sent again often enough for a verdict in time.
 	// Kernels before 6.15 do not know this option: there, retransmissions and
 	// probes of a window that was shut for long are up to two minutes apart.
 	most := max(d/6, time.Second)
@@ -198,7 +198,7 @@ func IsUnacknowledged(nc net.Conn) bool {
 	return err == nil && info.Unacked > 0
 }
 
-// infoOf is the kernel's TCP_INFO. What an old kernel does not know is zero.
+// infoOf is the kernel's TCP_INFO. Fields that an old kernel does not know are zero.
 func infoOf(raw syscall.RawConn) (info *unix.TCPInfo, err error) {
 	controlErr := raw.Control(func(fd uintptr) {
 		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)

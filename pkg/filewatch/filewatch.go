@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Loop loads something from files. What Load cannot read changes nothing: the last
+// Loop loads something from files. Files that Load cannot read change nothing: the last
 // good state stays in use, which is Load's to keep.
 type Loop struct {
 	// Interval is the pause between two loads.

@@ -90,7 +90,7 @@ func TestFilesAreReadWhenTheyMayHaveChanged(t *testing.T) {
 				t.Errorf("a file that is %s is read %d times afterwards, want none", tc.is, got)
 			}
 		}
-		// Whether it is written again within the same tick of the clock cannot be seen.
+		// A second write within the same tick of the clock cannot be seen.
 		place(t, file, "new", -8*time.Second, false)
 		if got := pass(5 * time.Second); got != 5 {
 			t.Errorf("a file that is newer than the clock is read %d times in 5 s, want each second", got)

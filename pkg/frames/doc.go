@@ -18,8 +18,8 @@
 //
 // Observe hands out what is sent on the streams of a command: of SPDY the data frames, by the
 // kinds of their streams; of WebSocket the messages, by their channels, in frames or pieces of
-// any size, as bytes or base64. A close signal of version 5 is no payload. What cannot be
-// handed out as what the user sees is said once: compressed messages, frames of kinds that
+// any size, as bytes or base64. A close signal of version 5 is no payload. Some frames
+// cannot be handed out as what the user sees, which is said once: compressed messages, frames of kinds that
 // this package does not know, data of streams that the user has not opened, and data against a
 // stream's direction: output that the user sends, input that the cluster sends. A stream that the
 // user resets is still followed, because what was sent before can arrive. Nothing is guessed:

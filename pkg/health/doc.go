@@ -9,8 +9,8 @@
 //
 // A failing probe answers 500 and names every check that fails, as does a
 // passing one with ?verbose. Checks run on each request and must be quick:
-// they look at state and do no I/O. What they report is readable
-// by everything that reaches the port, so it holds no secrets.
+// they look at state and do no I/O. Everything that reaches
+// the port can read their reports, so these hold no secrets.
 //
 // A process that ends calls Drain first, listens until nobody sends it connections any
 // more (Arrivals), waits by AwaitIdle until its work is done, and stops the health server

@@ -57,8 +57,8 @@ const (
 	profileCipherSuites = "cipherSuites"
 )
 
-// profileVersions are the ways in which OCM and OpenShift write versions. What
-// is older than TLS 1.2 becomes 1.2: stricter than asked for, and never weaker.
+// profileVersions are the ways in which OCM and OpenShift write versions. Versions
+// older than TLS 1.2 become 1.2: stricter than asked for, and never weaker.
 var profileVersions = map[string]uint16{
 	"":             0,
 	"VersionTLS10": tls.VersionTLS12, "TLSv1.0": tls.VersionTLS12, "TLSv1": tls.VersionTLS12,

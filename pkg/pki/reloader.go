@@ -92,8 +92,8 @@ func (c contents) equal(other contents) bool {
 // Reloader hands out TLS configurations made from Files and reloads them. Set
 // TLS and Changed before the first use; methods are safe for concurrent use.
 type Reloader struct {
-	// TLS narrows or widens protocol versions and cipher suites. What is set here takes
-	// precedence over the profile of Files.TLSProfile.
+	// TLS narrows or widens protocol versions and cipher suites. They take precedence over
+	// the profile of Files.TLSProfile.
 	TLS TLSParameters
 	// Changed is called by Run after each reload that brought something else. It
 	// must not block.

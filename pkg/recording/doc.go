@@ -16,8 +16,8 @@
 //	[1.5, "l", "stdout 4096"]   so many bytes are not in the file
 //	[1.5, "e", "why"]           the end
 //
-// JSON is UTF-8, and output is bytes. What is no UTF-8 stands in the text as U+FFFD, and
-// exactly in the event before; a piece that is binary, such as the tar of kubectl cp, is one U+FFFD. A player ignores events that it does not know and shows the
+// JSON is UTF-8, and output is bytes. Bytes that are no UTF-8 stand in the text as U+FFFD,
+// and exactly in the event before; a piece that is binary, such as the tar of kubectl cp, is one U+FFFD. A player ignores events that it does not know and shows the
 // text; Reader returns the bytes. A character that arrives in two pieces is written when it is
 // complete, up to 3 bytes late; the order of each stream's bytes stays, and every byte is in the file.
 // Of a terminal stdout and stderr are one.
@@ -43,7 +43,7 @@
 // the volume fails. To wait for the disk with each byte would make each keystroke wait for it.
 //
 // A recording fails at the first error of the volume, at its limit of size, and when its file
-// is not there any more, which is looked after every 10 s. What is in the buffer is lost then, and
+// is not there any more, which is looked after every 10 s. The buffer is lost then, and
 // counted. Stop ends one whose bytes cannot be understood any more. Neither begins again: the
 // one who has opened it learns it once, by its function failed, and decides what becomes of
 // the session.
@@ -67,7 +67,7 @@
 // because another process may have it: each touches those that it has open with every count.
 //
 // A user who writes as much as MaxTotal makes their own recordings go, and of others only what those
-// have beyond an equal share. Whatever has to outlive that is to be copied elsewhere. A process reads
+// have beyond an equal share. Copy recordings that have to outlive that elsewhere. A process reads
 // in the first lines whose the files of other processes are, once.
 //
 // A volume may hang. No lock is held while it works; what waits for it are the

@@ -95,7 +95,7 @@ func (r *Recording) Add(s Stream, p []byte) {
 	if r.closed && !r.stopped || len(p) == 0 {
 		return
 	}
-	// What comes behind something that is lost comes behind the event that says so.
+	// Bytes behind lost ones come behind the event that says so.
 	full := !r.store.options.FailClosed && (r.lost != [streams]int64{} || r.buffered()+len(p) > maxBuffered)
 	if r.err != nil || r.stopped || full {
 		if s != resize {
@@ -221,8 +221,8 @@ func (r *Recording) close(why string) {
 	r.wake()
 }
 
-// fail ends the recording because of the volume. What is in the buffer is lost. Who waits for room
-// goes on when the failure was told, so that a session that must be recorded shows nothing more.
+// fail ends the recording because of the volume. The buffer is lost. Writers that wait for
+// room go on when the failure was told, so that a session that must be recorded shows nothing more.
 func (r *Recording) fail(err error) {
 	r.mu.Lock()
 	first := !r.told && !r.closed
@@ -369,7 +369,7 @@ func (r *Recording) flush(limit int64) error {
 // notBegun ends what cannot be removed, of a session that has not begun.
 const notBegun = "the session has not begun"
 
-// finish ends the recording. What failed may fail again.
+// finish ends the recording. A step that failed may fail again.
 func (r *Recording) finish(failed error) {
 	r.mu.Lock()
 	why, end, discard, lost := r.why, r.end, r.discard && failed == nil, r.lost

@@ -316,8 +316,8 @@ func (s *Store) put(t *testing.T, day, name string, size int, age time.Duration)
 	return path
 }
 
-// TestRemoval has files that are too old, and too many. What is open stays, and what is none
-// of ours.
+// TestRemoval has files that are too old, and too many. Open files stay, and files that are
+// not ours.
 func TestRemoval(t *testing.T) {
 	s := newStore(t, func(o *Options) { o.MaxTotal, o.MaxFile = 100<<10, 100<<10 })
 	id := strings.Repeat("0", 32)

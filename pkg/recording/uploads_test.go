@@ -299,7 +299,7 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
-// TestUploadBreaks has Services that fail in the middle. What they have is a beginning of the
+// TestUploadBreaks has Services that fail in the middle. They have a beginning of the
 // session, and it is not sent again.
 func TestUploadBreaks(t *testing.T) {
 	for name, tc := range map[string]struct {

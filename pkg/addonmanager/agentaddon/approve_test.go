@@ -297,7 +297,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// What the certificate holds is the template's, whatever was asked for.
+// TestTemplateNamesOneCluster asks for other names: the certificate has the template's.
 func TestTemplateNamesOneCluster(t *testing.T) {
 	leaf := agentLeaf("cluster1", units)
 	if leaf.CommonName != identity.AgentCommonName("cluster1") || !slices.Equal(leaf.DNSNames, []string{identity.HandlerHost("cluster1")}) ||
@@ -306,8 +306,8 @@ func TestTemplateNamesOneCluster(t *testing.T) {
 	}
 }
 
-// Whatever a request holds, it is approved only for the cluster's own agent, and
-// what is signed is the template.
+// FuzzApprove wants a request approved only for the cluster's own agent, and the template
+// signed, whatever the request holds.
 func FuzzApprove(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestManifestsAreMadeOnce(t *testing.T) {
 	if got := r.asked.Load(); got != 1 {
 		t.Errorf("the hub was asked %d times whether a cluster is the hub, want once", got)
 	}
-	// What manifests are made of changes.
+	// An input of the manifests changes.
 	r.configure(t, "--keepalive-time=21s")
 	if args := argsOf(t, r.manifests(t, fmt.Sprint("cluster", clusters-1), time.Time{})); !slices.Contains(args, "--keepalive-time=21s") {
 		t.Errorf("arguments after a change are %q", args)

@@ -18,7 +18,7 @@ import (
 // it would run before it uninstalls. It looks at a few clusters at a time, so the last answers
 // are enough. Rendering is most of what the addon manager does for a cluster.
 //
-// What manifests are made of is read once for both the comparison and the rendering. If each read
+// The inputs of manifests are read once for both the comparison and the rendering. If each read
 // for itself, a Service's address that changes and changes back between the two would leave manifests
 // of the one address remembered as those of the other, and nobody would render them again.
 type once struct {

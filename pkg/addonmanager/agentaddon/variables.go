@@ -67,7 +67,7 @@ var variables = map[string]func(v *values, value string) error{
 		v.NetworkPolicy.Enabled = on
 		return nil
 	},
-	// What an ExternalName Service needs, of which there is one only while upstream's
+	// An ExternalName Service needs it, of which there is one only while upstream's
 	// agents serve.
 	"serviceDomain": func(v *values, value string) error {
 		if v.Former != nil && len(validation.IsDNS1123Subdomain(value)) == 0 {
@@ -77,7 +77,7 @@ var variables = map[string]func(v *values, value string) error{
 		return nil
 	},
 	"enableImpersonation": func(v *values, value string) error {
-		// What strconv takes is what upstream took for true.
+		// Upstream takes for true whatever strconv does.
 		if on, err := strconv.ParseBool(value); err != nil || !on {
 			// enableImpersonation=false must not be ignored: the cluster would accept
 			// the hub's users.

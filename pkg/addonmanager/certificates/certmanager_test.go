@@ -44,8 +44,8 @@ func certManagerSchema(t *testing.T, kind string) *apiextensions.JSONSchemaProps
 	return nil
 }
 
-// What is asked of cert-manager is what its definitions allow, with no field
-// that they do not have.
+// TestCertManagerObjectsFitItsDefinitions wants objects that cert-manager's definitions
+// allow, with no field that they do not have.
 func TestCertManagerObjectsFitItsDefinitions(t *testing.T) {
 	for _, source := range []CertManager{
 		{Namespace: hubNamespace},

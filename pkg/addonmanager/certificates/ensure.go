@@ -91,7 +91,7 @@ func Ensure(ctx context.Context, c client.Client, p Params, now time.Time) (Resu
 	for _, ca := range []CAName{HubCA, AgentCA} {
 		rotation, err := rotate(ctx, c, p, ca, hub, agents, trusted, failed == nil, now)
 		if err != nil {
-			// What there is goes on working.
+			// The certificates that exist go on working.
 			result.SignerError = errors.Join(result.SignerError, err)
 		}
 		result.Rotations[ca] = rotation

@@ -131,7 +131,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// What everybody agreed to in one phase says nothing about the next one.
+// TestEveryPhaseNeedsItsOwnProof wants agreement in one phase to say nothing about the next.
 func TestEveryPhaseNeedsItsOwnProof(t *testing.T) {
 	c, w := newClient(), &clusters{}
 	ensure(t, c, rotating("", w), start)
@@ -395,7 +395,7 @@ func TestCAsThatAreNotTwoAreRefused(t *testing.T) {
 	if trusted(t, c, HubBundleSecret) != 1 {
 		t.Error("the agent CA is trusted on the hub")
 	}
-	// What was the hub CA is trusted until the rotation's end.
+	// The former hub CA is trusted until the rotation's end.
 	c = newClient()
 	ensure(t, c, rotating("", &clusters{}), start)
 	before := get(t, c, "cluster-proxy-signer")

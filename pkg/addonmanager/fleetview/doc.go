@@ -5,8 +5,8 @@
 // for the proxy API and here alike.
 //
 // A cluster counts if it is served: the hub accepts it, it has the addon, and neither
-// is being deleted. It is reachable while its ManagedClusterAddOn is Available. What a
-// user may reach is not part of the status, because that is another question for each
+// is being deleted. It is reachable while its ManagedClusterAddOn is Available. The
+// status does not say which of them a user may reach: that is another question for each
 // user.
 //
 // # Work

@@ -1,7 +1,7 @@
 // Package karmada writes the status of ResourceRegistries, which the hub stores as
 // KarmadaResourceRegistries: whether one can be served. The proxy API serves registries
-// without reading any of it; the status is for people. What a registry selects is decided
-// by package hubaccess, for the proxy API and here alike.
+// without reading any of it; the status is for people. Package hubaccess decides
+// what a registry selects, for the proxy API and here alike.
 //
 // # Files
 //

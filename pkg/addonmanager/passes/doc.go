@@ -11,7 +11,7 @@
 //
 // A Pass grants nothing, and nobody compares it with what belongs to it: a maker who does not
 // use the plugin may bind more to the account than the Pass says, of their own rights. Such a maker
-// can bind the same to anybody without a Pass. What is sure is who made it and when it ends, and
+// can bind the same to anybody without a Pass. Certain are its maker and its end, and
 // that all that belongs to it ends then.
 //
 // # Who may do what to whose pass

@@ -64,7 +64,7 @@ func (r *Reconciler) applyOne(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// adopt takes over the fields that upstream's manager wrote. What we do not set
+// adopt takes over the fields that upstream's manager wrote. Fields that we do not set
 // would stay otherwise: the command of its proxy server, its mounts, the client
 // port on its load balancer.
 func (r *Reconciler) adopt(ctx context.Context, object client.Object) error {

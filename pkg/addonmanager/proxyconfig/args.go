@@ -9,8 +9,8 @@ import (
 
 // canonicalArgs writes arguments as --flag=value: upstream hands on whatever its
 // flags parse, such as -v=2, a value in an argument of its own, and no value for
-// true; and processes take _ for - in the name of a flag. What is no flag stays as it
-// is, for check to refuse.
+// true; and processes take _ for - in the name of a flag. An argument that is no flag stays
+// as it is, for check to refuse.
 func canonicalArgs(args []string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {

@@ -10,8 +10,8 @@ import (
 
 // Swallow drops every packet that arrives for a TCP connection from now on, as a
 // network does that has lost one of its ends: the kernel acknowledges nothing and
-// resets nothing. A filter on the socket does it, which needs no privilege. What
-// the connection itself sends goes out: swallow both ends for a silence both
+// resets nothing. A filter on the socket does it, which needs no privilege. The
+// connection's own bytes go out: swallow both ends for a silence both
 // ways. The function it returns heals the connection.
 func Swallow(t testing.TB, nc net.Conn) (heal func()) {
 	t.Helper()

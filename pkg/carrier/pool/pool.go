@@ -166,8 +166,8 @@ func (p *Pool) CarrierIdle(c *carrier.Carrier) {
 
 // file hands an idle carrier to the first waiter, or keeps it; mu is held.
 func (p *Pool) file(c *carrier.Carrier) {
-	// An acceptor's carrier may have got an OPEN since it was idle. What changes its
-	// state reports that afterwards, so the last one finds what is true.
+	// An acceptor's carrier may have got an OPEN since it was idle. Each change of its
+	// state is reported afterwards, so the last report finds what is true.
 	if !p.all[c] || !c.Resting() || slices.ContainsFunc(p.idle, func(i idleCarrier) bool { return i.c == c }) {
 		return
 	}

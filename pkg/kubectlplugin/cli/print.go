@@ -70,7 +70,7 @@ func (p *Factory) Print(output string, object any) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	// What is printed here is not all in a scheme.
+	// Not all kinds that are printed here are in a scheme.
 	var printed unstructured.Unstructured
 	if err := json.Unmarshal(text, &printed.Object); err != nil {
 		return true, err
@@ -112,7 +112,7 @@ func (t *Table) AddWide(columns ...string) {
 	}
 }
 
-// Add adds a row. What is in a cell cannot end it.
+// Add adds a row. No text of a cell can end the cell.
 func (t *Table) Add(cells ...string) {
 	row := metav1.TableRow{}
 	for _, cell := range cells {

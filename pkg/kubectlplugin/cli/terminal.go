@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Terminal is a writer for text that a cluster may have a part in. What a terminal
-// or a reader could take for something else than text is written as its code, as
+// Terminal is a writer for text that a cluster may have a part in. Characters that
+// a terminal or a reader could take for something else than text are written as codes, as
 // in JSON: control characters, those that change the direction of text or are not
 // seen, and bytes that are not UTF-8. Each Write is text of its own.
 type Terminal struct{ io.Writer }

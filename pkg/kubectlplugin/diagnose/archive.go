@@ -81,7 +81,7 @@ func (b *bundle) read(ctx context.Context, from side, path string) map[string]an
 	return object
 }
 
-// fetch returns what stands at a path with its query. What answers may be a cluster in an
+// fetch returns what stands at a path with its query. A cluster that answers may be in an
 // attacker's hands: an answer that is too large or slow is cut off.
 func (b *bundle) fetch(ctx context.Context, from side, path string) ([]byte, error) {
 	b.says(from.prefix + path)

@@ -22,7 +22,7 @@ const (
 	logBytes = 2 << 20
 )
 
-// collect reads everything. What cannot be read is noted, and the rest goes on.
+// collect reads everything. It notes what cannot be read, and goes on.
 func (b *bundle) collect(ctx context.Context, names []string) {
 	findings, found := checkHub(ctx, b.hub.client, names)
 	b.hubFindings = findings
@@ -134,8 +134,8 @@ func (b *bundle) collectNamespace(ctx context.Context, folder string, from side,
 	return ours
 }
 
-// addOurs adds those objects of a list that run the addon's pods, and returns them. What others run in
-// the same namespace is nothing that an issue is about, and may have credentials.
+// addOurs adds those objects of a list that run the addon's pods, and returns them. Programs of others
+// in the same namespace are no part of an issue, and may have credentials.
 func (b *bundle) addOurs(ctx context.Context, file string, from side, path string, pod func(map[string]any) map[string]any) (ours []map[string]any) {
 	list := b.read(ctx, from, path)
 	if list == nil {

@@ -35,7 +35,7 @@ func checkAPI(ctx context.Context, hub kubernetes.Interface) finding {
 	return f
 }
 
-// checkParts looks at the addon's parts on the hub. What a user may not read is skipped.
+// checkParts looks at the addon's parts on the hub. It skips what the user may not read.
 func checkParts(ctx context.Context, hub kubernetes.Interface) []finding {
 	findings := []finding{checkAPIService(ctx, hub)}
 	var list v1alpha1.ManagedProxyConfigurationList

@@ -176,7 +176,7 @@ func watchStatus(ctx context.Context, p *cli.Factory, found []v1alpha1.Cluster, 
 }
 
 // changes returns the clusters of now that are not as they were, and the names of those that
-// are not there any more. What always moves does not count.
+// are not there any more. Fields that always change do not count.
 func changes(before, now []v1alpha1.Cluster) (changed []v1alpha1.Cluster, gone []string) {
 	was := make(map[string]v1alpha1.Cluster, len(before))
 	for _, c := range before {

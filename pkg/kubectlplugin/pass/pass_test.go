@@ -280,7 +280,7 @@ func TestPassUndone(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want[1]) {
 			t.Errorf("%s: error %v, want one with %q", path, err, want[1])
 		}
-		// What belongs to the pass is the garbage collector's.
+		// The garbage collector deletes what belongs to the pass.
 		for _, left := range []string{passesPath + "/ann", accountsPath + "/" + passAccount} {
 			if h.objects[left] != nil {
 				t.Errorf("%s is refused, and %s is left", path, left)

@@ -84,8 +84,8 @@ type Session struct {
 	Status SessionStatus `json:"status"`
 }
 
-// SessionStatus says whose a session is, and what for. What users and clusters have chosen
-// is quoted if it is not printable, and cut off if it is long. Command lines are not in it.
+// SessionStatus says whose a session is, and what for. Text that users and clusters have
+// chosen is quoted if it is not printable, and cut off if it is long. Command lines are not in it.
 type SessionStatus struct {
 	// User is the name of the user on the hub; empty if the hub does not know the user.
 	User string `json:"user,omitempty"`

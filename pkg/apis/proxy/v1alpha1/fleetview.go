@@ -82,7 +82,7 @@ type FleetViewSpec struct {
 	ClusterTimeoutSeconds int32 `json:"clusterTimeoutSeconds,omitempty"`
 	// InformerTimeoutSeconds is how long initial events, and lists of informers, wait for
 	// clusters that do not answer: an informer takes what it does not get for deleted.
-	// What is left out after that is named in an annotation of bookmarks and lists.
+	// Bookmarks and lists name the clusters left out after that in an annotation.
 	// +optional
 	// +kubebuilder:default=45
 	// +kubebuilder:validation:Minimum=1
@@ -177,7 +177,7 @@ const (
 // +kubebuilder:validation:Enum=Warn;Fail
 type FleetViewWhenUnreachable string
 
-// What a request does for which a cluster does not answer.
+// The ways in which a request goes on without a cluster that does not answer.
 const (
 	// WhenUnreachableWarn leaves out its objects and says so in a Warning header.
 	WhenUnreachableWarn FleetViewWhenUnreachable = "Warn"
