@@ -15,8 +15,8 @@
 // or a ManagedClusterSet that changes nothing of the status is dropped (changes.go); any
 // other asks for one round over all views, Interval later. A hundred events until then
 // ask for the same round. An event therefore costs the same whatever the size of the
-// fleet, and a view is written at most once per Interval on their behalf. A round reads
-// caches only, and writes the views whose status differs from what it should be. A view
+// fleet. A round reads caches only, and writes the views whose status differs from what it
+// should be: conditions at once, numbers five times in a row and then once a minute. A view
 // whose spec changes is looked at at once.
 //
 // # Files

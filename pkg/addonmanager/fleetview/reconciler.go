@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
@@ -22,7 +25,14 @@ import (
 type Reconciler struct {
 	// Client reads views, clusters, addons and sets from caches, and writes status.
 	Client client.Client
+
+	// writes bounds how often the numbers of a view are written, by the view's name.
+	writes map[string]*rate.Limiter
 }
+
+// writesInRow is how many changes of a view's numbers are written as they come; after them
+// one a minute is. A fleet always has a cluster that comes and goes.
+const writesInRow = 5
 
 // SetupWithManager starts the reconciler with the manager, which may be running
 // already. The hub must serve FleetViews and ManagedClusterSets.
@@ -45,6 +55,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else {
 		var view v1alpha1.FleetView
 		if err := r.Client.Get(ctx, request.NamespacedName, &view); err != nil {
+			if apierrors.IsNotFound(err) {
+				delete(r.writes, request.Name)
+			}
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 		views.Items = append(views.Items, view)
@@ -53,17 +66,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	var result ctrl.Result
 	var errs []error
 	for i := range views.Items {
 		view := &views.Items[i]
 		if view.DeletionTimestamp != nil {
 			continue
 		}
-		if status := hub.statusOf(view); !equality.Semantic.DeepEqual(status, view.Status) {
+		status := hub.statusOf(view)
+		switch {
+		case equality.Semantic.DeepEqual(status, view.Status):
+		case isUrgent(&status, &view.Status) || r.mayWrite(view.Name):
 			errs = append(errs, ownstatus.Apply(ctx, r.Client, v1alpha1.GroupVersion.WithKind("FleetView"), client.ObjectKeyFromObject(view), &status))
+		default:
+			result.RequeueAfter = Interval
 		}
 	}
-	return ctrl.Result{}, errors.Join(errs...)
+	return result, errors.Join(errs...)
+}
+
+// isUrgent reports whether a change of a status is of more than its numbers.
+func isUrgent(status, was *v1alpha1.FleetViewStatus) bool {
+	return status.ObservedGeneration != was.ObservedGeneration || !equality.Semantic.DeepEqual(status.Conditions, was.Conditions)
+}
+
+// mayWrite reports whether the numbers of a view may be written now. The controller calls
+// Reconcile from one goroutine.
+func (r *Reconciler) mayWrite(view string) bool {
+	if r.writes[view] == nil {
+		if r.writes == nil {
+			r.writes = map[string]*rate.Limiter{}
+		}
+		r.writes[view] = rate.NewLimiter(rate.Every(time.Minute), writesInRow)
+	}
+	return r.writes[view].Allow()
 }
 
 // read reads what the status of views depends on. It shares the objects with the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,6 +86,19 @@ func (r *Reconciler) status(t *testing.T, view string) v1alpha1.FleetViewStatus 
 		t.Fatal(err)
 	}
 	return got.Status
+}
+
+// set changes whether a cluster can be reached.
+func (r *Reconciler) set(t *testing.T, cluster string, available metav1.ConditionStatus) {
+	t.Helper()
+	var a addonv1alpha1.ManagedClusterAddOn
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(addon(cluster, "")), &a); err != nil {
+		t.Fatal(err)
+	}
+	a.Status = addon(cluster, available).Status
+	if err := r.Client.Update(t.Context(), &a); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func view(spec v1alpha1.FleetViewSpec) *v1alpha1.FleetView {
@@ -189,18 +203,47 @@ func TestWritesOnlyChanges(t *testing.T) {
 	if *writes != 1 {
 		t.Errorf("%d writes for three rounds without a change, want 1", *writes)
 	}
-	var back addonv1alpha1.ManagedClusterAddOn
-	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(addon("c", "")), &back); err != nil {
-		t.Fatal(err)
-	}
-	back.Status = addon("c", metav1.ConditionTrue).Status
-	if err := r.Client.Update(t.Context(), &back); err != nil {
-		t.Fatal(err)
-	}
+	r.set(t, "c", metav1.ConditionTrue)
 	if got := r.status(t, "v"); got.Reachable != 2 || *writes != 2 {
 		t.Errorf("after a cluster came back %d are reachable after %d writes, want 2 and 2", got.Reachable, *writes)
 	}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil {
 		t.Errorf("a view that is gone: %v, want no error", err)
 	}
+}
+
+// TestFlappingCluster has a cluster that comes and goes each Interval for an hour, and a view
+// that changes meanwhile.
+func TestFlappingCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, writes := newReconciler(t, append(fleet(), view(v1alpha1.FleetViewSpec{}))...)
+		for i := range int(time.Hour / Interval) {
+			r.set(t, "c", []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown}[i%2])
+			r.status(t, "v")
+			time.Sleep(Interval)
+		}
+		if *writes > 70 {
+			t.Errorf("%d writes in an hour, want one a minute and a few", *writes)
+		}
+		var v v1alpha1.FleetView
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "v"}, &v); err != nil {
+			t.Fatal(err)
+		}
+		v.Generation++
+		if err := r.Client.Update(t.Context(), &v); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.status(t, "v"); got.ObservedGeneration != v.Generation {
+			t.Errorf("generation %d of the view is not written while its numbers are held back", v.Generation)
+		}
+		r.set(t, "c", metav1.ConditionTrue)
+		result, err := r.Reconcile(t.Context(), ctrl.Request{})
+		for i := 0; err == nil && result.RequeueAfter > 0 && i < 100; i++ {
+			time.Sleep(result.RequeueAfter)
+			result, err = r.Reconcile(t.Context(), ctrl.Request{})
+		}
+		if got := r.status(t, "v"); err != nil || got.Reachable != 2 {
+			t.Errorf("in the end %d are reachable, %v, want 2", got.Reachable, err)
+		}
+	})
 }
