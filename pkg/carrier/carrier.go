@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -291,20 +292,6 @@ func (c *Carrier) Err() error {
 	return c.err
 }
 
-// Close closes the transport at once, and cuts off the connection that it carries.
-func (c *Carrier) Close() error {
-	c.fail(&Error{Code: CutOff, Message: "the carrier was closed", Err: net.ErrClosed}, keepQuiet)
-	<-c.gone
-	return nil
-}
-
-// Abort closes the carrier, says why to the peer, and cuts off the connection that it carries.
-func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
-
-// GiveUp closes the carrier without telling the peer, which does not answer, and
-// without waiting for the transport. Its connection fails with the reason.
-func (c *Carrier) GiveUp(reason *Error) { c.fail(reason, keepQuiet) }
-
 // Drain makes the carrier refuse what is not open yet. An opener's carrier
 // closes as soon as it is idle; an acceptor's stays to answer with REFUSE.
 func (c *Carrier) Drain() {
@@ -369,4 +356,35 @@ func (c *Carrier) failOpening(reply chan openReply, err *Error) {
 	if mine {
 		c.failIf(func() bool { return c.state == opening && c.reply == reply }, err, tellPeer)
 	}
+}
+
+// ErrNoCarriers is the error of DialTLS if ALPN did not select carriers: the peer
+// is a proxy server of konnectivity's, or no proxy server at all.
+var ErrNoCarriers = errors.New("the proxy server does not speak carriers")
+
+// DialTLS makes a carrier of a connection that this side dialed: it makes the TLS
+// handshake, checks that ALPN selected carriers, and sends HELLO. The config must
+// name ALPN in NextProtos. The error of the handshake is that of crypto/tls. With
+// an error the connection is closed.
+func DialTLS(ctx context.Context, raw net.Conn, config *tls.Config, hello Hello, cfg Config) (*Carrier, error) {
+	conn, err := ShakeHands(ctx, raw, config)
+	if err != nil {
+		return nil, err
+	}
+	return Dialed(ctx, conn, hello, cfg)
+}
+
+// ShakeHands is the first part of DialTLS: it makes the TLS handshake and checks that
+// ALPN selected carriers. With an error the connection is closed.
+func ShakeHands(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, error) {
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	if conn.ConnectionState().NegotiatedProtocol != ALPN {
+		_ = conn.Close()
+		return nil, ErrNoCarriers
+	}
+	return conn, nil
 }

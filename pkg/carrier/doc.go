@@ -92,10 +92,23 @@
 // Out of scope: authentication (the transport is authenticated before it
 // becomes a carrier), routing, name resolution and policy.
 //
-// Files: frame.go, control.go and error.go encode what spec.md says. carrier.go has
-// Dialed, Accepted and Open, dial.go the same over TLS, serve.go the answer to an
-// OPEN, watch.go the reader of an idle carrier, fail.go its end. conn.go and close.go
-// are a tunnelled connection, session.go is a control session, copy.go, scanner.go and splice.go move its bytes,
-// lazyreader_linux.go reads without holding a buffer, guard.go notices transports
-// that broke unread. ping.go is the ping. Package pool keeps carriers ready.
+// # Files
+//
+//	session.go  a control session
+//	serve.go    the answer to an OPEN
+//	splice.go   joins two connections, frame by frame
+//	copy.go     copies a connection's bytes, and notices a transport that broke unread
+//	carrier.go  Dialed, Accepted, Open, and the same over TLS
+//	watch.go    the reader of an idle carrier
+//	conn.go     a tunnelled connection
+//	close.go    its end
+//	fail.go     the end of a carrier
+//	scanner.go  reads frames
+//	lazyreader_linux.go, lazyreader_other.go
+//	            wait for bytes without holding a buffer
+//	control.go  messages of a control session
+//	frame.go    frames, as spec.md has them
+//	error.go    codes of refusals, and the ping, which is refused
+//
+// Package pool keeps carriers ready.
 package carrier

@@ -2,6 +2,7 @@ package carrier
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
@@ -203,3 +204,17 @@ func (c *Carrier) WaitIdle(ctx context.Context) error {
 		return ContextError(ctx)
 	}
 }
+
+// Close closes the transport at once, and cuts off the connection that it carries.
+func (c *Carrier) Close() error {
+	c.fail(&Error{Code: CutOff, Message: "the carrier was closed", Err: net.ErrClosed}, keepQuiet)
+	<-c.gone
+	return nil
+}
+
+// Abort closes the carrier, says why to the peer, and cuts off the connection that it carries.
+func (c *Carrier) Abort(reason error) { c.fail(cutOff(reason), tellPeer) }
+
+// GiveUp closes the carrier without telling the peer, which does not answer, and
+// without waiting for the transport. Its connection fails with the reason.
+func (c *Carrier) GiveUp(reason *Error) { c.fail(reason, keepQuiet) }

@@ -132,7 +132,7 @@ func TestSpliceDeliversWhatCameBeforeRESET(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		Splice(<-in, cn)
+		Splice(<-in, cn, func(int64, int64) {})
 		reset := controlFrame(FrameReset, (&Error{Code: Canceled, Message: "enough"}).append)
 		_, _ = far.Write(append(frame(FrameData, "the last words"), reset...))
 		got, err := io.ReadAll(<-out)

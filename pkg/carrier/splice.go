@@ -6,14 +6,11 @@ import (
 )
 
 // Splice forwards frames between two connections until both directions have
-// ended; after a clean end both carriers are idle. An abnormal end of one is
-// passed on to the other with its code. Nothing else may use a and b. It does
-// not wait.
-func Splice(a, b *Conn) { SpliceThen(a, b, func(int64, int64) {}) }
-
-// SpliceThen is Splice, and calls ended when both directions have ended, with the
-// bytes that were forwarded from a and from b. Headers of frames count too.
-func SpliceThen(a, b *Conn, ended func(fromA, fromB int64)) {
+// ended; after a clean end both carriers are idle. It passes an abnormal end of one
+// on to the other with its code, and calls ended when both directions have ended, with
+// the bytes that were forwarded from a and from b, headers of frames included. Nothing
+// else may use a and b. Splice does not wait.
+func Splice(a, b *Conn, ended func(fromA, fromB int64)) {
 	a.hook(func(e *Error) { b.Abort(e) })
 	b.hook(func(e *Error) { a.Abort(e) })
 	stop := guard(a, b)

@@ -28,7 +28,7 @@ func chain(t testing.TB, make transport.Maker, target HandlerFunc) (client *Carr
 			b.Abort(err)
 			return
 		}
-		Splice(a, b)
+		Splice(a, b, func(int64, int64) {})
 	})
 	return client, [3]*Carrier{hubIn, hubOut, agent}
 }

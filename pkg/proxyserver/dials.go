@@ -195,5 +195,5 @@ func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 		return
 	}
 	ended := s.beginConnection(callerOn(request.Carrier().Transport()), request.Address)
-	carrier.SpliceThen(accepted, conn, ended)
+	carrier.Splice(accepted, conn, ended)
 }
