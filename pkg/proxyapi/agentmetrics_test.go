@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // toldAsMetrics are the headers that make a request one for the agent's metrics.
@@ -58,7 +59,7 @@ func TestAgentMetrics(t *testing.T) {
 		{name: "with an upgrade", token: "prometheus", path: metrics, header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, code: 405, message: "use GET"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, err := http.NewRequestWithContext(t.Context(), tc.method, w.url+clustersPath+tc.path, nil)
+			r, err := http.NewRequestWithContext(t.Context(), tc.method, w.url+scope.ClustersPath+tc.path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +115,7 @@ func TestAgentMetricsOfEvilAgents(t *testing.T) {
 			rw.Header().Set("Location", location)
 			rw.WriteHeader(http.StatusFound)
 		}), cluster)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+clustersPath+cluster+"/metrics", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+scope.ClustersPath+cluster+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,13 +133,13 @@ func TestAgentMetricsAreAudited(t *testing.T) {
 	w.api.User("prometheus", "prometheus")
 	w.api.Allow("prometheus get clusters/metrics *")
 	w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
-	get(t, w.client(), w.url+clustersPath+"cluster1/metrics", http.Header{"Authorization": {"Bearer prometheus"}})
-	if n := testutil.ToFloat64(w.server.metrics.requests.WithLabelValues("cluster1", "metrics", "200")); n != 1 {
+	get(t, w.client(), w.url+scope.ClustersPath+"cluster1/metrics", http.Header{"Authorization": {"Bearer prometheus"}})
+	if n := testutil.ToFloat64(w.server.metrics.Requests.WithLabelValues("cluster1", "metrics", "200")); n != 1 {
 		t.Errorf("%v scrapes are counted, want 1", n)
 	}
 	for _, e := range events() {
 		if e.ObjectRef != nil && e.ObjectRef.Subresource == "metrics" && e.ObjectRef.Name == "cluster1" && e.Verb == "get" && e.User.Username == "prometheus" &&
-			e.Annotations[annotationPrefix+"request"] == "GET /metrics of the agent" {
+			e.Annotations[scope.AnnotationPrefix+"request"] == "GET /metrics of the agent" {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // TestNoCredentialIs401 has callers without a credential refused before anything
@@ -16,7 +17,7 @@ func TestNoCredentialIs401(t *testing.T) {
 	client := w.client("http/1.1")
 	const service = "/api/v1/namespaces/a/services/b/proxy-service/x"
 	var want string
-	for _, path := range []string{"/cluster1/version", "/nowhere/version", "/away/version", "/cluster1" + service, "/nowhere" + service, clustersPath + "cluster1/proxy/version"} {
+	for _, path := range []string{"/cluster1/version", "/nowhere/version", "/away/version", "/cluster1" + service, "/nowhere" + service, scope.ClustersPath + "cluster1/proxy/version"} {
 		resp, body := get(t, client, w.url+path, http.Header{})
 		if want == "" {
 			want = body
@@ -43,7 +44,7 @@ func TestUnknownTokensDoNotTellClustersApart(t *testing.T) {
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer of-cluster1" {
 			rw.Header().Set("Www-Authenticate", "Bearer")
-			writeStatus(rw, newStatus(http.StatusUnauthorized, "Unauthorized"))
+			scope.WriteStatus(rw, scope.NewStatus(http.StatusUnauthorized, "Unauthorized"))
 		}
 	}), "cluster1")
 	w.hub.Forward(w.handlerAddress("cluster2"), "127.0.0.1:1")

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 func decode[T any](t *testing.T, body string) T {
@@ -29,7 +31,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 	w := start(t)
 	w.api.User("hub-token", "jane", "devs")
 	client, header := w.client(), http.Header{"Authorization": {"Bearer hub-token"}}
-	_, body := get(t, client, w.url+groupPath, header)
+	_, body := get(t, client, w.url+scope.GroupPath, header)
 	verbs := map[string]string{}
 	for _, r := range decode[metav1.APIResourceList](t, body).APIResources {
 		verbs[r.Name] = r.Kind + " " + strings.Join(r.Verbs, ",")
@@ -71,7 +73,7 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 	client := w.client()
 	for token, want := range map[string]string{"one": "cluster1", "all": "away,cluster1,cluster2", "none": ""} {
 		header := http.Header{"Authorization": {"Bearer " + token}}
-		_, body := get(t, client, w.url+groupPath+"/clusters", header)
+		_, body := get(t, client, w.url+scope.GroupPath+"/clusters", header)
 		var names []string
 		for _, c := range decode[v1alpha1.ClusterList](t, body).Items {
 			names = append(names, c.Name)
@@ -83,11 +85,11 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 		if token == "none" {
 			code = http.StatusNotFound
 		}
-		if resp, _ := get(t, client, w.url+clustersPath+"cluster1", header); resp.StatusCode != code {
+		if resp, _ := get(t, client, w.url+scope.ClustersPath+"cluster1", header); resp.StatusCode != code {
 			t.Errorf("%s gets cluster1: %d, want %d", token, resp.StatusCode, code)
 		}
 	}
-	_, body := get(t, client, w.url+groupPath+"/clusters?fieldSelector=metadata.name%3Dcluster1", http.Header{"Authorization": {"Bearer all"}, "Accept": {"application/json;as=Table;v=v1;g=meta.k8s.io"}})
+	_, body := get(t, client, w.url+scope.GroupPath+"/clusters?fieldSelector=metadata.name%3Dcluster1", http.Header{"Authorization": {"Bearer all"}, "Accept": {"application/json;as=Table;v=v1;g=meta.k8s.io"}})
 	table := decode[metav1.Table](t, body)
 	var titles []string
 	for _, c := range table.ColumnDefinitions {
@@ -99,7 +101,7 @@ func TestListShowsWhatTheCallerMayReach(t *testing.T) {
 	if len(table.Rows) != 1 || fmt.Sprint(table.Rows[0].Cells) != "[cluster1 True <none> v1.36.3 <unknown>  0]" {
 		t.Errorf("rows %v, want one: cluster1 True <none> v1.36.3 <unknown> and 0", table.Rows)
 	}
-	for _, path := range []string{groupPath + "/clusters", clustersPath + "cluster1/identity", "/apis", "/openapi/v2"} {
+	for _, path := range []string{scope.GroupPath + "/clusters", scope.ClustersPath + "cluster1/identity", "/apis", "/openapi/v2"} {
 		if resp, _ := get(t, client, w.url+path, http.Header{"Authorization": {"Bearer of-a-cluster"}}); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s without a credential: %d, want 401", path, resp.StatusCode)
 		}
@@ -122,7 +124,7 @@ func TestAggregatedEndpoint(t *testing.T) {
 		"cluster1/proxy//x/":    "//x/",
 		"cluster1/proxy/proxy/": "/proxy/",
 	} {
-		if resp, body := get(t, client, w.url+clustersPath+path, header); resp.StatusCode != http.StatusOK {
+		if resp, body := get(t, client, w.url+scope.ClustersPath+path, header); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %d %s, want 200", path, resp.StatusCode, body)
 			continue
 		}
@@ -139,7 +141,7 @@ func TestAggregatedEndpoint(t *testing.T) {
 		"cluster1/stream":              http.StatusForbidden,
 		"cluster1/other":               http.StatusForbidden,
 	} {
-		if resp, body := get(t, client, w.url+clustersPath+path, header); resp.StatusCode != want {
+		if resp, body := get(t, client, w.url+scope.ClustersPath+path, header); resp.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", path, resp.StatusCode, body, want)
 		}
 	}
@@ -154,8 +156,8 @@ func TestWhoAmI(t *testing.T) {
 	w.api.Allow("jane get clusters/identity *", "jane get clusters/proxy cluster1", "jane get clusters/proxy cluster2")
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || r.RequestURI != reviewPath || !strings.Contains(string(body), "SelfSubjectReview") {
-			t.Errorf("%s %s %s, want POST %s with a SelfSubjectReview", r.Method, r.RequestURI, body, reviewPath)
+		if r.Method != http.MethodPost || r.RequestURI != apigroup.ReviewPath || !strings.Contains(string(body), "SelfSubjectReview") {
+			t.Errorf("%s %s %s, want POST %s with a SelfSubjectReview", r.Method, r.RequestURI, body, apigroup.ReviewPath)
 		}
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusCreated)
@@ -163,16 +165,16 @@ func TestWhoAmI(t *testing.T) {
 			UserInfo: authenticationv1.UserInfo{Username: r.Header.Get("X-Remote-User"), Groups: r.Header["X-Remote-Group"]}}})
 	}), "cluster1")
 	client, header := w.client(), http.Header{"Authorization": {"Bearer hub-token"}}
-	_, body := get(t, client, w.url+clustersPath+"cluster1/identity", header)
+	_, body := get(t, client, w.url+scope.ClustersPath+"cluster1/identity", header)
 	got := decode[v1alpha1.ClusterIdentity](t, body)
 	if got.Hub.Username != "jane" || got.Cluster.Username != "jane" || len(got.Cluster.Groups) != 2 || got.Kind != "ClusterIdentity" {
 		t.Errorf("answered %s, want a ClusterIdentity of jane, here and there, with two groups there", body)
 	}
-	resp, body := get(t, client, w.url+clustersPath+"cluster2/identity", header)
+	resp, body := get(t, client, w.url+scope.ClustersPath+"cluster2/identity", header)
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "no agent of cluster") {
 		t.Errorf("without an agent: %d %s, want 503", resp.StatusCode, body)
 	}
-	if resp, _ := get(t, client, w.url+clustersPath+"away/identity", header); resp.StatusCode != http.StatusNotFound {
+	if resp, _ := get(t, client, w.url+scope.ClustersPath+"away/identity", header); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("without the right: %d, want 404", resp.StatusCode)
 	}
 }

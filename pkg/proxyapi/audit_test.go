@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // audited starts a proxy API with an audit log. events ends it and returns its
@@ -85,8 +87,8 @@ func TestRefusalsAreAudited(t *testing.T) {
 		{target: "/cluster1/%2e%2e/cluster2/api", code: 400},
 		{target: "/cluster1/../cluster2/api", code: 400},
 		{target: "/", code: 404},
-		{target: "/cluster1/" + strings.Repeat("x", maxHeaderBytes), code: 431},
-		{target: "/cluster1/api", header: "X: " + strings.Repeat("x", maxHeaderBytes) + "\r\n", code: 431},
+		{target: "/cluster1/" + strings.Repeat("x", scope.MaxHeaderBytes), code: 431},
+		{target: "/cluster1/api", header: "X: " + strings.Repeat("x", scope.MaxHeaderBytes) + "\r\n", code: 431},
 	} {
 		id := fmt.Sprint("refused-", i)
 		want[id] = int32(tc.code)
@@ -95,9 +97,9 @@ func TestRefusalsAreAudited(t *testing.T) {
 		}
 	}
 	for _, e := range events() {
-		if e.User.Username != anonymous.Name || e.ResponseStatus.Code != want[string(e.AuditID)] || len(e.RequestURI) > 2*maxRefusedURL {
+		if e.User.Username != filter.Anonymous.Name || e.ResponseStatus.Code != want[string(e.AuditID)] || len(e.RequestURI) > 2*filter.MaxRefusedURL {
 			t.Errorf("%s: %s %.100s %d (%d bytes); want %s, %d and %d bytes at most", e.AuditID, e.User.Username, e.RequestURI, e.ResponseStatus.Code, len(e.RequestURI),
-				anonymous.Name, want[string(e.AuditID)], 2*maxRefusedURL)
+				filter.Anonymous.Name, want[string(e.AuditID)], 2*filter.MaxRefusedURL)
 		}
 		delete(want, string(e.AuditID))
 	}
@@ -123,7 +125,7 @@ func TestConnectIsAudited(t *testing.T) {
 	found := map[string]string{}
 	for _, e := range events() {
 		found[string(e.AuditID)] = fmt.Sprintf("%s %s %s/%s %s %d [%s] %s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name,
-			e.ResponseStatus.Code, e.Annotations[annotationPrefix+"request"], e.Annotations[annotationPrefix+"cluster"])
+			e.ResponseStatus.Code, e.Annotations[scope.AnnotationPrefix+"request"], e.Annotations[scope.AnnotationPrefix+"cluster"])
 	}
 	for id, want := range map[string]string{
 		"hub": "jane create clusters/proxy cluster1 101 [CONNECT cluster1:443] cluster1",

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // roundTrips counts requests, and sends them to a host of its own if there is one.
@@ -51,10 +52,10 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 		"direct":                       {"/away", "", "away"},
 		"direct, not known to the hub": {"/cluster2", "", "cluster2"},
 		"host":                         {"", "away.clusters.example.org", "away"},
-		"aggregated":                   {clustersPath + "away/proxy", "", "away"},
-		"Karmada's":                    {karmadaClustersPath + "away/proxy", "", "away"},
-		"a view of one cluster":        {viewsPath + "single/proxy", "", "cluster2"},
-		"a view":                       {viewsPath + "both/proxy", "", "away"},
+		"aggregated":                   {scope.ClustersPath + "away/proxy", "", "away"},
+		"Karmada's":                    {scope.KarmadaClustersPath + "away/proxy", "", "away"},
+		"a view of one cluster":        {scope.ViewsPath + "single/proxy", "", "cluster2"},
+		"a view":                       {scope.ViewsPath + "both/proxy", "", "away"},
 		"a view, direct":               {"/@both", "", "cluster2"},
 	} {
 		var warnings heard
@@ -113,7 +114,7 @@ func TestRefusalsWarn(t *testing.T) {
 	}{
 		"no such cluster":         {path: "/nowhere/apis", token: "hub-token", code: 404, says: "nowhere"},
 		"no right":                {path: "/cluster1/apis", token: "nobody", code: 403, says: "cluster-proxy-user"},
-		"no right, aggregated":    {path: clustersPath + "cluster1/proxy/openapi/v3", token: "nobody", code: 403, says: "cluster-proxy-user"},
+		"no right, aggregated":    {path: scope.ClustersPath + "cluster1/proxy/openapi/v3", token: "nobody", code: 403, says: "cluster-proxy-user"},
 		"a hostile name":          {path: "/cluster1/apis", token: "hostile", code: 403, says: `User "eve`},
 		"no credential":           {path: "/cluster1/api", code: 401, says: "send a token of the hub"},
 		"a token of nobody":       {path: "/away/api", token: "bad", code: 401, says: "send a token of the hub"},

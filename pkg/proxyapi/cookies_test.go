@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 )
 
 // TestCookiesStayWithTheirCluster has what a cluster or a Service can say of its cookies.
@@ -21,7 +22,7 @@ func TestCookiesStayWithTheirCluster(t *testing.T) {
 		"a value that is none": {"/c1", ";Path=/", "; Path=/c1/"},
 	} {
 		header := http.Header{"Set-Cookie": {tc.cookie, tc.cookie}}
-		confineCookies(header, tc.prefix)
+		relay.ConfineCookies(header, tc.prefix)
 		if diff := cmp.Diff([]string{tc.want, tc.want}, header["Set-Cookie"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

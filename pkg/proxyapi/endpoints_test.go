@@ -27,6 +27,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
@@ -206,7 +207,7 @@ func TestConnectService(t *testing.T) {
 			t.Errorf("the agent got %s %v, %v", r.Method, r.Header, err)
 		}
 		if s.Port == "1" {
-			writeStatus(rw, newStatus(http.StatusForbidden, "the owner says no"))
+			scope.WriteStatus(rw, scope.NewStatus(http.StatusForbidden, "the owner says no"))
 			return
 		}
 		conn, err := connect.Accept(rw, r)
@@ -449,7 +450,7 @@ func TestAuditLog(t *testing.T) {
 		}
 		if e.Stage == "ResponseComplete" {
 			found[string(e.AuditID)] = fmt.Sprintf("%s %s %s/%s %s %d [%s] %s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name,
-				e.ResponseStatus.Code, e.Annotations[annotationPrefix+"request"], e.Annotations[annotationPrefix+"user"])
+				e.ResponseStatus.Code, e.Annotations[scope.AnnotationPrefix+"request"], e.Annotations[scope.AnnotationPrefix+"user"])
 		}
 	}
 	for id, want := range map[string]string{

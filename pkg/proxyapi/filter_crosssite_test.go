@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
@@ -57,7 +58,7 @@ func testCrossSiteRequests(t *testing.T, w *world) {
 		{"a token without a certificate", w.client(), http.MethodPost, http.Header{"Origin": {"https://evil.test"}, "Sec-Fetch-Site": {"cross-site"}, "Authorization": token["Authorization"]}, 200},
 		{"behind the hub's kube-apiserver", frontProxy, http.MethodPost, http.Header{"Origin": {"https://console.test"}, "Sec-Fetch-Site": {"cross-site"}, "X-Remote-User": {"root"}}, 200},
 	} {
-		for _, path := range []string{"/cluster1/version", clustersPath + "cluster1/proxy/version"} {
+		for _, path := range []string{"/cluster1/version", scope.ClustersPath + "cluster1/proxy/version"} {
 			r, err := http.NewRequestWithContext(t.Context(), tc.method, w.url+path, nil)
 			if err != nil {
 				t.Fatal(err)

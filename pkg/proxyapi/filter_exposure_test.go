@@ -75,7 +75,7 @@ func TestStreamsOfUnexposedServicesEnd(t *testing.T) {
 			t.Errorf("%s ended, want it open", name)
 		}
 	}
-	if got, want := testutil.ToFloat64(w.server.metrics.withdrawn.WithLabelValues("not-exposed")), float64(len(open["gone"])); got != want {
+	if got, want := testutil.ToFloat64(w.server.metrics.Withdrawn.WithLabelValues("not-exposed")), float64(len(open["gone"])); got != want {
 		t.Errorf("%v requests ended as not-exposed, want %v", got, want)
 	}
 }

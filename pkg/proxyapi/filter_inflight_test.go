@@ -15,7 +15,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // TestOwnRequestsAreLimited has a user ask for the list of clusters more often at
@@ -46,11 +49,11 @@ func TestOwnRequestsAreLimited(t *testing.T) {
 	}
 	var lists sync.WaitGroup
 	for range 2 {
-		lists.Go(func() { ask(strings.TrimSuffix(clustersPath, "/")) })
+		lists.Go(func() { ask(strings.TrimSuffix(scope.ClustersPath, "/")) })
 	}
 	<-holding
 	eventually(t, func() bool {
-		ask(groupPath) // which may be before the second list; then that is refused
+		ask(scope.GroupPath) // which may be before the second list; then that is refused
 		return refused.Load() > 0
 	})
 	release()
@@ -70,15 +73,15 @@ func TestLimitsOfAddresses(t *testing.T) {
 		{"192.0.2.1:1", "192.0.2.1:2", http.StatusTooManyRequests},
 		{"192.0.2.1:1", "[::ffff:192.0.2.2]:1", http.StatusOK},
 	} {
-		f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, metrics: newMetrics(prometheus.NewRegistry()), allowAnonymous: true,
-			requests: newLimiter("requests", 1, 100), streams: newLimiter("streams", 1, 100), uploads: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster)}
+		f := &filter.Filters{Clusters: fakeClusters{"cluster1": {}}, Metrics: metrics.New(prometheus.NewRegistry()), AllowAnonymous: true,
+			Requests: scope.NewLimiter("requests", 1, 100), Streams: scope.NewLimiter("streams", 1, 100), Uploads: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster)}
 		send := func(from string, while func()) int {
 			r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
 			r.RemoteAddr = from
-			scope := &requestScope{kind: clusterScope, target: route.Target{Cluster: "cluster1"}, passThrough: true, long: true}
+			rs := &scope.Scope{Kind: scope.Cluster, Target: route.Target{Cluster: "cluster1"}, PassThrough: true, Long: true}
 			answer := httptest.NewRecorder()
-			f.withInflightLimits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { while() })).
-				ServeHTTP(answer, r.WithContext(context.WithValue(request.WithUser(r.Context(), anonymous), scopeKey{}, scope)))
+			f.WithInflightLimits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { while() })).
+				ServeHTTP(answer, r.WithContext(context.WithValue(request.WithUser(r.Context(), filter.Anonymous), scope.ScopeKey{}, rs)))
 			return answer.Code
 		}
 		send(tc.first, func() {
@@ -91,24 +94,24 @@ func TestLimitsOfAddresses(t *testing.T) {
 
 // TestRefusalsNameTheLimit wants a 429 to say which limit it is, its value, and what raises it.
 func TestRefusalsNameTheLimit(t *testing.T) {
-	views := &limiter{what: "requests for fleet views", all: 2, perUser: 1, inFlight: map[string]int{}, raises: raises{all: "--all", perUser: "--one"}}
+	views := &scope.Limiter{What: "requests for fleet views", All: 2, PerUser: 1, InFlight: map[string]int{}, Raises: scope.Raises{All: "--all", PerUser: "--one"}}
 	for name, test := range map[string]struct {
-		limiter *limiter
+		limiter *scope.Limiter
 		holds   []string // users
 		user    string
 		want    string
 	}{
-		"of a user":    {newLimiter("requests", 2, 10).raisedBy(byValues("requests")), []string{"jane", "jane"}, "jane", `user "jane" has as many requests open as one user may have, 2: end some, or try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.requestsPerUser`},
-		"of a cluster": {newLimiter("streams", 10, 2).raisedBy(byValues("streams")), []string{"jane", "ann"}, "eve", `cluster "c" has as many streams open as one cluster may have, 2: try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.streamsPerCluster`},
+		"of a user":    {scope.NewLimiter("requests", 2, 10).RaisedBy(scope.ByValues("requests")), []string{"jane", "jane"}, "jane", `user "jane" has as many requests open as one user may have, 2: end some, or try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.requestsPerUser`},
+		"of a cluster": {scope.NewLimiter("streams", 10, 2).RaisedBy(scope.ByValues("streams")), []string{"jane", "ann"}, "eve", `cluster "c" has as many streams open as one cluster may have, 2: try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.streamsPerCluster`},
 		"of all":       {views, []string{"jane", "ann"}, "eve", "all users together have as many requests for fleet views open as they may have, 2: try again; an administrator of the hub raises the limit with --all"},
-		"of bytes":     {newLimiter(unreadBytes, 2, 10), []string{"jane", "jane"}, "jane", `user "jane" has as many unread bytes of bodies open as one user may have, 2: end some, or try again`},
+		"of bytes":     {scope.NewLimiter(scope.UnreadBytes, 2, 10), []string{"jane", "jane"}, "jane", `user "jane" has as many unread bytes of bodies open as one user may have, 2: end some, or try again`},
 	} {
 		for _, user := range test.holds {
-			if _, err := test.limiter.acquire(user, "c", 1); err != nil {
+			if _, err := test.limiter.Acquire(user, "c", 1); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err := test.limiter.acquire(test.user, "c", 1)
+		_, err := test.limiter.Acquire(test.user, "c", 1)
 		var refused *hubaccess.RefusedError
 		if !errors.As(err, &refused) || refused.Code != http.StatusTooManyRequests || refused.Message != test.want {
 			t.Errorf("%s: %v, want 429 %q", name, err, test.want)

@@ -23,7 +23,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -128,7 +131,7 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 			}
 		}
 		if kind != "connect" { // the hub's kube-apiserver has no way for it
-			text = strings.Replace(text, "/cluster1/", clustersPath+"cluster1/proxy/", 1)
+			text = strings.Replace(text, "/cluster1/", scope.ClustersPath+"cluster1/proxy/", 1)
 			lost["aggregated "+kind] = w.openStream(front, text, "X-Remote-User: proxied\r\n")
 		}
 	}
@@ -151,7 +154,7 @@ func TestStreamsOfWithdrawnUsersEnd(t *testing.T) {
 		}
 	}
 	for reason, want := range map[string]float64{"unauthenticated": 8, "forbidden": 11} {
-		if got := testutil.ToFloat64(w.server.metrics.withdrawn.WithLabelValues(reason)); got != want {
+		if got := testutil.ToFloat64(w.server.metrics.Withdrawn.WithLabelValues(reason)); got != want {
 			t.Errorf("%v streams ended as %s, want %v", got, reason, want)
 		}
 	}
@@ -179,8 +182,8 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 			})
 			v, _ := w.joinStream(t, "jane")
 			w.api.Set(tc.change)
-			for _, g := range v.groups {
-				if got := v.withdrawn(t.Context(), g); got != tc.want {
+			for _, g := range v.Groups {
+				if got := v.Withdrawn(t.Context(), g); got != tc.want {
 					t.Errorf("withdrawn as %q, want %q", got, tc.want)
 				}
 			}
@@ -192,7 +195,7 @@ func TestHubThatIsAwayWithdrawsNothing(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	who := &user.DefaultInfo{Name: "jane", Groups: []string{"devs"}}
 	ask := func(verb, cluster string, leaves bool, header http.Header) string {
-		key := questionOf(&http.Request{Header: header}, &requestScope{kind: clusterScope, user: who, info: &request.RequestInfo{Verb: verb}, target: route.Target{Cluster: cluster}, leaves: leaves})
+		key := filter.QuestionOf(&http.Request{Header: header}, &scope.Scope{Kind: scope.Cluster, User: who, Info: &request.RequestInfo{Verb: verb}, Target: route.Target{Cluster: cluster}, Leaves: leaves})
 		return string(key[:])
 	}
 	jane := func() http.Header { return http.Header{"Authorization": {"Bearer jane"}} }
@@ -229,13 +232,13 @@ func TestQuestions(t *testing.T) {
 // TestSlowEndIsCountedOnce has a stream that takes longer to end than until its caller is
 // looked at again, beside one of theirs that began meanwhile.
 func TestSlowEndIsCountedOnce(t *testing.T) {
-	m := newMetrics(prometheus.NewRegistry())
-	v := newRevalidation(&requestFilters{metrics: m}, time.Hour)
+	m := metrics.New(prometheus.NewRegistry())
+	v := filter.NewRevalidation(&filter.Filters{Metrics: m}, time.Hour)
 	asked := &http.Request{Header: http.Header{}}
-	scope := &requestScope{kind: clusterScope, info: &request.RequestInfo{Verb: "watch"}, target: route.Target{Cluster: "cluster1"}, user: &user.DefaultInfo{Name: "jane"}}
+	rs := &scope.Scope{Kind: scope.Cluster, Info: &request.RequestInfo{Verb: "watch"}, Target: route.Target{Cluster: "cluster1"}, User: &user.DefaultInfo{Name: "jane"}}
 	endAll := func() {
-		for _, g := range slices.Collect(maps.Values(v.groups)) {
-			v.end(t.Context(), g, "forbidden")
+		for _, g := range slices.Collect(maps.Values(v.Groups)) {
+			v.End(t.Context(), g, "forbidden")
 		}
 	}
 	var ended int
@@ -246,7 +249,7 @@ func TestSlowEndIsCountedOnce(t *testing.T) {
 				t.Errorf("the stream ends with %v, want it to say that the right is gone", err)
 			}
 		})
-		return v.join(asked, scope, &end)
+		return v.Join(asked, rs, &end)
 	}
 	leaveSlow := join()
 	endAll()
@@ -255,17 +258,17 @@ func TestSlowEndIsCountedOnce(t *testing.T) {
 	leaveSlow()
 	endAll()
 	leaveNext()
-	if got := testutil.ToFloat64(m.withdrawn.WithLabelValues("forbidden")); got != 2 || ended != 2 || len(v.groups) != 0 {
-		t.Errorf("%v streams were counted and %d ended, want 2; %d groups are left", got, ended, len(v.groups))
+	if got := testutil.ToFloat64(m.Withdrawn.WithLabelValues("forbidden")); got != 2 || ended != 2 || len(v.Groups) != 0 {
+		t.Errorf("%v streams were counted and %d ended, want 2; %d groups are left", got, ended, len(v.Groups))
 	}
 }
 
 // joinStream has a stream of jane's with a token, about which a revalidation asks that looks by
 // itself in an hour.
-func (w *world) joinStream(t *testing.T, token string) (*revalidation, *hubaccess.Authenticator) {
+func (w *world) joinStream(t *testing.T, token string) (*filter.Revalidation, *hubaccess.Authenticator) {
 	t.Helper()
 	hub := w.api.Client(t)
-	outage := hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers)
+	outage := hubaccess.NewOutage(hub, 0, w.server.metrics.Outage, w.server.metrics.PastAnswers)
 	authorizer, err := hubaccess.NewAuthorizer(hub, outage, &fakeViews{})
 	if err != nil {
 		t.Fatal(err)
@@ -278,17 +281,17 @@ func (w *world) joinStream(t *testing.T, token string) (*revalidation, *hubacces
 	var background sync.WaitGroup
 	background.Go(func() { _ = authenticator.Run(running) })
 	t.Cleanup(func() { stop(); background.Wait() })
-	f := &requestFilters{clusters: fakeClusters{"cluster1": {}}, authorizer: authorizer, authenticator: authenticator, metrics: w.server.metrics}
+	f := &filter.Filters{Clusters: fakeClusters{"cluster1": {}}, Authorizer: authorizer, Authenticator: authenticator, Metrics: w.server.metrics}
 	r := httptest.NewRequest(http.MethodGet, "/cluster1/api/v1/pods?watch=1", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
-	scope, err := endpoints{}.newScope(r)
+	rs, err := scope.Endpoints{}.NewScope(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	scope.user = &user.DefaultInfo{Name: "jane"}
-	v := newRevalidation(f, time.Hour)
+	rs.User = &user.DefaultInfo{Name: "jane"}
+	v := filter.NewRevalidation(f, time.Hour)
 	var end context.CancelCauseFunc
-	t.Cleanup(v.join(keepAsked(r), scope, &end))
+	t.Cleanup(v.Join(filter.KeepAsked(r), rs, &end))
 	return v, authenticator
 }
 
@@ -305,8 +308,8 @@ func TestFloodHidesNoWithdrawal(t *testing.T) {
 		_, _, err := authenticator.Authenticate(flood, "cluster1")
 		admitted = err == nil
 	}
-	for _, g := range v.groups {
-		if got := v.withdrawn(t.Context(), g); got != "unauthenticated" {
+	for _, g := range v.Groups {
+		if got := v.Withdrawn(t.Context(), g); got != "unauthenticated" {
 			t.Errorf("beside a flood the stream of a withdrawn token ends as %q, want %q", got, "unauthenticated")
 		}
 	}

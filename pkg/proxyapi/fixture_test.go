@@ -27,6 +27,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel/tunneltest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -133,7 +134,7 @@ type world struct {
 	cas   map[string]*pki.CA
 	views *fakeViews
 	// known is what the hub knows of clusters.
-	known clusters
+	known scope.Clusters
 	// registries and store are there with Options.KarmadaAPI.
 	registries fakeRegistries
 	store      *registryStore
@@ -177,7 +178,7 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 }
 
 // startOf is startWith for a hub with other clusters.
-func startOf(t testing.TB, known clusters, prepare func(*Server), change ...func(*Options)) *world {
+func startOf(t testing.TB, known scope.Clusters, prepare func(*Server), change ...func(*Options)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), known: known, views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}, "third": {"cluster3"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
@@ -228,7 +229,7 @@ func (w *world) run(t testing.TB, o *Options, prepare func(*Server)) {
 	}
 	if o.KarmadaAPI {
 		w.store = newRegistryStore(t)
-		parts.karmada = &karmada{registries: &w.registries, store: w.store.client(t), controlPlane: o.KarmadaControlPlane}
+		parts.karmada = &scope.Karmada{Registries: &w.registries, Store: w.store.client(t), ControlPlane: o.KarmadaControlPlane}
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

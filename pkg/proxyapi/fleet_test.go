@@ -15,6 +15,8 @@ import (
 
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -67,7 +69,7 @@ func askAll(w http.ResponseWriter, r *http.Request, view fleetview.View) {
 // fleetWorld serves views by handler. Its clusters say what they were asked, and by whom.
 func fleetWorld(t *testing.T, handler fleetFunc, change ...func(*Options)) *world {
 	change = append(change, func(o *Options) { o.RevalidateStreams = 200 * time.Millisecond })
-	w := startWith(t, func(s *Server) { s.newFleetHandler = func(<-chan struct{}) fleetHandler { return handler } }, change...)
+	w := startWith(t, func(s *Server) { s.newFleetHandler = func(<-chan struct{}) view.FleetHandler { return handler } }, change...)
 	for _, cluster := range []string{"cluster1", "cluster2"} {
 		w.agent(cluster, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Upgrade") != "" || r.URL.Query().Get("watch") != "" {
@@ -182,7 +184,7 @@ func TestViewsAreForUsersOfTheHub(t *testing.T) {
 	w := fleetWorld(t, askAll)
 	w.api.Allow("* * * *")
 	for token, want := range map[string]string{"of-a-cluster": "for users of the hub", "": "does not know who you are"} {
-		for _, prefix := range []string{"/@all", viewsPath + "all/proxy"} {
+		for _, prefix := range []string{"/@all", scope.ViewsPath + "all/proxy"} {
 			resp, body := w.ask(http.MethodGet, prefix+"/api/v1/pods", token)
 			if resp.StatusCode != 401 || !strings.Contains(body, want) {
 				t.Errorf("%s with %q: %d %s; want 401 and %q", prefix, token, resp.StatusCode, body, want)
@@ -280,7 +282,7 @@ func TestPathsOfViews(t *testing.T) {
 	})
 	w.api.User("hub-token", "jane")
 	w.api.Allow("jane get fleetviews all")
-	for prefix, shown := range map[string]string{"/@all": "/@all", "/%40all": "/%40all", viewsPath + "all/proxy": viewsPath + "all/proxy"} {
+	for prefix, shown := range map[string]string{"/@all": "/@all", "/%40all": "/%40all", scope.ViewsPath + "all/proxy": scope.ViewsPath + "all/proxy"} {
 		for path, want := range map[string]string{
 			"/api/v1/pods?limit=5&x=/..":               "/api/v1/pods?limit=5&x=/..",
 			"/api/v1/namespaces/a/pods/b%40c%2Fd/log?": "/api/v1/namespaces/a/pods/b%40c%2Fd/log?",
@@ -302,7 +304,7 @@ func TestPathsOfViews(t *testing.T) {
 			}
 		}
 	}
-	if code := w.raw("GET " + viewsPath + "all HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer hub-token\r\n\r\n"); code != 404 {
+	if code := w.raw("GET " + scope.ViewsPath + "all HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer hub-token\r\n\r\n"); code != 404 {
 		t.Errorf("a view of the aggregated API itself: %d, want 404", code)
 	}
 	if len(seen) > 0 {
@@ -342,7 +344,7 @@ func TestLimitsOfViews(t *testing.T) {
 	}
 	close(leave)
 	waiting.Wait() // the end of the test would cancel the requests
-	counted := w.server.metrics.viewRequests
+	counted := w.server.metrics.ViewRequests
 	wait.Poll{Every: 10 * time.Millisecond}.Until(t, "the requests end", func() bool { return testutil.ToFloat64(counted.WithLabelValues("list", "200")) == 2 })
 	if got := testutil.ToFloat64(counted.WithLabelValues("list", "429")); got != 2 {
 		t.Errorf("%v requests counted as 429, want 2", got)
@@ -351,7 +353,9 @@ func TestLimitsOfViews(t *testing.T) {
 
 // TestViewsAreAudited has one event for a request, with the clusters that were asked.
 func TestViewsAreAudited(t *testing.T) {
-	w, events := audited(t, func(s *Server) { s.newFleetHandler = func(<-chan struct{}) fleetHandler { return fleetFunc(askAll) } })
+	w, events := audited(t, func(s *Server) {
+		s.newFleetHandler = func(<-chan struct{}) view.FleetHandler { return fleetFunc(askAll) }
+	})
 	w.addView("all", "away", "cluster1", "cluster2")
 	w.api.User("hub-token", "jane")
 	w.api.Allow("jane get fleetviews all", "jane list clusters/proxy cluster1", "jane list clusters/proxy away")
@@ -362,15 +366,15 @@ func TestViewsAreAudited(t *testing.T) {
 	}
 	e := found[0]
 	got := fmt.Sprintf("%s %s %s/%s %s: view %s, clusters %s, %s", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name,
-		e.Annotations[annotationPrefix+"view"], e.Annotations[annotationPrefix+"clusters"], e.Annotations[annotationPrefix+"request"])
+		e.Annotations[scope.AnnotationPrefix+"view"], e.Annotations[scope.AnnotationPrefix+"clusters"], e.Annotations[scope.AnnotationPrefix+"request"])
 	if want := "jane list fleetviews/proxy all: view all, clusters away,cluster1, GET /api/v1/pods?limit=7"; got != want {
 		t.Errorf("event %q, want %q", got, want)
 	}
-	var many names
-	for i := range maxNames + 5 {
-		many.add(fmt.Sprintf("c%03d", i))
+	var many view.Names
+	for i := range view.MaxNames + 5 {
+		many.Add(fmt.Sprintf("c%03d", i))
 	}
-	if got := many.String(); strings.Count(got, ",") != maxNames-1 || !strings.HasSuffix(got, "c099 and 5 more") {
+	if got := many.String(); strings.Count(got, ",") != view.MaxNames-1 || !strings.HasSuffix(got, "c099 and 5 more") {
 		t.Errorf("many clusters are %q", got)
 	}
 }
@@ -414,14 +418,14 @@ func TestRightsBySetForOneCluster(t *testing.T) {
 	w.api.User("hub-token", "jane")
 	w.api.Allow("jane list clustersets/proxy pair", "jane get clustersets/proxy pair", "* list clusters *")
 	for path, want := range map[string]int{
-		"/cluster1/api/v1/pods": 200, clustersPath + "cluster2/proxy/api/v1/pods": 200, "/away/api/v1/pods": 403, "/nowhere/api/v1/pods": 403,
+		"/cluster1/api/v1/pods": 200, scope.ClustersPath + "cluster2/proxy/api/v1/pods": 200, "/away/api/v1/pods": 403, "/nowhere/api/v1/pods": 403,
 		"/cluster1/api/v1/namespaces/a/pods/b/exec": 403,
 	} {
 		if resp, body := w.ask(http.MethodGet, path, "hub-token"); resp.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", path, resp.StatusCode, body, want)
 		}
 	}
-	if _, body := w.ask(http.MethodGet, groupPath+"/clusters", "hub-token"); !strings.Contains(body, `"cluster1"`) || strings.Contains(body, `"away"`) {
+	if _, body := w.ask(http.MethodGet, scope.GroupPath+"/clusters", "hub-token"); !strings.Contains(body, `"cluster1"`) || strings.Contains(body, `"away"`) {
 		t.Errorf("clusters %s, want those of the set", body)
 	}
 }

@@ -18,6 +18,9 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // FuzzRequestInfo forwards what a client sends, reads it again as the managed
@@ -40,12 +43,12 @@ func FuzzRequestInfo(f *testing.F) {
 		if err != nil || method == http.MethodConnect {
 			return
 		}
-		c, err := endpoints{}.newScope(line)
-		if err != nil || c.inner == nil || c.target.ForService() {
+		c, err := scope.Endpoints{}.NewScope(line)
+		if err != nil || c.Inner == nil || c.Target.ForService() {
 			return
 		}
 		out := &url.URL{Scheme: "https", Host: "agent"}
-		if err := c.target.Apply(out); err != nil {
+		if err := c.Target.Apply(out); err != nil {
 			t.Fatal(err)
 		}
 		there, err := http.ReadRequest(bufio.NewReader(strings.NewReader(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\n\r\n", method, out.RequestURI()))))
@@ -56,13 +59,13 @@ func FuzzRequestInfo(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q was authorized, and the kube-apiserver says %v", path, err)
 		}
-		if diff := cmp.Diff(want, c.inner); diff != "" {
+		if diff := cmp.Diff(want, c.Inner); diff != "" {
 			t.Fatalf("%s %q (-kube-apiserver +hub):\n%s", method, path, diff)
 		}
-		if want.IsResourceRequest && want.Verb != "" && c.info.Verb != want.Verb {
-			t.Fatalf("verb %q on the hub, %q there", c.info.Verb, want.Verb)
+		if want.IsResourceRequest && want.Verb != "" && c.Info.Verb != want.Verb {
+			t.Fatalf("verb %q on the hub, %q there", c.Info.Verb, want.Verb)
 		}
-		if slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, want.Subresource) && !c.leaves {
+		if slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, want.Subresource) && !c.Leaves {
 			t.Fatalf("%s %q needs no right to streams", method, path)
 		}
 	})
@@ -79,18 +82,18 @@ func FuzzHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		raw := fmt.Sprintf("GET /c/api HTTP/1.1\r\nHost: x\r\n%s: %s\r\n%s: %s\r\n\r\n", name1, value1, name2, value2)
 		in, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
-		if err != nil || in.RequestURI != "/c/api" || checkConnection(in.Header) != nil {
+		if err != nil || in.RequestURI != "/c/api" || filter.CheckConnection(in.Header) != nil {
 			return
 		}
-		c, err := endpoints{}.newScope(in)
+		c, err := scope.Endpoints{}.NewScope(in)
 		if err != nil {
 			return
 		}
-		c.user = &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"devs"}}
-		in = in.WithContext(context.WithValue(in.Context(), scopeKey{}, c))
+		c.User = &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"devs"}}
+		in = in.WithContext(context.WithValue(in.Context(), scope.ScopeKey{}, c))
 		r := &httputil.ProxyRequest{In: in, Out: in.Clone(in.Context())}
-		(&relay{requestFilters: &requestFilters{}}).rewrite(r)
-		if err := agentclient.SetHeaders(r.Out, c.to(), c.identity()); err != nil {
+		(&relay.Relay{Filters: &filter.Filters{}}).Rewrite(r)
+		if err := agentclient.SetHeaders(r.Out, c.To(), c.Identity()); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string][]string{"X-Remote-User": {"jane"}, "X-Remote-Uid": {"1"}, "X-Remote-Group": {"devs"}}

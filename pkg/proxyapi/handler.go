@@ -12,19 +12,23 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
 )
 
 // handler serves all endpoints: see the package comment for the way of a request.
 type handler struct {
-	*requestFilters
-	relay     *relay
-	connector *connector
-	fleet     *fleet
-	endpoints endpoints
+	*filter.Filters
+	relay     *relay.Relay
+	connector *relay.Connector
+	fleet     *view.Fleet
+	endpoints scope.Endpoints
 	// revalidation is nil if streams are not looked at again.
-	revalidation *revalidation
-	exposure     *exposure
+	revalidation *filter.Revalidation
+	exposure     *filter.Exposure
 
 	// chain is what a request goes through that was understood.
 	chain http.Handler
@@ -48,7 +52,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.inFlight.Add(-1)
 	defer logPanic(r)
 	// At a cluster's own host these are the cluster's.
-	_, there := clusterOfHost(r.Host, h.endpoints.domain)
+	_, there := scope.ClusterOfHost(r.Host, h.endpoints.Domain)
 	switch {
 	case there:
 	case r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
@@ -58,29 +62,29 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.page.ServeHTTP(w, r)
 		return
 	}
-	scope, err := h.endpoints.newScope(r)
-	if !there && scope.kind != ownScope {
+	rs, err := h.endpoints.NewScope(r)
+	if !there && rs.Kind != scope.Own {
 		// A document of a cluster must not share an origin with other clusters, to which it could
 		// send requests as its reader, nor with the page, in whose place it could ask for tokens.
 		// ReverseProxy adds the cluster's own policy to this one.
 		w.Header().Set("Content-Security-Policy", ui.Sandbox)
 	}
 	if err == nil {
-		err = checkSize(r)
+		err = scope.CheckSize(r)
 	}
 	if err == nil {
-		err = checkSite(r)
+		err = filter.CheckSite(r)
 	}
-	if scope.long && h.revalidation != nil {
-		scope.asked = keepAsked(r)
+	if rs.Long && h.revalidation != nil {
+		rs.Asked = filter.KeepAsked(r)
 	}
-	r = r.WithContext(context.WithValue(r.Context(), scopeKey{}, scope))
-	instrumented := instrument(w, scope, h.metrics, h.clusters)
+	r = r.WithContext(context.WithValue(r.Context(), scope.ScopeKey{}, rs))
+	instrumented := filter.Instrument(w, rs, h.Metrics, h.Clusters)
 	// Deferred, because ReverseProxy panics to cut a response off.
-	defer instrumented.end()
+	defer instrumented.End()
 	measured := responsewriter.WrapForHTTP1Or2(instrumented)
 	if err != nil {
-		scope.failure = err
+		rs.Failure = err
 		h.refusal.ServeHTTP(measured, r)
 		return
 	}
@@ -93,38 +97,38 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // which the managed kube-apiserver does.
 func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 	chain := http.Handler(http.HandlerFunc(h.serve))
-	chain = h.revalidation.withRevalidation(chain)
-	chain = h.exposure.withExposure(chain)
-	chain = h.withAdmission(chain)
-	chain = h.withInflightLimits(chain)
-	chain = h.withAuthorization(chain)
-	chain = h.withImpersonation(chain)
-	chain = withAuditAnnotations(chain)
-	chain = filters.WithAudit(chain, config.AuditBackend, config.AuditPolicyRuleEvaluator, longRunning)
+	chain = h.revalidation.WithRevalidation(chain)
+	chain = h.exposure.WithExposure(chain)
+	chain = h.WithAdmission(chain)
+	chain = h.WithInflightLimits(chain)
+	chain = h.WithAuthorization(chain)
+	chain = h.WithImpersonation(chain)
+	chain = filter.WithAuditAnnotations(chain)
+	chain = filters.WithAudit(chain, config.AuditBackend, config.AuditPolicyRuleEvaluator, scope.LongRunning)
 	if traced {
 		chain = filters.WithTracing(chain, config.TracerProvider)
 	}
-	failed := filters.WithFailedAuthenticationAudit(http.HandlerFunc(h.unauthenticated), config.AuditBackend, config.AuditPolicyRuleEvaluator)
-	chain = h.withAuthentication(chain, failed)
+	failed := filters.WithFailedAuthenticationAudit(http.HandlerFunc(h.Unauthenticated), config.AuditBackend, config.AuditPolicyRuleEvaluator)
+	chain = h.WithAuthentication(chain, failed)
 	chain = filters.WithRequestReceivedTimestamp(chain)
-	chain = withRequestInfo(chain)
+	chain = scope.WithRequestInfo(chain)
 	return filters.WithAuditInit(chain)
 }
 
 // serve answers a request that may go on.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
-	switch scope := scopeOf(r.Context()); {
-	case scope.kind == ownScope && scope.long:
+	switch rs := scope.Of(r.Context()); {
+	case rs.Kind == scope.Own && rs.Long:
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		defer context.AfterFunc(h.relay.draining, end)()
+		defer context.AfterFunc(h.relay.Draining, end)()
 		h.own.ServeHTTP(w, r.WithContext(ctx))
-	case scope.kind == ownScope:
+	case rs.Kind == scope.Own:
 		filters.WithWarningRecorder(h.own).ServeHTTP(w, r)
-	case scope.kind == viewScope:
+	case rs.Kind == scope.View:
 		h.fleet.ServeHTTP(w, r)
-	case scope.kind != clusterScope:
-		h.refuse(w, r, errNoScope)
+	case rs.Kind != scope.Cluster:
+		h.Refuse(w, r, scope.ErrNoScope)
 	case r.Method == http.MethodConnect:
 		h.connector.ServeHTTP(w, r)
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -190,13 +191,13 @@ func TestLargeHeaderIs431(t *testing.T) {
 		if protocol == "http/1.1" {
 			client = w.client(protocol)
 		}
-		for size, want := range map[int]int{maxHeaderBytes - rest: 404, maxHeaderBytes: 431, readHeaderBytes - 2*rest: 431} {
+		for size, want := range map[int]int{scope.MaxHeaderBytes - rest: 404, scope.MaxHeaderBytes: 431, readHeaderBytes - 2*rest: 431} {
 			resp, body := get(t, client, w.url+"/cluster1/api", http.Header{"Authorization": {"Bearer hub-token"}, "X": {strings.Repeat("x", size)}})
 			if resp.StatusCode != want || want == 431 && !strings.Contains(body, `"code":431`) {
 				t.Errorf("%s, %d bytes: %d %.200s, want %d", protocol, size, resp.StatusCode, body, want)
 			}
 		}
-		if resp, body := get(t, client, w.url+"/cluster1/"+strings.Repeat("x", maxHeaderBytes), nil); resp.StatusCode != 431 {
+		if resp, body := get(t, client, w.url+"/cluster1/"+strings.Repeat("x", scope.MaxHeaderBytes), nil); resp.StatusCode != 431 {
 			t.Errorf("%s: a path that is too long is answered %d %.200s", protocol, resp.StatusCode, body)
 		}
 	}

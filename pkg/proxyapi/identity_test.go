@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -296,7 +297,7 @@ func (w *world) waitForCAs() {
 	for ca, user := range map[string]string{"users": "probe", "front-proxy": "front-proxy-client"} {
 		client := w.withCertificate(ca, user)
 		wait.Poll{Every: 10 * time.Millisecond, For: 20 * time.Second}.Success(w.t, "the proxy API knows the hub's CA of "+ca, func() error {
-			r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+groupPath, nil)
+			r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+scope.GroupPath, nil)
 			if err != nil {
 				w.t.Fatal(err)
 			}

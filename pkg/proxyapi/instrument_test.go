@@ -9,7 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // countingClusters counts how often somebody wants to know of a cluster.
@@ -64,14 +67,14 @@ func TestSeriesOfClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			clusters := &countingClusters{fakeClusters: fakeClusters{"cluster1": time.Time{}}}
-			m := newMetrics(registry)
-			rec := instrument(httptest.NewRecorder(), &requestScope{target: route.Target{Cluster: tc.cluster}, long: tc.long}, m, clusters)
+			m := metrics.New(registry)
+			rec := filter.Instrument(httptest.NewRecorder(), &scope.Scope{Target: route.Target{Cluster: tc.cluster}, Long: tc.long}, m, clusters)
 			rec.WriteHeader(http.StatusOK)
 			if tc.remove {
 				delete(clusters.fakeClusters, tc.cluster)
-				m.forget(tc.cluster)
+				m.Forget(tc.cluster)
 			}
-			rec.end()
+			rec.End()
 			if diff := cmp.Diff(tc.want, clusterLabels(t, registry)); diff != "" || clusters.asked != tc.asked {
 				t.Errorf("asked %d times, want %d; series (-want +got):\n%s", clusters.asked, tc.asked, diff)
 			}
@@ -82,11 +85,11 @@ func TestSeriesOfClusters(t *testing.T) {
 // TestSeriesOfOddCodes has a cluster answer with every status that passes.
 func TestSeriesOfOddCodes(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m := newMetrics(registry)
+	m := metrics.New(registry)
 	for code := 200; code <= 999; code++ {
-		rec := instrument(httptest.NewRecorder(), &requestScope{target: route.Target{Cluster: "cluster1"}}, m, fakeClusters{"cluster1": time.Time{}})
+		rec := filter.Instrument(httptest.NewRecorder(), &scope.Scope{Target: route.Target{Cluster: "cluster1"}}, m, fakeClusters{"cluster1": time.Time{}})
 		rec.WriteHeader(code)
-		rec.end()
+		rec.End()
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -109,7 +112,7 @@ func TestSeriesOfOddCodes(t *testing.T) {
 	for _, n := range counted {
 		sum += n
 	}
-	if len(counted) > len(codes)+5 || sum != 800 || counted["404"] != 1 || counted["503"] != 1 || counted["4xx"] < 50 || counted["other"] != 400 {
-		t.Errorf("%d series count %.0f answers: %v; want 800 answers in %d series at most", len(counted), sum, counted, len(codes)+5)
+	if len(counted) > len(filter.Codes)+5 || sum != 800 || counted["404"] != 1 || counted["503"] != 1 || counted["4xx"] < 50 || counted["other"] != 400 {
+		t.Errorf("%d series count %.0f answers: %v; want 800 answers in %d series at most", len(counted), sum, counted, len(filter.Codes)+5)
 	}
 }

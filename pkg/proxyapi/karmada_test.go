@@ -14,6 +14,7 @@ import (
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 const (
@@ -47,7 +48,7 @@ func TestKarmadasRights(t *testing.T) {
 		"nothing":                        {path: karmadasClusters + "/cluster1/proxy/api/v1/pods", code: 403},
 		"the addon's right":              {rules: []string{ours, "jane * clusters/stream *"}, path: karmadasClusters + "/cluster1/proxy/api/v1/pods", code: 403},
 		"Karmada's right":                {rules: []string{"jane list clusters.cluster.karmada.io/proxy cluster1"}, path: karmadasClusters + "/cluster1/proxy/api/v1/pods", code: 200, want: "GET /api/v1/pods of jane"},
-		"Karmada's right is not ours":    {rules: []string{all}, path: clustersPath + "cluster1/proxy/api/v1/pods", code: 403},
+		"Karmada's right is not ours":    {rules: []string{all}, path: scope.ClustersPath + "cluster1/proxy/api/v1/pods", code: 403},
 		"nor in the direct endpoint":     {rules: []string{all}, path: "/cluster1/api/v1/pods", code: 403},
 		"of another cluster":             {rules: []string{"jane * clusters.cluster.karmada.io/proxy cluster2"}, path: karmadasClusters + "/cluster1/proxy/api/v1/pods", code: 403},
 		"of no cluster":                  {rules: []string{all}, path: karmadasClusters + "/nowhere/proxy/api/v1/pods", code: 404},

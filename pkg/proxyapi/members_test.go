@@ -13,7 +13,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -23,30 +26,30 @@ func TestLateMembersAreAskedAgain(t *testing.T) {
 	w := start(t)
 	w.api.Allow("jane list clusters/proxy cluster1")
 	hub := w.api.Client(t)
-	authorizer, err := hubaccess.NewAuthorizer(hub, hubaccess.NewOutage(hub, 0, w.server.metrics.outage, w.server.metrics.pastAnswers), &fakeViews{})
+	authorizer, err := hubaccess.NewAuthorizer(hub, hubaccess.NewOutage(hub, 0, w.server.metrics.Outage, w.server.metrics.PastAnswers), &fakeViews{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	info := &request.RequestInfo{Verb: "list"}
-	q := &viewRequest{fleet: &fleet{requestFilters: &requestFilters{authorizer: authorizer}}, scope: &requestScope{kind: viewScope, info: info, inner: info}}
-	scope := &requestScope{kind: clusterScope, info: info, inner: info, user: &user.DefaultInfo{Name: "jane"}, target: route.Target{Cluster: "cluster1"}}
-	prompt, late := &member{viewRequest: q, cluster: "cluster1"}, &member{viewRequest: q, cluster: "cluster1", askAgain: true}
+	q := &view.ViewRequest{Fleet: &view.Fleet{Filters: &filter.Filters{Authorizer: authorizer}}, Scope: &scope.Scope{Kind: scope.View, Info: info, Inner: info}}
+	rs := &scope.Scope{Kind: scope.Cluster, Info: info, Inner: info, User: &user.DefaultInfo{Name: "jane"}, Target: route.Target{Cluster: "cluster1"}}
+	prompt, late := &view.Member{ViewRequest: q, Cluster: "cluster1"}, &view.Member{ViewRequest: q, Cluster: "cluster1", AskAgain: true}
 	asked := func() int {
 		w.api.Lock()
 		defer w.api.Unlock()
 		return len(w.api.Asked)
 	}
 	before := asked()
-	if err := prompt.mayAlso(t.Context(), scope); err != nil || asked() != before {
+	if err := prompt.MayAlso(t.Context(), rs); err != nil || asked() != before {
 		t.Errorf("a member whose answer is fresh: %v, %d questions; want none", err, asked()-before)
 	}
 	w.api.Set(func(h *hubapi.Hub) { h.Rules = nil })
-	err = late.mayAlso(t.Context(), scope)
+	err = late.MayAlso(t.Context(), rs)
 	var refused *hubaccess.RefusedError
 	if !errors.As(err, &refused) || refused.Code != http.StatusForbidden {
 		t.Errorf("a late member of which the right was withdrawn: %v, want 403", err)
 	}
-	if resp, err := late.refused(httptest.NewRequest(http.MethodGet, "/", nil), err); err != nil || resp.StatusCode != http.StatusForbidden {
+	if resp, err := late.Refused(httptest.NewRequest(http.MethodGet, "/", nil), err); err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("the view is told %v, %v; want 403", resp, err)
 	}
 }
@@ -62,7 +65,7 @@ func TestListsThatAreNotMade(t *testing.T) {
 		{fmt.Errorf("%w: %w", hubaccess.ErrUnfinished, context.DeadlineExceeded), "the hub's kube-apiserver has not said in time which clusters you may reach: try again, it is asked about the rest then"},
 	} {
 		var status apierrors.APIStatus
-		if !errors.As(notAsked(tc.err, "which clusters you may reach"), &status) {
+		if !errors.As(scope.NotAsked(tc.err, "which clusters you may reach"), &status) {
 			t.Fatal("no status")
 		}
 		if s := status.Status(); s.Code != http.StatusServiceUnavailable || s.Message != tc.want || s.Details == nil || s.Details.RetryAfterSeconds != 1 {

@@ -12,6 +12,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 )
 
 // Options configure the proxy API.
@@ -72,7 +73,7 @@ type Options struct {
 	// UI serves the page for people at /ui/.
 	UI bool
 	// Recording says which sessions are recorded, and where.
-	Recording RecordingOptions
+	Recording session.RecordingOptions
 	// RevalidateStreams is how often the hub is asked again whether open streams would
 	// still be allowed; 0 means never.
 	RevalidateStreams time.Duration
@@ -103,7 +104,7 @@ func NewOptions() *Options {
 		RequestsPerUser: 400, RequestsPerCluster: 1000,
 		StreamsPerUser: 2000, StreamsPerCluster: 8000,
 		ViewRequests: 200, ViewRequestsPerUser: 20,
-		Recording:               newRecordingOptions(),
+		Recording:               session.NewRecordingOptions(),
 		Audit:                   options.NewAuditOptions(),
 		Tracing:                 options.NewTracingOptions(),
 		MinDrainDuration:        10 * time.Second,
@@ -148,7 +149,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.KarmadaAPI, "karmada-api", o.KarmadaAPI, "serve Karmada's API too: clusters/<name>/proxy of cluster.karmada.io, and ResourceRegistries and proxying/karmada/proxy of search.karmada.io")
 	fs.StringVar(&o.KarmadaControlPlane, "karmada-control-plane", o.KarmadaControlPlane, "name of the managed cluster that gets the requests to proxying/karmada/proxy for resources that no ResourceRegistry selects; empty means that they are answered 404")
 	fs.BoolVar(&o.UI, "ui", o.UI, "serve a page for people at /ui/, which shows a user of the hub the clusters, views and sessions that they may see; the page itself is public and contains nothing")
-	o.Recording.addFlags(fs)
+	o.Recording.AddFlags(fs)
 	o.Audit.AddFlags(fs)
 	o.Tracing.AddFlags(fs)
 	fs.DurationVar(&o.MinDrainDuration, "min-drain-duration", o.MinDrainDuration, "how long new requests are still served after SIGTERM and after the last connection since then, three times as long at most, while load balancers learn that they should go elsewhere")
@@ -189,7 +190,7 @@ func (o *Options) Validate() error {
 	case !o.KarmadaAPI:
 		errs.Refuse("karmada-control-plane", o.KarmadaControlPlane, "it needs --karmada-api")
 	}
-	o.Recording.validate(&errs)
+	o.Recording.Validate(&errs)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
 	flags.AtLeast(&errs, []flags.Check[time.Duration]{

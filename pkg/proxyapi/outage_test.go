@@ -70,12 +70,12 @@ func TestOutagesEnd(t *testing.T) {
 		}
 		api.Set(func(h *hubapi.Hub) { h.Down = true })
 		time.Sleep(10 * time.Second) // no cache has the answer any more
-		if !known() || testutil.ToFloat64(s.metrics.outage) != 1 {
-			t.Errorf("in an outage jane is known: %v, gauge %v; want true, 1", known(), testutil.ToFloat64(s.metrics.outage))
+		if !known() || testutil.ToFloat64(s.metrics.Outage) != 1 {
+			t.Errorf("in an outage jane is known: %v, gauge %v; want true, 1", known(), testutil.ToFloat64(s.metrics.Outage))
 		}
 		api.Set(func(h *hubapi.Hub) { h.Down, h.Users = false, nil })
 		time.Sleep(4 * time.Second)
-		if got := testutil.ToFloat64(s.metrics.outage); known() || got != 0 {
+		if got := testutil.ToFloat64(s.metrics.Outage); known() || got != 0 {
 			t.Errorf("4 s after the outage jane, whom the hub does not know any more, is known: %v, gauge %v; want 0", known(), got)
 		}
 	})

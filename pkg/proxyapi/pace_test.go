@@ -16,7 +16,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // pausedClient reads nothing until its write deadline, or until it goes on.
@@ -40,17 +44,17 @@ func (c *pausedClient) SetWriteDeadline(time.Time) error { close(c.deadline); re
 // more memory than a user may have. Clients that pause within it are waited for.
 func TestUnreadAnswersOfAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, answers := newMetrics(prometheus.NewRegistry()), newLimiter(unreadBytes, 2*httprelay.Window, 100*httprelay.Window)
+		m, answers := metrics.New(prometheus.NewRegistry()), scope.NewLimiter(scope.UnreadBytes, 2*httprelay.Window, 100*httprelay.Window)
 		on := make(chan struct{})
 		results := make(chan error, 10)
 		pause := func(user, verb string) {
-			c := &requestScope{holder: user, target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: verb}}
+			c := &scope.Scope{Holder: user, Target: route.Target{Cluster: "cluster1"}, Inner: &request.RequestInfo{Verb: verb}}
 			go func() {
-				w := newPacedWriter(&pausedClient{httptest.NewRecorder(), make(chan struct{}), on}, c, answers, m)
+				w := relay.NewPacedWriter(&pausedClient{httptest.NewRecorder(), make(chan struct{}), on}, c, answers, m)
 				_, err := w.Write([]byte("x"))
 				results <- err
 			}()
-			time.Sleep(2 * stalledAfter)
+			time.Sleep(2 * relay.StalledAfter)
 		}
 		pause("eve", "get")
 		for range httprelay.Window / agentclient.WatchWindow {
@@ -72,8 +76,8 @@ func TestUnreadAnswersOfAUser(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if len(answers.inFlight) != 0 {
-			t.Errorf("left of it is %v, want nothing", answers.inFlight)
+		if len(answers.InFlight) != 0 {
+			t.Errorf("left of it is %v, want nothing", answers.InFlight)
 		}
 	})
 }
@@ -100,17 +104,17 @@ func TestUploadsOfAUser(t *testing.T) {
 			r.Header.Set("Connection", "Upgrade")
 			r.Header.Set("Upgrade", tc.upgrade)
 		}
-		if got := uploadOf(r); got != tc.want {
+		if got := filter.UploadOf(r); got != tc.want {
 			t.Errorf("%s: counts as %d bytes, want %d", name, got, tc.want)
 		}
 	}
-	l := newLimiter(unreadBytes, 2*httprelay.Window, 3*httprelay.Window)
+	l := scope.NewLimiter(scope.UnreadBytes, 2*httprelay.Window, 3*httprelay.Window)
 	var refused *hubaccess.RefusedError
 	for i, tc := range []struct {
 		user string
 		ok   bool
 	}{{"eve", true}, {"eve", true}, {"eve", false}, {"jane", true}, {"joe", false}} {
-		if _, err := l.acquire(tc.user, "cluster1", httprelay.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &refused) {
+		if _, err := l.Acquire(tc.user, "cluster1", httprelay.Window); (err == nil) != tc.ok || err != nil && !errors.As(err, &refused) {
 			t.Errorf("upload %d of %s: %v, want it accepted: %v", i, tc.user, err, tc.ok)
 		}
 	}

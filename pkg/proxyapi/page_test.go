@@ -17,6 +17,9 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
 	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
@@ -256,7 +259,7 @@ func TestPageBehindAPrefix(t *testing.T) {
 	}
 	for _, prefix := range []string{"/deep/prefix", "/api/v1/namespaces/addons/services/https:cluster-proxy-addon-user:9092/proxy"} {
 		front := httptest.NewServer(&httputil.ReverseProxy{
-			Transport: w.client().Transport, ErrorLog: discard,
+			Transport: w.client().Transport, ErrorLog: relay.Discard,
 			Rewrite: func(r *httputil.ProxyRequest) {
 				r.SetURL(to)
 				r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, prefix)
@@ -318,7 +321,7 @@ func testOtherOrigin(t *testing.T, w *world) {
 		fmt.Fprint(rw, `<title>evil</title>`)
 	}), "evil")
 	header := http.Header{"Authorization": {"Bearer roots-token"}}
-	for _, path := range []string{"/evil/index.html", clustersPath + "evil/proxy/index.html"} {
+	for _, path := range []string{"/evil/index.html", scope.ClustersPath + "evil/proxy/index.html"} {
 		resp, _ := get(t, w.client(), w.url+path, header)
 		if got := resp.Header["Content-Security-Policy"]; resp.StatusCode != http.StatusOK || len(got) != 2 || got[0] != ui.Sandbox {
 			t.Errorf("%s: %d with policies %q, want 200 with the sandbox first", path, resp.StatusCode, got)
@@ -362,7 +365,7 @@ func TestPageIsServedIfAskedFor(t *testing.T) {
 func TestListOfFleetViews(t *testing.T) {
 	w := pageWorld(t, 2)
 	for token, want := range map[string]int{"roots-token": 200, "janes-token": 403, "unknown": 401} {
-		resp, body := get(t, w.client(), w.url+fleetViewsPath, http.Header{"Authorization": {"Bearer " + token}})
+		resp, body := get(t, w.client(), w.url+apigroup.FleetViewsPath, http.Header{"Authorization": {"Bearer " + token}})
 		if resp.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", token, resp.StatusCode, body, want)
 		}
@@ -372,7 +375,7 @@ func TestListOfFleetViews(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"?fieldSelector=metadata.name%3Dall", "?labelSelector=a", "?watch=1", "/all"} {
-		if resp, body := get(t, w.client(), w.url+fleetViewsPath+query, http.Header{"Authorization": {"Bearer roots-token"}}); resp.StatusCode == http.StatusOK {
+		if resp, body := get(t, w.client(), w.url+apigroup.FleetViewsPath+query, http.Header{"Authorization": {"Bearer roots-token"}}); resp.StatusCode == http.StatusOK {
 			t.Errorf("%s is answered: %s", query, body)
 		}
 	}

@@ -7,9 +7,14 @@ import (
 
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // cutOff is how long requests get to end after they were canceled, and the last traces to
@@ -18,13 +23,13 @@ const cutOff = 5 * time.Second
 
 // parts are what a Server asks the hub with, and what runs beside requests.
 type parts struct {
-	clusters      clusters
-	views         views
+	clusters      scope.Clusters
+	views         scope.Views
 	authenticator *hubaccess.Authenticator
 	authorizer    *hubaccess.Authorizer
-	services      services
+	services      filter.Services
 	// karmada is nil if there is no such API.
-	karmada *karmada
+	karmada *scope.Karmada
 	config  *server.Config
 	// background runs as long as requests do.
 	background []func(context.Context) error
@@ -32,15 +37,15 @@ type parts struct {
 
 // viewsAndSets is what the hub knows about views, and about the sets that rights are for.
 type viewsAndSets interface {
-	views
+	scope.Views
 	hubaccess.ClusterSets
 }
 
 // newParts does no I/O but to read the files that options name.
-func newParts(o *Options, m *metrics, hub kubernetes.Interface, c clusters, v viewsAndSets, background ...func(context.Context) error) (*parts, error) {
-	p := &parts{clusters: c, views: v, config: newConfig()}
+func newParts(o *Options, m *metrics.Metrics, hub kubernetes.Interface, c scope.Clusters, v viewsAndSets, background ...func(context.Context) error) (*parts, error) {
+	p := &parts{clusters: c, views: v, config: apigroup.NewConfig()}
 	var err error
-	outage := hubaccess.NewOutage(hub, o.HubOutageGrace, m.outage, m.pastAnswers)
+	outage := hubaccess.NewOutage(hub, o.HubOutageGrace, m.Outage, m.PastAnswers)
 	p.background = append(background, outage.Run)
 	if p.authenticator, err = hubaccess.NewAuthenticator(hub, o.Audiences, outage); err != nil {
 		return nil, err
@@ -48,7 +53,7 @@ func newParts(o *Options, m *metrics, hub kubernetes.Interface, c clusters, v vi
 	if p.authorizer, err = hubaccess.NewAuthorizer(hub, outage, v); err != nil {
 		return nil, err
 	}
-	exposed, err := newAllowlist(hub, o.Namespace, o.ExposedServices)
+	exposed, err := filter.NewAllowlist(hub, o.Namespace, o.ExposedServices)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +64,7 @@ func newParts(o *Options, m *metrics, hub kubernetes.Interface, c clusters, v vi
 	if err := o.Tracing.ApplyTo(nil, p.config); err != nil {
 		return nil, fmt.Errorf("preparing traces: %w", err)
 	}
-	p.background = append(p.background, p.authenticator.Run, exposed.run, p.traces)
+	p.background = append(p.background, p.authenticator.Run, exposed.Run, p.traces)
 	if p.config.AuditBackend != nil {
 		p.background = append(p.background, p.audit)
 	}
@@ -85,5 +90,20 @@ func (p *parts) traces(ctx context.Context) error {
 	if err := p.config.TracerProvider.Shutdown(limited); err != nil {
 		klog.FromContext(ctx).Info("The last traces could not be sent", "err", err.Error())
 	}
+	return nil
+}
+
+// addKarmada adds what Karmada's API is served with.
+func (p *parts) addKarmada(hub *rest.Config, clusters *hubaccess.Clusters, controlPlane string) error {
+	watched, err := hubaccess.NewRegistries(hub, clusters)
+	if err != nil {
+		return err
+	}
+	store, err := apigroup.NewStore(hub)
+	if err != nil {
+		return err
+	}
+	p.karmada = &scope.Karmada{Registries: watched, Store: store, ControlPlane: controlPlane}
+	p.background = append(p.background, watched.Run)
 	return nil
 }

@@ -20,6 +20,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/replica"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
@@ -54,7 +57,7 @@ func (w *world) as(t *testing.T, files pki.Files, method, url string, body []byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set(peerHeader, w.server.peers.id)
+	r.Header.Set(replica.PeerHeader, w.server.peers.Id)
 	response, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
@@ -77,9 +80,9 @@ func TestPeerPortRefuses(t *testing.T) {
 	other := pkitest.NewCA(t, "another")
 	w.newCA("users")
 	agent := pki.Leaf{CommonName: identity.AgentCommonName("cluster1"), Organizations: identity.AgentOrganizations("cluster1"), Client: true}
-	replica := w.issue("a replica", w.hubCA, peerLeaf(), w.hubCA)
+	ofReplica := w.issue("a replica", w.hubCA, peerLeaf(), w.hubCA)
 	for name, files := range map[string]pki.Files{
-		"none":                                {CA: replica.CA},
+		"none":                                {CA: ofReplica.CA},
 		"a client":                            w.issue("a client", w.hubCA, pki.Leaf{CommonName: string(identity.RoleClient), Organizations: []string{identity.Organization}, Client: true}, w.hubCA),
 		"a proxy server":                      w.issue("a proxy server", w.hubCA, pki.Leaf{CommonName: string(identity.RolePeer), DNSNames: []string{identity.ProxyAPIPeerHost}, Client: true, Server: true}, w.hubCA),
 		"an agent":                            w.issue("an agent", w.agentCA, agent, w.hubCA),
@@ -93,21 +96,21 @@ func TestPeerPortRefuses(t *testing.T) {
 		for _, request := range []struct {
 			method, path string
 			body         []byte
-		}{{"POST", greetPath, []byte(`{"id":"x","port":1}`)}, {"GET", positionsPath + "/" + v.String() + "?owner=jane", nil}, {"POST", positionsPath, message}, {"GET", sessionsPath, nil}, {"DELETE", sessionsPath + "/x", nil}} {
+		}{{"POST", replica.GreetPath, []byte(`{"id":"x","port":1}`)}, {"GET", replica.PositionsPath + "/" + v.String() + "?owner=jane", nil}, {"POST", replica.PositionsPath, message}, {"GET", replica.SessionsPath, nil}, {"DELETE", replica.SessionsPath + "/x", nil}} {
 			code, text, err := w.as(t, files, request.method, "https://"+at+request.path, request.body)
 			if err == nil && code != http.StatusForbidden {
 				t.Errorf("%s: %s %s: got %d %q, want 403 or no TLS", name, request.method, request.path, code, text)
 			}
 		}
 	}
-	if got := testutil.ToFloat64(w.server.metrics.rejected.WithLabelValues(rejectedPeer)); got != 4*5 {
+	if got := testutil.ToFloat64(w.server.metrics.Rejected.WithLabelValues(metrics.RejectedPeer)); got != 4*5 {
 		t.Errorf("counted %v refusals, want those of 4 certificates of the hub's CA that are good for clients, 5 each", got)
 	}
-	if addresses, _ := w.server.peers.live(); len(addresses) > 0 {
+	if addresses, _ := w.server.peers.Live(); len(addresses) > 0 {
 		t.Errorf("got peers %v, want none", addresses)
 	}
 	// The other port knows no such paths.
-	response, err := w.client().Get(w.url + positionsPath + "/" + v.String())
+	response, err := w.client().Get(w.url + replica.PositionsPath + "/" + v.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,21 +122,21 @@ func TestPeerPortRefuses(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		"a version":            {"GET", positionsPath + "/" + v.String() + "?owner=jane", "", 200},
-		"another user's":       {"GET", positionsPath + "/" + v.String() + "?owner=joe", "", 404},
-		"one of nobody":        {"GET", positionsPath + "/" + (version.Version{Time: v.Time + 1}).String() + "?owner=jane", "", 404},
-		"no version":           {"GET", positionsPath + "/48151", "", 400},
-		"positions":            {"POST", positionsPath, string(message), 204},
-		"nonsense":             {"POST", positionsPath, "nonsense", 400},
-		"too many positions":   {"POST", positionsPath, string(message) + strings.Repeat("x", watch.MaxMessage), 400},
-		"no greeting":          {"POST", greetPath, "nonsense", 400},
-		"a greeting of nobody": {"POST", greetPath, `{"port":1}`, 400},
-		"a greeting too long":  {"POST", greetPath, `{"id":"x","addresses":["` + strings.Repeat("x", maxGreeting) + `"]}`, 400},
-		"a greeting":           {"POST", greetPath, `{"id":"x","port":-1}`, 200},
-		"a wrong method":       {"DELETE", positionsPath, "", 405},
+		"a version":            {"GET", replica.PositionsPath + "/" + v.String() + "?owner=jane", "", 200},
+		"another user's":       {"GET", replica.PositionsPath + "/" + v.String() + "?owner=joe", "", 404},
+		"one of nobody":        {"GET", replica.PositionsPath + "/" + (version.Version{Time: v.Time + 1}).String() + "?owner=jane", "", 404},
+		"no version":           {"GET", replica.PositionsPath + "/48151", "", 400},
+		"positions":            {"POST", replica.PositionsPath, string(message), 204},
+		"nonsense":             {"POST", replica.PositionsPath, "nonsense", 400},
+		"too many positions":   {"POST", replica.PositionsPath, string(message) + strings.Repeat("x", watch.MaxMessage), 400},
+		"no greeting":          {"POST", replica.GreetPath, "nonsense", 400},
+		"a greeting of nobody": {"POST", replica.GreetPath, `{"port":1}`, 400},
+		"a greeting too long":  {"POST", replica.GreetPath, `{"id":"x","addresses":["` + strings.Repeat("x", replica.MaxGreeting) + `"]}`, 400},
+		"a greeting":           {"POST", replica.GreetPath, `{"id":"x","port":-1}`, 200},
+		"a wrong method":       {"DELETE", replica.PositionsPath, "", 405},
 		"another path":         {"GET", "/readyz", "", 404},
 	} {
-		code, text, err := w.as(t, replica, request.method, "https://"+at+request.path, []byte(request.body))
+		code, text, err := w.as(t, ofReplica, request.method, "https://"+at+request.path, []byte(request.body))
 		if err != nil || code != request.want {
 			t.Errorf("a replica, %s: got %d %q, %v, want %d", name, code, text, err, request.want)
 		}
@@ -164,17 +167,17 @@ func TestOnlyReplicasAreBelieved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := &http.Server{ErrorLog: discard, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"other"}`) })}
+		server := &http.Server{ErrorLog: relay.Discard, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"other"}`) })}
 		ended := make(chan error, 1)
 		go func() {
 			ended <- server.Serve(tls.NewListener(listener, pkitest.Load(t, test.files).ServerConfig(tls.RequireAndVerifyClientCert)))
 		}()
-		p := newPeers(nil, 1, new(watch.Positions), peerTransport(source), newMetrics(prometheus.NewRegistry()))
+		p := replica.New(nil, 1, new(watch.Positions), replica.PeerTransport(source), metrics.New(prometheus.NewRegistry()))
 		greet := func() bool {
-			p.add(listener.Addr().String())
-			p.greetAll(t.Context(), false)
-			p.client.CloseIdleConnections()
-			addresses, _ := p.live()
+			p.Add(listener.Addr().String())
+			p.GreetAll(t.Context(), false)
+			p.Client.CloseIdleConnections()
+			addresses, _ := p.Live()
 			return len(addresses) > 0
 		}
 		greet()
@@ -201,12 +204,12 @@ func TestPositionsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := newPeers([]string{at}, listener.Addr().(*net.TCPAddr).Port, new(watch.Positions), peerTransport(source), newMetrics(prometheus.NewRegistry()))
-	other.positions.Ask = other.ask
+	other := replica.New([]string{at}, listener.Addr().(*net.TCPAddr).Port, new(watch.Positions), replica.PeerTransport(source), metrics.New(prometheus.NewRegistry()))
+	other.Positions.Ask = other.Ask
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	go func() { ended <- other.run(ctx) }()
-	go func() { ended <- other.serve(ctx, source, tls.NewListener(listener, config)) }()
+	go func() { ended <- other.Run(ctx) }()
+	go func() { ended <- other.Serve(ctx, source, tls.NewListener(listener, config)) }()
 	defer func() {
 		cancel()
 		for range 2 {
@@ -218,14 +221,14 @@ func TestPositionsSurvive(t *testing.T) {
 	v, missed := (&version.Clock{}).Now(), (&version.Clock{Replica: 1}).Now()
 	w.server.positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
 	wait.Poll{Every: 5 * time.Millisecond}.Success(t, "the peer", func() error {
-		if addresses, _ := w.server.peers.live(); len(addresses) != 1 {
+		if addresses, _ := w.server.peers.Live(); len(addresses) != 1 {
 			return errors.New("it has not greeted")
 		}
 		return nil
 	})
 	find := func(what string, v version.Version, want bool) {
 		t.Helper()
-		if got, ok := other.positions.Find(t.Context(), v, "jane"); ok != want || want && got["uid"] != "100" {
+		if got, ok := other.Positions.Find(t.Context(), v, "jane"); ok != want || want && got["uid"] != "100" {
 			t.Errorf("%s: got %v, %v, want %v", what, got, ok, want)
 		}
 	}
@@ -243,10 +246,10 @@ func TestPositionsSurvive(t *testing.T) {
 // connection from before.
 func TestReplacedPeerCertificate(t *testing.T) {
 	w, at := startWithPeers(t)
-	client := &http.Client{Transport: peerTransport(pkitest.Load(t, w.issue("old", w.hubCA, peerLeaf(), w.hubCA)))}
+	client := &http.Client{Transport: replica.PeerTransport(pkitest.Load(t, w.issue("old", w.hubCA, peerLeaf(), w.hubCA)))}
 	defer client.CloseIdleConnections()
 	greet := func() (int, error) {
-		response, err := client.Post("https://"+at+greetPath, "application/json", strings.NewReader(`{"id":"x"}`))
+		response, err := client.Post("https://"+at+replica.GreetPath, "application/json", strings.NewReader(`{"id":"x"}`))
 		if err != nil {
 			return 0, err
 		}

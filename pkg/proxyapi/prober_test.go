@@ -25,7 +25,7 @@ func TestReadyWithoutProxyServer(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &status); err != nil || response.StatusCode != http.StatusServiceUnavailable || status.Message == "" {
 		t.Errorf("a request is answered with %d %q, %v; want 503 and a Status", response.StatusCode, body, err)
 	}
-	if reachable := testutil.ToFloat64(w.server.metrics.reachable); reachable != 0 {
+	if reachable := testutil.ToFloat64(w.server.metrics.Reachable); reachable != 0 {
 		t.Errorf("the metric says %v, want 0", reachable)
 	}
 }

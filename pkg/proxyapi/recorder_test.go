@@ -24,6 +24,10 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/replica"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
 )
 
@@ -203,7 +207,7 @@ func TestRecording(t *testing.T) {
 					t.Errorf("%s, tty %t: %d bytes of input and sizes %q, want %d and %q", name, tty, len(got[recording.Input]), got[3], len(wantIn), wantSizes)
 				}
 				of := header.Session
-				if of.User != "jane" || of.Kind != "exec" || of.Cluster != "cluster1" || of.Target != "ns/pod/main" || !sessionName.MatchString(of.Name) || strings.Contains(header.Title, "secret") {
+				if of.User != "jane" || of.Kind != "exec" || of.Cluster != "cluster1" || of.Target != "ns/pod/main" || !replica.SessionName.MatchString(of.Name) || strings.Contains(header.Title, "secret") {
 					t.Errorf("%s: the header is %+v", name, header)
 				}
 				w.stop()
@@ -218,18 +222,18 @@ func TestRecording(t *testing.T) {
 // TestRecordingPolicy has clusters and requests that are recorded, and others.
 func TestRecordingPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*RecordingOptions)
+		change func(*session.RecordingOptions)
 		path   string
 		want   int
 	}{
-		"all":            {change: func(*RecordingOptions) {}, path: execPath, want: 1},
-		"by name":        {change: func(o *RecordingOptions) { o.Clusters = []string{"other", "cluster1"} }, path: execPath, want: 1},
-		"by set":         {change: func(o *RecordingOptions) { o.ClusterSets = []string{"third", "pair"} }, path: execPath, want: 1},
-		"no such set":    {change: func(o *RecordingOptions) { o.ClusterSets = []string{"third", "piar"} }, path: execPath, want: 1},
-		"another one":    {change: func(o *RecordingOptions) { o.Clusters, o.ClusterSets = []string{"other"}, []string{"third"} }, path: execPath},
-		"attach":         {change: func(*RecordingOptions) {}, path: "/api/v1/namespaces/ns/pods/pod/attach", want: 1},
-		"by the kubelet": {change: func(*RecordingOptions) {}, path: "/api/v1/nodes/n/proxy/exec/ns/pod/main", want: 1},
-		"a Service":      {change: func(*RecordingOptions) {}, path: "/api/v1/namespaces/ns/pods/pod/proxy/exec"},
+		"all":            {change: func(*session.RecordingOptions) {}, path: execPath, want: 1},
+		"by name":        {change: func(o *session.RecordingOptions) { o.Clusters = []string{"other", "cluster1"} }, path: execPath, want: 1},
+		"by set":         {change: func(o *session.RecordingOptions) { o.ClusterSets = []string{"third", "pair"} }, path: execPath, want: 1},
+		"no such set":    {change: func(o *session.RecordingOptions) { o.ClusterSets = []string{"third", "piar"} }, path: execPath, want: 1},
+		"another one":    {change: func(o *session.RecordingOptions) { o.Clusters, o.ClusterSets = []string{"other"}, []string{"third"} }, path: execPath},
+		"attach":         {change: func(*session.RecordingOptions) {}, path: "/api/v1/namespaces/ns/pods/pod/attach", want: 1},
+		"by the kubelet": {change: func(*session.RecordingOptions) {}, path: "/api/v1/nodes/n/proxy/exec/ns/pod/main", want: 1},
+		"a Service":      {change: func(*session.RecordingOptions) {}, path: "/api/v1/namespaces/ns/pods/pod/proxy/exec"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, dir := recorded(t, &shell{out: []byte("hello")}, func(o *Options) { tc.change(&o.Recording) })
@@ -251,7 +255,9 @@ func TestRecordingPolicy(t *testing.T) {
 // TestRefusedSessionsHaveNoFile has a user whom the cluster refuses.
 func TestRefusedSessionsHaveNoFile(t *testing.T) {
 	w, dir := recorded(t, &shell{}, func(*Options) {})
-	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { writeStatus(rw, newStatus(http.StatusForbidden, "no")) }), "cluster1")
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		scope.WriteStatus(rw, scope.NewStatus(http.StatusForbidden, "no"))
+	}), "cluster1")
 	if _, _, err := w.exec(remotecommand.NewSPDYExecutor, execPath, "", false); err == nil || !strings.Contains(err.Error(), "no") {
 		t.Errorf("error %v, want the cluster's", err)
 	}
@@ -272,18 +278,18 @@ func TestRecordingFails(t *testing.T) {
 				o.Recording.MaxFileSize.Set("64Ki")
 			})
 			failed := func(outcome string) float64 {
-				return testutil.ToFloat64(w.server.metrics.recordingsFailed.WithLabelValues(outcome))
+				return testutil.ToFloat64(w.server.metrics.RecordingsFailed.WithLabelValues(outcome))
 			}
 			stdout, _, err := w.exec(how, execPath, "", false)
 			if closed {
 				if err == nil || !strings.Contains(err.Error(), "ended because it cannot be recorded any more: "+recording.ErrTooLong.Error()) || !strings.Contains(err.Error(), lookAfter) {
 					t.Errorf("%s: the session ended with %v, want why it cannot be recorded", name, err)
 				}
-				if failed(sessionCut) != 1 {
-					t.Errorf("%s: the metric is %v, want 1", name, failed(sessionCut))
+				if failed(metrics.SessionCut) != 1 {
+					t.Errorf("%s: the metric is %v, want 1", name, failed(metrics.SessionCut))
 				}
-			} else if err != nil || len(stdout) != len(long.out) || failed(sessionUnrecorded) != 1 {
-				t.Errorf("%s: the session ended with %v and %d bytes, metric %v; want it to go on", name, err, len(stdout), failed(sessionUnrecorded))
+			} else if err != nil || len(stdout) != len(long.out) || failed(metrics.SessionUnrecorded) != 1 {
+				t.Errorf("%s: the session ended with %v and %d bytes, metric %v; want it to go on", name, err, len(stdout), failed(metrics.SessionUnrecorded))
 			}
 			_, got, _ := theRecording(t, dir)
 			if !strings.HasPrefix(string(long.out), got[recording.Output]) {
@@ -294,9 +300,9 @@ func TestRecordingFails(t *testing.T) {
 			}
 			stdout, _, err = w.exec(how, execPath, "", false)
 			switch {
-			case closed && (err == nil || failed(sessionRejected) != 1):
+			case closed && (err == nil || failed(metrics.SessionRejected) != 1):
 				t.Errorf("%s: a session without a volume began: %v", name, err)
-			case !closed && (err != nil || len(stdout) != len(long.out) || failed(sessionUnrecorded) != 2):
+			case !closed && (err != nil || len(stdout) != len(long.out) || failed(metrics.SessionUnrecorded) != 2):
 				t.Errorf("%s: the session ended with %v and %d bytes, want it to go on", name, err, len(stdout))
 			}
 			if resp, body := w.upgrade(execPath); closed && (resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, `sessions to cluster \"cluster1\" must be recorded`) || !strings.Contains(body, lookAfter) || strings.Contains(body, dir)) {
@@ -315,7 +321,7 @@ func TestConnectIsRefusedBySet(t *testing.T) {
 			t.Errorf("set %s: CONNECT: %d, want %d", set, code, want)
 		}
 		unknown := map[bool]float64{true: 1}[set == "piar"]
-		if got := testutil.ToFloat64(w.server.metrics.recordingSetsUnknown); got != unknown {
+		if got := testutil.ToFloat64(w.server.metrics.RecordingSetsUnknown); got != unknown {
 			t.Errorf("set %s: %v sets are unknown, want %v", set, got, unknown)
 		}
 	}
@@ -382,7 +388,7 @@ func TestFramesThatCannotBeRecorded(t *testing.T) {
 			}
 			if closed {
 				_, _ = io.Copy(io.Discard, answer) // it ends
-				if got := testutil.ToFloat64(w.server.metrics.recordingsFailed.WithLabelValues(sessionCut)); got != 1 {
+				if got := testutil.ToFloat64(w.server.metrics.RecordingsFailed.WithLabelValues(metrics.SessionCut)); got != 1 {
 					t.Errorf("%s: the metric is %v, want 1", name, got)
 				}
 			} else {
@@ -441,7 +447,7 @@ func TestRecordingsAreAudited(t *testing.T) {
 			said[key] = value
 		}
 	}
-	if want, err := filepath.Rel(recordings, files[0]); err != nil || said[annotationPrefix+"recording"] != want || !strings.HasPrefix(said[annotationPrefix+"recording-failed"], "unrecorded: ") {
+	if want, err := filepath.Rel(recordings, files[0]); err != nil || said[scope.AnnotationPrefix+"recording"] != want || !strings.HasPrefix(said[scope.AnnotationPrefix+"recording-failed"], "unrecorded: ") {
 		t.Errorf("annotations are %q, want recording %s, and one that failed", said, want)
 	}
 }
@@ -473,7 +479,7 @@ func TestRecordingsAreNotServed(t *testing.T) {
 	name, _, _ := strings.Cut(filepath.Base(files[0])[len("150405-"):], ".")
 	ports := map[string]http.Handler{"health": w.server.health.Handler()}
 	for _, path := range []string{files[0], "/" + relative, "/recordings/" + relative, "/recordings", "/ui/" + relative, "/ui/../" + relative, "/ui/..%2f" + relative, "/ui/%2e%2e" + files[0],
-		groupPath + "/sessions/" + name + "/recording", groupPath + "/sessions/" + name, groupPath + "/recordings/" + name, "/logs/" + relative, "/debug/" + relative, "/cluster1/..%2f" + relative} {
+		scope.GroupPath + "/sessions/" + name + "/recording", scope.GroupPath + "/sessions/" + name, scope.GroupPath + "/recordings/" + name, "/logs/" + relative, "/debug/" + relative, "/cluster1/..%2f" + relative} {
 		for _, user := range []string{"ada", "jane", "eve", ""} {
 			if resp, body := w.ask(http.MethodGet, path, user); strings.Contains(body, secret) || strings.Contains(body, `"version":2`) {
 				t.Errorf("%s as %q: %d %s, want no recording", path, user, resp.StatusCode, body)

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
@@ -120,7 +122,7 @@ func TestRecordingAtService(t *testing.T) {
 		for _, closed := range []bool{true, false} {
 			w, s := recordedAtService(t, &shell{out: out}, func(o *Options) { o.Recording.FailClosed = closed })
 			failed := func(outcome string) float64 {
-				return testutil.ToFloat64(w.server.metrics.recordingsFailed.WithLabelValues(outcome))
+				return testutil.ToFloat64(w.server.metrics.RecordingsFailed.WithLabelValues(outcome))
 			}
 			stdout, _, err := w.exec(how, execPath, "typed", false)
 			if err != nil || string(stdout) != "typed"+string(out) {
@@ -132,15 +134,15 @@ func TestRecordingAtService(t *testing.T) {
 			s.fails.Store("full")
 			stdout, _, err = w.exec(how, execPath, "", false)
 			switch {
-			case closed && (err == nil || len(stdout) > 0 || failed(sessionRejected) != 1):
+			case closed && (err == nil || len(stdout) > 0 || failed(metrics.SessionRejected) != 1):
 				t.Errorf("%s: a session that must be recorded and cannot be ended with %v and %d bytes", name, err, len(stdout))
-			case !closed && (err != nil || len(stdout) != len(out) || failed(sessionUnrecorded) != 1):
+			case !closed && (err != nil || len(stdout) != len(out) || failed(metrics.SessionUnrecorded) != 1):
 				t.Errorf("%s: a session that need not be recorded ended with %v and %d bytes", name, err, len(stdout))
 			}
 			if resp, body := w.upgrade(execPath); closed && (resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "answers 507 Insufficient Storage") || !strings.Contains(body, lookAfter) || strings.Contains(body, "127.0.0.1")) {
 				t.Errorf("%s: %d %s, want 503 that says what to do", name, resp.StatusCode, body)
 			}
-			unrecorded := failed(sessionUnrecorded)
+			unrecorded := failed(metrics.SessionUnrecorded)
 			s.fails.Store("dies")
 			stdout, _, err = w.exec(how, execPath, "", false)
 			switch {
@@ -152,42 +154,42 @@ func TestRecordingAtService(t *testing.T) {
 			}
 			// Without waiting for recordings a session may be over before its recording has failed.
 			eventually(t, func() bool {
-				return closed && failed(sessionCut)+failed(sessionOver) == 1 || failed(sessionUnrecorded)+failed(sessionOver) == unrecorded+1
+				return closed && failed(metrics.SessionCut)+failed(metrics.SessionOver) == 1 || failed(metrics.SessionUnrecorded)+failed(metrics.SessionOver) == unrecorded+1
 			})
-			before := failed(sessionOver)
+			before := failed(metrics.SessionOver)
 			s.fails.Store("forgets")
 			if stdout, _, err = w.exec(how, execPath, "", false); err != nil || len(stdout) != len(out) {
 				t.Errorf("%s: the session ended with %v and %d bytes", name, err, len(stdout))
 			}
-			eventually(t, func() bool { return failed(sessionOver) == before+1 })
+			eventually(t, func() bool { return failed(metrics.SessionOver) == before+1 })
 		}
 	}
 }
 
 // atService has recordings go to a Service.
-func atService(o RecordingOptions) RecordingOptions {
+func atService(o session.RecordingOptions) session.RecordingOptions {
 	o.URL, o.CACert, o.TokenFile = "https://recorder.test:8443/tapes", "/ca", "/token"
 	return o
 }
 
 // TestRecordingOptions has flags that are wrong.
 func TestRecordingOptions(t *testing.T) {
-	for name, change := range map[string]func(*RecordingOptions){
-		"no folder":         func(o *RecordingOptions) { o.FailClosed = true },
-		"a relative folder": func(o *RecordingOptions) { o.Dir = "x" },
-		"no cluster":        func(o *RecordingOptions) { o.Dir, o.Clusters = "/x", []string{"../x"} },
-		"no set":            func(o *RecordingOptions) { o.Dir, o.ClusterSets = "/x", []string{""} },
-		"small files":       func(o *RecordingOptions) { o.Dir = "/x"; o.MaxFileSize.Set("1Ki") },
-		"small folder":      func(o *RecordingOptions) { o.Dir = "/x"; o.MaxTotalSize.Set("64Ki") },
-		"two places":        func(o *RecordingOptions) { *o = atService(*o); o.Dir = "/x" },
-		"plain HTTP":        func(o *RecordingOptions) { *o = atService(*o); o.URL = "http://recorder.test" },
-		"a query":           func(o *RecordingOptions) { *o = atService(*o); o.URL += "?a=b" },
-		"a password":        func(o *RecordingOptions) { *o = atService(*o); o.URL = "https://a:b@recorder.test" },
-		"no CA":             func(o *RecordingOptions) { *o = atService(*o); o.CACert = "" },
-		"no credential":     func(o *RecordingOptions) { *o = atService(*o); o.TokenFile = "" },
-		"two credentials":   func(o *RecordingOptions) { *o = atService(*o); o.Cert, o.Key = "/c", "/k" },
-		"no key":            func(o *RecordingOptions) { *o = atService(*o); o.Cert = "/c" },
-		"no time":           func(o *RecordingOptions) { o.Dir, o.MaxAge = "/x", 0 },
+	for name, change := range map[string]func(*session.RecordingOptions){
+		"no folder":         func(o *session.RecordingOptions) { o.FailClosed = true },
+		"a relative folder": func(o *session.RecordingOptions) { o.Dir = "x" },
+		"no cluster":        func(o *session.RecordingOptions) { o.Dir, o.Clusters = "/x", []string{"../x"} },
+		"no set":            func(o *session.RecordingOptions) { o.Dir, o.ClusterSets = "/x", []string{""} },
+		"small files":       func(o *session.RecordingOptions) { o.Dir = "/x"; o.MaxFileSize.Set("1Ki") },
+		"small folder":      func(o *session.RecordingOptions) { o.Dir = "/x"; o.MaxTotalSize.Set("64Ki") },
+		"two places":        func(o *session.RecordingOptions) { *o = atService(*o); o.Dir = "/x" },
+		"plain HTTP":        func(o *session.RecordingOptions) { *o = atService(*o); o.URL = "http://recorder.test" },
+		"a query":           func(o *session.RecordingOptions) { *o = atService(*o); o.URL += "?a=b" },
+		"a password":        func(o *session.RecordingOptions) { *o = atService(*o); o.URL = "https://a:b@recorder.test" },
+		"no CA":             func(o *session.RecordingOptions) { *o = atService(*o); o.CACert = "" },
+		"no credential":     func(o *session.RecordingOptions) { *o = atService(*o); o.TokenFile = "" },
+		"two credentials":   func(o *session.RecordingOptions) { *o = atService(*o); o.Cert, o.Key = "/c", "/k" },
+		"no key":            func(o *session.RecordingOptions) { *o = atService(*o); o.Cert = "/c" },
+		"no time":           func(o *session.RecordingOptions) { o.Dir, o.MaxAge = "/x", 0 },
 	} {
 		o := NewOptions()
 		o.Recording = atService(o.Recording)

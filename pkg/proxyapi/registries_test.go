@@ -14,6 +14,7 @@ import (
 
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -88,7 +89,7 @@ func TestRegistries(t *testing.T) {
 		if code != step.code || !strings.Contains(body, step.want) {
 			t.Errorf("%s: %d %s, want %d with %s", step.name, code, body, step.code, step.want)
 		}
-		if strings.Contains(body, managedFieldsKey) || strings.Contains(body, "Karmada") || strings.Contains(body, "karmadaresource") {
+		if strings.Contains(body, apigroup.ManagedFieldsKey) || strings.Contains(body, "Karmada") || strings.Contains(body, "karmadaresource") {
 			t.Errorf("%s shows what it is stored as: %s", step.name, body)
 		}
 	}
@@ -180,11 +181,11 @@ func TestRegistryTable(t *testing.T) {
 // TestUnreadWatchOfRegistries stops a watch with an event that nobody reads.
 func TestUnreadWatchOfRegistries(t *testing.T) {
 	stored := watch.NewFakeWithChanSize(1, false)
-	w := &registryWatch{stored: stored, served: make(chan watch.Event), stopped: make(chan struct{})}
+	w := &apigroup.RegistryWatch{Stored: stored, Served: make(chan watch.Event), Stopped: make(chan struct{})}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.run()
+		w.Run()
 	}()
 	stored.Add(&proxyv1alpha1.KarmadaResourceRegistry{})
 	w.Stop()

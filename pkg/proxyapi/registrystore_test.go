@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
 )
 
 // fakeRegistries are the rules of registries.
@@ -62,7 +63,7 @@ func newRegistryStore(t testing.TB) *registryStore {
 }
 
 func (s *registryStore) client(t testing.TB) rest.Interface {
-	client, err := newStore(&rest.Config{Host: s.server.URL, QPS: -1})
+	client, err := apigroup.NewStore(&rest.Config{Host: s.server.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func (s *registryStore) answer(w http.ResponseWriter, code int, body any) {
 
 func (s *registryStore) refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	s.answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
-		Message: `karmadaresourceregistries.proxy.open-cluster-management.io "x" is wrong`, Details: &metav1.StatusDetails{Group: "proxy.open-cluster-management.io", Kind: storedRegistries}})
+		Message: `karmadaresourceregistries.proxy.open-cluster-management.io "x" is wrong`, Details: &metav1.StatusDetails{Group: "proxy.open-cluster-management.io", Kind: apigroup.StoredRegistries}})
 }
 
 // change stores what has happened to an object.
@@ -115,7 +116,7 @@ func (s *registryStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	there := s.objects[name]
 	dry := r.URL.Query().Get("dryRun") != ""
 	switch {
-	case r.Method == http.MethodGet && name == storedRegistries:
+	case r.Method == http.MethodGet && name == apigroup.StoredRegistries:
 		items := []any{}
 		for _, o := range s.objects {
 			items = append(items, o)
@@ -137,7 +138,7 @@ func (s *registryStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, 200, s.change("MODIFIED", object))
 	case r.Method == http.MethodDelete:
 		s.change("DELETED", there)
-		s.answer(w, 200, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success", "details": map[string]any{"name": name, "group": "proxy.open-cluster-management.io", "kind": storedRegistries}})
+		s.answer(w, 200, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Success", "details": map[string]any{"name": name, "group": "proxy.open-cluster-management.io", "kind": apigroup.StoredRegistries}})
 	}
 }
 

@@ -161,7 +161,7 @@ func TestWatchOverARollingRestart(t *testing.T) {
 		write(fmt.Sprint("before-", round, "-"))
 		m.await(fmt.Sprintf("round %d, before it", round), want)
 		wait.Poll{Every: 5 * time.Millisecond}.Success(t, "the new replica", func() error {
-			if addresses, _ := now.server.peers.live(); len(addresses) != 1 {
+			if addresses, _ := now.server.peers.Live(); len(addresses) != 1 {
 				return fmt.Errorf("the old one has peers %v", addresses)
 			}
 			return nil

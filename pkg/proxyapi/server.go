@@ -25,7 +25,15 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/replica"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/ui"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -49,25 +57,25 @@ type Server struct {
 	// towards agents.
 	serving, proxy, inner *pki.Reloader
 	dialer                *tunnel.Dialer
-	metrics               *metrics
+	metrics               *metrics.Metrics
 	health                *health.Server
 	// dial makes a connection through the tunnel.
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	agents    *agentclient.Client // set by newHandler
 	prober    *prober
-	latencies *latencies
+	latencies *relay.Latencies
 	memory    *memlimit.Gate
 	// uploads and answers are limits of the bytes of bodies that are not read.
-	uploads, answers *limiter
-	via              via // set by Run
+	uploads, answers *scope.Limiter
+	via              scope.Via // set by Run
 	positions        *watch.Positions
-	sessions         *sessions
+	sessions         *session.Registry
 	// recordings are nil if no session is recorded, and recorder if a Service gets none.
 	recordings *recording.Store
 	recorder   *pki.Reloader
-	peers      *peers // nil without any
+	peers      *replica.Peers // nil without any
 	// newFleetHandler makes what serves views. Watches end when draining is closed.
-	newFleetHandler func(draining <-chan struct{}) fleetHandler
+	newFleetHandler func(draining <-chan struct{}) view.FleetHandler
 }
 
 // New checks the options and does no I/O.
@@ -81,33 +89,33 @@ func New(o *Options) (*Server, error) {
 		serving: pki.NewReloader(pki.Files{Cert: o.ServerCert, Key: o.ServerKey, TLSProfile: o.TLSProfile}),
 		proxy:   pki.NewReloader(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.ProxyCACert, TLSProfile: o.TLSProfile}),
 		inner:   pki.NewReloader(pki.Files{Cert: o.ProxyCert, Key: o.ProxyKey, CA: o.AgentCACert, TLSProfile: o.TLSProfile}),
-		metrics: newMetrics(registry), memory: memlimit.New(registry, "proxy API", "the chart's value resources.proxyAPI.limits.memory"),
+		metrics: metrics.New(registry), memory: memlimit.New(registry, "proxy API", "the chart's value resources.proxyAPI.limits.memory"),
 		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
-		latencies: newLatencies(), positions: new(watch.Positions),
-		uploads: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster), answers: newLimiter(unreadBytes, unreadPerUser, unreadPerCluster),
+		latencies: relay.NewLatencies(), positions: new(watch.Positions),
+		uploads: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster), answers: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster),
 	}
-	s.newFleetHandler = func(draining <-chan struct{}) fleetHandler {
+	s.newFleetHandler = func(draining <-chan struct{}) view.FleetHandler {
 		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
 	}
-	s.sessions = newSessions(s.metrics)
+	s.sessions = session.NewRegistry(s.metrics)
 	if o.Recording.URL != "" {
-		s.recorder = pki.NewReloader(o.Recording.credentials())
+		s.recorder = pki.NewReloader(o.Recording.Credentials())
 	}
-	if o.Recording.enabled() {
-		s.recordings = recording.NewStore(s.options.Recording.store(s.recorder), s.metrics.recordings())
+	if o.Recording.Enabled() {
+		s.recordings = recording.NewStore(s.options.Recording.Store(s.recorder), s.metrics.Recordings())
 	}
 	if len(o.Peers) > 0 {
-		s.peers = newPeers(o.Peers, o.PeerPort, s.positions, peerTransport(s.proxy), s.metrics)
-		s.peers.sessions = s.sessions
-		s.positions.Ask = s.peers.ask
+		s.peers = replica.New(o.Peers, o.PeerPort, s.positions, replica.PeerTransport(s.proxy), s.metrics)
+		s.peers.Sessions = s.sessions
+		s.positions.Ask = s.peers.Ask
 	}
 	proxyTLS := func() *tls.Config {
 		host, _, _ := net.SplitHostPort(o.ProxyServer) // Validate looked at it
 		return s.proxy.ClientConfig(host)
 	}
-	s.prober = &prober{address: o.ProxyServer, next: o.NextProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.reachable, probed: make(chan struct{})}
+	s.prober = &prober{address: o.ProxyServer, next: o.NextProxyServer, tlsConfig: proxyTLS, reachable: s.metrics.Reachable, probed: make(chan struct{})}
 	s.dialer = &tunnel.Dialer{ProxyServer: o.ProxyServer, Address: s.prober.server, TLS: proxyTLS}
 	s.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := s.dialer.DialContext(ctx, network, address)
@@ -126,7 +134,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.via, err = viaHub(hub); err != nil {
+	if s.via, err = scope.ViaHub(hub); err != nil {
 		return err
 	}
 	watched, err := hubaccess.NewClusters(hub)
@@ -176,34 +184,34 @@ func (s *Server) load() error {
 // newHandler puts the endpoints together. Watches end when draining is done.
 func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error) {
 	o := s.options
-	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.agents()})
-	f := &requestFilters{
-		clusters: p.clusters, views: p.views, authenticator: p.authenticator, authorizer: p.authorizer, services: p.services, karmada: p.karmada, metrics: s.metrics, sessions: s.sessions,
-		allowAnonymous: o.AllowAnonymous, via: s.via, memory: s.memory,
-		requests: newLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster).raisedBy(byValues("requests")),
-		streams:  newLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).raisedBy(byValues("streams")),
-		viewRequests: &limiter{what: "requests for fleet views", all: o.ViewRequests, perUser: o.ViewRequestsPerUser, inFlight: map[string]int{},
-			raises: raises{all: "--max-view-requests (the chart's value extraArgs.proxyAPI)", perUser: "--max-view-requests-per-user (the chart's value extraArgs.proxyAPI)"}},
-		uploads: s.uploads,
+	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.Agents()})
+	f := &filter.Filters{
+		Clusters: p.clusters, Views: p.views, Authenticator: p.authenticator, Authorizer: p.authorizer, Services: p.services, Karmada: p.karmada, Metrics: s.metrics, Sessions: s.sessions,
+		AllowAnonymous: o.AllowAnonymous, Via: s.via, Memory: s.memory,
+		Requests: scope.NewLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster).RaisedBy(scope.ByValues("requests")),
+		Streams:  scope.NewLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).RaisedBy(scope.ByValues("streams")),
+		ViewRequests: &scope.Limiter{What: "requests for fleet views", All: o.ViewRequests, PerUser: o.ViewRequestsPerUser, InFlight: map[string]int{},
+			Raises: scope.Raises{All: "--max-view-requests (the chart's value extraArgs.proxyAPI)", PerUser: "--max-view-requests-per-user (the chart's value extraArgs.proxyAPI)"}},
+		Uploads: s.uploads,
 	}
 	if s.recordings != nil {
-		s.sessions.recorder = newRecorder(&o.Recording, s.recordings, s.sessions, p.views)
+		s.sessions.Recorder = session.NewRecorder(&o.Recording, s.recordings, s.sessions, p.views)
 		p.background = append(p.background, s.recordings.Run)
 		if s.recorder != nil {
 			p.background = append(p.background, s.recorder.Run)
 		}
 	}
-	h := &handler{requestFilters: f, relay: newRelay(draining, f, s.agents, s.latencies, s.answers), connector: &connector{f, s.agents}, endpoints: endpoints{domain: o.Domain, karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.newRefusal(p.config)}
-	if h.revalidation = newRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
-		p.background = append(p.background, h.revalidation.run)
+	h := &handler{Filters: f, relay: relay.NewRelay(draining, f, s.agents, s.latencies, s.answers), connector: &relay.Connector{Filters: f, Agents: s.agents}, endpoints: scope.Endpoints{Domain: o.Domain, Karmada: p.karmada != nil}, probes: s.health.Handler(), refusal: f.NewRefusal(p.config)}
+	if h.revalidation = filter.NewRevalidation(f, o.RevalidateStreams); h.revalidation != nil {
+		p.background = append(p.background, h.revalidation.Run)
 	}
-	h.exposure = newExposure(f)
-	p.background = append(p.background, h.exposure.run)
-	h.fleet = &fleet{requestFilters: f, relay: h.relay, revalidation: h.revalidation, handler: s.newFleetHandler(draining.Done())}
+	h.exposure = filter.NewExposure(f)
+	p.background = append(p.background, h.exposure.Run)
+	h.fleet = &view.Fleet{Filters: f, Relay: h.relay, Revalidation: h.revalidation, Handler: s.newFleetHandler(draining.Done())}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
-	h.own, err = newGroup(p.config, &clusterAPI{clusters: p.clusters, authorizer: p.authorizer, agents: s.agents, latencies: s.latencies}, &sessionStorage{s.sessions, s.peers}, p.karmada)
-	h.own = withFleetViews(h.own, p.views)
+	h.own, err = apigroup.NewGroup(p.config, &apigroup.ClusterAPI{Clusters: p.clusters, Authorizer: p.authorizer, Agents: s.agents, Latencies: s.latencies}, &apigroup.SessionStorage{Here: s.sessions, Peers: s.peers}, p.karmada)
+	h.own = apigroup.WithFleetViews(h.own, p.views)
 	if o.UI {
 		h.page = ui.New()
 	}
@@ -213,8 +221,8 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 // forget drops everything about a cluster that is gone.
 func (s *Server) forget(cluster string) {
 	s.agents.Evict(cluster)
-	s.metrics.forget(cluster)
-	s.latencies.forget(cluster)
+	s.metrics.Forget(cluster)
+	s.latencies.Forget(cluster)
 }
 
 // run serves on listener. What runs in the background goes on until everything drained.
@@ -238,8 +246,8 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 			return s.agents.Recheck(ctx, func(c *pki.Certificate) error { return s.inner.Recheck(c, time.Now()) })
 		})
 	if s.peers != nil {
-		s.health.AddReadyCheck("peers", s.peers.ready)
-		background = append(background, s.peers.run, s.servePeers)
+		s.health.AddReadyCheck("peers", s.peers.Ready)
+		background = append(background, s.peers.Run, s.servePeers)
 	}
 	for _, run := range background {
 		group.Go(func() error { return run(running) })
@@ -266,7 +274,7 @@ func (s *Server) serve(ctx, running context.Context, listener net.Listener, h *h
 		MaxHeaderBytes:    readHeaderBytes,
 		TLSConfig:         config,
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ErrorLog:          discard,
+		ErrorLog:          relay.Discard,
 	}
 	if err := httprelay.ConfigureServer(httpServer, maxStreams); err != nil {
 		return fmt.Errorf("preparing to serve HTTP/2: %w", err)
@@ -295,7 +303,7 @@ func (s *Server) serve(ctx, running context.Context, listener net.Listener, h *h
 // which a flood delays its own source: anyone may be able to send a ClientHello.
 func (s *Server) secured(ctx context.Context, listener net.Listener, config *tls.Config) net.Listener {
 	port := handshakes.New(handshakes.Options{Config: config, Limit: 2 * runtime.GOMAXPROCS(0), Timeout: handshakeTimeout,
-		Dropped: func(reason string) { s.metrics.handshakesDropped.WithLabelValues(reason).Inc() }})
+		Dropped: func(reason string) { s.metrics.HandshakesDropped.WithLabelValues(reason).Inc() }})
 	return handshakes.NewListener(listener, port, klog.FromContext(ctx))
 }
 
@@ -308,7 +316,7 @@ func (s *Server) servePeers(ctx context.Context) error {
 	}
 	config := s.proxy.ServerConfig(tls.RequireAndVerifyClientCert)
 	config.NextProtos = []string{"http/1.1"}
-	return s.peers.serve(ctx, s.proxy, s.secured(ctx, listener, config))
+	return s.peers.Serve(ctx, s.proxy, s.secured(ctx, listener, config))
 }
 
 // beginTelling tells peers what they must know when this process has ended. The function
@@ -320,7 +328,7 @@ func (s *Server) beginTelling(ctx context.Context) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.peers.drain(ctx, done)
+		s.peers.Drain(ctx, done)
 	}()
 	return func() {
 		close(done)

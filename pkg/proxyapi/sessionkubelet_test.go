@@ -17,6 +17,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // kubelet serves exec, attach and port-forward by SPDY. It says hello on each stream that
@@ -59,7 +61,7 @@ func kubeAPIServerOf(t testing.TB, kubelet http.HandlerFunc) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	straight := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorLog: discard}
+	straight := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorLog: relay.Discard}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protocol := r.Header.Get("Sec-Websocket-Protocol")
 		switch {
@@ -107,7 +109,7 @@ func (c lingeringConn) Close() error {
 type noUpgrade struct{}
 
 func (noUpgrade) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	writeStatus(w, newStatus(http.StatusBadGateway, err.Error()))
+	scope.WriteStatus(w, scope.NewStatus(http.StatusBadGateway, err.Error()))
 }
 
 // config is that of a client of the cluster's API.

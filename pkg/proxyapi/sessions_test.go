@@ -27,6 +27,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/replica"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -38,7 +42,7 @@ var sessionRights = []string{"jane * clusters/proxy *", "jane create clusters/st
 func sessionWorld(t *testing.T, startIt func(*testing.T, func(*Server)) *world) *world {
 	t.Helper()
 	w := startIt(t, func(s *Server) {
-		s.newFleetHandler = func(<-chan struct{}) fleetHandler { return fleetFunc(watchAll) }
+		s.newFleetHandler = func(<-chan struct{}) view.FleetHandler { return fleetFunc(watchAll) }
 	})
 	w.api.User("jane", "jane")
 	w.api.User("ada", "ada")
@@ -75,7 +79,7 @@ func watchAll(w http.ResponseWriter, r *http.Request, _ fleetview.View) {
 // sessionsOf lists sessions as ada.
 func (w *world) sessions() ([]v1alpha1.Session, http.Header) {
 	w.t.Helper()
-	resp, body := w.ask(http.MethodGet, groupPath+"/sessions", "ada")
+	resp, body := w.ask(http.MethodGet, scope.GroupPath+"/sessions", "ada")
 	if resp.StatusCode != http.StatusOK {
 		w.t.Fatalf("listing sessions: %d %s", resp.StatusCode, body)
 	}
@@ -123,13 +127,13 @@ var users = map[string]struct {
 	kind, target, view, wantOut, wantEnd string
 	run                                  func(w *world, out *seen) error
 }{
-	"exec, SPDY":                {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("exec", remotecommand.NewSPDYExecutor)},
-	"attach, SPDY":              {kind: "attach", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("attach", remotecommand.NewSPDYExecutor)},
-	"exec, WebSocket":           {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: errEnded.Error(), run: remoteCommand("exec", webSocketExecutor)},
-	"port-forward, SPDY":        {kind: "port-forward", target: "ns/pod", wantOut: errEnded.Error(), run: forwardSPDY},
-	"port-forward, tunnel":      {kind: "port-forward", target: "ns/pod", wantOut: errEnded.Error(), run: forwardTunnel},
+	"exec, SPDY":                {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("exec", remotecommand.NewSPDYExecutor)},
+	"attach, SPDY":              {kind: "attach", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("attach", remotecommand.NewSPDYExecutor)},
+	"exec, WebSocket":           {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("exec", webSocketExecutor)},
+	"port-forward, SPDY":        {kind: "port-forward", target: "ns/pod", wantOut: session.ErrEnded.Error(), run: forwardSPDY},
+	"port-forward, tunnel":      {kind: "port-forward", target: "ns/pod", wantOut: session.ErrEnded.Error(), run: forwardTunnel},
 	"connect":                   {kind: "connect", target: "kube-apiserver", run: connectOnly},
-	"another upgrade":           {kind: "upgrade", target: "ns/pods/pod/proxy", wantOut: errEnded.Error(), run: bareUpgrade},
+	"another upgrade":           {kind: "upgrade", target: "ns/pods/pod/proxy", wantOut: session.ErrEnded.Error(), run: bareUpgrade},
 	"watch of a view, protobuf": {kind: "view-watch", target: "pods", view: "all", wantOut: "ended by an administrator", run: watchProtobuf},
 	"watch of a view":           {kind: "view-watch", target: "pods", view: "all", wantOut: `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ended by an administrator","reason":"Forbidden","code":403}}` + "\n", run: watchView},
 }
@@ -283,13 +287,13 @@ func TestSessions(t *testing.T) {
 			if user.view != "" {
 				cluster = ""
 			}
-			if want := []string{"jane", user.kind, cluster, user.view, user.target, w.server.sessions.replica}; strings.Join(got, "|") != strings.Join(want, "|") {
+			if want := []string{"jane", user.kind, cluster, user.view, user.target, w.server.sessions.Replica}; strings.Join(got, "|") != strings.Join(want, "|") {
 				t.Errorf("got session %q, want %q", got, want)
 			}
 			if user.kind == "exec" && one.Status.BytesOut == 0 {
 				t.Errorf("no bytes out, want some")
 			}
-			if resp, body := w.ask(http.MethodDelete, groupPath+"/sessions/"+one.Name, "ada"); resp.StatusCode != http.StatusOK {
+			if resp, body := w.ask(http.MethodDelete, scope.GroupPath+"/sessions/"+one.Name, "ada"); resp.StatusCode != http.StatusOK {
 				t.Errorf("ending it: %d %s", resp.StatusCode, body)
 			}
 			err := <-ended
@@ -302,7 +306,7 @@ func TestSessions(t *testing.T) {
 			if items, _ := w.sessions(); len(items) > 0 {
 				t.Errorf("%v are left", items)
 			}
-			if resp, _ := w.ask(http.MethodDelete, groupPath+"/sessions/"+one.Name, "ada"); resp.StatusCode != http.StatusNotFound {
+			if resp, _ := w.ask(http.MethodDelete, scope.GroupPath+"/sessions/"+one.Name, "ada"); resp.StatusCode != http.StatusNotFound {
 				t.Errorf("ending it again: %d, want 404", resp.StatusCode)
 			}
 		})
@@ -369,25 +373,25 @@ func TestRightsToSessions(t *testing.T) {
 	one := w.aSession()
 	for _, user := range []string{"jane", "eve"} {
 		for method, path := range map[string]string{http.MethodGet: "/sessions", http.MethodHead: "/sessions/" + one.Name, http.MethodDelete: "/sessions/" + one.Name} {
-			if resp, body := w.ask(method, groupPath+path, user); resp.StatusCode != http.StatusForbidden || method == http.MethodGet && !strings.Contains(body, "cluster-proxy-session-manager") {
+			if resp, body := w.ask(method, scope.GroupPath+path, user); resp.StatusCode != http.StatusForbidden || method == http.MethodGet && !strings.Contains(body, "cluster-proxy-session-manager") {
 				t.Errorf("%s %s as %s: %d %s, want 403 that names the role", method, path, user, resp.StatusCode, body)
 			}
 		}
 	}
 	for _, name := range []string{"x", "..%2f", strings.Repeat("0", 32), strings.ToUpper(one.Name), one.Name + "0"} {
-		if resp, _ := w.ask(http.MethodDelete, groupPath+"/sessions/"+name, "ada"); resp.StatusCode == http.StatusOK {
+		if resp, _ := w.ask(http.MethodDelete, scope.GroupPath+"/sessions/"+name, "ada"); resp.StatusCode == http.StatusOK {
 			t.Errorf("%q could be ended", name)
 		}
 	}
-	if resp, body := w.ask(http.MethodDelete, groupPath+"/sessions/"+one.Name+"?dryRun=All", "ada"); resp.StatusCode != http.StatusOK {
+	if resp, body := w.ask(http.MethodDelete, scope.GroupPath+"/sessions/"+one.Name+"?dryRun=All", "ada"); resp.StatusCode != http.StatusOK {
 		t.Errorf("a dry run: %d %s", resp.StatusCode, body)
 	}
 	w.aSession()
-	resp, body := w.ask(http.MethodGet, groupPath+"/sessions", "ada", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	resp, body := w.ask(http.MethodGet, scope.GroupPath+"/sessions", "ada", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	if resp.StatusCode != http.StatusOK || strings.ContainsAny(body, "\x1b") || strings.Contains(body, `\u001b`) || strings.Contains(body, "secret") || len(body) > 10<<10 {
 		t.Errorf("the table has an escape, the command or is long: %d, %d bytes %s", resp.StatusCode, len(body), body)
 	}
-	if strings.Contains(one.Name, "jane") || !sessionName.MatchString(one.Name) {
+	if strings.Contains(one.Name, "jane") || !replica.SessionName.MatchString(one.Name) {
 		t.Errorf("the name %q says too much", one.Name)
 	}
 }

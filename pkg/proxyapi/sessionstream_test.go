@@ -10,6 +10,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/frames"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 )
 
 var (
@@ -20,7 +21,7 @@ var (
 // slowUser is a session whose user reads slowly: the 256 KiB that he was shown are on their way
 // still. They are the payload of one frame, which has a header before it. cancel is called when the
 // session's request is canceled.
-func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*sessionConn)) (c *sessionConn, user net.Conn, shown []byte) {
+func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*session.SessionConn)) (c *session.SessionConn, user net.Conn, shown []byte) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,9 +43,9 @@ func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*sess
 	if err := conn.(*net.TCPConn).SetWriteBuffer(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	c = &sessionConn{Conn: conn, session: &session{}, follower: frames.New(answer, true), over: make(chan struct{})}
-	c.cancel = func() { cancel(c) }
-	c.session.why.Store(endedStatus())
+	c = &session.SessionConn{Conn: conn, Session: &session.Session{}, Follower: frames.New(answer, true), Over: make(chan struct{})}
+	c.Cancel = func() { cancel(c) }
+	c.Session.Why.Store(session.EndedStatus())
 	shown = append(header, make([]byte, 256<<10)...)
 	if _, err := c.Write(shown); err != nil {
 		t.Fatal(err)
@@ -60,12 +61,12 @@ func message() []byte { return []byte{0x82, 127, 0, 0, 0, 0, 0, 4, 0, 0} }
 // ends.
 func TestFarewellIsNotOvertaken(t *testing.T) {
 	canceled := make(chan struct{}, 9)
-	c, user, shown := slowUser(t, webSocketAnswer, message(), func(*sessionConn) { canceled <- struct{}{} })
-	c.end()
+	c, user, shown := slowUser(t, webSocketAnswer, message(), func(*session.SessionConn) { canceled <- struct{}{} })
+	c.End()
 	aborted := make(chan struct{})
 	go func() { connect.Abort(c); close(aborted) }()
 	got, err := io.ReadAll(user)
-	if err != nil || !bytes.HasPrefix(got, shown) || !strings.Contains(string(got[min(len(got), len(shown)):]), errEnded.Error()) {
+	if err != nil || !bytes.HasPrefix(got, shown) || !strings.Contains(string(got[min(len(got), len(shown)):]), session.ErrEnded.Error()) {
 		t.Errorf("the user has read %d bytes of %d and more, %v; want all, and why the session has ended", len(got), len(shown), err)
 	}
 	user.Close()
@@ -85,13 +86,13 @@ func TestEndDoesNotOvertake(t *testing.T) {
 		"SPDY": {spdyAnswer, []byte{0, 0, 0, 1, 1, 4, 0, 0}, false},
 	} {
 		canceled := make(chan struct{}, 9)
-		c, user, shown := slowUser(t, tc.answer, tc.header, func(c *sessionConn) { connect.Abort(c); canceled <- struct{}{} })
+		c, user, shown := slowUser(t, tc.answer, tc.header, func(c *session.SessionConn) { connect.Abort(c); canceled <- struct{}{} })
 		if tc.ended {
 			if err := c.CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.end()
+		c.End()
 		if got, err := io.ReadAll(user); err != nil || !bytes.Equal(got, shown) {
 			t.Errorf("%s: the user has read %d bytes of %d, %v; want all, and the end", name, len(got), len(shown), err)
 		}

@@ -14,6 +14,9 @@ import (
 
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // TestSingleViews says which FleetViews are of one cluster and can have no other.
@@ -38,8 +41,12 @@ func TestSingleViews(t *testing.T) {
 		views := &fakeViews{}
 		v := (&world{views: views}).addView("v", "cluster1")
 		tc.change(&v.Spec)
+		definition, err := (&filter.Filters{Views: views}).Define(&scope.Scope{Kind: scope.View, Target: route.Target{View: "v"}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var got fleetview.View
-		if err := (&fleetViewDefinition{views, v}).describe(&got); err != nil || got.Single != tc.want {
+		if err := definition.Describe(&got); err != nil || got.Single != tc.want {
 			t.Errorf("%s: single %t, %v; want %t", name, got.Single, err, tc.want)
 		}
 	}
@@ -97,7 +104,7 @@ func TestSingleViewGrantsNothing(t *testing.T) {
 	}{
 		{"hub-token", "GET", "/@one" + pods, nil, 200, pods},
 		{"hub-token", "GET", "/@one" + pods + "/x@cluster1?a=1", nil, 200, pods + "/x?a=1"},
-		{"hub-token", "GET", viewsPath + "one/proxy" + pods + "?limit=1", nil, 200, pods + "?limit=1"},
+		{"hub-token", "GET", scope.ViewsPath + "one/proxy" + pods + "?limit=1", nil, 200, pods + "?limit=1"},
 		{"hub-token", "GET", "/@one/openapi/v3", nil, 200, "/openapi/v3"},
 		{"hub-token", "GET", "/@one/metrics", nil, 200, "/metrics"},
 		{"hub-token", "GET", "/@pods/api/v1/pods", nil, 200, pods},
@@ -200,7 +207,7 @@ func TestSingleViewChanges(t *testing.T) {
 	for how, change := range map[string]func(){
 		"another definition": func() { w.views.set("one", func(v *proxyv1alpha1.FleetView) { v.Generation++ }) },
 		"an administrator": func() {
-			resp, body := w.ask(http.MethodDelete, groupPath+"/sessions/"+w.aSession().Name, "ada")
+			resp, body := w.ask(http.MethodDelete, scope.GroupPath+"/sessions/"+w.aSession().Name, "ada")
 			if resp.StatusCode != http.StatusOK {
 				t.Errorf("ending the session: %d %s", resp.StatusCode, body)
 			}

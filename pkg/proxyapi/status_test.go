@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -35,9 +37,9 @@ func TestStatusFor(t *testing.T) {
 		{context.DeadlineExceeded, http.StatusGatewayTimeout},
 		{io.ErrUnexpectedEOF, http.StatusBadGateway},
 		{&route.Error{Code: http.StatusBadRequest, Reason: "x"}, http.StatusBadRequest},
-		{refusal(http.StatusNotFound, "x"), http.StatusNotFound},
+		{scope.Refusal(http.StatusNotFound, "x"), http.StatusNotFound},
 	} {
-		status := statusFor(fmt.Errorf("wrapped: %w", tc.err), "cluster1", time.Time{})
+		status := scope.StatusFor(fmt.Errorf("wrapped: %w", tc.err), "cluster1", time.Time{})
 		if int(status.Code) != tc.want || status.Message == "" {
 			t.Errorf("%v: %d %q, want %d", tc.err, status.Code, status.Message, tc.want)
 		}
@@ -47,19 +49,19 @@ func TestStatusFor(t *testing.T) {
 // TestCanceledOnTheWayIsAnswered has what a request waited for canceled, which is not
 // the same as a client that is gone.
 func TestCanceledOnTheWayIsAnswered(t *testing.T) {
-	f := &requestFilters{clusters: fakeClusters{"cluster1": {}}}
-	scope := &requestScope{kind: clusterScope, target: route.Target{Cluster: "cluster1"}}
-	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scopeKey{}, scope))
+	f := &filter.Filters{Clusters: fakeClusters{"cluster1": {}}}
+	rs := &scope.Scope{Kind: scope.Cluster, Target: route.Target{Cluster: "cluster1"}}
+	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scope.ScopeKey{}, rs))
 	refuse := func() (code int, aborted any) {
 		defer func() { aborted = recover() }()
 		w := httptest.NewRecorder()
-		f.refuse(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/cluster1/api", nil), fmt.Errorf("dialing: %w", context.Canceled))
+		f.Refuse(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/cluster1/api", nil), fmt.Errorf("dialing: %w", context.Canceled))
 		return w.Code, nil
 	}
 	if code, aborted := refuse(); code != http.StatusServiceUnavailable || aborted != nil {
 		t.Errorf("answered %d, aborted: %v, want 503 and an answer", code, aborted)
 	}
-	scope.passThrough = true // a caller whom nobody knows learns nothing of the cluster
+	rs.PassThrough = true // a caller whom nobody knows learns nothing of the cluster
 	if code, aborted := refuse(); code != http.StatusUnauthorized || aborted != nil {
 		t.Errorf("a stranger is answered %d, aborted: %v, want 401", code, aborted)
 	}

@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 // startUnread is start where a user may have two windows unread, and a cluster three.
 func startUnread(t *testing.T, agent http.HandlerFunc) *world {
 	t.Helper()
 	w := startWith(t, func(s *Server) {
-		s.uploads, s.answers = newLimiter(unreadBytes, 2*httprelay.Window, 3*httprelay.Window), newLimiter(unreadBytes, 2*httprelay.Window, 3*httprelay.Window)
+		s.uploads, s.answers = scope.NewLimiter(scope.UnreadBytes, 2*httprelay.Window, 3*httprelay.Window), scope.NewLimiter(scope.UnreadBytes, 2*httprelay.Window, 3*httprelay.Window)
 	})
 	for _, name := range []string{"eve", "bob", "joe"} {
 		w.api.User(name, name)
@@ -29,10 +30,10 @@ func startUnread(t *testing.T, agent http.HandlerFunc) *world {
 }
 
 // held is how much is counted under a key.
-func (l *limiter) held(key string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inFlight[key]
+func held(l *scope.Limiter, key string) int {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	return l.InFlight[key]
 }
 
 // TestUnreadUploadsAreRefused has users send bodies that clusters do not read, to the limits of one
@@ -79,7 +80,7 @@ func TestUnreadUploadsAreRefused(t *testing.T) {
 	}
 	close(release)
 	open.Wait()
-	eventually(t, func() bool { return w.server.uploads.held("all") == 0 })
+	eventually(t, func() bool { return held(w.server.uploads, "all") == 0 })
 }
 
 // TestUnreadAnswersAreCutOff has users not read answers, to the limits of one user and of one
@@ -122,6 +123,6 @@ func TestUnreadAnswersAreCutOff(t *testing.T) {
 	defer close(ends)
 	answers := w.server.answers
 	eventually(t, func() bool {
-		return cut.Load() == 2 && answers.held("user\x00eve") == 2*httprelay.Window && answers.held(ofCluster("cluster2")) == 3*httprelay.Window
+		return cut.Load() == 2 && held(answers, "user\x00eve") == 2*httprelay.Window && held(answers, scope.OfCluster("cluster2")) == 3*httprelay.Window
 	})
 }

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -88,7 +90,7 @@ func TestAnswersToUpgrades(t *testing.T) {
 // which must not make the client's connection the cluster's, or answer with what
 // is no status.
 func TestUnaskedAnswers(t *testing.T) {
-	l := &relay{latencies: newLatencies()}
+	l := &relay.Relay{Latencies: relay.NewLatencies()}
 	for _, tc := range []struct {
 		code          int
 		upgrade, with string
@@ -105,9 +107,9 @@ func TestUnaskedAnswers(t *testing.T) {
 		}
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 		r.Header = headerOf(tc.upgrade)
-		c := &requestScope{target: route.Target{Cluster: "cluster1"}, inner: &request.RequestInfo{Verb: "get"}, long: true}
-		r = r.WithContext(context.WithValue(r.Context(), scopeKey{}, c))
-		err := l.modifyResponse(&http.Response{StatusCode: tc.code, Header: headerOf(tc.with), Body: http.NoBody, Request: r})
+		c := &scope.Scope{Target: route.Target{Cluster: "cluster1"}, Inner: &request.RequestInfo{Verb: "get"}, Long: true}
+		r = r.WithContext(context.WithValue(r.Context(), scope.ScopeKey{}, c))
+		err := l.ModifyResponse(&http.Response{StatusCode: tc.code, Header: headerOf(tc.with), Body: http.NoBody, Request: r})
 		if (err != nil) != tc.refused {
 			t.Errorf("%d with %q to %q: %v, want it refused: %t", tc.code, tc.with, tc.upgrade, err, tc.refused)
 		}

@@ -12,18 +12,19 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
 func TestVia(t *testing.T) {
 	hub := &rest.Config{Host: "https://10.96.0.1:443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA of this hub")}}
-	own, err := viaHub(hub)
+	own, err := scope.ViaHub(hub)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if replica, err := viaHub(rest.CopyConfig(hub)); err != nil || replica != own {
+	if replica, err := scope.ViaHub(rest.CopyConfig(hub)); err != nil || replica != own {
 		t.Errorf("another replica of the same hub is called %q, %v; want %q", replica, err, own)
 	}
-	other, err := viaHub(&rest.Config{Host: hub.Host, TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA of another hub")}})
+	other, err := scope.ViaHub(&rest.Config{Host: hub.Host, TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA of another hub")}})
 	if err != nil || other == own {
 		t.Errorf("another hub is called %q, %v, like this one", other, err)
 	}
@@ -41,7 +42,7 @@ func TestVia(t *testing.T) {
 		"nonsense":                 {[]string{"", ",", string(own)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := own.check(http.Header{"Via": test.lines})
+			err := own.Check(http.Header{"Via": test.lines})
 			var refused *hubaccess.RefusedError
 			if got := errors.As(err, &refused) && refused.Code == http.StatusLoopDetected; got != test.want {
 				t.Errorf("%v, want it refused as a loop: %v", err, test.want)
@@ -50,14 +51,14 @@ func TestVia(t *testing.T) {
 	}
 	for _, forService := range []bool{false, true} {
 		in := httptest.NewRequest(http.MethodGet, "/", nil)
-		c := &requestScope{}
+		c := &scope.Scope{}
 		if forService {
-			c.target.Service = agentapi.Service{Namespace: "ns", Service: "s", Port: "80"}
+			c.Target.Service = agentapi.Service{Namespace: "ns", Service: "s", Port: "80"}
 		}
 		out := in.Clone(in.Context())
 		out.Header.Set("Via", "1.1 squid.example.org")
-		own.add(&httputil.ProxyRequest{In: in.WithContext(context.WithValue(in.Context(), scopeKey{}, c)), Out: out})
-		if looped := own.check(out.Header) != nil; looped == forService || other.check(out.Header) != nil {
+		own.Add(&httputil.ProxyRequest{In: in.WithContext(context.WithValue(in.Context(), scope.ScopeKey{}, c)), Out: out})
+		if looped := own.Check(out.Header) != nil; looped == forService || other.Check(out.Header) != nil {
 			t.Errorf("for a Service: %v; after this hub, %q is a loop for it: %v", forService, out.Header, looped)
 		}
 	}

@@ -1,0 +1,209 @@
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+)
+
+const (
+	// peerReadTimeout is how long a peer may take to send a request, and maxGreeting how
+	// many bytes of a greeting are read.
+	peerReadTimeout = 10 * time.Second
+	peerIdleTimeout = 3 * time.Minute
+	MaxGreeting     = 16 << 10
+	// maxImports is how many messages of peers are read at a time.
+	maxImports = 4
+	// connectionsPerPeer bounds the connections to one peer.
+	connectionsPerPeer = 16
+)
+
+// peerTransport sends requests to peers. The other end must be one: its certificate is
+// looked at as theirs is here.
+func PeerTransport(source *pki.Reloader) *http.Transport {
+	return &http.Transport{
+		MaxConnsPerHost: connectionsPerPeer, MaxIdleConnsPerHost: connectionsPerPeer, IdleConnTimeout: 2 * GreetEvery,
+		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			// A dial may outlive the request that it was begun for.
+			ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+			defer cancel()
+			config := source.ClientConfig(identity.ProxyAPIPeerHost)
+			config.VerifyConnection = func(state tls.ConnectionState) error { return checkPeer(source, &state) }
+			return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
+		},
+	}
+}
+
+// checkPeer returns an error unless the other end is a replica of the proxy API, with a
+// certificate that a new handshake would accept.
+func checkPeer(source *pki.Reloader, state *tls.ConnectionState) error {
+	// Within a handshake that is not complete for crypto/tls, the chain is verified.
+	done := *state
+	done.HandshakeComplete = true
+	role, err := pki.PeerRole(done)
+	if err != nil {
+		return err
+	}
+	if role != identity.RoleProxyAPI {
+		return fmt.Errorf("role %q is not that of the proxy API", role)
+	}
+	certificate, err := pki.PeerCertificate(done)
+	if err != nil {
+		return err
+	}
+	return source.Recheck(certificate, time.Now())
+}
+
+// serve serves peers until ctx is done.
+func (p *Peers) Serve(ctx context.Context, source *pki.Reloader, listener net.Listener) error {
+	server := &http.Server{
+		Handler: p.handler(source), ReadHeaderTimeout: peerReadTimeout, ReadTimeout: peerReadTimeout, WriteTimeout: peerReadTimeout, IdleTimeout: peerIdleTimeout,
+		MaxHeaderBytes: MaxGreeting, ErrorLog: log.New(io.Discard, "", 0),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving peers on %q: %w", listener.Addr(), err)
+	case <-ctx.Done():
+		_ = server.Close()
+		<-failed
+		return nil
+	}
+}
+
+// handler answers peers, and nobody else.
+func (p *Peers) handler(source *pki.Reloader) http.Handler {
+	routes := p.Routes()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := errors.New("it does not speak TLS")
+		if r.TLS != nil {
+			err = checkPeer(source, r.TLS)
+		}
+		if err != nil {
+			p.Metrics.Rejected.WithLabelValues(metrics.RejectedPeer).Inc()
+			klog.FromContext(r.Context()).Info("Refused what is no replica of the proxy API", "from", r.RemoteAddr, "err", err.Error())
+			w.Header().Set("Connection", "close")
+			http.Error(w, "this port is for the replicas of the proxy API", http.StatusForbidden)
+			return
+		}
+		routes.ServeHTTP(w, r)
+	})
+}
+
+func (p *Peers) Routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+GreetPath, p.answerGreeting)
+	mux.HandleFunc("GET "+PositionsPath+"/{version}", p.forThis(p.answerVersion))
+	p.sessionRoutes(mux)
+	imports := make(chan struct{}, maxImports)
+	mux.HandleFunc("POST "+PositionsPath, p.forThis(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case imports <- struct{}{}:
+			defer func() { <-imports }()
+			p.answerPositions(w, r)
+		case <-r.Context().Done():
+		}
+	}))
+	return mux
+}
+
+// forThis refuses requests for another peer, whose address this process has got.
+func (p *Peers) forThis(handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(PeerHeader) != p.Id {
+			http.Error(w, "another replica is here", http.StatusMisdirectedRequest)
+			return
+		}
+		handler(w, r)
+	}
+}
+
+// answerGreeting learns where the one that greets is, and says who else there is.
+func (p *Peers) answerGreeting(w http.ResponseWriter, r *http.Request) {
+	var g Greeting
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxGreeting))
+	if err == nil {
+		err = json.Unmarshal(raw, &g)
+	}
+	host, _, split := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || split != nil || g.ID == "" || len(g.ID) > 100 {
+		http.Error(w, "this is no greeting", http.StatusBadRequest)
+		return
+	}
+	answer := p.GreetedBy(g, net.JoinHostPort(host, fmt.Sprint(g.Port)))
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // the peer may be gone
+}
+
+func (p *Peers) GreetedBy(g Greeting, address string) Greeting {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	answer := Greeting{ID: p.Id, Leaving: p.leaving}
+	switch {
+	case g.ID == p.Id:
+		return answer
+	case g.Leaving:
+		for at, one := range p.Known {
+			if one.Id == g.ID {
+				delete(p.Known, at)
+			}
+		}
+	case isAddress(address) && p.Known[address] == nil && len(p.Known) < MaxPeers:
+		p.Known[address] = &peer{Id: g.ID, own: true}
+	case p.Known[address] != nil && p.Known[address].Id != g.ID:
+		*p.Known[address] = peer{Id: g.ID, own: true}
+	case p.Known[address] != nil:
+		p.Known[address].own = true // if it is lost, that is for the next greeting to say
+	}
+	for at, one := range p.Known {
+		if one.Id != "" && one.Lost.IsZero() && at != address {
+			answer.Addresses = append(answer.Addresses, at)
+		}
+	}
+	return answer
+}
+
+// answerVersion answers what is known of a version.
+func (p *Peers) answerVersion(w http.ResponseWriter, r *http.Request) {
+	v, err := version.Parse(r.PathValue("version"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer := p.Positions.Answer(v, r.URL.Query().Get(ownerParameter))
+	if answer == nil {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = w.Write(answer) // the peer may be gone
+}
+
+// answerPositions takes what a peer hands over.
+func (p *Peers) answerPositions(w http.ResponseWriter, r *http.Request) {
+	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, watch.MaxMessage))
+	if err == nil {
+		err = p.Positions.Import(message)
+	}
+	if err != nil {
+		http.Error(w, strings.TrimSpace(err.Error()), http.StatusBadRequest)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,111 @@
+package scope
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// Bodies that one user, and one cluster, may have unread in this process, in each
+// direction. HTTP/2 takes up to a httprelay.Window of a body before it is read.
+const (
+	UnreadPerUser    = 128 << 20
+	UnreadPerCluster = 512 << 20
+)
+
+// limiter bounds how many requests are served at a time, by user and by
+// cluster, so that neither takes all from the others. Requests without a natural
+// end are counted apart, and so are the bytes of what may be unread.
+type Limiter struct {
+	// all is the limit of all users together. 0 is none, in each of the three.
+	All, PerUser, perCluster int
+	What                     string
+	// raises are what raises the limits; empty if nothing does.
+	Raises Raises
+
+	Mu       sync.Mutex
+	InFlight map[string]int
+}
+
+// raises name the flag or the chart's value of each limit.
+type Raises struct{ All, PerUser, perCluster string }
+
+// byValues are the chart's values of the limits of a kind of request.
+func ByValues(kind string) Raises {
+	const value = "the chart's value proxyAPI.limits."
+	return Raises{PerUser: value + kind + "PerUser", perCluster: value + kind + "PerCluster"}
+}
+
+// unreadBytes is what a limiter counts that is not one of requests.
+const UnreadBytes = "unread bytes of bodies"
+
+func NewLimiter(what string, perUser, perCluster int) *Limiter {
+	return &Limiter{What: what, PerUser: perUser, perCluster: perCluster, InFlight: map[string]int{}}
+}
+
+func (l *Limiter) RaisedBy(what Raises) *Limiter {
+	l.Raises = what
+	return l
+}
+
+// acquire counts n, or refuses it. The empty cluster is the proxy API itself, or a view,
+// which have limits for users only. The caller calls release once.
+func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err error) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	// Names have no NUL, so they never meet.
+	a, u := "all", "user\x00"+user
+	if l.PerUser > 0 && l.InFlight[u]+n > l.PerUser {
+		return nil, Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has", user), "one user", l.PerUser, "end some, or try again", l.Raises.PerUser))
+	}
+	if l.All > 0 && l.InFlight[a]+n > l.All {
+		return nil, Refusal(http.StatusTooManyRequests, l.says("all users together have", "they", l.All, "try again", l.Raises.All))
+	}
+	if err := l.fits(cluster, n); err != nil {
+		return nil, err
+	}
+	return l.hold(n, a, u, OfCluster(cluster)), nil
+}
+
+// acquireCluster is acquire for what counts for its user elsewhere.
+func (l *Limiter) AcquireCluster(cluster string, n int) (release func(), err error) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if err := l.fits(cluster, n); err != nil {
+		return nil, err
+	}
+	return l.hold(n, OfCluster(cluster)), nil
+}
+
+func OfCluster(cluster string) string { return "cluster\x00" + cluster }
+
+func (l *Limiter) fits(cluster string, n int) error {
+	if cluster != "" && l.perCluster > 0 && l.InFlight[OfCluster(cluster)]+n > l.perCluster {
+		return Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("cluster %q has", cluster), "one cluster", l.perCluster, "try again", l.Raises.perCluster))
+	}
+	return nil
+}
+
+// says names the limit, and what the user and an administrator can do.
+func (l *Limiter) says(who, whose string, limit int, what, raises string) string {
+	text := fmt.Sprintf("%s as many %s open as %s may have, %d: %s", who, l.What, whose, limit, what)
+	if raises != "" {
+		text += "; an administrator of the hub raises the limit with " + raises
+	}
+	return text
+}
+
+func (l *Limiter) hold(n int, keys ...string) (release func()) {
+	for _, key := range keys {
+		l.InFlight[key] += n
+	}
+	return func() {
+		l.Mu.Lock()
+		defer l.Mu.Unlock()
+		for _, key := range keys {
+			if l.InFlight[key] -= n; l.InFlight[key] <= 0 {
+				delete(l.InFlight, key)
+			}
+		}
+	}
+}

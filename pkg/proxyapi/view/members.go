@@ -1,0 +1,186 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+)
+
+// member is one cluster of a view, for one request.
+type Member struct {
+	*ViewRequest
+	Cluster, uid string
+	// askAgain says that it is long ago that the hub allowed the cluster.
+	AskAgain bool
+}
+
+func (m *Member) Name() string { return m.Cluster }
+func (m *Member) UID() string  { return m.uid }
+
+// memberError says to users why a cluster did not answer, and to package fleetview whether it
+// may answer in a moment.
+type memberError struct {
+	message string
+	err     error
+	away    bool
+}
+
+func (e *memberError) Error() string        { return e.message }
+func (e *memberError) Unwrap() error        { return e.err }
+func (e *memberError) Is(target error) bool { return e.away && target == fault.ErrAway }
+
+// RoundTrip sends a request to the cluster as the user of the view's request.
+func (m *Member) RoundTrip(r *http.Request) (*http.Response, error) {
+	rs, err := m.scopeOf(r)
+	if err == nil && httprelay.IsUpgrade(r.Header) {
+		err = scope.ErrNoScope // those are relayed
+	}
+	if err != nil {
+		return nil, m.failed(err)
+	}
+	if err := m.MayAlso(r.Context(), rs); err != nil {
+		return m.Refused(r, err)
+	}
+	m.sentTo.Add(m.Cluster)
+	sent := time.Now()
+	resp, err := m.Relay.Proxy.Transport.RoundTrip(m.outgoing(r, rs))
+	if err == nil && !httprelay.WasAskedFor(resp) {
+		resp.Body.Close()
+		err = fmt.Errorf("status %d was not asked for", resp.StatusCode)
+	}
+	if err != nil {
+		m.Metrics.ViewClusters.WithLabelValues(m.outcome(r.Context(), err)).Inc()
+		return nil, m.failed(err)
+	}
+	m.Metrics.ViewClusters.WithLabelValues(metrics.Answered).Inc()
+	m.Relay.Latencies.Observe(m.Cluster, time.Since(sent))
+	deleteForeign(resp.Header)
+	return resp, nil
+}
+
+// scopeOf understands a request of package fleetview for the cluster.
+func (m *Member) scopeOf(r *http.Request) (*scope.Scope, error) {
+	target, err := route.ParseIn(m.Cluster, r.URL.RequestURI())
+	if err == nil && target.ForService() {
+		err = scope.Refusal(http.StatusNotFound, "a view has no exposed Services")
+	}
+	asked := *r
+	asked.Host, asked.RequestURI = m.Scope.Host, r.URL.RequestURI()
+	rs, err := scope.NewClusterScope(&asked, target, m.Scope.Group, err)
+	rs.User, rs.Holder, rs.Asked = m.Scope.User, m.Scope.Holder, m.Scope.Asked
+	// Documents of OpenAPI are large.
+	rs.Discovery = rs.Inner != nil && !rs.Inner.IsResourceRequest && !strings.HasPrefix(r.URL.Path, "/openapi/")
+	// Redirects lead to the cluster's own path, in the endpoint that was asked.
+	switch rs.Prefix = "/" + m.Cluster; {
+	case m.Scope.IsKarmadas():
+		rs.Prefix = scope.KarmadaClustersPath + m.Cluster + "/proxy"
+	case strings.HasPrefix(m.Scope.Prefix, scope.ViewsPath):
+		rs.Prefix = scope.ClustersPath + m.Cluster + "/proxy"
+	}
+	return rs, err
+}
+
+// mayAlso asks the hub about a request that does something else than the view's request:
+// a right to that is no right to everything that answering it may take. It also asks again if
+// the hub took so long to say what the user may reach that it may not be so any more.
+func (m *Member) MayAlso(ctx context.Context, rs *scope.Scope) error {
+	if rs.Info.Verb == m.Scope.Info.Verb && (m.Scope.Leaves || !rs.Leaves) && !m.AskAgain {
+		return nil // members are those for which this was asked
+	}
+	for _, right := range rs.Rights() {
+		decision, reason, err := m.Authorizer.AuthorizeCluster(ctx, rs.User, right, m.Cluster)
+		switch {
+		case err != nil:
+			return errNotAsked
+		case decision != authorizer.DecisionAllow:
+			a := right.OfCluster(rs.User, m.Cluster)
+			return scope.Refusal(http.StatusForbidden, strings.TrimSpace(fmt.Sprintf("the request needs the right to %s %s/%s of cluster %q on the hub %s",
+				a.GetVerb(), a.GetResource(), a.GetSubresource(), m.Cluster, reason)))
+		}
+	}
+	return nil
+}
+
+// refused is the answer to a request that is not sent, as if the cluster had refused it.
+func (m *Member) Refused(r *http.Request, err error) (*http.Response, error) {
+	var refused *hubaccess.RefusedError
+	if !errors.As(err, &refused) || refused.Code != http.StatusForbidden {
+		return nil, m.failed(err)
+	}
+	body, err := json.Marshal(scope.NewStatus(refused.Code, refused.Message))
+	if err != nil {
+		return nil, m.failed(err)
+	}
+	return &http.Response{
+		Status: http.StatusText(refused.Code), StatusCode: refused.Code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}, nil
+}
+
+// outgoing is a request as it is sent: what is between a client and us stays here.
+func (m *Member) outgoing(r *http.Request, rs *scope.Scope) *http.Request {
+	out := r.Clone(context.WithValue(r.Context(), scope.ScopeKey{}, rs))
+	out.RequestURI, out.RemoteAddr = "", m.origin.RemoteAddr
+	deleteHop(out.Header)
+	relay.Correlate(m.origin, out.Header)
+	m.Via.AddTo(out.Header)
+	return out
+}
+
+// perHop are headers of a connection, which RFC 9110, section 7.6.1, keeps proxies from
+// passing on.
+var perHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func deleteHop(header http.Header) {
+	for _, line := range header["Connection"] {
+		for token := range strings.SplitSeq(line, ",") {
+			header.Del(strings.TrimSpace(token))
+		}
+	}
+	for _, name := range perHop {
+		header.Del(name)
+	}
+}
+
+// deleteForeign takes off an answer what is not the view's: what is between a cluster
+// and us, who the user is there, and where a client should go or what it should keep.
+func deleteForeign(header http.Header) {
+	deleteHop(header)
+	agentapi.Delete(header, agentapi.Forwarded)
+	agentapi.Delete(header, []string{agentapi.FrontProxy, agentapi.ForService, agentapi.Impersonate})
+	for _, name := range []string{audit.HeaderAuditID, "Via", "Location", "Set-Cookie", "Www-Authenticate", "Alt-Svc", "Strict-Transport-Security"} {
+		header.Del(name)
+	}
+}
+
+func (m *Member) outcome(ctx context.Context, err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && m.origin.Context().Err() == nil {
+		return metrics.Slow
+	}
+	return metrics.Failed
+}
+
+// failed is err as users may read it.
+func (m *Member) failed(err error) error {
+	since := m.Clusters.AwaySince(m.Cluster)
+	return &memberError{message: scope.StatusFor(err, m.Cluster, since).Message, err: err, away: agentclient.IsAway(err, since)}
+}

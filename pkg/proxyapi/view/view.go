@@ -1,0 +1,242 @@
+package view
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/audit"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+)
+
+// fleet answers requests for views that may go on. Package fleetview makes one answer of
+// many; what it asks, it asks here.
+type Fleet struct {
+	*filter.Filters
+	Relay        *relay.Relay
+	Revalidation *filter.Revalidation
+	Handler      FleetHandler
+}
+
+// fleetHandler is package fleetview's Handler.
+type FleetHandler interface {
+	// Serve answers a request whose URL is as a managed kube-apiserver sees it.
+	Serve(w http.ResponseWriter, r *http.Request, view fleetview.View)
+}
+
+// defaultClusterTimeout and defaultInformerTimeout are a FleetView's defaults, for objects that have
+// none. The second one is less than the minute after which what is between a client and the view
+// commonly cuts off a connection on which nothing comes.
+const (
+	defaultClusterTimeout  = 5 * time.Second
+	defaultInformerTimeout = 45 * time.Second
+)
+
+func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rs := scope.Of(r.Context())
+	request := &ViewRequest{Fleet: f, Scope: rs, origin: r}
+	defer func() {
+		audit.AddAuditAnnotation(r.Context(), scope.AnnotationPrefix+"clusters", request.sentTo.String())
+	}()
+	inner := r.WithContext(r.Context())
+	inner.URL = &url.URL{}
+	if err := rs.Target.Apply(inner.URL); err != nil {
+		f.Refuse(w, r, err)
+		return
+	}
+	inner.RequestURI = inner.URL.RequestURI()
+	if rs.Inner.Verb == "watch" {
+		watched, ctx, leave := f.Sessions.Watch(inner.Context(), w, rs)
+		defer leave()
+		w, inner = watched, inner.WithContext(ctx)
+	}
+	paced := relay.NewPacedWriter(w, rs, f.Relay.Answers, f.Metrics)
+	defer paced.End()
+	view, err := request.view()
+	if err != nil {
+		f.Refuse(w, r, scope.Refusal(http.StatusServiceUnavailable, err.Error()))
+		return
+	}
+	f.Handler.Serve(paced, inner, view)
+}
+
+// viewRequest is one request for a view.
+type ViewRequest struct {
+	*Fleet
+	Scope *scope.Scope
+	// origin is the request as it came through the filters.
+	origin *http.Request
+	// sentTo are the clusters that were asked.
+	sentTo Names
+	// single says that the view is of one cluster and can have no other, and timeout how long
+	// a cluster may take to begin its answer.
+	single  bool
+	timeout time.Duration
+}
+
+// view is what package fleetview gets to know.
+func (q *ViewRequest) view() (fleetview.View, error) {
+	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.Scope.User)), Account: fmt.Sprintf("%x", sha256.Sum256([]byte(q.Scope.User.GetName()))), Prefix: q.Scope.Prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
+	err := q.Scope.View.Describe(&view)
+	q.single, q.timeout = view.Single, view.Timeout
+	return view, err
+}
+
+// errNotAsked is the error of a request to a cluster of a view of which it could not be found
+// out whether the user may make it.
+var errNotAsked = scope.Refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
+
+// members are the clusters of the view, as it is now, that are served and that the user
+// may reach with this request's verb. The others are not mentioned: that a cluster is
+// away is known by asking it, which fails at once.
+func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, []fleetview.Missing, error) {
+	selected, of, err := q.Scope.View.Clusters()
+	if err != nil {
+		return nil, nil, scope.Unavailable(err.Error())
+	}
+	// The answer is kept for a while, and belongs to these clusters.
+	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), of, func() []string { return slices.Clone(selected) })
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, scope.NotAsked(err, "which clusters of the view you may reach")
+	}
+	var members []fleetview.Member
+	for _, cluster := range allowed {
+		if _, ok := slices.BinarySearch(selected, cluster); !ok || q.Clusters.Served(cluster) != nil {
+			continue // it was a moment ago
+		}
+		members = append(members, &Member{ViewRequest: q, Cluster: cluster, uid: q.Clusters.UID(cluster), AskAgain: late})
+	}
+	return members, nil, nil
+}
+
+// relayTo sends a request to one cluster as the single-cluster endpoints do, with the
+// limits of that cluster, for as long as the user has the right to it.
+func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleetview.Member) {
+	m, ok := to.(*Member)
+	if !ok {
+		q.Refuse(w, r, scope.Refusal(http.StatusInternalServerError, "the cluster is not of this view: report this"))
+		return
+	}
+	rs, err := m.scopeOf(r)
+	r = r.WithContext(context.WithValue(r.Context(), scope.ScopeKey{}, rs))
+	if err == nil {
+		err = m.MayAlso(r.Context(), rs)
+	}
+	if err == nil {
+		err = q.Clusters.Served(m.Cluster)
+	}
+	if rs.Long && q.Scope.Asked == nil && q.Revalidation != nil {
+		err = errors.Join(err, scope.ErrNoScope) // nothing could end it
+	}
+	if err != nil {
+		q.Refuse(w, r, err)
+		return
+	}
+	parts := []filter.Held{{Limiter: q.Uploads, N: filter.UploadOf(r)}, {Limiter: q.Requests, N: 1}}
+	if rs.Long {
+		parts[1].Limiter = q.Streams
+	}
+	for _, part := range parts {
+		release, err := part.Limiter.AcquireCluster(m.Cluster, part.N)
+		if err != nil {
+			q.Metrics.Rejected.WithLabelValues("limit").Inc()
+			q.Refuse(w, r, err)
+			return
+		}
+		defer release()
+	}
+	q.sentTo.Add(m.Cluster)
+	q.Metrics.ViewClusters.WithLabelValues(metrics.Relayed).Inc()
+	if paced, ok := w.(*relay.PacedWriter); ok {
+		w = paced.ResponseWriter // the relay has its own
+	}
+	if q.single {
+		var leave func()
+		r, leave = q.asSingle(r, rs)
+		defer leave()
+	}
+	q.Revalidation.WithRevalidation(q.Relay).ServeHTTP(w, r)
+}
+
+// changedEvery is how often a watch of a view of a single cluster looks whether the view is
+// still that.
+const changedEvery = 2 * time.Second
+
+// asSingle prepares a request to the only cluster of a view: what reads has the view's
+// timeout, and a watch ends when the view has changed. leave must be called at its end.
+func (q *ViewRequest) asSingle(r *http.Request, rs *scope.Scope) (_ *http.Request, leave func()) {
+	isWatch := rs.Inner.Verb == "watch"
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && (isWatch || !rs.Long) {
+		rs.BeginWithin = q.timeout
+	}
+	if !isWatch {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var following sync.WaitGroup
+	following.Go(func() {
+		ticker := time.NewTicker(changedEvery)
+		defer ticker.Stop()
+		for !q.Scope.View.Changed() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		cancel(relay.ErrViewChanged)
+	})
+	return r.WithContext(ctx), func() {
+		cancel(nil)
+		following.Wait()
+	}
+}
+
+// maxNames is how many names of clusters are in an audit event.
+const MaxNames = 100
+
+// names are those of clusters, for an audit event. The zero value is ready, and safe for
+// concurrent use.
+type Names struct {
+	mu  sync.Mutex
+	all map[string]struct{}
+}
+
+func (n *Names) Add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil {
+		n.all = map[string]struct{}{}
+	}
+	n.all[name] = struct{}{}
+}
+
+func (n *Names) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sorted := make([]string, 0, len(n.all))
+	for name := range n.all {
+		sorted = append(sorted, name)
+	}
+	slices.Sort(sorted)
+	if more := len(sorted) - MaxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(sorted[:MaxNames], ","), more)
+	}
+	return strings.Join(sorted, ",")
+}
