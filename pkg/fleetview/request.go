@@ -10,9 +10,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
 
@@ -50,11 +50,8 @@ type request struct {
 	unlisted Member
 }
 
-// requestInfo reads requests as every Kubernetes API server does.
-var requestInfo = &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
-// streaming are subresources whose requests and answers are no objects.
-var streaming = []string{"exec", "attach", "portforward", "proxy", "log"}
+// requestInfo reads requests as the hub and the agents do.
+var requestInfo = reading.Resolver
 
 // newRequest finds out what a request wants, and of which members.
 func newRequest(r *http.Request, view *View, members []Member, missing []Missing) (*request, error) {

@@ -7,7 +7,9 @@ import (
 
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 // reviews are groups of which objects are made to ask the API server something, and are not stored.
@@ -30,7 +32,7 @@ func changes(r *http.Request, info *apirequest.RequestInfo) bool {
 // isStream reports whether a request or its answer is no object.
 func isStream(r *http.Request, info *apirequest.RequestInfo) bool {
 	isWatch := info.IsResourceRequest && info.Name == ""
-	return slices.Contains(streaming, info.Subresource) || r.Header.Get("Upgrade") != "" && !isWatch
+	return info.Subresource == "log" || reading.LeavesByPath(info) || httprelay.IsUpgrade(r.Header) && !isWatch
 }
 
 // refuseChanges returns the error of a request that a view without writes does not take.

@@ -5,11 +5,10 @@ import (
 	"net/http"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
 
-	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/apirequest"
 )
 
 // ConfigMap and Key are where the owner writes the policy.
@@ -58,9 +57,6 @@ func (c *Capped) Error() string {
 // Caps reports whether the policy stops any request for the kube-apiserver.
 func (p Policy) Caps() bool { return p.ReadOnly || p.NoStreams || p.NoSecrets }
 
-// requestInfo reads requests as every Kubernetes API server does.
-var requestInfo = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
 // CheckService is the error of a request for a Service: nil or a *Capped.
 func (p Policy) CheckService() error {
 	if p.ReadOnly {
@@ -86,11 +82,11 @@ func (p Policy) Check(r *http.Request) error {
 	if !p.Caps() {
 		return nil
 	}
-	info, err := requestInfo.NewRequestInfo(r)
+	info, err := apirequest.Resolver.NewRequestInfo(r)
 	if err != nil {
 		return fmt.Errorf("reading what the request is for: %w", err)
 	}
-	if streams(r, info) {
+	if apirequest.LeavesAPI(r, info) {
 		if p.ReadOnly {
 			return &Capped{"exec, port-forward or other stream", "readOnly"}
 		}
@@ -105,12 +101,6 @@ func (p Policy) Check(r *http.Request) error {
 		return &Capped{"request for Secrets or tokens", "noSecrets"}
 	}
 	return nil
-}
-
-// streams reports whether a request leaves the Kubernetes API.
-func streams(r *http.Request, info *request.RequestInfo) bool {
-	return httprelay.IsUpgrade(r.Header) || r.Method == http.MethodConnect || info.Verb == "proxy" ||
-		slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, info.Subresource)
 }
 
 // selfReviews are created and change nothing: they say what the caller may do.

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -42,7 +43,7 @@ func CheckSite(r *http.Request) error {
 // isNavigation reports whether a user follows a link to read something, which no other page gets
 // to see.
 func isNavigation(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == "" &&
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !httprelay.IsUpgrade(r.Header) &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 

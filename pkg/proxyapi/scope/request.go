@@ -7,17 +7,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
@@ -150,9 +149,6 @@ func Of(ctx context.Context) *Scope {
 	return &Scope{}
 }
 
-// requestInfo reads requests as every Kubernetes API server does.
-var requestInfo = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
 // endpoints are the ways in that are not always there.
 type Endpoints struct {
 	// domain is the one that <cluster>.<domain> are hosts of; empty for none.
@@ -186,7 +182,7 @@ func (e Endpoints) NewScope(r *http.Request) (*Scope, error) {
 		}
 	}
 	if route.Own(r.RequestURI) {
-		info, err := requestInfo.NewRequestInfo(r)
+		info, err := apirequest.Resolver.NewRequestInfo(r)
 		if err != nil {
 			return &Scope{}, Refusal(http.StatusBadRequest, err.Error())
 		}
@@ -209,9 +205,6 @@ func ClusterOfHost(host, domain string) (string, bool) {
 	}
 	return strings.CutSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+domain)
 }
-
-// streaming are subresources by which a request leaves the Kubernetes API.
-var streaming = []string{"exec", "attach", "portforward", "proxy"}
 
 // newClusterScope understands a request for a cluster, the rights to which are of a group.
 func NewClusterScope(r *http.Request, target route.Target, group schema.GroupVersion, err error) (*Scope, error) {
@@ -266,7 +259,7 @@ func (rs *Scope) look(r *http.Request) error {
 		return Refusal(http.StatusBadRequest, err.Error())
 	}
 	rs.Inner = inner
-	rs.Leaves = httprelay.IsUpgrade(r.Header) || rs.Target.ForService() || slices.Contains(streaming, inner.Subresource) || inner.Verb == "proxy"
+	rs.Leaves = rs.Target.ForService() || apirequest.LeavesAPI(r, inner)
 	rs.Long = rs.Leaves || inner.Verb == "watch" || inner.Subresource == "log"
 	return nil
 }
@@ -275,7 +268,7 @@ func innerInfo(r *http.Request, target route.Target) (*request.RequestInfo, erro
 	if target.ForService() {
 		return &request.RequestInfo{Path: target.Decoded(), Verb: strings.ToLower(r.Method)}, nil
 	}
-	return requestInfo.NewRequestInfo(&http.Request{Method: r.Method,
+	return apirequest.Resolver.NewRequestInfo(&http.Request{Method: r.Method,
 		URL: &url.URL{Path: target.Decoded(), RawQuery: strings.TrimPrefix(target.Query, "?")}})
 }
 

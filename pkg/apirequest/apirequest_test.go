@@ -1,0 +1,48 @@
+package apirequest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestLeavesAPI(t *testing.T) {
+	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+	for name, tc := range map[string]struct {
+		method, path string
+		header       http.Header
+		want         bool
+	}{
+		"list":                            {method: "GET", path: "/api/v1/pods"},
+		"watch":                           {method: "GET", path: "/api/v1/pods?watch=true"},
+		"log":                             {method: "GET", path: "/api/v1/namespaces/ns/pods/pod/log"},
+		"eviction":                        {method: "POST", path: "/api/v1/namespaces/ns/pods/pod/eviction"},
+		"a pod named exec":                {method: "GET", path: "/api/v1/namespaces/ns/pods/exec"},
+		"exec by GET":                     {method: "GET", path: "/api/v1/namespaces/ns/pods/pod/exec", want: true},
+		"exec":                            {method: "POST", path: "/api/v1/namespaces/ns/pods/pod/exec", want: true},
+		"attach":                          {method: "POST", path: "/api/v1/namespaces/ns/pods/pod/attach", want: true},
+		"portforward":                     {method: "POST", path: "/api/v1/namespaces/ns/pods/pod/portforward", want: true},
+		"a pod's proxy":                   {method: "GET", path: "/api/v1/namespaces/ns/pods/pod/proxy", want: true},
+		"below a pod's proxy":             {method: "GET", path: "/api/v1/namespaces/ns/pods/pod/proxy/x/log", want: true},
+		"a node's proxy":                  {method: "GET", path: "/api/v1/nodes/node/proxy/run", want: true},
+		"a Service's proxy":               {method: "GET", path: "/api/v1/namespaces/ns/services/web/proxy/", want: true},
+		"the former verb":                 {method: "GET", path: "/api/v1/proxy/namespaces/ns/pods/pod", want: true},
+		"an aggregated API's subresource": {method: "GET", path: "/apis/subresources.example.io/v1/namespaces/ns/machines/m/portforward", want: true},
+		"a watch by WebSocket":            {method: "GET", path: "/api/v1/pods?watch=true", header: upgrade, want: true},
+		"Connection alone":                {method: "GET", path: "/version", header: http.Header{"Connection": {"x, Upgrade"}}, want: true},
+		"CONNECT":                         {method: "CONNECT", path: "/", want: true},
+	} {
+		r := httptest.NewRequest(tc.method, "http://host"+tc.path, nil)
+		r.Header = tc.header
+		info, err := Resolver.NewRequestInfo(r)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := LeavesAPI(r, info); got != tc.want {
+			t.Errorf("%s: %t, want %t (read as %+v)", name, got, tc.want, info)
+		}
+		if tc.header == nil && tc.method != "CONNECT" && LeavesByPath(info) != tc.want {
+			t.Errorf("%s: by its path %t, want %t", name, !tc.want, tc.want)
+		}
+	}
+}
