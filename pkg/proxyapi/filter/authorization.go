@@ -150,7 +150,10 @@ func (f *Filters) allowed(w http.ResponseWriter, r *http.Request, a authorizer.A
 	if a.GetResource() == v1alpha1.Sessions {
 		role = "cluster-proxy-session-manager"
 	}
-	refused := responsewriters.ForbiddenStatusError(a, strings.TrimSpace(reason+" bind a role such as ClusterRole "+role+" on the hub"))
+	if reason != "" {
+		reason += "; "
+	}
+	refused := responsewriters.ForbiddenStatusError(a, reason+"bind a role such as ClusterRole "+role+" on the hub")
 	scope.Warn(w.Header(), scope.Of(r.Context()), refused.ErrStatus.Message)
 	responsewriters.RespondWithError(w, r, refused, scope.Codecs)
 	return false
