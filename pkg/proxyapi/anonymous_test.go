@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // TestNoCredentialIs401 has callers without a credential refused before anything
@@ -44,7 +45,7 @@ func TestUnknownTokensDoNotTellClustersApart(t *testing.T) {
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer of-cluster1" {
 			rw.Header().Set("Www-Authenticate", "Bearer")
-			scope.WriteStatus(rw, scope.NewStatus(http.StatusUnauthorized, "Unauthorized"))
+			status.Write(rw, status.New(http.StatusUnauthorized, "Unauthorized").ErrStatus)
 		}
 	}), "cluster1")
 	w.hub.Forward(w.handlerAddress("cluster2"), "127.0.0.1:1")

@@ -259,8 +259,8 @@
 //
 // # What fails how
 //
-// Every error is a metav1.Status that says what to do; statusFor is the one place that
-// knows which, with agentclient.StatusOf. Clients of client-go repeat a request up to
+// Every error is a metav1.Status that says what to do. agentclient.StatusOf has the code and the
+// text of what happened on the way, and package status the Reason of a code. Clients of client-go repeat a request up to
 // ten times when it is refused with Retry-After, and kubectl asks for discovery five times. A
 // second rides out the restart of an agent. A cluster that has been away for longer, and proxy
 // servers that have, are answered without Retry-After (agentclient.IsAway).

@@ -28,6 +28,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
@@ -207,7 +208,7 @@ func TestConnectService(t *testing.T) {
 			t.Errorf("the agent got %s %v, %v", r.Method, r.Header, err)
 		}
 		if s.Port == "1" {
-			scope.WriteStatus(rw, scope.NewStatus(http.StatusForbidden, "the owner says no"))
+			status.Write(rw, status.New(http.StatusForbidden, "the owner says no").ErrStatus)
 			return
 		}
 		conn, err := connect.Accept(rw, r)

@@ -29,6 +29,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // shell is a kubelet whose commands echo what they read until that ends, then write out and
@@ -256,7 +257,7 @@ func TestRecordingPolicy(t *testing.T) {
 func TestRefusedSessionsHaveNoFile(t *testing.T) {
 	w, dir := recorded(t, &shell{}, func(*Options) {})
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		scope.WriteStatus(rw, scope.NewStatus(http.StatusForbidden, "no"))
+		status.Write(rw, status.New(http.StatusForbidden, "no").ErrStatus)
 	}), "cluster1")
 	if _, _, err := w.exec(remotecommand.NewSPDYExecutor, execPath, "", false); err == nil || !strings.Contains(err.Error(), "no") {
 		t.Errorf("error %v, want the cluster's", err)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // kubelet serves exec, attach and port-forward by SPDY. It says hello on each stream that
@@ -109,7 +109,7 @@ func (c lingeringConn) Close() error {
 type noUpgrade struct{}
 
 func (noUpgrade) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	scope.WriteStatus(w, scope.NewStatus(http.StatusBadGateway, err.Error()))
+	status.Write(w, status.New(http.StatusBadGateway, err.Error()).ErrStatus)
 }
 
 // config is that of a client of the cluster's API.

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,32 +8,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
-
-var reasons = map[int]metav1.StatusReason{
-	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
-	http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
-	http.StatusForbidden:             metav1.StatusReasonForbidden,
-	http.StatusNotFound:              metav1.StatusReasonNotFound,
-	http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
-	http.StatusNotAcceptable:         metav1.StatusReasonNotAcceptable,
-	http.StatusConflict:              metav1.StatusReasonConflict,
-	http.StatusGone:                  metav1.StatusReasonExpired,
-	http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
-	http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
-	http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
-	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
-	http.StatusBadGateway:            metav1.StatusReasonInternalError,
-}
 
 // Refuse returns the error of a request that a view refuses; the message says what to do.
 // One with 503 is of a moment: clients repeat the request.
 func Refuse(code int, message string) *apierrors.StatusError {
-	status := metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reasons[code], Message: message}
-	if code == http.StatusServiceUnavailable {
-		status.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	}
-	return &apierrors.StatusError{ErrStatus: status}
+	return status.New(code, message)
 }
 
 // Unreachable returns the error of a request that needs clusters, each of which did not answer.
@@ -73,19 +53,5 @@ func Write(w http.ResponseWriter, err error) {
 	if !errors.As(err, &failure) {
 		failure = apierrors.NewInternalError(err)
 	}
-	status := failure.Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	body, err := json.Marshal(status)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	header := w.Header()
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		header.Set("Retry-After", "1") // a member may have written another number
-	}
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-cache, private")
-	w.WriteHeader(int(status.Code))
-	_, _ = w.Write(body) // an error is the client's: it has gone
+	status.Write(w, failure.Status())
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
@@ -58,7 +57,7 @@ func (a Access) filter(next http.Handler) http.Handler {
 		u, err := hubUser(r.Header)
 		if err != nil || u != nil && hasWebSocketToken(r.Header) {
 			a.metrics.rejectIdentity("malformed")
-			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the headers that say who the user is are malformed or contradict each other")
+			refuse(w, http.StatusBadRequest, "the headers that say who the user is are malformed or contradict each other")
 			return
 		}
 		if agentapi.Has(r.Header, agentapi.ForService) {
@@ -151,5 +150,5 @@ func hasWebSocketToken(header http.Header) bool {
 func (a Access) forbid(w http.ResponseWriter, r *http.Request, reason string, err error) {
 	a.metrics.rejectIdentity(reason)
 	klog.FromContext(r.Context()).Info("Refused a request", "reason", reason, "err", err.Error())
-	writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
+	refuse(w, http.StatusForbidden, err.Error())
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
@@ -46,12 +45,12 @@ func forAgent(m Metrics, next http.Handler) http.Handler {
 		err := agentapi.CheckForAgentMetrics(r.Header)
 		switch {
 		case err != nil:
-			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+			refuse(w, http.StatusBadRequest, err.Error())
 		case r.Method != http.MethodGet || httprelay.IsUpgrade(r.Header):
-			writeStatus(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the agent's metrics can only be read: use GET without an upgrade")
+			refuse(w, http.StatusMethodNotAllowed, "the agent's metrics can only be read: use GET without an upgrade")
 		case !agentapi.Has(r.Header, agentapi.FrontProxy):
 			// Nobody but the hub knows who may read them.
-			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, "the agent's metrics are for users whom the hub knows")
+			refuse(w, http.StatusForbidden, "the agent's metrics are for users whom the hub knows")
 		default:
 			answer.ServeHTTP(w, r)
 		}

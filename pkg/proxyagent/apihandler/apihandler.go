@@ -3,7 +3,6 @@ package apihandler
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -23,6 +21,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 const (
@@ -69,13 +68,11 @@ func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
 		if err != nil || role != identity.RoleProxyAPI {
 			m.rejectRequest()
 			klog.FromContext(r.Context()).Info("Refused a request from a client that is not the proxy API", "role", role)
-			writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden,
-				fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))
+			refuse(w, http.StatusForbidden, fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))
 			return
 		}
 		if name := listedIdentity(r.Header); name != "" {
-			writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest,
-				fmt.Sprintf("header Connection lists %q, which would change who the request is from on its way", name))
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("header Connection lists %q, which would change who the request is from on its way", name))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -175,19 +172,13 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	klog.FromContext(r.Context()).Info("Forwarding to the kube-apiserver", "err", err)
 	var netErr net.Error
 	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		writeStatus(w, http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
-			"the managed cluster's kube-apiserver did not answer the agent in time; try again, or look at the kube-apiserver: "+err.Error())
+		refuse(w, http.StatusGatewayTimeout, "the managed cluster's kube-apiserver did not answer the agent in time; try again, or look at the kube-apiserver: "+err.Error())
 		return
 	}
-	writeStatus(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
-		"the agent cannot reach the managed cluster's kube-apiserver; look at the kube-apiserver and at the agent's network: "+err.Error())
+	refuse(w, http.StatusBadGateway, "the agent cannot reach the managed cluster's kube-apiserver; look at the kube-apiserver and at the agent's network: "+err.Error())
 }
 
-func writeStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
-	})
+// refuse answers a request that the agent does not relay.
+func refuse(w http.ResponseWriter, code int, message string) {
+	status.Write(w, status.New(code, message).ErrStatus)
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -252,16 +251,16 @@ func (p *serviceProxy) writeError(w http.ResponseWriter, r *http.Request, err er
 	case errors.As(err, &malformed):
 		p.metrics.rejectService("malformed")
 		logger.Info("Refused a malformed request for a Service", "reason", err.Error())
-		writeStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		refuse(w, http.StatusBadRequest, err.Error())
 	case reason != "":
 		p.metrics.rejectService(reason)
 		logger.Info("Denied a request for a Service", "reason", reason, "err", err.Error())
-		writeStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
+		refuse(w, http.StatusForbidden, err.Error())
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		logger.Info("Forwarding to a Service", "err", err.Error())
-		writeStatus(w, http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the Service did not answer the agent in time: "+err.Error())
+		refuse(w, http.StatusGatewayTimeout, "the Service did not answer the agent in time: "+err.Error())
 	default:
 		logger.Info("Forwarding to a Service", "err", err.Error())
-		writeStatus(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the agent cannot reach the Service; look at the Service and at its pods: "+err.Error())
+		refuse(w, http.StatusBadGateway, "the agent cannot reach the Service; look at the Service and at its pods: "+err.Error())
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 const (
@@ -84,20 +85,20 @@ func (a *ClusterAPI) whoAmI(ctx context.Context, cluster string, u user.Info) (*
 
 func parseReview(cluster string, code int, answer []byte) (*v1alpha1.UserInfo, error) {
 	if code != http.StatusCreated {
-		var status metav1.Status
-		if json.Unmarshal(answer, &status) != nil || status.Kind != "Status" {
-			status = scope.NewStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered a SelfSubjectReview with status %d", cluster, code))
+		var said metav1.Status
+		if json.Unmarshal(answer, &said) != nil || said.Kind != "Status" {
+			said = status.New(http.StatusBadGateway, fmt.Sprintf("cluster %q answered a SelfSubjectReview with status %d", cluster, code)).ErrStatus
 		}
 		// Its words, but the code that was seen: others are no codes of HTTP.
-		status.Status = metav1.StatusFailure
-		if status.Code = int32(code); code < 400 {
-			status.Code = http.StatusBadGateway
+		said.Status = metav1.StatusFailure
+		if said.Code = int32(code); code < 400 {
+			said.Code = http.StatusBadGateway
 		}
-		return nil, &apierrors.StatusError{ErrStatus: status}
+		return nil, &apierrors.StatusError{ErrStatus: said}
 	}
 	var review authenticationv1.SelfSubjectReview
 	if err := json.Unmarshal(answer, &review); err != nil {
-		return nil, &apierrors.StatusError{ErrStatus: scope.NewStatus(http.StatusBadGateway, fmt.Sprintf("cluster %q answered a SelfSubjectReview with something else", cluster))}
+		return nil, status.New(http.StatusBadGateway, fmt.Sprintf("cluster %q answered a SelfSubjectReview with something else", cluster))
 	}
 	there := review.Status.UserInfo
 	info := &v1alpha1.UserInfo{Username: there.Username, UID: there.UID, Groups: there.Groups}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"open-cluster-management.io/cluster-proxy/pkg/status"
+
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -65,13 +67,13 @@ func (f *Filters) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) {
 		klog.FromContext(r.Context()).Info("Something that a request waited for was canceled", "cluster", cluster, "err", err)
 	}
-	status := scope.StatusFor(f.hidden(rs, err), cluster, f.Clusters.AwaySince(cluster))
-	if status.Code == http.StatusUnauthorized && r.Method == http.MethodConnect {
-		status.Code = http.StatusProxyAuthRequired
+	answer := scope.StatusFor(f.hidden(rs, err), cluster, f.Clusters.AwaySince(cluster))
+	if answer.Code == http.StatusUnauthorized && r.Method == http.MethodConnect {
+		answer.Code = http.StatusProxyAuthRequired
 		w.Header().Set("Proxy-Authenticate", `Basic realm="cluster-proxy: any user name, a token of the hub as password"`)
 	}
-	scope.Warn(w.Header(), rs, status.Message)
-	scope.WriteStatus(w, status)
+	scope.Warn(w.Header(), rs, answer.Message)
+	status.Write(w, answer)
 }
 
 // unauthenticated answers a request whose caller is not authenticated.

@@ -1,23 +1,18 @@
 package scope
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
-
-// retryAfter is always this short: see the package comment.
-const retryAfter = 1
 
 // refusal is the error of a request that is refused with an HTTP status, and a message
 // that says what the caller can do.
@@ -30,37 +25,13 @@ func Refusal(code int, message string) *hubaccess.RefusedError {
 func StatusFor(err error, cluster string, since time.Time) metav1.Status {
 	var malformed *route.Error
 	if errors.As(err, &malformed) {
-		return NewStatus(malformed.Code, malformed.Reason)
+		return status.New(malformed.Code, malformed.Reason).ErrStatus
 	}
-	status := NewStatus(agentclient.StatusOf(err, cluster, since))
+	answer := status.New(agentclient.StatusOf(err, cluster, since)).ErrStatus
 	if agentclient.IsAway(err, since) {
-		status.Details = nil // a client would come back ten times, for nothing
+		answer.Details = nil // a client would come back ten times, for nothing
 	}
-	return status
-}
-
-var reasons = map[int]metav1.StatusReason{
-	http.StatusBadRequest:         metav1.StatusReasonBadRequest,
-	http.StatusUnauthorized:       metav1.StatusReasonUnauthorized,
-	http.StatusForbidden:          metav1.StatusReasonForbidden,
-	http.StatusNotFound:           metav1.StatusReasonNotFound,
-	http.StatusTooManyRequests:    metav1.StatusReasonTooManyRequests,
-	http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
-	http.StatusGatewayTimeout:     metav1.StatusReasonTimeout,
-}
-
-func NewStatus(code int, message string) metav1.Status {
-	status := metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure,
-		Code:     int32(code),
-		Reason:   reasons[code],
-		Message:  message,
-	}
-	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
-		status.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
-	}
-	return status
+	return answer
 }
 
 // warn puts the message of a refusal into a Warning, where clients throw the Status away:
@@ -77,25 +48,7 @@ func Warn(header http.Header, rs *Scope, message string) {
 	fault.WarnOfRefusal(header, message)
 }
 
-// writeStatus answers with a metav1.Status.
-func WriteStatus(w http.ResponseWriter, status metav1.Status) {
-	if status.Details != nil {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
-	}
-	body, err := json.Marshal(status)
-	if err != nil {
-		http.Error(w, status.Message, int(status.Code))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-cache, private")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(int(status.Code))
-	// The client may be gone, and no one else reads the error.
-	_, _ = w.Write(body)
-}
-
-// notAsked is the error of a list that could not be made.
+// NotAsked is the error of a list that could not be made.
 func NotAsked(err error, what string) error {
 	if errors.Is(err, hubaccess.ErrUnfinished) {
 		return Unavailable("the hub's kube-apiserver has not said in time " + what + ": try again, it is asked about the rest then")
@@ -103,7 +56,7 @@ func NotAsked(err error, what string) error {
 	return Unavailable("the hub's kube-apiserver could not be asked " + what + ": try again")
 }
 
-// unavailable is a 503 for package fleetview.
+// Unavailable is a 503 for package fleetview.
 func Unavailable(message string) error {
-	return &apierrors.StatusError{ErrStatus: NewStatus(http.StatusServiceUnavailable, message)}
+	return status.New(http.StatusServiceUnavailable, message)
 }

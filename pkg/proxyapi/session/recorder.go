@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // recorder records sessions of commands, as the policy says. A nil recorder records none.
@@ -181,9 +182,9 @@ func (t *tape) failed(err error) {
 	}
 	t.recorder.failed(t.ctx, t.session, outcome, err)
 	if outcome == metrics.SessionCut {
-		status := scope.NewStatus(http.StatusServiceUnavailable, fmt.Sprintf("ended because it cannot be recorded any more: %v; ask the administrators of the hub to look after the %s of recordings", err, t.recorder.policy.place()))
-		status.Details = nil // there is nothing to try again
-		t.failure.Store(&status)
+		why := status.New(http.StatusServiceUnavailable, fmt.Sprintf("ended because it cannot be recorded any more: %v; ask the administrators of the hub to look after the %s of recordings", err, t.recorder.policy.place())).ErrStatus
+		why.Details = nil // there is nothing to try again
+		t.failure.Store(&why)
 		t.cut()
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/frames"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // farewellTimeout is how long a user may take to read why a session ends.
@@ -32,8 +33,7 @@ var ErrEnded = errors.New("ended by an administrator")
 
 // endedStatus is what the user of a session reads that was ended.
 func EndedStatus() *metav1.Status {
-	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: ErrEnded.Error()}
+	return &status.New(http.StatusForbidden, ErrEnded.Error()).ErrStatus
 }
 
 // sessionUpgrade makes a session of an upgrade when the connection is taken over.

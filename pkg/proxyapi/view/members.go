@@ -23,6 +23,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // member is one cluster of a view, for one request.
@@ -126,7 +127,7 @@ func (m *Member) Refused(r *http.Request, err error) (*http.Response, error) {
 	if !errors.As(err, &refused) || refused.Code != http.StatusForbidden {
 		return nil, m.failed(err)
 	}
-	body, err := json.Marshal(scope.NewStatus(refused.Code, refused.Message))
+	body, err := json.Marshal(status.New(refused.Code, refused.Message).ErrStatus)
 	if err != nil {
 		return nil, m.failed(err)
 	}
