@@ -28,15 +28,6 @@ const (
 
 var errEndless = fmt.Errorf("its answer has not ended within %v", maxTime)
 
-// failuresOf are those of clusters that need not be asked.
-func failuresOf(missing []Missing) []*fault.Fault {
-	failures := make([]*fault.Fault, 0, len(missing))
-	for _, m := range missing {
-		failures = append(failures, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason, Away: true})
-	}
-	return failures
-}
-
 // memberResponse is how one member answered.
 type memberResponse struct {
 	member Member

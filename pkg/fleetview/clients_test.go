@@ -126,7 +126,7 @@ func TestNarrowedWatch(t *testing.T) {
 			view := testView(a, b)
 			var left atomic.Bool
 			all, rest := view.Members, testView(a).Members
-			view.Members = func(ctx context.Context) ([]Member, []Missing, error) {
+			view.Members = func(ctx context.Context) ([]Member, error) {
 				if left.Load() {
 					return rest(ctx)
 				}

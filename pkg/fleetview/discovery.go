@@ -35,7 +35,7 @@ func isDiscovery(path string) bool {
 // serve answers a request for discovery, OpenAPI or the version. Members that do not
 // answer are left out with a Warning, even if the view is to fail without them: without
 // discovery no client could ask for the others by name.
-func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, members []Member, missing []Missing) {
+func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, members []Member) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		fault.Write(w, apierrors.NewMethodNotSupported(schema.GroupResource{}, strings.ToLower(r.Method)))
@@ -60,7 +60,7 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
-	absent := faultsOf(known, missing)
+	absent := faultsOf(known)
 	if len(known.members) == 0 {
 		refuse(w, view, absent)
 		return

@@ -37,7 +37,7 @@ func serveView(t *testing.T, prefix string, members []Member) *rest.Config {
 		if !isDiscovery(r.URL.Path) {
 			t.Errorf("client asks for %q, want discovery", r.URL.Path)
 		}
-		d.serve(w, r, view, members, nil)
+		d.serve(w, r, view, members)
 	})))
 	t.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL + prefix, QPS: -1}

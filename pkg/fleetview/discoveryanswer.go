@@ -23,8 +23,8 @@ import (
 const gzipFrom = 128 << 10
 
 // faultsOf returns the clusters that did not answer, sorted by name.
-func faultsOf(known *resources, missing []Missing) []*fault.Fault {
-	absent := failuresOf(missing)
+func faultsOf(known *resources) []*fault.Fault {
+	var absent []*fault.Fault
 	for name, err := range known.Unknown {
 		absent = append(absent, fault.Of(name, err))
 	}

@@ -210,6 +210,6 @@ func ask(t *testing.T, d *discovery, view View, members []Member, path string, h
 		r.Header.Set(header[i], header[i+1])
 	}
 	recorder := httptest.NewRecorder()
-	d.serve(recorder, r, view, members, nil)
+	d.serve(recorder, r, view, members)
 	return recorder.Result()
 }

@@ -262,21 +262,8 @@ func testView(clusters ...*cluster) View {
 	}
 }
 
-func testViewOf(members []Member) func(context.Context) ([]Member, []Missing, error) {
-	return func(context.Context) ([]Member, []Missing, error) { return members, nil, nil }
-}
-
-// lacking is the view with clusters that are known not to answer.
-func lacking(view View, names ...string) View {
-	members := view.Members
-	view.Members = func(ctx context.Context) ([]Member, []Missing, error) {
-		there, missing, err := members(ctx)
-		for _, name := range names {
-			missing = append(missing, Missing{Cluster: name, Reason: errAway.Error()})
-		}
-		return there, missing, err
-	}
-	return view
+func testViewOf(members []Member) func(context.Context) ([]Member, error) {
+	return func(context.Context) ([]Member, error) { return members, nil }
 }
 
 // response is an answer of a view.

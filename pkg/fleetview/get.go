@@ -74,7 +74,6 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 
 // findOne returns the answer of the one member that has what is asked for, and the others'.
 func findOne(ctx context.Context, q *request, ask memberRequest) (found memberResponse, absent, failures []*fault.Fault, _ error) {
-	failures = failuresOf(q.missing)
 	var having []memberResponse
 	for _, a := range ask.askAll(ctx, q.members) {
 		switch {
@@ -136,8 +135,8 @@ func notNamed(q *request, candidates []string, message string) error {
 // owner returns the member that a request is for which changes the object of its path, or reads
 // its log.
 func owner(ctx context.Context, q *request) (Member, error) {
-	if m, ok, err := q.only(); ok {
-		return m, err
+	if m, ok := q.only(); ok {
+		return m, nil
 	}
 	object, name := q.path.object(), q.info.Name
 	if q.info.Subresource == "proxy" {

@@ -51,19 +51,19 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
 		fault.Write(w, err)
 		return
 	}
-	members, missing, err := view.Members(r.Context())
+	members, err := view.Members(r.Context())
 	if err != nil {
 		fault.Write(w, err)
 		return
 	}
 	if isDiscovery(r.URL.Path) && (!view.Single || len(view.Resources) > 0) {
-		h.discovery.serve(w, r, view, members, missing)
+		h.discovery.serve(w, r, view, members)
 		return
 	}
 	if view.Single {
-		err = single(w, r, &view, members, missing)
+		err = single(w, r, &view, members)
 	} else {
-		err = h.serve(w, r, &view, members, missing)
+		err = h.serve(w, r, &view, members)
 	}
 	if err != nil {
 		fault.Write(w, err)
@@ -71,15 +71,15 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view View) {
 }
 
 // serve answers a request for objects.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, view *View, members []Member, missing []Missing) error {
-	q, err := newRequest(r, view, members, missing)
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, view *View, members []Member) error {
+	q, err := newRequest(r, view, members)
 	switch {
 	case err != nil:
 		return err
 	case q.unlisted != nil:
 		relay(w, r, q, q.unlisted, r.URL.RawQuery)
 		return nil
-	case len(q.members)+len(q.missing) == 0:
+	case len(q.members) == 0:
 		return q.noCluster()
 	case q.streams:
 		to, err := owner(r.Context(), q)

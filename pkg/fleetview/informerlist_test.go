@@ -120,7 +120,7 @@ func TestInformersListsName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			view := lacking(forInformers(a, b, c, d), "e")
+			view := forInformers(a, b, c, d, newCluster("e", pods(1)...).failing(away))
 			began := time.Now()
 			names, missing, _ := allPages(t, New(Options{}), view, values)
 			if took := time.Since(began); took < time.Minute || took > time.Minute+10*time.Second {

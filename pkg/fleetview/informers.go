@@ -75,19 +75,6 @@ func (l *listing) away(answers []*memberList) (members []Member) {
 	return members
 }
 
-// awaitMissing waits for clusters that are known not to answer.
-func (l *listing) awaitMissing(ctx context.Context) error {
-	for len(l.missing) > 0 && l.awaits(&fault.Fault{}) && waits(ctx, awaitEvery) {
-		members, missing, err := l.view.Members(ctx)
-		if err != nil {
-			return err
-		}
-		l.members, l.missing = l.narrow(members, missing)
-		l.next, l.failures = l.members, failuresOf(l.missing)
-	}
-	return nil
-}
-
 func closeAll(lists []*memberList) {
 	for _, p := range lists {
 		p.close()

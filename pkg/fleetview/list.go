@@ -102,7 +102,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error
 func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *request, f form) (*listing, error) {
 	own := *q
 	own.query = maps.Clone(q.query) // the same request may be listed in another form
-	l := &listing{request: &own, h: h, form: f, first: true, since: time.Now(), next: q.members, failures: failuresOf(q.missing)}
+	l := &listing{request: &own, h: h, form: f, first: true, since: time.Now(), next: q.members}
 	l.informer = l.isInformers()
 	l.page = newPage(w, l)
 	if text := q.query.Get("limit"); text != "" {
@@ -117,19 +117,13 @@ func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *requ
 			return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the continue token: %v", err))
 		}
 		l.resume(token)
-		if _, err := q.find(token.Next); token.Member != "" && apierrors.IsServiceUnavailable(err) {
-			return nil, err // see fail
-		}
 		return l, nil
 	}
 	l.at = h.clock.Now()
 	if l.limit > 0 {
 		l.usual, _ = h.usual.get(l.about())
 	}
-	if err := l.readVersion(ctx); err != nil {
-		return nil, err
-	}
-	return l, l.awaitMissing(ctx)
+	return l, l.readVersion(ctx)
 }
 
 // resume goes on where the page before ended. Clusters that joined since are not in the
@@ -158,7 +152,6 @@ func (l *listing) resume(token version.Continue) {
 			l.begun = l.next[0]
 		}
 	}
-	l.failures = slices.DeleteFunc(l.failures, func(f *fault.Fault) bool { return !now(f.Cluster) && !later(f.Cluster) })
 	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch"} {
 		l.query.Del(parameter) // that was for the first page
 	}

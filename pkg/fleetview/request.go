@@ -23,9 +23,8 @@ type request struct {
 	path path
 	// query is the request's, without what is the view's own.
 	query url.Values
-	// members are those that are meant, and missing the ones that are known not to answer.
+	// members are those that are meant.
 	members []Member
-	missing []Missing
 	// rules are those by which the view has what is requested; nil if it has everything.
 	rules []ResourceRule
 	// terms are what the request says of clusters.
@@ -54,7 +53,7 @@ type request struct {
 var requestInfo = reading.Resolver
 
 // newRequest finds out what a request wants, and of which members.
-func newRequest(r *http.Request, view *View, members []Member, missing []Missing) (*request, error) {
+func newRequest(r *http.Request, view *View, members []Member) (*request, error) {
 	info, err := requestInfo.NewRequestInfo(parsable(r))
 	if err != nil {
 		return nil, fault.Refuse(http.StatusBadRequest, err.Error())
@@ -62,7 +61,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 	if !info.IsResourceRequest || isFormerVerb(r.URL.Path, info) {
 		return nil, fault.Refuse(http.StatusNotFound, "a view has the resources of the Kubernetes API, discovery and OpenAPI: ask one cluster for anything else")
 	}
-	q := &request{view: view, info: info, query: r.URL.Query(), members: members, missing: missing, everyone: clusterNames(members, missing), changes: changes(r, info)}
+	q := &request{view: view, info: info, query: r.URL.Query(), members: members, everyone: clusterNames(members), changes: changes(r, info)}
 	if q.path, err = newPath(r.URL, info); err != nil {
 		return nil, err
 	}
@@ -81,8 +80,8 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 		}
 		return q, err
 	}
-	q.everyone = clusterNames(q.having(members, missing))
-	q.members, q.missing = q.narrow(members, missing)
+	q.everyone = clusterNames(q.having(members))
+	q.members = q.narrow(members)
 	if q.collection() {
 		return q, q.chooseBySelector()
 	}
@@ -90,7 +89,7 @@ func newRequest(r *http.Request, view *View, members []Member, missing []Missing
 	if plain, cluster, ok := q.cutName(); ok {
 		q.path, q.info.Name, q.qualified = q.path.named(plain), plain, true
 		q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
-		q.members, q.missing = q.narrow(q.members, q.missing)
+		q.members = q.narrow(q.members)
 	}
 	return q, nil
 }
@@ -108,13 +107,10 @@ func parsable(r *http.Request) *http.Request {
 	return r
 }
 
-func clusterNames(members []Member, missing []Missing) []string {
-	names := make([]string, 0, len(members)+len(missing))
+func clusterNames(members []Member) []string {
+	names := make([]string, 0, len(members))
 	for _, m := range members {
 		names = append(names, m.Name())
-	}
-	for _, m := range missing {
-		names = append(names, m.Cluster)
 	}
 	return names
 }
@@ -242,18 +238,12 @@ func cutLast(name string) (plain, cluster string, ok bool) {
 }
 
 // only returns the member that the request is about, if it is about one whatever the
-// members answer. The error says that it does not answer.
-func (q *request) only() (m Member, ok bool, err error) {
-	switch {
-	case q.bare():
-		return nil, false, nil
-	case len(q.members) == 1 && len(q.missing) == 0:
-		return q.members[0], true, nil
-	case q.chosen() && len(q.members) == 0 && len(q.missing) == 1:
-		_, err := q.find(q.missing[0].Cluster)
-		return nil, true, err
+// members answer.
+func (q *request) only() (m Member, ok bool) {
+	if q.bare() || len(q.members) != 1 {
+		return nil, false
 	}
-	return nil, false, nil
+	return q.members[0], true
 }
 
 // find returns the member with a name.
@@ -261,11 +251,6 @@ func (q *request) find(cluster string) (Member, error) {
 	for _, m := range q.members {
 		if m.Name() == cluster {
 			return m, nil
-		}
-	}
-	for _, f := range failuresOf(q.missing) {
-		if f.Cluster == cluster {
-			return nil, fault.Unreachable([]*fault.Fault{f})
 		}
 	}
 	return nil, fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %q that you may reach", q.view.Name, cluster))

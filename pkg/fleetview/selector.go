@@ -45,7 +45,7 @@ func (q *request) chooseBySelector() error {
 		return err
 	}
 	if len(q.terms) > before {
-		q.members, q.missing = q.narrow(q.members, q.missing)
+		q.members = q.narrow(q.members)
 		q.qualified = q.chosen() && !q.inNamespace
 	}
 	return nil
@@ -114,22 +114,20 @@ func (q *request) chooseByFields() error {
 
 // narrow leaves the clusters of which the view has what is requested, and that the request
 // is about. A watch asks it again when the clusters of the view have changed.
-func (q *request) narrow(members []Member, missing []Missing) ([]Member, []Missing) {
-	members, missing = q.having(members, missing)
+func (q *request) narrow(members []Member) []Member {
+	members = q.having(members)
 	for _, term := range q.terms {
 		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return slices.Contains(term.clusters, m.Name()) != term.equal })
-		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return slices.Contains(term.clusters, m.Cluster) != term.equal })
 	}
-	return members, missing
+	return members
 }
 
 // having leaves the clusters of which the view has what is requested.
-func (q *request) having(members []Member, missing []Missing) ([]Member, []Missing) {
+func (q *request) having(members []Member) []Member {
 	if slices.ContainsFunc(q.rules, func(rule ResourceRule) bool { return rule.Clusters != nil }) {
 		members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !ruled(q.rules, m.Name()) })
-		missing = slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return !ruled(q.rules, m.Cluster) })
 	}
-	return members, missing
+	return members
 }
 
 // chosen reports whether the request names its cluster.

@@ -13,15 +13,15 @@ import (
 
 // single passes a request on to the only cluster that the view can have, as it is but for
 // the cluster's name in it. See "Views of a single cluster" in the package comment.
-func single(w http.ResponseWriter, r *http.Request, view *View, members []Member, missing []Missing) error {
-	q, err := newRequest(r, view, members, missing)
+func single(w http.ResponseWriter, r *http.Request, view *View, members []Member) error {
+	q, err := newRequest(r, view, members)
 	switch {
 	case err == nil:
 	case len(view.Resources) > 0 || view.Writes == WritesNone && isResource(r):
 		return err
 	default:
 		// It is for no resource, or the cluster refuses it in its own words.
-		q = &request{view: view, members: members, missing: missing}
+		q = &request{view: view, members: members}
 		to, err := q.single()
 		if err == nil {
 			view.Relay(w, r, to)
@@ -60,8 +60,6 @@ func (q *request) single() (Member, error) {
 		return q.unlisted, nil
 	case len(q.members) > 0:
 		return q.members[0], nil
-	case len(q.missing) > 0:
-		return q.find(q.missing[0].Cluster)
 	}
 	return nil, q.noCluster()
 }

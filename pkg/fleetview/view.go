@@ -21,13 +21,6 @@ type Member interface {
 	RoundTrip(r *http.Request) (*http.Response, error)
 }
 
-// Missing is a cluster of the view that is known not to answer, without asking.
-type Missing struct {
-	Cluster string
-	// Reason says why, and since when, for users.
-	Reason string
-}
-
 // View is what one request is about.
 type View struct {
 	// Name is the view's.
@@ -40,9 +33,8 @@ type View struct {
 	// Prefix is what precedes the Kubernetes path in the request's own URL, like "/@all".
 	Prefix string
 	// Members returns the clusters of the view that the user may send this request to, and
-	// UnlistedCluster, sorted by name. Clusters that the user has no right to are in neither result. It is
-	// asked again while a watch goes on.
-	Members func(ctx context.Context) (members []Member, missing []Missing, err error)
+	// UnlistedCluster, sorted by name. It is asked again while a watch goes on.
+	Members func(ctx context.Context) ([]Member, error)
 	// Relay sends a request that is not about objects (logs, exec, attach, port-forward,
 	// proxy), one for UnlistedCluster, or one of a view that is Single, to one member, and the
 	// answer back, as it is. The request's URL is the member's; its header is the client's, with

@@ -60,14 +60,10 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	for _, parameter := range watchParameters {
 		options.Query.Del(parameter)
 	}
-	options.Now, options.Missing = watched(q.members, q.missing)
-	options.Members = func(ctx context.Context) ([]watch.Member, []watch.Missing, error) {
-		members, missing, err := q.view.Members(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		now, away := watched(q.narrow(members, missing))
-		return now, away, nil
+	options.Now = watched(q.members)
+	options.Members = func(ctx context.Context) ([]watch.Member, error) {
+		members, err := q.view.Members(ctx)
+		return watched(q.narrow(members)), err
 	}
 	watch.Serve(w, r, options)
 	return nil
@@ -94,14 +90,10 @@ func readListOptions(query url.Values) (*metainternalversion.ListOptions, error)
 }
 
 // watched returns clusters as package watch calls them.
-func watched(members []Member, missing []Missing) ([]watch.Member, []watch.Missing) {
+func watched(members []Member) []watch.Member {
 	now := make([]watch.Member, len(members))
 	for i, m := range members {
 		now[i] = m
 	}
-	away := make([]watch.Missing, len(missing))
-	for i, m := range missing {
-		away[i] = watch.Missing(m)
-	}
-	return now, away
+	return now
 }

@@ -78,15 +78,15 @@ func destination(ctx context.Context, q *request, media string, body []byte) (Me
 			return q.find(cluster)
 		}
 	}
-	if m, ok, err := q.only(); ok {
-		return m, err
+	if m, ok := q.only(); ok {
+		return m, nil
 	}
 	switch {
 	case !q.collection():
 		return owner(ctx, q)
 	case q.info.Verb == "create":
 		return nil, fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
-			q.view.Name, len(q.members)+len(q.missing), AnnotationCluster))
+			q.view.Name, len(q.members), AnnotationCluster))
 	}
 	return nil, fault.Refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+clusterField+"=CLUSTER")
 }

@@ -273,7 +273,7 @@ func TestWritesToMissingClusters(t *testing.T) {
 		// retry says that clients are to repeat the request by themselves.
 		retry bool
 	}{
-		"by plain name":   {http.MethodDelete, shop + "/web", "", 503, "web@a", false},
+		"by plain name":   {http.MethodDelete, shop + "/web", "", 503, "web@a", true},
 		"by cluster":      {http.MethodDelete, shop + "/web@a", "", 200, "", false},
 		"to it":           {http.MethodDelete, shop + "/web@gone", "", 503, "may have done what was asked", false},
 		"create there":    {http.MethodPost, shop, `{"metadata":{"name":"x@gone"}}`, 503, "may have done", false},
@@ -281,7 +281,7 @@ func TestWritesToMissingClusters(t *testing.T) {
 		"method":          {http.MethodTrace, shop + "/web@a", "", 405, "TRACE", false},
 		"options":         {http.MethodOptions, shop, "", 405, "OPTIONS", false},
 	} {
-		w.view = lacking(testView(a, gone), "missing")
+		w.view = testView(a, gone, newCluster("missing").failing(away))
 		w.view.Writes = WritesAny
 		a.set(shop+"/web", nil)
 		got, _ := w.send(t, test.method, test.url, jsonType, test.body)

@@ -36,7 +36,7 @@ func (f fleetFunc) Serve(w http.ResponseWriter, r *http.Request, view fleetview.
 
 // askAll asks each member what the view was asked, and answers with what they said.
 func askAll(w http.ResponseWriter, r *http.Request, view fleetview.View) {
-	members, _, err := view.Members(r.Context())
+	members, err := view.Members(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -231,7 +231,7 @@ func TestViewsThatCannotBeServed(t *testing.T) {
 // each of them several times.
 func TestDiscoveryDialsOnce(t *testing.T) {
 	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleetview.View) {
-		members, _, err := view.Members(r.Context())
+		members, err := view.Members(r.Context())
 		if err != nil {
 			http.Error(rw, err.Error(), http.StatusServiceUnavailable)
 			return

@@ -112,7 +112,7 @@ func (s *stream) arrivedAll() {
 // endInitial sends the initial bookmark if it waits for no cluster, and it is known what it
 // is about. The caller holds mu.
 func (s *stream) endInitial() {
-	if s.initial == nil || len(s.initial) > 0 || len(s.missing) > 0 && !s.overdue || s.of.Kind == "" {
+	if s.initial == nil || len(s.initial) > 0 || s.of.Kind == "" {
 		return
 	}
 	if lacking := s.lacking(); s.o.FailWhenUnreachable && len(lacking) > 0 {
@@ -127,19 +127,11 @@ func (s *stream) endInitial() {
 // objects is none of them. The caller holds mu.
 func (s *stream) lacking() []string {
 	var names []string
-	has := map[string]bool{}
 	for m, refusal := range s.members {
 		switch {
-		case m.has:
-			has[m.to.Name()] = true
-		case m.leaving || refusal != nil && refusal.Code == http.StatusNotFound:
+		case m.has, m.leaving, refusal != nil && refusal.Code == http.StatusNotFound:
 		default:
 			names = append(names, m.to.Name())
-		}
-	}
-	for _, name := range s.missing {
-		if !has[name] {
-			names = append(names, name)
 		}
 	}
 	slices.Sort(names)

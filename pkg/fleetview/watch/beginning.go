@@ -31,7 +31,6 @@ type beginning struct {
 // await waits until each member has begun its answer, for the members' timeout at most. It
 // returns why there is no stream.
 func (b *beginning) await(ctx context.Context, first []*member) error {
-	b.silent = len(b.missing)
 	timeout := time.NewTimer(b.s.o.MemberTimeout)
 	defer timeout.Stop()
 	late := false

@@ -19,25 +19,22 @@ func TestNoStream(t *testing.T) {
 		name string
 		// a and b are the codes with which the clusters refuse everything, or none if they
 		// do not answer.
-		a, b    int
-		missing []Missing
-		more    func(*Options)
-		want    int
-		says    string
+		a, b int
+		more func(*Options)
+		want int
+		says string
 	}{
-		{"both accept", ok, ok, nil, same, 200, ""},
-		{"one accepts", ok, 403, nil, same, 200, ""},
-		{"one accepts, one is away", ok, none, nil, same, 200, ""},
-		{"both refuse", 403, 405, nil, same, 403, "a says 403"},
-		{"one refuses, one has none", 404, 403, nil, same, 403, "b says 403"},
-		{"both have none", 404, 404, nil, same, 404, "a says 404"},
-		{"one refuses, one is away", 403, none, nil, same, 503, "no tunnel"},
-		{"both refuse, another is missing", 403, 403, []Missing{{"c", "gone fishing"}}, same, 503, "gone fishing"},
-		{"both are away", none, none, nil, same, 503, "no tunnel"},
-		{"one has none, one is away", 404, none, nil, same, 503, "no tunnel"},
-		{"fails unless all answer", ok, none, nil, func(o *Options) { o.FailWhenUnreachable = true }, 503, "no tunnel"},
-		{"fails unless all are there", ok, ok, []Missing{{"c", "gone fishing"}}, func(o *Options) { o.FailWhenUnreachable = true }, 503, "gone fishing"},
-		{"has no such objects, which is an answer", ok, 404, nil, func(o *Options) { o.FailWhenUnreachable = true }, 200, ""},
+		{"both accept", ok, ok, same, 200, ""},
+		{"one accepts", ok, 403, same, 200, ""},
+		{"one accepts, one is away", ok, none, same, 200, ""},
+		{"both refuse", 403, 405, same, 403, "a says 403"},
+		{"one refuses, one has none", 404, 403, same, 403, "b says 403"},
+		{"both have none", 404, 404, same, 404, "a says 404"},
+		{"one refuses, one is away", 403, none, same, 503, "no tunnel"},
+		{"both are away", none, none, same, 503, "no tunnel"},
+		{"one has none, one is away", 404, none, same, 503, "no tunnel"},
+		{"fails unless all answer", ok, none, func(o *Options) { o.FailWhenUnreachable = true }, 503, "no tunnel"},
+		{"has no such objects, which is an answer", ok, 404, func(o *Options) { o.FailWhenUnreachable = true }, 200, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +47,6 @@ func TestNoStream(t *testing.T) {
 					}
 				}
 				f := newFixture(t, a, b)
-				f.missing = test.missing
 				c := f.watch(test.more)
 				synctest.Wait()
 				c.stop()
@@ -129,12 +125,7 @@ func TestWatchIsRefusedLater(t *testing.T) {
 		refuse(a, 0)
 		refuse(b, http.StatusForbidden)
 		diff(t, "the other one refuses", nil, c.events())
-		f.set([]Missing{{"c", "no tunnel"}}, a, b)
-		time.Sleep(membersEvery)
 		refuse(a, http.StatusForbidden)
-		diff(t, "both refuse, another is missing", nil, c.events())
-		f.set(nil, a, b)
-		time.Sleep(time.Minute)
 		diff(t, "all refuse", []string{failed}, c.events())
 		<-c.done
 	})
@@ -185,7 +176,7 @@ func TestNoInitialEvents(t *testing.T) {
 		if got := a.asked(); len(got) != 2 || !strings.Contains(got[0], "limit=1") {
 			t.Errorf("got the requests %q, want one for a version and a watch", got)
 		}
-		f.set(nil, a, b, away, late)
+		f.set(a, b, away, late)
 		away.with(func() { away.away = false })
 		time.Sleep(time.Minute)
 		got := c.events()
@@ -193,10 +184,10 @@ func TestNoInitialEvents(t *testing.T) {
 			got = got[:len(got)-1]
 		}
 		diff(t, "clusters that came later", []string{"ADDED away/x", "ADDED late/x"}, sorted(got))
-		f.set(nil, a, b, late)
+		f.set(a, b, late)
 		time.Sleep(membersEvery)
 		diff(t, "one that came later leaves", []string{"DELETED away/x"}, c.events())
-		f.set(nil, b, late)
+		f.set(b, late)
 		time.Sleep(membersEvery)
 		diff(t, "one leaves whose objects nobody knows", []string{failed}, c.events())
 		<-c.done
@@ -263,8 +254,8 @@ func (c dripping) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestInitialEventsOfDrippingMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.options.Members = func(context.Context) ([]Member, []Missing, error) {
-			return []Member{newCluster("a", "x"), dripping{newCluster("dripping")}}, nil, nil
+		f.options.Members = func(context.Context) ([]Member, error) {
+			return []Member{newCluster("a", "x"), dripping{newCluster("dripping")}}, nil
 		}
 		c := f.watch(forInformers)
 		defer c.stop()

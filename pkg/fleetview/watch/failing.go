@@ -86,17 +86,6 @@ func (s *stream) dismiss(m *member) {
 	s.emptied.Broadcast()
 }
 
-// miss notes which clusters are known not to answer.
-func (s *stream) miss(clusters []Missing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.missing = nil
-	for _, c := range clusters {
-		s.missing = append(s.missing, c.Cluster)
-	}
-	s.markLess()
-}
-
 // drop removes a member.
 func (s *stream) drop(m *member) {
 	s.mu.Lock()
@@ -127,7 +116,7 @@ func (s *stream) refuse(m *member, f *fault.Fault) {
 // endRefused ends a stream that all clusters refuse: no event would ever come. Before the
 // answer has begun, beginning says so. The caller holds mu.
 func (s *stream) endRefused() {
-	if !s.began || len(s.missing) > 0 {
+	if !s.began {
 		return
 	}
 	var first *fault.Fault

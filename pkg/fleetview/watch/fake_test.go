@@ -276,9 +276,8 @@ func (c *cluster) send(ctx context.Context, w wants, out *io.PipeWriter, from in
 type fixture struct {
 	t  *testing.T
 	mu sync.Mutex
-	// clusters and missing are what Options.Members returns.
+	// clusters are what Options.Members returns.
 	clusters []*cluster
-	missing  []Missing
 	options  Options
 }
 
@@ -286,14 +285,14 @@ func newFixture(t *testing.T, clusters ...*cluster) *fixture {
 	f := &fixture{t: t, clusters: clusters}
 	f.options = Options{
 		Path: "/api/v1/configmaps", Forms: []Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(Positions), Owner: "jane",
-		Members: func(context.Context) ([]Member, []Missing, error) {
+		Members: func(context.Context) ([]Member, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			var members []Member
 			for _, c := range f.clusters {
 				members = append(members, c)
 			}
-			return members, f.missing, nil
+			return members, nil
 		},
 		Rewriter: func(m Member, version func(string) string) *merge.Rewriter {
 			return &merge.Rewriter{Cluster: m.Name(), Annotations: []string{"cluster"}, Version: version}
@@ -302,10 +301,10 @@ func newFixture(t *testing.T, clusters ...*cluster) *fixture {
 	return f
 }
 
-func (f *fixture) set(missing []Missing, clusters ...*cluster) {
+func (f *fixture) set(clusters ...*cluster) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.clusters, f.missing = clusters, missing
+	f.clusters = clusters
 }
 
 // listed returns the version of a list of all clusters as they are now.
@@ -370,7 +369,7 @@ func (f *fixture) watch(more func(o *Options)) *client {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{t: f.t, f: f, cancel: cancel, done: make(chan struct{}), header: http.Header{}}
 	o := f.options
-	o.Now, o.Missing, _ = o.Members(ctx)
+	o.Now, _ = o.Members(ctx)
 	more(&o)
 	c.whole = o.Forms[0].As == ""
 	go func() {

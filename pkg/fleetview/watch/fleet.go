@@ -17,11 +17,11 @@ type fleet struct {
 
 // resume prepares the stream for its members. It reports false if a cluster has left the
 // view since the position: it is not known which objects the client has of it.
-func (f *fleet) resume(members []Member, missing []Missing) bool {
+func (f *fleet) resume(members []Member) bool {
 	if f.s.o.wantsInitialEvents() {
 		f.s.initial = map[*member]bool{}
 	}
-	return len(missing) > 0 || f.away(members) == ""
+	return f.away(members) == ""
 }
 
 // away returns the UID of a cluster that is in the position and not among the members; it
@@ -36,14 +36,13 @@ func (f *fleet) away(members []Member) string {
 }
 
 // begin starts the stream's first members.
-func (f *fleet) begin(ctx context.Context, members []Member, missing []Missing) []*member {
+func (f *fleet) begin(ctx context.Context, members []Member) []*member {
 	var first []*member
 	for _, to := range members {
 		m := f.prepare(to)
 		m.silent = f.s.o.fromNow()
 		first = append(first, m)
 	}
-	f.s.miss(missing)
 	context.AfterFunc(ctx, f.s.await())
 	for _, m := range first {
 		f.start(ctx, m)
@@ -82,18 +81,16 @@ func (f *fleet) follow(ctx context.Context) {
 		case <-ticker.C:
 		}
 		// Which clusters there are is not known after an error: all stay.
-		if members, missing, err := f.s.o.Members(ctx); err == nil && ctx.Err() == nil {
-			f.reconcile(ctx, members, missing)
+		if members, err := f.s.o.Members(ctx); err == nil && ctx.Err() == nil {
+			f.reconcile(ctx, members)
 		}
 	}
 }
 
-func (f *fleet) reconcile(ctx context.Context, members []Member, missing []Missing) {
+func (f *fleet) reconcile(ctx context.Context, members []Member) {
 	for name, m := range f.now {
 		i := slices.IndexFunc(members, func(to Member) bool { return to.Name() == name })
-		stays := i >= 0 && members[i].UID() == m.to.UID()
-		away := i < 0 && slices.ContainsFunc(missing, func(c Missing) bool { return c.Cluster == name })
-		if stays || away {
+		if i >= 0 && members[i].UID() == m.to.UID() {
 			continue
 		}
 		m.cancel()
@@ -103,14 +100,13 @@ func (f *fleet) reconcile(ctx context.Context, members []Member, missing []Missi
 		m.leave()
 		f.s.drop(m)
 	}
-	f.s.miss(missing)
 	for _, to := range members {
 		if f.now[to.Name()] == nil {
 			f.start(ctx, f.prepare(to))
 		}
 	}
 	// Every cluster is here or gone, so one that has not come back has left.
-	if len(missing) == 0 && f.away(members) != "" {
+	if f.away(members) != "" {
 		f.s.expire()
 	}
 }

@@ -58,8 +58,9 @@ func TestInitialBookmarkNamesWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, frozen, none := newCluster("a", "x"), newCluster("b", "x"), newCluster("c", "x"), newCluster("d")
 		b.away, frozen.frozen, none.refuse = true, true, http.StatusNotFound
-		f := newFixture(t, a, b, frozen, none)
-		f.missing = []Missing{{"e", "gone fishing"}}
+		e := newCluster("e", "x")
+		e.away = true
+		f := newFixture(t, a, b, frozen, none, e)
 		c := f.watch(forInformers)
 		defer c.stop()
 		time.Sleep(time.Minute - time.Second)
@@ -71,7 +72,7 @@ func TestInitialBookmarkNamesWhatIsMissing(t *testing.T) {
 		b.with(func() { b.away = false })
 		time.Sleep(2 * maxBackoff)
 		diff(t, "when b is back", []string{"ADDED b/x", "BOOKMARK lacks c,e"}, c.events())
-		f.set(nil, a, b, frozen, none)
+		f.set(a, b, frozen, none)
 		time.Sleep(membersEvery)
 		diff(t, "when e has left the view", []string{"BOOKMARK lacks c"}, c.events())
 		frozen.with(func() { frozen.frozen = false })
@@ -88,7 +89,7 @@ func TestMissingIsNamedWhenResumed(t *testing.T) {
 		f := newFixture(t, a)
 		at := f.listed()
 		b.away = true
-		f.set(nil, a, b)
+		f.set(a, b)
 		c := f.watch(func(o *Options) { o.ResourceVersion, o.Bookmarks = at.String(), true })
 		defer c.stop()
 		a.set("y")

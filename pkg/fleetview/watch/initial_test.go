@@ -121,7 +121,7 @@ func TestChangesAmongInitialEvents(t *testing.T) {
 			a.change(bookmark, end)
 		})
 		diff(t, "all of it", []string{"ADDED a/x", "ADDED a/y", "DELETED a/x", "ADDED a/z", "BOOKMARK initial"}, c.events())
-		f.set(nil)
+		f.set()
 		time.Sleep(membersEvery)
 		diff(t, "when it has left", []string{"DELETED a/y", "DELETED a/z"}, sorted(c.events()))
 	})

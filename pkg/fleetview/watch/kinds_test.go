@@ -140,7 +140,7 @@ func TestUndecidedMemberLeaves(t *testing.T) {
 		c := f.watch(func(o *Options) { o.ResourceVersion, o.Likely = at.String(), isConfigMap })
 		defer c.stop()
 		time.Sleep(time.Second)
-		f.set(nil, quiet)
+		f.set(quiet)
 		time.Sleep(2 * membersEvery)
 		diff(t, "when it has left", []string{failed}, c.events())
 	})

@@ -20,9 +20,6 @@ type Member interface {
 	RoundTrip(r *http.Request) (*http.Response, error)
 }
 
-// Missing is a cluster of the view that is known not to answer.
-type Missing struct{ Cluster, Reason string }
-
 // Options say what one watch of a view is about. All fields are needed unless they say
 // otherwise.
 type Options struct {
@@ -34,11 +31,10 @@ type Options struct {
 	// Forms are how the client wants objects, best first. The others are for members that
 	// do not have the first.
 	Forms []Form
-	// Now and Missing are the clusters of the view as the watch begins. Members returns
-	// them later. It is asked every MembersEvery, which is 4 s if it is 0.
+	// Now are the clusters of the view as the watch begins. Members returns them later. It
+	// is asked every MembersEvery, which is 4 s if it is 0.
 	Now          []Member
-	Missing      []Missing
-	Members      func(ctx context.Context) ([]Member, []Missing, error)
+	Members      func(ctx context.Context) ([]Member, error)
 	MembersEvery time.Duration
 	// Rewriter makes the Rewriter of a member, which translates resourceVersions with
 	// the function that it gets.

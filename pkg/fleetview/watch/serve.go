@@ -36,14 +36,11 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	s := newStream(o, form, cancel, start, from)
 	f := &fleet{s: s, from: from, now: map[string]*member{}}
 	defer f.end()
-	if !f.resume(o.Now, o.Missing) {
+	if !f.resume(o.Now) {
 		return &apierrors.StatusError{ErrStatus: *expired()}
 	}
 	begun := &beginning{s: s, resumed: start.Time != 0, last: last}
-	for _, m := range o.Missing {
-		begun.missing = append(begun.missing, &fault.Fault{Cluster: m.Cluster, Reason: m.Reason, Away: true})
-	}
-	err = begun.await(ctx, f.begin(ctx, o.Now, o.Missing))
+	err = begun.await(ctx, f.begin(ctx, o.Now))
 	switch {
 	case ctx.Err() != nil:
 		return s.failure()

@@ -46,10 +46,8 @@ type stream struct {
 	awaited
 	// remembered counts the objects that the client has.
 	remembered int
-	// members are those of the view now, with their refusals, and missing are clusters that are
-	// known not to answer.
+	// members are those of the view now, with their refusals.
 	members map[*member]*fault.Fault
-	missing []string
 	// began says that the answer has, and cause is why the stream has ended, if it failed.
 	began bool
 	cause *metav1.Status

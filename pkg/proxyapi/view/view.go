@@ -102,18 +102,18 @@ var errNotAsked = scope.Refusal(http.StatusServiceUnavailable, "the hub's kube-a
 // members are the clusters of the view, as it is now, that are served and that the user
 // may reach with this request's verb. The others are not mentioned: that a cluster is
 // away is known by asking it, which fails at once.
-func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, []fleetview.Missing, error) {
+func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, error) {
 	selected, of, err := q.Scope.View.Clusters()
 	if err != nil {
-		return nil, nil, scope.Unavailable(err.Error())
+		return nil, scope.Unavailable(err.Error())
 	}
 	// The answer is kept for a while, and belongs to these clusters.
 	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), of, func() []string { return slices.Clone(selected) })
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		}
-		return nil, nil, scope.NotAsked(err, "which clusters of the view you may reach")
+		return nil, scope.NotAsked(err, "which clusters of the view you may reach")
 	}
 	var members []fleetview.Member
 	for _, cluster := range allowed {
@@ -122,7 +122,7 @@ func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, []fleetv
 		}
 		members = append(members, &Member{ViewRequest: q, Cluster: cluster, uid: q.Clusters.UID(cluster), AskAgain: late})
 	}
-	return members, nil, nil
+	return members, nil
 }
 
 // relayTo sends a request to one cluster as the single-cluster endpoints do, with the
