@@ -184,7 +184,7 @@ func TestClusterGoesBetweenPages(t *testing.T) {
 		a, b, c := newCluster("a", pods(2)...), newCluster("b", pods(2)...), newCluster("c", pods(2)...)
 		h := New(Options{})
 		first := h.getList(t, testView(a, b, c), "/api/v1/pods?limit=2")
-		b.failing(away)
+		b.failing(refusing(500))
 		got := h.getList(t, testView(a, b, c), "/api/v1/pods?limit=9&continue="+first.list.Metadata.Continue)
 		if diff := cmp.Diff(podNames("c", 2), got.names()); diff != "" || len(got.lacks()) != 1 || !strings.Contains(got.lacks()[0], "cluster b") {
 			t.Errorf("got Warnings %q, want one for b; names (-want +got):\n%s", got.warnings, diff)
