@@ -81,7 +81,7 @@ func TestLimitsOfAddresses(t *testing.T) {
 			rs := &scope.Scope{Kind: scope.Cluster, Target: route.Target{Cluster: "cluster1"}, PassThrough: true, Long: true}
 			answer := httptest.NewRecorder()
 			f.WithInflightLimits(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { while() })).
-				ServeHTTP(answer, r.WithContext(context.WithValue(request.WithUser(r.Context(), filter.Anonymous), scope.ScopeKey{}, rs)))
+				ServeHTTP(answer, r.WithContext(context.WithValue(request.WithUser(r.Context(), filter.Anonymous), scope.Key{}, rs)))
 			return answer.Code
 		}
 		send(tc.first, func() {

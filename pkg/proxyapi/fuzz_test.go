@@ -90,7 +90,7 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		c.User = &user.DefaultInfo{Name: "jane", UID: "1", Groups: []string{"devs"}}
-		in = in.WithContext(context.WithValue(in.Context(), scope.ScopeKey{}, c))
+		in = in.WithContext(context.WithValue(in.Context(), scope.Key{}, c))
 		r := &httputil.ProxyRequest{In: in, Out: in.Clone(in.Context())}
 		(&relay.Relay{Filters: &filter.Filters{}}).Rewrite(r)
 		if err := agentclient.SetHeaders(r.Out, c.To(), c.Identity()); err != nil {

@@ -78,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rs.Long && h.revalidation != nil {
 		rs.Asked = filter.KeepAsked(r)
 	}
-	r = r.WithContext(context.WithValue(r.Context(), scope.ScopeKey{}, rs))
+	r = r.WithContext(context.WithValue(r.Context(), scope.Key{}, rs))
 	instrumented := filter.Instrument(w, rs, h.Metrics, h.Clusters)
 	// Deferred, because ReverseProxy panics to cut a response off.
 	defer instrumented.End()

@@ -57,7 +57,7 @@ func (w *world) as(t *testing.T, files pki.Files, method, url string, body []byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set(replica.PeerHeader, w.server.peers.Id)
+	r.Header.Set(replica.PeerHeader, w.server.peers.ID)
 	response, err := client.Do(r)
 	if err != nil {
 		return 0, "", err

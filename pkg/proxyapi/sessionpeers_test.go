@@ -62,7 +62,7 @@ func TestSessionsOfReplicas(t *testing.T) {
 	eventually(t, func() bool {
 		w.server.peers.Mu.Lock()
 		for _, known := range w.server.peers.Known {
-			if known.Id != "" {
+			if known.ID != "" {
 				known.Lost = time.Now()
 			}
 		}
@@ -89,7 +89,7 @@ func BenchmarkSessions(b *testing.B) {
 			b.SetBytes(int64(len(block)))
 			var to net.Conn = discardConn{}
 			if listed {
-				to = &session.SessionConn{Conn: to, Session: &session.Session{}, Follower: frames.New(http.Header{"Upgrade": {"SPDY/3.1"}}, true)}
+				to = &session.Conn{Conn: to, Session: &session.Session{}, Follower: frames.New(http.Header{"Upgrade": {"SPDY/3.1"}}, true)}
 			}
 			frame := append([]byte{0, 0, 0, 1, 0, 0, 0x7f, 0xf8}, block[8:]...)
 			for b.Loop() {

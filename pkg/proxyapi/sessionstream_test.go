@@ -21,7 +21,7 @@ var (
 // slowUser is a session whose user reads slowly: the 256 KiB that he was shown are on their way
 // still. They are the payload of one frame, which has a header before it. cancel is called when the
 // session's request is canceled.
-func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*session.SessionConn)) (c *session.SessionConn, user net.Conn, shown []byte) {
+func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*session.Conn)) (c *session.Conn, user net.Conn, shown []byte) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*sess
 	if err := conn.(*net.TCPConn).SetWriteBuffer(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	c = &session.SessionConn{Conn: conn, Session: &session.Session{}, Follower: frames.New(answer, true), Over: make(chan struct{})}
+	c = &session.Conn{Conn: conn, Session: &session.Session{}, Follower: frames.New(answer, true), Over: make(chan struct{})}
 	c.Cancel = func() { cancel(c) }
 	c.Session.Why.Store(session.EndedStatus())
 	shown = append(header, make([]byte, 256<<10)...)
@@ -61,7 +61,7 @@ func message() []byte { return []byte{0x82, 127, 0, 0, 0, 0, 0, 4, 0, 0} }
 // ends.
 func TestFarewellIsNotOvertaken(t *testing.T) {
 	canceled := make(chan struct{}, 9)
-	c, user, shown := slowUser(t, webSocketAnswer, message(), func(*session.SessionConn) { canceled <- struct{}{} })
+	c, user, shown := slowUser(t, webSocketAnswer, message(), func(*session.Conn) { canceled <- struct{}{} })
 	c.End()
 	aborted := make(chan struct{})
 	go func() { connect.Abort(c); close(aborted) }()
@@ -86,7 +86,7 @@ func TestEndDoesNotOvertake(t *testing.T) {
 		"SPDY": {spdyAnswer, []byte{0, 0, 0, 1, 1, 4, 0, 0}, false},
 	} {
 		canceled := make(chan struct{}, 9)
-		c, user, shown := slowUser(t, tc.answer, tc.header, func(c *session.SessionConn) { connect.Abort(c); canceled <- struct{}{} })
+		c, user, shown := slowUser(t, tc.answer, tc.header, func(c *session.Conn) { connect.Abort(c); canceled <- struct{}{} })
 		if tc.ended {
 			if err := c.CloseWrite(); err != nil {
 				t.Fatal(err)

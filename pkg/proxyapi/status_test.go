@@ -51,7 +51,7 @@ func TestStatusFor(t *testing.T) {
 func TestCanceledOnTheWayIsAnswered(t *testing.T) {
 	f := &filter.Filters{Clusters: fakeClusters{"cluster1": {}}}
 	rs := &scope.Scope{Kind: scope.Cluster, Target: route.Target{Cluster: "cluster1"}}
-	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scope.ScopeKey{}, rs))
+	ctx, gone := context.WithCancel(context.WithValue(t.Context(), scope.Key{}, rs))
 	refuse := func() (code int, aborted any) {
 		defer func() { aborted = recover() }()
 		w := httptest.NewRecorder()

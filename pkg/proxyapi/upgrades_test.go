@@ -108,7 +108,7 @@ func TestUnaskedAnswers(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 		r.Header = headerOf(tc.upgrade)
 		c := &scope.Scope{Target: route.Target{Cluster: "cluster1"}, Inner: &request.RequestInfo{Verb: "get"}, Long: true}
-		r = r.WithContext(context.WithValue(r.Context(), scope.ScopeKey{}, c))
+		r = r.WithContext(context.WithValue(r.Context(), scope.Key{}, c))
 		err := l.ModifyResponse(&http.Response{StatusCode: tc.code, Header: headerOf(tc.with), Body: http.NoBody, Request: r})
 		if (err != nil) != tc.refused {
 			t.Errorf("%d with %q to %q: %v, want it refused: %t", tc.code, tc.with, tc.upgrade, err, tc.refused)

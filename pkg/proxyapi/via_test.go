@@ -57,7 +57,7 @@ func TestVia(t *testing.T) {
 		}
 		out := in.Clone(in.Context())
 		out.Header.Set("Via", "1.1 squid.example.org")
-		own.Add(&httputil.ProxyRequest{In: in.WithContext(context.WithValue(in.Context(), scope.ScopeKey{}, c)), Out: out})
+		own.Add(&httputil.ProxyRequest{In: in.WithContext(context.WithValue(in.Context(), scope.Key{}, c)), Out: out})
 		if looped := own.Check(out.Header) != nil; looped == forService || other.Check(out.Header) != nil {
 			t.Errorf("for a Service: %v; after this hub, %q is a loop for it: %v", forService, out.Header, looped)
 		}

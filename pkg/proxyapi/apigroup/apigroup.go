@@ -17,7 +17,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// newConfig is that of an API server without a store, a listener, or filters:
+// NewConfig is that of an API server without a store, a listener, or filters:
 // ours are around it.
 func NewConfig() *server.Config {
 	config := server.NewConfig(scope.Codecs)
@@ -34,7 +34,7 @@ func NewConfig() *server.Config {
 	return config
 }
 
-// newGroup serves discovery, OpenAPI and the kinds of the aggregated API. What
+// NewGroup serves discovery, OpenAPI and the kinds of the aggregated API. What
 // is below clusters/<name>/proxy never comes here: it is only listed.
 // Karmada's groups are there if k is not nil.
 func NewGroup(config *server.Config, c *ClusterAPI, s *SessionStorage, k *scope.Karmada) (http.Handler, error) {

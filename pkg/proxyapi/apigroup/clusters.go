@@ -22,7 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// clusterAPI is what the kinds of the aggregated API are made of.
+// ClusterAPI is what the kinds of the aggregated API are made of.
 type ClusterAPI struct {
 	Clusters   scope.Clusters
 	Authorizer *hubaccess.Authorizer
@@ -181,4 +181,20 @@ func (l *listed) ConnectMethods() []string                          { return l.m
 func (l *listed) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
 func (l *listed) Connect(context.Context, string, runtime.Object, rest.Responder) (http.Handler, error) {
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("clusters/<name>/%s is not served by this path: the cluster's API is below clusters/<name>/%s/, without percent-encoding", l.name, v1alpha1.ProxySubresource))
+}
+
+// newTable is an empty Table.
+func newTable(columns []metav1.TableColumnDefinition, options runtime.Object) *metav1.Table {
+	table := &metav1.Table{}
+	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
+		table.ColumnDefinitions = columns
+	}
+	return table
+}
+
+func ageOf(meta metav1.ObjectMeta) string {
+	if meta.CreationTimestamp.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(meta.CreationTimestamp.Time))
 }

@@ -9,11 +9,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// fleetViewsPath is that of the hub's own API, whose right to list FleetViews the filters
+// FleetViewsPath is that of the hub's own API, whose right to list FleetViews the filters
 // have asked for.
 var FleetViewsPath = "/apis/" + proxyv1alpha1.GroupVersion.String() + "/" + scope.ViewsResource
 
-// withFleetViews answers a list of FleetViews, without their status, as the hub's
+// WithFleetViews answers a list of FleetViews, without their status, as the hub's
 // kube-apiserver would: the page for people reaches this origin only. It is in no discovery,
 // and nothing else of the group is served.
 func WithFleetViews(next http.Handler, all scope.Views) http.Handler {

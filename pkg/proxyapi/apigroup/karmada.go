@@ -3,13 +3,11 @@ package apigroup
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -105,20 +103,4 @@ func (s *karmadaClusterStorage) ConvertToTable(_ context.Context, object runtime
 			Cells: []any{c.Name, c.Status.KubernetesVersion, c.Spec.SyncMode, string(ready), ageOf(c.ObjectMeta), c.Spec.Region, c.Spec.Provider}})
 	}
 	return table, nil
-}
-
-// newTable is an empty Table.
-func newTable(columns []metav1.TableColumnDefinition, options runtime.Object) *metav1.Table {
-	table := &metav1.Table{}
-	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
-		table.ColumnDefinitions = columns
-	}
-	return table
-}
-
-func ageOf(meta metav1.ObjectMeta) string {
-	if meta.CreationTimestamp.IsZero() {
-		return "<unknown>"
-	}
-	return duration.HumanDuration(time.Since(meta.CreationTimestamp.Time))
 }

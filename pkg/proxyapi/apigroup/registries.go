@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// storedRegistries are what ResourceRegistries are stored as.
+	// StoredRegistries are what ResourceRegistries are stored as.
 	StoredRegistries = "karmadaresourceregistries"
-	// managedFieldsKey is an annotation of a stored registry, with the managedFields of the
+	// ManagedFieldsKey is an annotation of a stored registry, with the managedFields of the
 	// ResourceRegistry: the hub's kube-apiserver has others of the stored one, all ours.
 	ManagedFieldsKey = "proxy.open-cluster-management.io/managed-fields"
 	// maxConflicts is how often an update is tried that may be of any version.
@@ -169,7 +169,7 @@ func (s *registryStorage) Watch(ctx context.Context, options *internalversion.Li
 	return w, nil
 }
 
-// registryWatch is a watch of stored registries that shows the served ones. watch.Filter
+// RegistryWatch is a watch of stored registries that shows the served ones. watch.Filter
 // leaks its goroutine if it is stopped while nobody reads.
 type RegistryWatch struct {
 	Stored  watch.Interface
@@ -357,7 +357,7 @@ func (s *registryStorage) ConvertToTable(_ context.Context, object runtime.Objec
 	return table, nil
 }
 
-// newStore returns a client for what ResourceRegistries are stored as.
+// NewStore returns a client for what ResourceRegistries are stored as.
 func NewStore(hub *rest.Config) (rest.Interface, error) {
 	config := rest.CopyConfig(hub)
 	config.APIPath, config.GroupVersion = "/apis", &proxyv1alpha1.GroupVersion

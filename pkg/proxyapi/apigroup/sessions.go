@@ -24,7 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 )
 
-// sessionStorage shows and ends the sessions of all replicas. Nothing is stored.
+// SessionStorage shows and ends the sessions of all replicas. Nothing is stored.
 type SessionStorage struct {
 	Here *session.Registry
 	// Peers is nil without other replicas.
@@ -113,7 +113,7 @@ func (s *SessionStorage) List(ctx context.Context, options *internalversion.List
 		warning.AddWarning(ctx, "", "sessions may be missing: "+text)
 	}
 	list := &v1alpha1.SessionList{Items: []v1alpha1.Session{}}
-	session.SortSessions(all)
+	session.Sort(all)
 	for _, one := range all {
 		if byLabel.Matches(labels.Set(nil)) && byField.Matches(fields.Set{"metadata.name": one.Name}) {
 			list.Items = append(list.Items, one)

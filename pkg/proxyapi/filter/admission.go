@@ -9,7 +9,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// withAdmission lets a request on if there is such a cluster or view, and nothing in its
+// WithAdmission lets a request on if there is such a cluster or view, and nothing in its
 // headers is meant to deceive. It comes after authorization, because who may
 // not reach a cluster need not know whether there is one.
 func (f *Filters) WithAdmission(next http.Handler) http.Handler {
@@ -69,7 +69,7 @@ func (f *Filters) admitToView(rs *scope.Scope) error {
 // hopHeaders are what a Connection header may name.
 var hopHeaders = []string{"upgrade", "keep-alive", "close", "te", "proxy-connection", "http2-settings", "transfer-encoding", "trailer"}
 
-// checkConnection refuses to have end-to-end headers dropped on the way.
+// CheckConnection refuses to have end-to-end headers dropped on the way.
 func CheckConnection(header http.Header) error {
 	for _, line := range header["Connection"] {
 		for token := range strings.SplitSeq(line, ",") {

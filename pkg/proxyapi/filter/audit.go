@@ -11,7 +11,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// withAuditAnnotations adds to audit events what cannot be seen from outside.
+// WithAuditAnnotations adds to audit events what cannot be seen from outside.
 func WithAuditAnnotations(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch rs := scope.Of(r.Context()); rs.Kind {
@@ -39,7 +39,7 @@ func innerText(r *http.Request, rs *scope.Scope) string {
 	return text
 }
 
-// newRefusal answers and audits requests that newScope does not understand, whose user
+// NewRefusal answers and audits requests that newScope does not understand, whose user
 // is not known.
 func (f *Filters) NewRefusal(config *server.Config) http.Handler {
 	refusal := filters.WithAudit(http.HandlerFunc(f.Unauthenticated), config.AuditBackend, config.AuditPolicyRuleEvaluator, nil)
@@ -56,5 +56,5 @@ func (f *Filters) NewRefusal(config *server.Config) http.Handler {
 	}))
 }
 
-// maxRefusedURL is how much of a refused URL is in its audit event.
+// MaxRefusedURL is how much of a refused URL is in its audit event.
 const MaxRefusedURL = 1 << 10

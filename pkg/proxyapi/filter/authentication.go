@@ -13,10 +13,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// anonymous stands, in audit events, for a caller whom the hub does not know.
+// Anonymous stands, in audit events, for a caller whom the hub does not know.
 var Anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// withAuthentication finds out who sends a request. A caller whom the hub does not
+// WithAuthentication finds out who sends a request. A caller whom the hub does not
 // know may still be a user of a managed cluster, but not of the proxy API
 // itself. One without a credential is refused before anything is dialed, unless
 // anonymous requests are allowed, or those for the Service that is asked for. Views and

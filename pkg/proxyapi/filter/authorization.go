@@ -19,7 +19,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// withAuthorization lets a request on if the hub allows it: what the inner request
+// WithAuthorization lets a request on if the hub allows it: what the inner request
 // does, and streams if it leaves the Kubernetes API; for a view, the view, whose
 // clusters are asked about one by one (members.go). A caller whom the hub does not know is
 // the managed cluster's business.

@@ -12,7 +12,7 @@ import (
 // errCrossSite is the answer to a request that another site may have had a browser send.
 var errCrossSite = scope.Refusal(http.StatusForbidden, "a page of another site has had your browser send this with your client certificate: open the proxy API's own page, or send a token")
 
-// checkSite refuses what a page of another site can have a browser do with its user's client
+// CheckSite refuses what a page of another site can have a browser do with its user's client
 // certificate, which goes along by itself, unlike a token: to write by a form or by fetch, to run
 // commands by a WebSocket, whose answers it may even read.
 //

@@ -18,7 +18,7 @@ const exposureInterval = 4 * time.Second
 // errUnexposed ends a request for a Service that the list does not have any more.
 var errUnexposed = errors.New("the Service is not exposed any more")
 
-// exposure ends requests for Services that are taken off the list of exposed Services,
+// Exposure ends requests for Services that are taken off the list of exposed Services,
 // whoever the caller is, and those without a credential if the list does not allow them any
 // more: connections to a Service may last for days.
 type Exposure struct {
@@ -34,11 +34,12 @@ type openService struct {
 	end   context.CancelCauseFunc
 }
 
+// NewExposure returns an Exposure, whose Run ends requests.
 func NewExposure(f *Filters) *Exposure {
 	return &Exposure{filters: f, open: map[*openService]struct{}{}}
 }
 
-// withExposure serves a request for a Service for as long as the Service is exposed.
+// WithExposure serves a request for a Service for as long as the Service is exposed.
 func (e *Exposure) WithExposure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rs := scope.Of(r.Context())
@@ -61,7 +62,7 @@ func (e *Exposure) WithExposure(next http.Handler) http.Handler {
 	})
 }
 
-// run checks regularly until ctx is done.
+// Run checks regularly until ctx is done.
 func (e *Exposure) Run(ctx context.Context) error {
 	tick := time.NewTicker(exposureInterval)
 	defer tick.Stop()

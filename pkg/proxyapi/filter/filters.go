@@ -24,7 +24,7 @@ const (
 	reasonKey   = "authorization.k8s.io/reason"
 )
 
-// requestFilters are what a request goes through before it is served, one file for each: see
+// Filters are what a request goes through before it is served, one file for each: see
 // newChain for their order. They decide with what is in here.
 type Filters struct {
 	Clusters      scope.Clusters
@@ -32,30 +32,30 @@ type Filters struct {
 	Authenticator *hubaccess.Authenticator
 	Authorizer    *hubaccess.Authorizer
 	Services      Services
-	// karmada is nil if there is no such API.
+	// Karmada is nil if there is no such API.
 	Karmada  *scope.Karmada
 	Metrics  *metrics.Metrics
 	Sessions *session.Registry
-	// allowAnonymous lets requests without a credential go to the clusters.
+	// AllowAnonymous lets requests without a credential go to the clusters.
 	AllowAnonymous bool
-	// requests and streams are limits of those with a natural end, and without.
+	// Requests and streams are limits of those with a natural end, and without.
 	Requests, Streams *scope.Limiter
-	// viewRequests are limits of those for views, streams included.
+	// ViewRequests are limits of those for views, streams included.
 	ViewRequests *scope.Limiter
-	// uploads are limits of the bytes of requests' bodies that are not read.
+	// Uploads are limits of the bytes of requests' bodies that are not read.
 	Uploads *scope.Limiter
-	// memory is what the process has for more requests; nil is without limit.
+	// Memory is what the process has for more requests; nil is without limit.
 	Memory *memlimit.Gate
-	// via finds requests that come a second time.
+	// Via finds requests that come a second time.
 	Via scope.Via
 }
 
-// services is which Services of clusters may be asked for, and how.
+// Services is which Services of clusters may be asked for, and how.
 type Services interface {
 	terms(cluster, set string, s agentapi.Service) agentapi.ServiceTerms
 }
 
-// refuse answers in the place of the cluster.
+// Refuse answers in the place of the cluster.
 func (f *Filters) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		// Nobody is there to read an answer, or the drain timeout has passed:
@@ -76,7 +76,7 @@ func (f *Filters) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status.Write(w, answer)
 }
 
-// unauthenticated answers a request whose caller is not authenticated.
+// Unauthenticated answers a request whose caller is not authenticated.
 func (f *Filters) Unauthenticated(w http.ResponseWriter, r *http.Request) {
 	f.Refuse(w, r, scope.Of(r.Context()).Failure)
 }
@@ -84,7 +84,7 @@ func (f *Filters) Unauthenticated(w http.ResponseWriter, r *http.Request) {
 // noCredential is the answer to a caller who must show a credential.
 var noCredential = scope.Refusal(http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate")
 
-// notAccepted is the answer to a caller whom the hub does not know, about a
+// NotAccepted is the answer to a caller whom the hub does not know, about a
 // cluster that has not accepted the credential: it is the same whether the
 // cluster refused it, cannot be reached, or does not exist.
 var NotAccepted = scope.Refusal(http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected")

@@ -11,7 +11,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// withImpersonation checks Impersonate-* headers of the hub's users on the hub, and
+// WithImpersonation checks Impersonate-* headers of the hub's users on the hub, and
 // takes them off. Those of others are the managed cluster's business.
 //
 // Constrained impersonation is for verbs and resources, and a request that

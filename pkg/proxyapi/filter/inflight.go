@@ -8,13 +8,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// held is what a request holds of a limiter while it is served.
+// Held is what a request holds of a limiter while it is served.
 type Held struct {
 	Limiter *scope.Limiter
 	N       int
 }
 
-// withInflightLimits counts a request while it is served, and refuses it if there are too
+// WithInflightLimits counts a request while it is served, and refuses it if there are too
 // many or no memory is left for more. A request for a view counts once, however many
 // clusters are asked: it is for no one cluster here. A watch of a view is a stream as any
 // other: most of the time it asks no cluster.
@@ -51,7 +51,7 @@ func (f *Filters) WithInflightLimits(next http.Handler) http.Handler {
 	})
 }
 
-// uploadOf is how much of a request's body may be in memory, unread.
+// UploadOf is how much of a request's body may be in memory, unread.
 func UploadOf(r *http.Request) int {
 	switch {
 	case r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect || httprelay.IsUpgrade(r.Header):

@@ -31,7 +31,7 @@ func verbLabel(rs *scope.Scope) string {
 	return "other"
 }
 
-// codes are the statuses that have a label value of their own: what API servers,
+// Codes are the statuses that have a label value of their own: what API servers,
 // proxies and this one answer.
 var Codes = []int{101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 407, 408, 409, 410, 412, 413, 415, 422, 429, 431,
 	statusClientClosed, 500, 501, 502, 503, 504}
@@ -63,6 +63,7 @@ type instrumentedWriter struct {
 	open       prometheus.Gauge // of streams; nil for a request
 }
 
+// Instrument counts a request and its answer.
 func Instrument(w http.ResponseWriter, rs *scope.Scope, m *metrics.Metrics, known scope.Clusters) *instrumentedWriter {
 	r := &instrumentedWriter{ResponseWriter: w, scope: rs, metrics: m, clusters: known, started: time.Now(), verb: verbLabel(rs), kind: "request"}
 	if rs.Long {

@@ -34,7 +34,7 @@ var errWithdrawn = map[string]error{
 	"forbidden":       errors.New("your access was revoked: you have no right on the hub to this cluster or view any more"),
 }
 
-// revalidation asks the hub again, regularly, whether open streams would still be
+// Revalidation asks the hub again, regularly, whether open streams would still be
 // allowed. Streams of one caller to one cluster with one verb are one question,
 // whatever their number.
 //
@@ -61,7 +61,7 @@ type streamGroup struct {
 	ends  map[*context.CancelCauseFunc]struct{}
 }
 
-// newRevalidation returns nil if streams are not to be looked at again.
+// NewRevalidation returns nil if streams are not to be looked at again.
 func NewRevalidation(f *Filters, period time.Duration) *Revalidation {
 	if period <= 0 {
 		return nil
@@ -72,13 +72,13 @@ func NewRevalidation(f *Filters, period time.Duration) *Revalidation {
 	}
 }
 
-// keepAsked returns what a question needs of a request: who asks, in which words.
+// KeepAsked returns what a question needs of a request: who asks, in which words.
 func KeepAsked(r *http.Request) *http.Request {
 	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header.Clone(), TLS: r.TLS, RemoteAddr: r.RemoteAddr, RequestURI: r.RequestURI,
 		Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor}
 }
 
-// withRevalidation serves a stream for as long as its caller may have it. A caller whom
+// WithRevalidation serves a stream for as long as its caller may have it. A caller whom
 // the managed cluster knows, and the hub does not, is the cluster's business.
 func (v *Revalidation) WithRevalidation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +98,7 @@ func (v *Revalidation) WithRevalidation(next http.Handler) http.Handler {
 	})
 }
 
-// join adds a stream. end is called once its caller would be refused; leave must be
+// Join adds a stream. end is called once its caller would be refused; leave must be
 // called when the stream has ended.
 func (v *Revalidation) Join(asked *http.Request, rs *scope.Scope, end *context.CancelCauseFunc) (leave func()) {
 	key := QuestionOf(asked, rs)
@@ -120,7 +120,7 @@ func (v *Revalidation) Join(asked *http.Request, rs *scope.Scope, end *context.C
 	}
 }
 
-// questionOf is the same for requests that have the same answer: everything that
+// QuestionOf is the same for requests that have the same answer: everything that
 // says who asks, what for, and where.
 func QuestionOf(asked *http.Request, rs *scope.Scope) (key [sha256.Size]byte) {
 	sum := sha256.New()
@@ -141,7 +141,7 @@ func QuestionOf(asked *http.Request, rs *scope.Scope) (key [sha256.Size]byte) {
 	return key
 }
 
-// run asks about all streams once in a period, until ctx is done.
+// Run asks about all streams once in a period, until ctx is done.
 func (v *Revalidation) Run(ctx context.Context) error {
 	tick := time.NewTicker(v.period)
 	defer tick.Stop()
@@ -168,7 +168,7 @@ func (v *Revalidation) Run(ctx context.Context) error {
 	}
 }
 
-// withdrawn says why a group's streams must end, or nothing. No answer, and every
+// Withdrawn says why a group's streams must end, or nothing. No answer, and every
 // answer but a refusal of the caller, changes nothing.
 func (v *Revalidation) Withdrawn(ctx context.Context, g *streamGroup) (reason string) {
 	ctx, cancel := context.WithTimeout(ctx, revalidationTimeout)
@@ -183,7 +183,7 @@ func (v *Revalidation) Withdrawn(ctx context.Context, g *streamGroup) (reason st
 	rs.Again = true
 	asked := *g.asked
 	asked.Header = g.asked.Header.Clone()
-	v.filters.ServeHTTP(answer, asked.WithContext(context.WithValue(ctx, scope.ScopeKey{}, &rs)))
+	v.filters.ServeHTTP(answer, asked.WithContext(context.WithValue(ctx, scope.Key{}, &rs)))
 	switch {
 	case answer.code == http.StatusUnauthorized || answer.code == http.StatusProxyAuthRequired || rs.PassThrough:
 		return "unauthenticated"

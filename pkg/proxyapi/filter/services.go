@@ -62,6 +62,7 @@ type allowlist struct {
 	entries  atomic.Pointer[agentapi.ExposedServices]
 }
 
+// NewAllowlist reads the allowlist from a ConfigMap of the hub.
 func NewAllowlist(hub kubernetes.Interface, namespace, name string) (*allowlist, error) {
 	l := &allowlist{informer: coreinformers.NewFilteredConfigMapInformer(hub, namespace, 0, nil, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
@@ -77,7 +78,7 @@ func NewAllowlist(hub kubernetes.Interface, namespace, name string) (*allowlist,
 	return l, nil
 }
 
-// run watches until ctx is done.
+// Run watches until ctx is done.
 func (l *allowlist) Run(ctx context.Context) error {
 	l.informer.RunWithContext(ctx)
 	return nil

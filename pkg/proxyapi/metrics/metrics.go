@@ -1,3 +1,5 @@
+// Package metrics has the numbers of the proxy API. Each package of a request's way counts
+// with one value of it.
 package metrics
 
 import (
@@ -7,7 +9,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/recording"
 )
 
-// metrics are the numbers of the proxy API. Those with the cluster as a label
+// Metrics are the numbers of the proxy API. Those with the cluster as a label
 // are few for each, because a hub has thousands, and go with the cluster.
 type Metrics struct {
 	requestMetrics
@@ -17,6 +19,7 @@ type Metrics struct {
 	recordingMetrics
 }
 
+// New returns metrics that are registered with a registry.
 func New(registry prometheus.Registerer) *Metrics {
 	return &Metrics{newRequestMetrics(registry), newViewMetrics(registry), newTunnelMetrics(registry), newHubMetrics(registry), newRecordingMetrics(registry)}
 }
@@ -232,12 +235,12 @@ func newRecordingMetrics(registry prometheus.Registerer) recordingMetrics {
 	return m
 }
 
-// recordings are those that package recording counts with.
+// Recordings are those that package recording counts with.
 func (m *recordingMetrics) Recordings() recording.Metrics {
 	return recording.Metrics{Open: m.recordingsOpen, Stored: m.recordingsStored, Written: m.recordingBytes, Lost: m.recordingLost, Removed: m.recordingsRemoved}
 }
 
-// forget drops what is counted for a cluster that is gone.
+// Forget drops what is counted for a cluster that is gone.
 func (m *requestMetrics) Forget(cluster string) {
 	gone := prometheus.Labels{"managed_cluster": cluster}
 	m.Requests.DeletePartialMatch(gone)
@@ -245,12 +248,12 @@ func (m *requestMetrics) Forget(cluster string) {
 	m.Streams.DeletePartialMatch(gone)
 }
 
-// agents are those that package agentclient counts with.
+// Agents are those that package agentclient counts with.
 func (m *tunnelMetrics) Agents() agentclient.Metrics {
 	return agentclient.Metrics{Dials: m.dials, HandshakeFailures: m.agentTLSFailures, Connect: m.connect, Connections: m.connections, Clusters: m.clusters}
 }
 
-// rejectedPeer is the reason in a metric for what is refused because it is no replica.
+// RejectedPeer is the reason in a metric for what is refused because it is no replica.
 const RejectedPeer = "peer"
 
 // Results of asking other replicas for a position.

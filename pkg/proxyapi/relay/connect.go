@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// connector answers CONNECT requests: it joins the client with the cluster's
+// Connector answers CONNECT requests: it joins the client with the cluster's
 // kube-apiserver, or with one of its Services. What they say to each other, TLS and
 // credentials included, is between those two.
 type Connector struct {

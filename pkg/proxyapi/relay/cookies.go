@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// confineCookies keeps the cookies of a cluster or a Service below the prefix of its paths, and at this
+// ConfineCookies keeps the cookies of a cluster or a Service below the prefix of its paths, and at this
 // host. Clusters share a host, or the domain of their hosts: without that, a browser sends one cluster's
 // cookies to another one, which can also set cookies that the first one takes for its own.
 func ConfineCookies(header http.Header, prefix string) {

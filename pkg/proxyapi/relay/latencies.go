@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// latencies are what requests to clusters took, by cluster, and how many there were.
+// Latencies are what requests to clusters took, by cluster, and how many there were.
 type Latencies struct {
-	// since is when the counts began. It tells those of one replica from another's.
+	// Since is when the counts began. It tells those of one replica from another's.
 	Since    time.Time
 	mu       sync.Mutex
 	clusters map[string]latency
@@ -19,10 +19,12 @@ type latency struct {
 	requests int64
 }
 
+// NewLatencies returns Latencies of no cluster.
 func NewLatencies() *Latencies {
 	return &Latencies{Since: time.Now(), clusters: map[string]latency{}}
 }
 
+// Observe counts an answer of a cluster.
 func (l *Latencies) Observe(cluster string, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +35,7 @@ func (l *Latencies) Observe(cluster string, took time.Duration) {
 	l.clusters[cluster] = latency{took, last.requests + 1}
 }
 
-// of is zero before the first request.
+// Of is zero before the first request.
 func (l *Latencies) Of(cluster string) (average time.Duration, requests int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,6 +43,7 @@ func (l *Latencies) Of(cluster string) (average time.Duration, requests int64) {
 	return one.average, one.requests
 }
 
+// Forget drops a cluster that is gone.
 func (l *Latencies) Forget(cluster string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

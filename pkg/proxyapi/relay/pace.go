@@ -13,10 +13,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// stalledAfter is how long a client may not read before what is kept for it counts.
+// StalledAfter is how long a client may not read before what is kept for it counts.
 const StalledAfter = time.Second
 
-// pacedWriter counts a window of the answer for the user while the client does not
+// PacedWriter counts a window of the answer for the user while the client does not
 // read. A client that pauses is waited for as long as it likes, but one whose
 // pauses together would take more memory than a user may have is cut off.
 type PacedWriter struct {
@@ -31,6 +31,7 @@ type PacedWriter struct {
 	release func() // nil while the client reads
 }
 
+// NewPacedWriter returns a writer for the answer to a request.
 func NewPacedWriter(w http.ResponseWriter, rs *scope.Scope, answers *scope.Limiter, m *metrics.Metrics) *PacedWriter {
 	return &PacedWriter{ResponseWriter: w, scope: rs, answers: answers, metrics: m}
 }
@@ -62,7 +63,7 @@ func (w *PacedWriter) begin() {
 	w.timer.Reset(StalledAfter)
 }
 
-// end says that the client reads, or that there is no more.
+// End says that the client reads, or that there is no more.
 func (w *PacedWriter) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,18 +22,19 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// relay sends requests that may go on to clusters, and the answers back.
+// Relay sends requests that may go on to clusters, and the answers back.
 type Relay struct {
 	*filter.Filters
 	agents    *agentclient.Client
 	Latencies *Latencies
-	// answers are limits of the bytes of answers' bodies that are not read.
+	// Answers are limits of the bytes of answers' bodies that are not read.
 	Answers *scope.Limiter
-	// draining is done when watches should go elsewhere.
+	// Draining is done when watches should go elsewhere.
 	Draining context.Context
 	Proxy    *httputil.ReverseProxy
 }
 
+// NewRelay returns a Relay whose watches end when draining is done.
 func NewRelay(draining context.Context, f *filter.Filters, agents *agentclient.Client, l *Latencies, answers *scope.Limiter) *Relay {
 	relay := &Relay{Filters: f, agents: agents, Latencies: l, Draining: draining, Answers: answers}
 	relay.Proxy = &httputil.ReverseProxy{
@@ -74,7 +75,7 @@ func (l *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.Proxy.ServeHTTP(w, r)
 }
 
-// rewrite adds to the request that the agent gets what ties it to this one, for audit
+// Rewrite adds to the request that the agent gets what ties it to this one, for audit
 // logs and traces. Who it is from is set when it is sent.
 func (l *Relay) Rewrite(r *httputil.ProxyRequest) {
 	Correlate(r.In, r.Out.Header)
@@ -171,6 +172,6 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(name(a), name(b))
 }
 
-// discard is where net/http logs. What it has to say is about clients that went
+// Discard is where net/http logs. What it has to say is about clients that went
 // away and port scans.
 var Discard = log.New(io.Discard, "", 0)

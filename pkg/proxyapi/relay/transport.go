@@ -45,7 +45,7 @@ func (t clusterTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // errBeganLate is the error of a request whose answer did not begin within beginWithin.
 var errBeganLate = fmt.Errorf("the answer did not begin in time: %w", context.DeadlineExceeded)
 
-// correlate adds to header the IDs of a request's audit event and trace.
+// Correlate adds to header the IDs of a request's audit event and trace.
 func Correlate(r *http.Request, header http.Header) {
 	if id := apiaudit.GetAuditIDTruncated(r.Context()); id != "" {
 		header.Set(audit.HeaderAuditID, id)

@@ -24,7 +24,7 @@ type watchBody struct {
 	last  byte
 }
 
-// endOnDrain prepares the answer to a watch. cancel ends the request.
+// EndOnDrain prepares the answer to a watch. cancel ends the request.
 func EndOnDrain(draining context.Context, resp *http.Response, cancel context.CancelFunc) {
 	resp.Body = &watchBody{
 		ReadCloser: resp.Body, request: resp.Request.Context(), draining: draining, last: '\n', stop: context.AfterFunc(draining, cancel),
@@ -55,5 +55,5 @@ func (b *watchBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// errViewChanged ends a watch of a view that is defined otherwise since.
+// ErrViewChanged ends a watch of a view that is defined otherwise since.
 var ErrViewChanged = errors.New("the FleetView has changed")

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// greetEvery is how often each peer is greeted, and names are resolved.
+	// GreetEvery is how often each peer is greeted, and names are resolved.
 	GreetEvery = 3 * time.Second
 	// greetTimeout is how long a peer may take to answer a greeting, and askTimeout how
 	// long all may take to answer what they know of a version.
@@ -33,14 +33,14 @@ const (
 	// surelySelf is how often in a row an address must lead back here to be greeted no more
 	// than others. Behind a load balancer it may lead elsewhere the next time.
 	surelySelf = 8
-	// lostPeer is how long a peer that does not answer any more counts as one that may
+	// LostPeer is how long a peer that does not answer any more counts as one that may
 	// know something: as long as versions can be resumed.
 	LostPeer = 5 * time.Minute
-	// maxPeers bounds the addresses that are greeted.
+	// MaxPeers bounds the addresses that are greeted.
 	MaxPeers = 100
 	// maxAsking is how many versions peers are asked for at a time.
 	maxAsking = 64
-	// tellEvery is how often a process that drains tells peers what is new, and tellTimeout
+	// TellEvery is how often a process that drains tells peers what is new, and tellTimeout
 	// how long that may take.
 	TellEvery   = time.Second
 	tellTimeout = 2 * time.Second
@@ -55,23 +55,23 @@ const (
 	PositionsPath = "/positions"
 	// ownerParameter is whose position a peer is asked for.
 	ownerParameter = "owner"
-	// peerHeader has the ID of the peer that a request about positions is for.
+	// PeerHeader has the ID of the peer that a request about positions is for.
 	PeerHeader = "Cluster-Proxy-Peer"
 )
 
-// peers are the other replicas of the proxy API. They know positions of watches that this
+// Peers are the other replicas of the proxy API. They know positions of watches that this
 // one does not, and get those of this one before it ends.
 //
 // They are found by name, and by each other: a peer that is greeted learns the address of
 // the one that greets, and answers with all addresses that it knows. So replicas find each
 // other at once, while DNS may be behind by its caches, and behind a load balancer too.
 type Peers struct {
-	// id tells this process from its peers.
-	Id        string
+	// ID tells this process from its peers.
+	ID        string
 	port      int
 	names     []string
 	Positions *watch.Positions
-	// sessions are those of this replica.
+	// Sessions are those of this replica.
 	Sessions *session.Registry
 	Client   *http.Client
 	Lookup   func(ctx context.Context, host string) ([]string, error)
@@ -89,9 +89,9 @@ type Peers struct {
 
 // peer is what is known of an address.
 type peer struct {
-	// id is that of the process that answered there last; empty if none has.
-	Id string
-	// lost is when it began not to answer; zero while it does.
+	// ID is that of the process that answered there last; empty if none has.
+	ID string
+	// Lost is when it began not to answer; zero while it does.
 	Lost time.Time
 	// own says that the process itself said that it listens here. Other addresses may be
 	// those of a load balancer.
@@ -100,9 +100,10 @@ type peer struct {
 	selves int
 }
 
+// New returns the other replicas, which are found by the names of Services and by greetings.
 func New(names []string, port int, positions *watch.Positions, transport http.RoundTripper, m *metrics.Metrics) *Peers {
 	return &Peers{
-		Id: uuid.NewString(), port: port, names: names, Positions: positions, Client: &http.Client{Transport: transport, CheckRedirect: noRedirect}, Metrics: m,
+		ID: uuid.NewString(), port: port, names: names, Positions: positions, Client: &http.Client{Transport: transport, CheckRedirect: noRedirect}, Metrics: m,
 		Lookup: net.DefaultResolver.LookupHost, asking: make(chan struct{}, maxAsking), greeted: make(chan struct{}),
 		Known: map[string]*peer{}, told: map[string]uint64{},
 	}
@@ -110,7 +111,7 @@ func New(names []string, port int, positions *watch.Positions, transport http.Ro
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// greeting is what replicas say to each other, and answer.
+// Greeting is what replicas say to each other, and answer.
 type Greeting struct {
 	ID string `json:"id"`
 	// Port is where the one that greets listens.
@@ -121,7 +122,7 @@ type Greeting struct {
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// run greets peers until ctx is done.
+// Run greets peers until ctx is done.
 func (p *Peers) Run(ctx context.Context) error {
 	for first := true; ; first = false {
 		p.resolve(ctx)
@@ -160,7 +161,7 @@ func (p *Peers) resolve(ctx context.Context) {
 	}
 }
 
-// add adds an address, which is greeted in the next round.
+// Add adds an address, which is greeted in the next round.
 func (p *Peers) Add(address string) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -174,7 +175,7 @@ func (p *Peers) learn(address string) {
 	}
 }
 
-// greetAll greets each address that is known, and those that the answers have.
+// GreetAll greets each address that is known, and those that the answers have.
 func (p *Peers) GreetAll(ctx context.Context, leaving bool) {
 	done := map[string]bool{}
 	for range 2 {
@@ -199,7 +200,7 @@ func (p *Peers) greet(ctx context.Context, address string, leaving bool) {
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
 	for range 3 {
-		answer, err := p.say(ctx, address, Greeting{ID: p.Id, Port: p.port, Leaving: leaving})
+		answer, err := p.say(ctx, address, Greeting{ID: p.ID, Port: p.port, Leaving: leaving})
 		if again := p.heard(address, answer, err); !again {
 			return
 		}
@@ -218,17 +219,17 @@ func (p *Peers) heard(address string, answer Greeting, err error) (again bool) {
 			one.Lost = time.Now()
 		}
 		if answer.Leaving {
-			one.Id = ""
+			one.ID = ""
 		}
-		if one.Id == "" || time.Since(one.Lost) > LostPeer {
+		if one.ID == "" || time.Since(one.Lost) > LostPeer {
 			delete(p.Known, address) // it comes back with its name
 		}
-	case answer.ID == p.Id:
-		one.Id, one.Lost = "", time.Now()
+	case answer.ID == p.ID:
+		one.ID, one.Lost = "", time.Now()
 		one.selves++
 		return one.selves < surelySelf
 	default:
-		one.Id, one.Lost, one.selves = answer.ID, time.Time{}, 0
+		one.ID, one.Lost, one.selves = answer.ID, time.Time{}, 0
 		for _, other := range answer.Addresses {
 			if isAddress(other) {
 				p.learn(other)
@@ -244,19 +245,19 @@ func isAddress(text string) bool {
 	return err == nil && wrong == nil && n > 0 && n < 1<<16 && net.ParseIP(host) != nil
 }
 
-// live returns an address of each peer that answers, by their IDs, and whether these are
+// Live returns an address of each peer that answers, by their IDs, and whether these are
 // all peers that may know something.
 func (p *Peers) Live() (addresses map[string]string, all bool) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	addresses, all = map[string]string{}, true
 	for address, one := range p.Known {
-		if one.Id != "" && one.Lost.IsZero() && (one.own || addresses[one.Id] == "") {
-			addresses[one.Id] = address
+		if one.ID != "" && one.Lost.IsZero() && (one.own || addresses[one.ID] == "") {
+			addresses[one.ID] = address
 		}
 	}
 	for _, one := range p.Known {
-		if one.Id != "" && addresses[one.Id] == "" {
+		if one.ID != "" && addresses[one.ID] == "" {
 			all = false
 		}
 	}
@@ -306,7 +307,7 @@ func (p *Peers) send(ctx context.Context, method, address, id, path string, body
 	return answer, nil
 }
 
-// ask is Ask of watch.Positions.
+// Ask is Ask of watch.Positions.
 func (p *Peers) Ask(ctx context.Context, v version.Version, owner string, take func(answer []byte) (enough bool)) (all bool) {
 	all = true
 	result := metrics.PositionUnknown
@@ -324,7 +325,7 @@ func (p *Peers) Ask(ctx context.Context, v version.Version, owner string, take f
 	return all && !lost && err == nil
 }
 
-// peerAddress is where a peer has answered.
+// PeerAddress is where a peer has answered.
 type PeerAddress struct{ id, address string }
 
 // askAll sends a request to all peers, for askTimeout at most, and has take called with each
@@ -365,7 +366,7 @@ func (p *Peers) askAll(ctx context.Context, method, path string, take func(from 
 	return !all, nil
 }
 
-// tellAll tells each peer what it has not been told.
+// TellAll tells each peer what it has not been told.
 func (p *Peers) TellAll(ctx context.Context) error {
 	addresses, _ := p.Live()
 	errs := make(chan error, len(addresses))
@@ -395,7 +396,7 @@ func (p *Peers) tell(ctx context.Context, id, address string) error {
 	return nil
 }
 
-// ready returns an error until all peers were greeted once.
+// Ready returns an error until all peers were greeted once.
 func (p *Peers) Ready() error {
 	select {
 	case <-p.greeted:
@@ -405,7 +406,7 @@ func (p *Peers) Ready() error {
 	}
 }
 
-// drain tells peers what is new until done is closed, once more after that, and says
+// Drain tells peers what is new until done is closed, once more after that, and says
 // goodbye. Positions that no peer has got are lost with this process.
 func (p *Peers) Drain(ctx context.Context, done <-chan struct{}) {
 	for ended := false; !ended; {
@@ -428,4 +429,15 @@ func (p *Peers) Drain(ctx context.Context, done <-chan struct{}) {
 	p.leaving = true
 	p.Mu.Unlock()
 	p.GreetAll(ctx, true)
+}
+
+// forThis refuses requests for another peer, whose address this process has got.
+func (p *Peers) forThis(handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(PeerHeader) != p.ID {
+			http.Error(w, "another replica is here", http.StatusMisdirectedRequest)
+			return
+		}
+		handler(w, r)
+	}
 }

@@ -34,7 +34,7 @@ const (
 	connectionsPerPeer = 16
 )
 
-// peerTransport sends requests to peers. The other end must be one: its certificate is
+// PeerTransport sends requests to peers. The other end must be one: its certificate is
 // looked at as theirs is here.
 func PeerTransport(source *pki.Reloader) *http.Transport {
 	return &http.Transport{
@@ -70,7 +70,7 @@ func checkPeer(source *pki.Reloader, state *tls.ConnectionState) error {
 	return source.Recheck(certificate, time.Now())
 }
 
-// serve serves peers until ctx is done.
+// Serve serves peers until ctx is done.
 func (p *Peers) Serve(ctx context.Context, source *pki.Reloader, listener net.Listener) error {
 	server := &http.Server{
 		Handler: p.handler(source), ReadHeaderTimeout: peerReadTimeout, ReadTimeout: peerReadTimeout, WriteTimeout: peerReadTimeout, IdleTimeout: peerIdleTimeout,
@@ -107,6 +107,7 @@ func (p *Peers) handler(source *pki.Reloader) http.Handler {
 	})
 }
 
+// Routes are the paths of the port for peers.
 func (p *Peers) Routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+GreetPath, p.answerGreeting)
@@ -122,17 +123,6 @@ func (p *Peers) Routes() http.Handler {
 		}
 	}))
 	return mux
-}
-
-// forThis refuses requests for another peer, whose address this process has got.
-func (p *Peers) forThis(handler http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(PeerHeader) != p.Id {
-			http.Error(w, "another replica is here", http.StatusMisdirectedRequest)
-			return
-		}
-		handler(w, r)
-	}
 }
 
 // answerGreeting learns where the one that greets is, and says who else there is.
@@ -155,25 +145,25 @@ func (p *Peers) answerGreeting(w http.ResponseWriter, r *http.Request) {
 func (p *Peers) GreetedBy(g Greeting, address string) Greeting {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
-	answer := Greeting{ID: p.Id, Leaving: p.leaving}
+	answer := Greeting{ID: p.ID, Leaving: p.leaving}
 	switch {
-	case g.ID == p.Id:
+	case g.ID == p.ID:
 		return answer
 	case g.Leaving:
 		for at, one := range p.Known {
-			if one.Id == g.ID {
+			if one.ID == g.ID {
 				delete(p.Known, at)
 			}
 		}
 	case isAddress(address) && p.Known[address] == nil && len(p.Known) < MaxPeers:
-		p.Known[address] = &peer{Id: g.ID, own: true}
-	case p.Known[address] != nil && p.Known[address].Id != g.ID:
-		*p.Known[address] = peer{Id: g.ID, own: true}
+		p.Known[address] = &peer{ID: g.ID, own: true}
+	case p.Known[address] != nil && p.Known[address].ID != g.ID:
+		*p.Known[address] = peer{ID: g.ID, own: true}
 	case p.Known[address] != nil:
 		p.Known[address].own = true // if it is lost, that is for the next greeting to say
 	}
 	for at, one := range p.Known {
-		if one.Id != "" && one.Lost.IsZero() && at != address {
+		if one.ID != "" && one.Lost.IsZero() && at != address {
 			answer.Addresses = append(answer.Addresses, at)
 		}
 	}

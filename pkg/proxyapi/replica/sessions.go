@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// sessionsPath is where peers ask for sessions, and end them.
+	// SessionsPath is where peers ask for sessions, and end them.
 	SessionsPath = "/sessions"
 	// maxToldSessions is how many sessions a peer is told of: they are less than a message.
 	maxToldSessions = 2000
 )
 
-// sessionName is what a name of a session looks like.
+// SessionName is what a name of a session looks like.
 var SessionName = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // toldSessions is the answer to a peer that asks for sessions, or ends one.
@@ -54,7 +54,7 @@ func answerSessions(w http.ResponseWriter, told toldSessions) {
 	_ = json.NewEncoder(w).Encode(told) // the peer may be gone
 }
 
-// askSessions asks all peers for the sessions that they have, and says which of them has which.
+// AskSessions asks all peers for the sessions that they have, and says which of them has which.
 // missing says what the answer may lack, for people.
 func (p *Peers) AskSessions(ctx context.Context) (items []v1alpha1.Session, at map[string]PeerAddress, missing []string) {
 	at = map[string]PeerAddress{}
@@ -87,7 +87,7 @@ func (p *Peers) AskSessions(ctx context.Context) (items []v1alpha1.Session, at m
 	return items, at, missing
 }
 
-// endSession has a peer end a session. It reports whether there was one.
+// EndSession has a peer end a session. It reports whether there was one.
 func (p *Peers) EndSession(ctx context.Context, at PeerAddress, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
@@ -133,7 +133,7 @@ func readSessions(raw []byte) (told toldSessions, err error) {
 		if !SessionName.MatchString(from.Name) {
 			return toldSessions{}, fmt.Errorf("the name %q is not one of a session", session.Shown(from.Name))
 		}
-		s.Name, s.UID, s.CreationTimestamp = from.Name, session.UidOfSession(from.Name), from.CreationTimestamp
+		s.Name, s.UID, s.CreationTimestamp = from.Name, session.UIDOf(from.Name), from.CreationTimestamp
 		s.Status = v1alpha1.SessionStatus{User: reshown(from.Status.User), Kind: reshown(from.Status.Kind), Cluster: reshown(from.Status.Cluster), View: reshown(from.Status.View),
 			Target: reshown(from.Status.Target), BytesIn: from.Status.BytesIn, BytesOut: from.Status.BytesOut, Replica: reshown(from.Status.Replica)}
 		told.Sessions = append(told.Sessions, s)

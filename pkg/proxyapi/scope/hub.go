@@ -10,10 +10,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
-// annotationPrefix begins the annotations of audit events.
+// AnnotationPrefix begins the annotations of audit events.
 const AnnotationPrefix = hubaccess.AnnotationPrefix
 
-// clusters is what the hub knows about managed clusters, for requests.
+// Clusters is what the hub knows about managed clusters, for requests.
 type Clusters interface {
 	agentclient.Admission
 	// Synced is an error until the hub's answer is complete.
@@ -33,7 +33,7 @@ type Clusters interface {
 	ClusterSet(cluster string) string
 }
 
-// views is what the hub knows about fleet views.
+// Views is what the hub knows about fleet views.
 type Views interface {
 	// Get returns nil if there is no such view; the error means that this is not known.
 	Get(name string) (*proxyv1alpha1.FleetView, error)
@@ -47,7 +47,7 @@ type Views interface {
 	InSet(cluster, set string) (bool, error)
 }
 
-// definition is what a view is made of.
+// Definition is what a view is made of.
 type Definition interface {
 	// Clusters are those of the view as it is now, sorted, whether they are served or not.
 	// of names them: two answers with the same name are for the same definition.

@@ -24,12 +24,12 @@ const (
 	EveryView      = karmadav1alpha1.Clusters + "/" + karmadav1alpha1.AllClusters
 )
 
-// karmada is what Karmada's API is served with.
+// Karmada is what Karmada's API is served with.
 type Karmada struct {
 	Registries registries
-	// store has the objects that ResourceRegistries are stored as.
+	// Store has the objects that ResourceRegistries are stored as.
 	Store rest.Interface
-	// controlPlane is the cluster for what no registry selects; empty for none.
+	// ControlPlane is the cluster for what no registry selects; empty for none.
 	ControlPlane string
 }
 
@@ -64,9 +64,4 @@ func newKarmadaScope(r *http.Request) (_ *Scope, ok bool, _ error) {
 		return rs, true, err
 	}
 	return nil, false, nil
-}
-
-// isKarmadas reports whether a request is for a view of Karmada's API.
-func (rs *Scope) IsKarmadas() bool {
-	return rs.Kind == View && rs.Group == karmadav1alpha1.ClusterGroupVersion
 }

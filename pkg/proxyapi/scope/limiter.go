@@ -13,32 +13,33 @@ const (
 	UnreadPerCluster = 512 << 20
 )
 
-// limiter bounds how many requests are served at a time, by user and by
+// Limiter bounds how many requests are served at a time, by user and by
 // cluster, so that neither takes all from the others. Requests without a natural
 // end are counted apart, and so are the bytes of what may be unread.
 type Limiter struct {
-	// all is the limit of all users together. 0 is none, in each of the three.
+	// All is the limit of all users together. 0 is none, in each of the three.
 	All, PerUser, perCluster int
 	What                     string
-	// raises are what raises the limits; empty if nothing does.
+	// Raises are what raises the limits; empty if nothing does.
 	Raises Raises
 
 	Mu       sync.Mutex
 	InFlight map[string]int
 }
 
-// raises name the flag or the chart's value of each limit.
+// Raises name the flag or the chart's value of each limit.
 type Raises struct{ All, PerUser, perCluster string }
 
-// byValues are the chart's values of the limits of a kind of request.
+// ByValues are the chart's values of the limits of a kind of request.
 func ByValues(kind string) Raises {
 	const value = "the chart's value proxyAPI.limits."
 	return Raises{PerUser: value + kind + "PerUser", perCluster: value + kind + "PerCluster"}
 }
 
-// unreadBytes is what a limiter counts that is not one of requests.
+// UnreadBytes is what a limiter counts that is not one of requests.
 const UnreadBytes = "unread bytes of bodies"
 
+// NewLimiter returns a limiter of what is called so in refusals.
 func NewLimiter(what string, perUser, perCluster int) *Limiter {
 	return &Limiter{What: what, PerUser: perUser, perCluster: perCluster, InFlight: map[string]int{}}
 }
@@ -48,7 +49,7 @@ func (l *Limiter) RaisedBy(what Raises) *Limiter {
 	return l
 }
 
-// acquire counts n, or refuses it. The empty cluster is the proxy API itself, or a view,
+// Acquire counts n, or refuses it. The empty cluster is the proxy API itself, or a view,
 // which have limits for users only. The caller calls release once.
 func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err error) {
 	l.Mu.Lock()
@@ -67,7 +68,7 @@ func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err erro
 	return l.hold(n, a, u, OfCluster(cluster)), nil
 }
 
-// acquireCluster is acquire for what counts for its user elsewhere.
+// AcquireCluster is acquire for what counts for its user elsewhere.
 func (l *Limiter) AcquireCluster(cluster string, n int) (release func(), err error) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// via names the proxy API of one hub in the header that RFC 9110 has for this. All
+// Via names the proxy API of one hub in the header that RFC 9110 has for this. All
 // its replicas have the same name, and other hubs have others.
 //
 // Where the hub is a managed cluster of itself, the path of one request can lead
@@ -20,7 +20,7 @@ import (
 // hub that is another hub's managed cluster is no loop.
 type Via string
 
-// viaHub makes a name of what every replica knows of the hub: its kube-apiserver's CA.
+// ViaHub makes a name of what every replica knows of the hub: its kube-apiserver's CA.
 func ViaHub(hub *rest.Config) (Via, error) {
 	ca := hub.CAData
 	if len(ca) == 0 && hub.CAFile != "" {
@@ -32,7 +32,7 @@ func ViaHub(hub *rest.Config) (Via, error) {
 	return Via(fmt.Sprintf("cluster-proxy-%x", sha256.Sum256(append(ca, hub.Host...)))[:32]), nil
 }
 
-// add signs a request for a kube-apiserver. Services may answer otherwise to
+// Add signs a request for a kube-apiserver. Services may answer otherwise to
 // requests that come by a proxy, and none leads here with a user.
 func (v Via) Add(r *httputil.ProxyRequest) {
 	if !Of(r.In.Context()).Target.ForService() {
@@ -46,7 +46,7 @@ func (v Via) AddTo(header http.Header) {
 	}
 }
 
-// check refuses a request that came through this hub's proxy API already.
+// Check refuses a request that came through this hub's proxy API already.
 func (v Via) Check(header http.Header) error {
 	if v == "" {
 		return nil

@@ -43,6 +43,7 @@ type RecordingOptions struct {
 	MaxAge                    time.Duration
 }
 
+// NewRecordingOptions returns the defaults.
 func NewRecordingOptions() RecordingOptions {
 	return RecordingOptions{
 		MaxFileSize:  resource.QuantityValue{Quantity: resource.MustParse("100Mi")},
@@ -67,7 +68,7 @@ func (o *RecordingOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MaxAge, "recording-max-age", o.MaxAge, "how long after its end a recording is removed")
 }
 
-// validate does no I/O.
+// Validate does no I/O.
 func (o *RecordingOptions) Validate(errs *flags.Errors) {
 	if !o.Enabled() {
 		if len(o.Clusters) > 0 || len(o.ClusterSets) > 0 || o.FailClosed || o.Stdin {
@@ -117,7 +118,7 @@ func (o *RecordingOptions) validatePlace(errs *flags.Errors) {
 	}
 }
 
-// enabled reports whether anything is recorded.
+// Enabled reports whether anything is recorded.
 func (o *RecordingOptions) Enabled() bool { return o.Dir != "" || o.URL != "" }
 
 // place is what users read of where recordings go.
@@ -128,12 +129,12 @@ func (o *RecordingOptions) place() string {
 	return "volume"
 }
 
-// credentials are those for the Service.
+// Credentials are those for the Service.
 func (o *RecordingOptions) Credentials() pki.Files {
 	return pki.Files{Cert: o.Cert, Key: o.Key, CA: o.CACert}
 }
 
-// store are the options of recordings. The certificates are those of credentials.
+// Store are the options of recordings. The certificates are those of credentials.
 func (o *RecordingOptions) Store(certificates *pki.Reloader) recording.Options {
 	return recording.Options{Dir: o.Dir, Service: o.service(certificates), MaxFile: o.MaxFileSize.Value(), MaxTotal: o.MaxTotalSize.Value(), MaxAge: o.MaxAge, FailClosed: o.FailClosed}
 }

@@ -34,6 +34,7 @@ type recorder struct {
 	unknown sets.Set[string]
 }
 
+// NewRecorder returns a recorder of the sessions that a policy names.
 func NewRecorder(policy *RecordingOptions, store *recording.Store, s *Registry, v scope.Views) *recorder {
 	return &recorder{policy: policy, store: store, sessions: s, views: v, unknown: sets.New[string]()}
 }
@@ -80,7 +81,7 @@ func isNodeProxy(rs *scope.Scope) bool {
 	return !rs.Target.ForService() && rs.Inner != nil && rs.Inner.Resource == "nodes" && rs.Inner.Subresource == "proxy"
 }
 
-// refusal is the error of a request that could run a command which no recording can follow, if
+// Refusal is the error of a request that could run a command which no recording can follow, if
 // nobody may have one. The kubelet's run is one, whatever its headers say of upgrades.
 func (r *recorder) Refusal(rs *scope.Scope, method string) error {
 	if !r.covers(rs.Target.Cluster) || !r.policy.FailClosed || rs.Target.ForService() {
@@ -218,3 +219,14 @@ func (t *tape) end(began bool) {
 		audit.AddAuditAnnotation(t.ctx, scope.AnnotationPrefix+"recording-lost-bytes", strconv.FormatInt(lost, 10))
 	}
 }
+
+// Kinds of sessions.
+const (
+	KindExec        = "exec"
+	kindAttach      = "attach"
+	kindPortForward = "port-forward"
+	kindConnect     = "connect"
+	// kindUpgrade is any other upgrade: to a Service, or by a pod's or a node's proxy.
+	kindUpgrade   = "upgrade"
+	kindViewWatch = "view-watch"
+)

@@ -3,64 +3,44 @@ package session
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
-)
-
-// Kinds of sessions.
-const (
-	KindExec        = "exec"
-	kindAttach      = "attach"
-	kindPortForward = "port-forward"
-	kindConnect     = "connect"
-	// kindUpgrade is any other upgrade: to a Service, or by a pod's or a node's proxy.
-	kindUpgrade   = "upgrade"
-	kindViewWatch = "view-watch"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 const (
 	// sessionNameBytes make a name that cannot be guessed.
 	sessionNameBytes = 16
-	// maxShownText bounds what users and clusters have chosen in a session.
+	// MaxShownText bounds what users and clusters have chosen in a session.
 	MaxShownText = 300
 )
 
-// session is a stream that is open. Only its counters change.
-type Session struct {
-	Name    string
-	Status  v1alpha1.SessionStatus
-	started time.Time
-	in, out atomic.Int64
-	// why is set when it is ended before its time, and end does that. It does not block.
-	Why atomic.Pointer[metav1.Status]
-	end func()
-}
-
-// sessions are those of this replica.
+// Registry has the sessions of this replica.
 type Registry struct {
 	Replica string
 	metrics *metrics.Metrics
-	// recorder records some of them; nil for none.
+	// Recorder records some of them; nil for none.
 	Recorder *recorder
 
 	mu   sync.Mutex
 	open map[string]*Session
 }
 
+// NewRegistry returns a registry without sessions.
 func NewRegistry(m *metrics.Metrics) *Registry {
 	replica, err := os.Hostname()
 	if err != nil {
@@ -69,7 +49,7 @@ func NewRegistry(m *metrics.Metrics) *Registry {
 	return &Registry{Replica: replica, metrics: m, open: map[string]*Session{}}
 }
 
-// describe makes the session of a request. It is not listed yet.
+// Describe makes the session of a request. It is not listed yet.
 func (s *Registry) Describe(rs *scope.Scope, kind string) *Session {
 	var name [sessionNameBytes]byte
 	_, _ = rand.Read(name[:]) // it never fails
@@ -82,7 +62,7 @@ func (s *Registry) Describe(rs *scope.Scope, kind string) *Session {
 	return one
 }
 
-// join lists a session until leave is called.
+// Join lists a session until leave is called.
 func (s *Registry) Join(one *Session) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +114,7 @@ func targetOf(rs *scope.Scope, kind string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "/")
 }
 
-// shown is text that is safe to print: quoted if it is not printable, and cut off.
+// Shown is text that is safe to print: quoted if it is not printable, and cut off.
 func Shown(text string) string {
 	cut := text
 	if len(cut) > MaxShownText {
@@ -150,10 +130,7 @@ func Printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
-// uidOfSession is a session's UID: no other will have its name.
-func UidOfSession(name string) types.UID { return types.UID(name) }
-
-// list returns all that are open here, the oldest first.
+// List returns all that are open here, the oldest first.
 func (s *Registry) List() []v1alpha1.Session {
 	s.mu.Lock()
 	open := make([]*Session, 0, len(s.open))
@@ -165,11 +142,11 @@ func (s *Registry) List() []v1alpha1.Session {
 	for _, one := range open {
 		items = append(items, one.Object())
 	}
-	SortSessions(items)
+	Sort(items)
 	return items
 }
 
-func SortSessions(items []v1alpha1.Session) {
+func Sort(items []v1alpha1.Session) {
 	slices.SortFunc(items, func(a, b v1alpha1.Session) int {
 		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 			return order
@@ -178,14 +155,14 @@ func SortSessions(items []v1alpha1.Session) {
 	})
 }
 
-// get returns a session that is open here, or nil.
+// Get returns a session that is open here, or nil.
 func (s *Registry) Get(name string) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[name]
 }
 
-// finish ends a session that is open here, for an administrator. It is not listed any more.
+// Finish ends a session that is open here, for an administrator. It is not listed any more.
 func (s *Registry) Finish(name string) (one *Session) { return s.cut(name, "ended", EndedStatus()) }
 
 // cut ends a session that is open here. The reason is for metrics, the Status for its user.
@@ -203,10 +180,10 @@ func (s *Registry) cut(name, reason string, why *metav1.Status) (one *Session) {
 	return one
 }
 
-// object is the session as users see it.
-func (s *Session) Object() v1alpha1.Session {
-	object := v1alpha1.Session{Status: s.Status}
-	object.Name, object.UID, object.CreationTimestamp = s.Name, UidOfSession(s.Name), metav1.NewTime(s.started)
-	object.Status.BytesIn, object.Status.BytesOut = s.in.Load(), s.out.Load()
-	return object
+// ErrEnded ends a stream whose session an administrator has deleted.
+var ErrEnded = errors.New("ended by an administrator")
+
+// EndedStatus is what the user of a session reads that was ended.
+func EndedStatus() *metav1.Status {
+	return &status.New(http.StatusForbidden, ErrEnded.Error()).ErrStatus
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,26 +14,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/frames"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
-	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // farewellTimeout is how long a user may take to read why a session ends.
 const farewellTimeout = 2 * time.Second
-
-// errEnded ends a stream whose session an administrator has deleted.
-var ErrEnded = errors.New("ended by an administrator")
-
-// endedStatus is what the user of a session reads that was ended.
-func EndedStatus() *metav1.Status {
-	return &status.New(http.StatusForbidden, ErrEnded.Error()).ErrStatus
-}
 
 // sessionUpgrade makes a session of an upgrade when the connection is taken over.
 type sessionUpgrade struct {
@@ -49,7 +38,7 @@ type sessionUpgrade struct {
 	remove func()
 }
 
-// upgrade returns the writer for an upgrade. leave must be called when the request has ended. The
+// Upgrade returns the writer for an upgrade. leave must be called when the request has ended. The
 // error is that of a session that must be recorded and cannot be.
 func (s *Registry) Upgrade(w http.ResponseWriter, r *http.Request, rs *scope.Scope, cancel func()) (_ http.ResponseWriter, leave func(), err error) {
 	u := &sessionUpgrade{ResponseWriter: w, sessions: s, scope: rs, session: s.Describe(rs, kindOf(rs)), cancel: cancel}
@@ -76,7 +65,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	kind := u.session.Status.Kind
-	c := &SessionConn{Conn: conn, Session: u.session, Cancel: u.cancel, tape: u.tape,
+	c := &Conn{Conn: conn, Session: u.session, Cancel: u.cancel, tape: u.tape,
 		Follower: frames.New(u.scope.Upgraded, kind == KindExec || kind == kindAttach || u.tape != nil), Over: make(chan struct{})}
 	u.session.started = time.Now()
 	u.session.end = c.End
@@ -85,10 +74,10 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, buffer, nil
 }
 
-// sessionConn is the user's side of an upgraded connection. It changes no byte until the
+// Conn is the user's side of an upgraded connection. It changes no byte until the
 // session is ended; then the user gets a farewell behind a whole frame, and nothing else,
 // and the cluster gets nothing any more.
-type SessionConn struct {
+type Conn struct {
 	net.Conn
 	Session  *Session
 	Follower *frames.Follower
@@ -99,20 +88,20 @@ type SessionConn struct {
 	ending, said atomic.Bool
 	// writing holds up what tells the user.
 	writing sync.Mutex
-	// over is closed when a user who is told has read it, or has had the time to.
+	// Over is closed when a user who is told has read it, or has had the time to.
 	Over chan struct{}
 	once sync.Once
 }
 
 // finish ends the request of a session that is ended.
-func (c *SessionConn) finish() {
+func (c *Conn) finish() {
 	c.once.Do(func() { close(c.Over) })
 	c.Cancel()
 }
 
 // Abort cuts the user off. A reset would overtake what is on its way: one who is told why the
 // session ends has the time to read it, also if the cluster ends the connection meanwhile.
-func (c *SessionConn) Abort(error) {
+func (c *Conn) Abort(error) {
 	if c.ending.Load() {
 		<-c.Over
 	}
@@ -120,18 +109,18 @@ func (c *SessionConn) Abort(error) {
 }
 
 // NetConn is what crypto/tls calls the connection below.
-func (c *SessionConn) NetConn() net.Conn { return c.Conn }
+func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite ends the direction to the user, as the cluster has. He has the time to read what is on
 // its way also if the session is ended after that.
-func (c *SessionConn) CloseWrite() error {
+func (c *Conn) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	c.said.Store(true)
 	return c.closeWrite()
 }
 
-func (c *SessionConn) closeWrite() error {
+func (c *Conn) closeWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -139,7 +128,7 @@ func (c *SessionConn) closeWrite() error {
 }
 
 // Read reads what the user sends.
-func (c *SessionConn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		c.tape.room()
 		n, err := c.Conn.Read(p)
@@ -156,7 +145,7 @@ func (c *SessionConn) Read(p []byte) (int, error) {
 }
 
 // Write writes to the user.
-func (c *SessionConn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	c.tape.room()
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -179,15 +168,15 @@ func (c *SessionConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end has the user be told, as soon as a frame is whole, and ends the connection. It does not wait
+// End has the user be told, as soon as a frame is whole, and ends the connection. It does not wait
 // for that; what comes from either side is not passed on any more when it returns.
-func (c *SessionConn) End() {
+func (c *Conn) End() {
 	c.ending.Store(true)
 	time.AfterFunc(farewellTimeout, c.finish)
 	go c.tell()
 }
 
-func (c *SessionConn) tell() {
+func (c *Conn) tell() {
 	c.writing.Lock() // until the deadline ends a write that waits
 	defer c.writing.Unlock()
 	if _, ok := c.Follower.Until(nil); ok && !c.said.Load() {
@@ -196,7 +185,7 @@ func (c *SessionConn) tell() {
 }
 
 // say tells the user why the connection ends. The caller holds writing.
-func (c *SessionConn) say() {
+func (c *Conn) say() {
 	c.said.Store(true)
 	farewell, ok := c.Follower.Farewell(c.Session.Why.Load())
 	if !ok {
@@ -212,7 +201,7 @@ func (c *SessionConn) say() {
 	c.finish()
 }
 
-// connect makes a session of a CONNECT request. leave must be called when it has ended.
+// Connect makes a session of a CONNECT request. leave must be called when it has ended.
 func (s *Registry) Connect(here io.ReadWriteCloser, rs *scope.Scope, cancel func()) (_ io.ReadWriteCloser, leave func()) {
 	one := s.Describe(rs, kindConnect)
 	one.end = cancel
@@ -275,7 +264,7 @@ const (
 	frameEvents
 )
 
-// watch makes a session of a watch of a view, which begins with the context that it returns.
+// Watch makes a session of a watch of a view, which begins with the context that it returns.
 // leave must be called when the watch has ended, by the goroutine that writes.
 func (s *Registry) Watch(ctx context.Context, w http.ResponseWriter, rs *scope.Scope) (_ http.ResponseWriter, _ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

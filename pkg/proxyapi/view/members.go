@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/apis/audit"
@@ -16,9 +18,11 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -26,11 +30,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
-// member is one cluster of a view, for one request.
+// Member is one cluster of a view, for one request.
 type Member struct {
 	*ViewRequest
 	Cluster, uid string
-	// askAgain says that it is long ago that the hub allowed the cluster.
+	// AskAgain says that it is long ago that the hub allowed the cluster.
 	AskAgain bool
 }
 
@@ -100,7 +104,7 @@ func (m *Member) scopeOf(r *http.Request) (*scope.Scope, error) {
 	return rs, err
 }
 
-// mayAlso asks the hub about a request that does something else than the view's request:
+// MayAlso asks the hub about a request that does something else than the view's request:
 // a right to that is no right to everything that answering it may take. It also asks again if
 // the hub took so long to say what the user may reach that it may not be so any more.
 func (m *Member) MayAlso(ctx context.Context, rs *scope.Scope) error {
@@ -121,7 +125,7 @@ func (m *Member) MayAlso(ctx context.Context, rs *scope.Scope) error {
 	return nil
 }
 
-// refused is the answer to a request that is not sent, as if the cluster had refused it.
+// Refused is the answer to a request that is not sent, as if the cluster had refused it.
 func (m *Member) Refused(r *http.Request, err error) (*http.Response, error) {
 	var refused *hubaccess.RefusedError
 	if !errors.As(err, &refused) || refused.Code != http.StatusForbidden {
@@ -139,7 +143,7 @@ func (m *Member) Refused(r *http.Request, err error) (*http.Response, error) {
 
 // outgoing is a request as it is sent: what is between a client and us stays here.
 func (m *Member) outgoing(r *http.Request, rs *scope.Scope) *http.Request {
-	out := r.Clone(context.WithValue(r.Context(), scope.ScopeKey{}, rs))
+	out := r.Clone(context.WithValue(r.Context(), scope.Key{}, rs))
 	out.RequestURI, out.RemoteAddr = "", m.origin.RemoteAddr
 	deleteHop(out.Header)
 	relay.Correlate(m.origin, out.Header)
@@ -184,4 +188,70 @@ func (m *Member) outcome(ctx context.Context, err error) string {
 func (m *Member) failed(err error) error {
 	since := m.Clusters.AwaySince(m.Cluster)
 	return &memberError{message: scope.StatusFor(err, m.Cluster, since).Message, err: err, away: agentclient.IsAway(err, since)}
+}
+
+// ViewRequest is one request for a view.
+type ViewRequest struct {
+	*Fleet
+	Scope *scope.Scope
+	// origin is the request as it came through the filters.
+	origin *http.Request
+	// sentTo are the clusters that were asked.
+	sentTo Names
+	// single says that the view is of one cluster and can have no other, and timeout how long
+	// a cluster may take to begin its answer.
+	single  bool
+	timeout time.Duration
+}
+
+// Fleet answers requests for views that may go on. Package fleetview makes one answer of
+// many; what it asks, it asks here.
+type Fleet struct {
+	*filter.Filters
+	Relay        *relay.Relay
+	Revalidation *filter.Revalidation
+	Handler      FleetHandler
+}
+
+// FleetHandler is package fleetview's Handler.
+type FleetHandler interface {
+	// Serve answers a request whose URL is as a managed kube-apiserver sees it.
+	Serve(w http.ResponseWriter, r *http.Request, view fleetview.View)
+}
+
+// errNotAsked is the error of a request to a cluster of a view of which it could not be found
+// out whether the user may make it.
+var errNotAsked = scope.Refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
+
+// MaxNames is how many names of clusters are in an audit event.
+const MaxNames = 100
+
+// Names are those of clusters, for an audit event. The zero value is ready, and safe for
+// concurrent use.
+type Names struct {
+	mu  sync.Mutex
+	all map[string]struct{}
+}
+
+func (n *Names) Add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil {
+		n.all = map[string]struct{}{}
+	}
+	n.all[name] = struct{}{}
+}
+
+func (n *Names) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sorted := make([]string, 0, len(n.all))
+	for name := range n.all {
+		sorted = append(sorted, name)
+	}
+	slices.Sort(sorted)
+	if more := len(sorted) - MaxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(sorted[:MaxNames], ","), more)
+	}
+	return strings.Join(sorted, ",")
 }

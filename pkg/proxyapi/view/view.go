@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,21 +20,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
-
-// fleet answers requests for views that may go on. Package fleetview makes one answer of
-// many; what it asks, it asks here.
-type Fleet struct {
-	*filter.Filters
-	Relay        *relay.Relay
-	Revalidation *filter.Revalidation
-	Handler      FleetHandler
-}
-
-// fleetHandler is package fleetview's Handler.
-type FleetHandler interface {
-	// Serve answers a request whose URL is as a managed kube-apiserver sees it.
-	Serve(w http.ResponseWriter, r *http.Request, view fleetview.View)
-}
 
 // defaultClusterTimeout and defaultInformerTimeout are a FleetView's defaults, for objects that have
 // none. The second one is less than the minute after which what is between a client and the view
@@ -73,20 +57,6 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Handler.Serve(paced, inner, view)
 }
 
-// viewRequest is one request for a view.
-type ViewRequest struct {
-	*Fleet
-	Scope *scope.Scope
-	// origin is the request as it came through the filters.
-	origin *http.Request
-	// sentTo are the clusters that were asked.
-	sentTo Names
-	// single says that the view is of one cluster and can have no other, and timeout how long
-	// a cluster may take to begin its answer.
-	single  bool
-	timeout time.Duration
-}
-
 // view is what package fleetview gets to know.
 func (q *ViewRequest) view() (fleetview.View, error) {
 	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.Scope.User)), Account: fmt.Sprintf("%x", sha256.Sum256([]byte(q.Scope.User.GetName()))), Prefix: q.Scope.Prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
@@ -94,10 +64,6 @@ func (q *ViewRequest) view() (fleetview.View, error) {
 	q.single, q.timeout = view.Single, view.Timeout
 	return view, err
 }
-
-// errNotAsked is the error of a request to a cluster of a view of which it could not be found
-// out whether the user may make it.
-var errNotAsked = scope.Refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
 
 // members are the clusters of the view, as it is now, that are served and that the user
 // may reach with this request's verb. The others are not mentioned: that a cluster is
@@ -134,7 +100,7 @@ func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleetvi
 		return
 	}
 	rs, err := m.scopeOf(r)
-	r = r.WithContext(context.WithValue(r.Context(), scope.ScopeKey{}, rs))
+	r = r.WithContext(context.WithValue(r.Context(), scope.Key{}, rs))
 	if err == nil {
 		err = m.MayAlso(r.Context(), rs)
 	}
@@ -206,37 +172,4 @@ func (q *ViewRequest) asSingle(r *http.Request, rs *scope.Scope) (_ *http.Reques
 		cancel(nil)
 		following.Wait()
 	}
-}
-
-// maxNames is how many names of clusters are in an audit event.
-const MaxNames = 100
-
-// names are those of clusters, for an audit event. The zero value is ready, and safe for
-// concurrent use.
-type Names struct {
-	mu  sync.Mutex
-	all map[string]struct{}
-}
-
-func (n *Names) Add(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all == nil {
-		n.all = map[string]struct{}{}
-	}
-	n.all[name] = struct{}{}
-}
-
-func (n *Names) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	sorted := make([]string, 0, len(n.all))
-	for name := range n.all {
-		sorted = append(sorted, name)
-	}
-	slices.Sort(sorted)
-	if more := len(sorted) - MaxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(sorted[:MaxNames], ","), more)
-	}
-	return strings.Join(sorted, ",")
 }

@@ -1,0 +1,30 @@
+// Package view serves requests for many clusters, with package fleetview, which makes one
+// answer of many. What fleetview asks of a cluster it asks through a Member, which is of one
+// request and one user. A view grants nothing:
+//
+//   - Only users whom the hub knows may use views: a token that a cluster may know is 401,
+//     because it must reach no other cluster, and so is a request without a credential.
+//   - get on the FleetView is the right to the view. A view that is not there and one
+//     without the right have the same answer: 403, or 404 with the views that the user may
+//     use if the user may list FleetViews.
+//   - Its clusters are those that the user may reach with the verb of this request (and
+//     with streams, if it leaves the Kubernetes API), by name or by ManagedClusterSet.
+//     Others are not mentioned in any answer. What package fleetview sends with another
+//     verb needs that verb's right too, or is answered 403 in the cluster's place
+//     (mayAlso): a right to list cannot be made to delete.
+//   - Constrained impersonation through a view needs the right for all clusters.
+//
+// A FleetView of one name goes to that cluster as it is (View.Single): through the relay, with the
+// same rights, the rules of the view and its timeout. A watch ends when the FleetView changes.
+//
+// A request counts once for its user, whatever the number of clusters, in limits of its
+// own (--max-view-requests), so that views do not take the place of other requests; a
+// watch is a stream as any other. logs, exec and the like go through the relay with
+// the scope, the limits and the revalidation of their cluster. Redirects of a cluster lead
+// to the cluster's own path. The audit event has the view and the clusters that were asked.
+//
+// # Files
+//
+//	view.go     a request for a view: its clusters, its relay, its end
+//	members.go  one cluster of a view, for one request; Fleet, which requests share
+package view
