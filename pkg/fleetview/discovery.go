@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // isDiscovery reports whether serve answers a path.
@@ -91,7 +91,7 @@ func (d *discovery) has(ctx context.Context, view View, known *resources, path s
 		documents, _ := d.documents(ctx, view, known)
 		return documents[strings.Trim(document, "/")] != nil
 	}
-	gv, ofGroup := merge.GroupVersionOf(path)
+	gv, ofGroup := catalog.GroupVersionOf(path)
 	switch {
 	case !ofGroup || gv.Empty():
 		return true
@@ -112,7 +112,7 @@ func serveVersion(w http.ResponseWriter, r *http.Request, known *resources) {
 
 // serveGroups answers requests for /api, /apis and below.
 func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resources, absent []*fault.Fault) {
-	gv, _ := merge.GroupVersionOf(r.URL.Path)
+	gv, _ := catalog.GroupVersionOf(r.URL.Path)
 	core := r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/")
 	var answer any
 	switch {
@@ -124,12 +124,12 @@ func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resou
 		if group == nil {
 			break
 		}
-		legacy := merge.LegacyGroup(*group)
+		legacy := catalog.LegacyGroup(*group)
 		legacy.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
 		answer = legacy
 	default:
 		if v := known.Version(gv); v != nil {
-			answer = merge.LegacyResources(gv, *v)
+			answer = catalog.LegacyResources(gv, *v)
 		}
 	}
 	if answer != nil {
@@ -149,7 +149,7 @@ func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resou
 
 // serveRoot answers requests for /api (core) and /apis.
 func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bool) {
-	var groups []merge.APIGroup
+	var groups []catalog.APIGroup
 	for _, group := range known.Groups {
 		if (group.Metadata.Name == "") == core {
 			groups = append(groups, group)
@@ -157,7 +157,7 @@ func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bo
 	}
 	w.Header().Set("Vary", "Accept")
 	if version := aggregatedVersion(r.Header.Get("Accept")); version != "" {
-		body, err := merge.AppendGroups(nil, groups, version)
+		body, err := catalog.AppendGroups(nil, groups, version)
 		if err != nil {
 			fault.Write(w, err)
 			return
@@ -168,18 +168,18 @@ func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bo
 		return
 	}
 	if core {
-		var group *merge.APIGroup
+		var group *catalog.APIGroup
 		if len(groups) > 0 {
 			group = &groups[0]
 		}
-		writeJSON(w, r, merge.LegacyVersions(group))
+		writeJSON(w, r, catalog.LegacyVersions(group))
 		return
 	}
 	list := metav1.APIGroupList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{},
 	}
 	for _, group := range groups {
-		list.Groups = append(list.Groups, merge.LegacyGroup(group))
+		list.Groups = append(list.Groups, catalog.LegacyGroup(group))
 	}
 	writeJSON(w, r, list)
 }

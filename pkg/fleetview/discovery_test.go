@@ -263,3 +263,22 @@ func TestDiscoveryRules(t *testing.T) {
 		t.Errorf("paths of /openapi/v2 (-want +got):\n%s", diff)
 	}
 }
+
+func TestReleases(t *testing.T) {
+	for _, test := range []struct {
+		a, b         string
+		before, near bool
+	}{
+		{"v1.9.0", "v1.10.0", true, true},
+		{"v1.36.3", "v1.36.9-gke.1", false, true},
+		{"v1.34.1+k3s1", "v1.30.9-eks-5", false, false},
+		{"nonsense", "v1.20.0", true, false},
+		{"", "nonsense", false, true},
+		{"v2.0.0", "v1.999.0", false, false},
+	} {
+		a, b := releaseOf(test.a), releaseOf(test.b)
+		if a.Before(b) != test.before || a.Near(b) != test.near || b.Near(a) != test.near {
+			t.Errorf("%q is before %q: %t, near: %t; want %t, %t", test.a, test.b, a.Before(b), a.Near(b), test.before, test.near)
+		}
+	}
+}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // gzipFrom is the size from which answers are compressed, as in kube-apiserver.
@@ -50,7 +50,7 @@ func outcomes(faults []*fault.Fault) string {
 	return strings.Join(parts, "; ")
 }
 
-func warnOfConflicts(header http.Header, conflicts []merge.Conflict) {
+func warnOfConflicts(header http.Header, conflicts []catalog.Conflict) {
 	for i, c := range conflicts {
 		if i == fault.MaxNamed {
 			fault.AddWarning(header, fmt.Sprintf("%d more resources are not in some clusters what they are in most, and are not shown of those", len(conflicts)-i))

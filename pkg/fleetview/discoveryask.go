@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 const (
@@ -49,7 +49,7 @@ type question struct {
 	limit int64
 	fetch func(context.Context, *discovery, Member, *allowance) ([]part, error)
 	// parse makes a content of the parts, and counts what it holds.
-	parse func([]part, *merge.Budget) (any, error)
+	parse func([]part, *catalog.Budget) (any, error)
 }
 
 // What is asked, and the type of the answer's content.
@@ -168,7 +168,7 @@ func (d *discovery) parse(ctx context.Context, q question, content digest, parts
 		return nil, err
 	}
 	defer done()
-	budget := &merge.Budget{Context: ctx}
+	budget := &catalog.Budget{Context: ctx}
 	value, err := q.parse(parts, budget)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package fleetview
 
 import (
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -9,12 +11,12 @@ import (
 	"slices"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 )
 
 // resources is what is known of the members of a view.
 type resources struct {
-	*merge.Catalog
+	*catalog.Catalog
 	// Versions are the Kubernetes versions of the members by name, like v1.36.3.
 	Versions map[string]string
 	// Unknown are the members of which it is not known what they serve, and why. They may
@@ -58,13 +60,13 @@ func (d *discovery) catalog(ctx context.Context, view View, members []Member, fr
 // the newest first, and then the others by name. A member cannot come before others by a
 // version that only it says it has.
 func (k *resources) sort() {
-	releases := map[merge.Release]int{}
+	releases := map[release]int{}
 	for _, version := range k.Versions {
-		releases[merge.ReleaseOf(version)]++
+		releases[releaseOf(version)]++
 	}
-	delete(releases, merge.Release{})
-	shared := func(m Member) (r merge.Release) {
-		if of := merge.ReleaseOf(k.Versions[m.Name()]); releases[of] > 1 {
+	delete(releases, release{})
+	shared := func(m Member) (r release) {
+		if of := releaseOf(k.Versions[m.Name()]); releases[of] > 1 {
 			r = of
 		}
 		return r
@@ -85,13 +87,13 @@ func (k *resources) sort() {
 // of them have, because clients choose by it what they may send. If each has another one, it
 // is the oldest that is near to another one, and else the first member's. nil is none.
 func (k *resources) version() []byte {
-	of := map[merge.Release][]Member{}
+	of := map[release][]Member{}
 	for _, m := range k.members {
-		if r := merge.ReleaseOf(k.Versions[m.Name()]); r != (merge.Release{}) {
+		if r := releaseOf(k.Versions[m.Name()]); r != (release{}) {
 			of[r] = append(of[r], m)
 		}
 	}
-	var shared, near merge.Release
+	var shared, near release
 	for r, members := range of {
 		if len(members) > 1 && (len(of[shared]) == 0 || r.Before(shared)) {
 			shared = r
@@ -128,7 +130,7 @@ func (k *resources) version() []byte {
 
 // merged returns the Catalog of the known members. It is kept as long as they are the same
 // and serve the same.
-func (d *discovery) merged(view View, known *resources) *merge.Catalog {
+func (d *discovery) merged(view View, known *resources) *catalog.Catalog {
 	h := sha256.New()
 	fmt.Fprintf(h, "catalog %q ", view.UnlistedCluster)
 	// The rules have strings only: encoding them cannot fail.
@@ -140,9 +142,9 @@ func (d *discovery) merged(view View, known *resources) *merge.Catalog {
 	}
 	key := digest(h.Sum(nil))
 	if value, ok := d.contents.get(key); ok {
-		return value.(*merge.Catalog)
+		return value.(*catalog.Catalog)
 	}
-	var sources []merge.Source
+	var sources []catalog.Source
 	type like struct {
 		content  digest
 		unlisted bool
@@ -157,7 +159,7 @@ func (d *discovery) merged(view View, known *resources) *merge.Catalog {
 		if !ok {
 			i = len(sources)
 			index[kind] = i
-			source := merge.Source{Groups: known.served[name].groups, Listed: listedBy(view.Resources, rules)}
+			source := catalog.Source{Groups: known.served[name].groups, Listed: listedBy(view.Resources, rules)}
 			if kind.unlisted {
 				source.Listed = nil
 			}
@@ -165,13 +167,13 @@ func (d *discovery) merged(view View, known *resources) *merge.Catalog {
 		}
 		sources[i].Clusters = append(sources[i].Clusters, name)
 	}
-	catalog := merge.Union(sources)
-	d.contents.put(key, catalog, sizeOf(catalog))
-	return catalog
+	union := catalog.Union(sources)
+	d.contents.put(key, union, sizeOf(union))
+	return union
 }
 
 // sizeOf estimates the memory of a Catalog.
-func sizeOf(c *merge.Catalog) int64 {
+func sizeOf(c *catalog.Catalog) int64 {
 	const each = 512 // of a resource with its names and verbs, or a subresource with its place
 	size := int64(each)
 	for _, group := range c.Groups {
@@ -205,4 +207,30 @@ func listedBy(rules []ResourceRule, places []int) func(group, resource string) b
 	return func(group, resource string) bool {
 		return slices.ContainsFunc(places, func(i int) bool { return rules[i].selects(group, resource) })
 	}
+}
+
+// supportedSkew is how many minor releases components of one cluster of Kubernetes may be
+// apart. Clusters of one fleet are as a rule not further apart either.
+const supportedSkew = 3
+
+// release is a minor release of Kubernetes, as in v1.36.0-eks-1. Its zero value is none.
+type release struct{ Major, Minor uint }
+
+// releaseOf returns the release of a version of Kubernetes, or none if it is no version.
+func releaseOf(version string) release {
+	parsed, err := utilversion.ParseSemantic(version)
+	if err != nil {
+		return release{}
+	}
+	return release{parsed.Major(), parsed.Minor()}
+}
+
+// Before reports whether r is older than other.
+func (r release) Before(other release) bool {
+	return r.Major < other.Major || r.Major == other.Major && r.Minor < other.Minor
+}
+
+// Near reports whether two releases can be of one fleet.
+func (r release) Near(other release) bool {
+	return r.Major == other.Major && max(r.Minor, other.Minor)-min(r.Minor, other.Minor) <= supportedSkew
 }

@@ -16,8 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 const (
@@ -110,8 +110,8 @@ func fetchServed(ctx context.Context, d *discovery, member Member, allowed *allo
 			version = p
 		}
 	})
-	running.Go(func() { core, coreErr = d.fetchRoot(ctx, member, "/api", merge.ParseVersions, allowed) })
-	parts, err := d.fetchRoot(ctx, member, "/apis", merge.ParseGroupList, allowed)
+	running.Go(func() { core, coreErr = d.fetchRoot(ctx, member, "/api", catalog.ParseVersions, allowed) })
+	parts, err := d.fetchRoot(ctx, member, "/apis", catalog.ParseGroupList, allowed)
 	running.Wait()
 	if refused := new(fault.Fault); errors.As(coreErr, &refused) && refused.Code == http.StatusNotFound {
 		core, coreErr = nil, nil // an aggregated apiserver alone has no core group
@@ -124,7 +124,7 @@ func fetchServed(ctx context.Context, d *discovery, member Member, allowed *allo
 
 // fetchRoot gets /api or /apis, and below it what the member's answer does not have.
 func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
-	legacy func([]byte, *merge.Budget) ([]merge.APIGroup, error), allowed *allowance) ([]part, error) {
+	legacy func([]byte, *catalog.Budget) ([]catalog.APIGroup, error), allowed *allowance) ([]part, error) {
 	root, err := d.fetch(ctx, member, path, acceptDiscovery, allowed)
 	if err != nil {
 		return nil, err
@@ -161,16 +161,16 @@ func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
 
 // legacyPaths returns the paths below /api or /apis that a member without aggregated
 // discovery is asked for; none if it has that.
-func (d *discovery) legacyPaths(ctx context.Context, root part, legacy func([]byte, *merge.Budget) ([]merge.APIGroup, error)) ([]string, error) {
+func (d *discovery) legacyPaths(ctx context.Context, root part, legacy func([]byte, *catalog.Budget) ([]catalog.APIGroup, error)) ([]string, error) {
 	done, err := turn(ctx, d.turns)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if merge.IsAggregated(root.body) {
+	if catalog.IsAggregated(root.body) {
 		return nil, nil
 	}
-	groups, err := legacy(root.body, &merge.Budget{Context: ctx})
+	groups, err := legacy(root.body, &catalog.Budget{Context: ctx})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (d *discovery) legacyPaths(ctx context.Context, root part, legacy func([]by
 
 // served is what a member serves.
 type served struct {
-	groups []merge.APIGroup
+	groups []catalog.APIGroup
 	// of tells groups apart.
 	of digest
 	// version is the gitVersion of body, the member's answer to /version.
@@ -195,34 +195,34 @@ type served struct {
 }
 
 // parseServed makes a served of what fetchServed got.
-func parseServed(parts []part, budget *merge.Budget) (any, error) {
+func parseServed(parts []part, budget *catalog.Budget) (any, error) {
 	version, body := parseVersion(parts[0].body)
 	groups, err := parseGroups(parts[1:], budget)
 	budget.Held += int64(len(body))
 	return served{groups: groups, of: digestOf("groups", parts[1:]), version: version, body: body}, err
 }
 
-func parseGroups(parts []part, budget *merge.Budget) ([]merge.APIGroup, error) {
-	var groups []merge.APIGroup
+func parseGroups(parts []part, budget *catalog.Budget) ([]catalog.APIGroup, error) {
+	var groups []catalog.APIGroup
 	for _, p := range parts {
-		var more []merge.APIGroup
+		var more []catalog.APIGroup
 		var err error
 		switch {
 		case p.path == "":
 			continue // not answered
-		case merge.IsAggregated(p.body):
-			more, err = merge.ParseGroups(p.body, budget)
+		case catalog.IsAggregated(p.body):
+			more, err = catalog.ParseGroups(p.body, budget)
 		case p.path == "/api":
-			more, err = merge.ParseVersions(p.body, budget)
+			more, err = catalog.ParseVersions(p.body, budget)
 		case p.path == "/apis":
-			more, err = merge.ParseGroupList(p.body, budget)
+			more, err = catalog.ParseGroupList(p.body, budget)
 		default:
-			gv, _ := merge.GroupVersionOf(p.path)
-			var v merge.APIVersion
-			if v, err = merge.ParseResourceList(p.body, gv, budget); err == nil {
+			gv, _ := catalog.GroupVersionOf(p.path)
+			var v catalog.APIVersion
+			if v, err = catalog.ParseResourceList(p.body, gv, budget); err == nil {
 				setVersion(groups, gv, v)
 			}
-			if budget.Context.Err() == nil && !errors.Is(err, merge.ErrLimit) {
+			if budget.Context.Err() == nil && !errors.Is(err, catalog.ErrLimit) {
 				err = nil // like one that was not answered
 			}
 		}
@@ -234,7 +234,7 @@ func parseGroups(parts []part, budget *merge.Budget) ([]merge.APIGroup, error) {
 	return groups, nil
 }
 
-func setVersion(groups []merge.APIGroup, gv schema.GroupVersion, v merge.APIVersion) {
+func setVersion(groups []catalog.APIGroup, gv schema.GroupVersion, v catalog.APIVersion) {
 	for i := range groups {
 		for j := range groups[i].Versions {
 			if groups[i].Metadata.Name == gv.Group && groups[i].Versions[j].Version == gv.Version {
@@ -251,22 +251,22 @@ func parseVersion(body []byte) (string, []byte) {
 	if json.Unmarshal(body, &info) != nil {
 		return "", nil
 	}
-	release := merge.ReleaseOf(info.GitVersion)
+	of := releaseOf(info.GitVersion)
 	agrees := func(said string, is uint) bool { // GKE and EKS say 33+
 		return said == "" || strings.TrimRight(said, "+") == strconv.FormatUint(uint64(is), 10)
 	}
-	if release == (merge.Release{}) || !agrees(info.Major, release.Major) || !agrees(info.Minor, release.Minor) {
+	if of == (release{}) || !agrees(info.Major, of.Major) || !agrees(info.Minor, of.Minor) {
 		return "", nil
 	}
 	return info.GitVersion, bytes.Clone(body)
 }
 
-func parseIndex(parts []part, budget *merge.Budget) (any, error) {
-	return merge.ParseOpenAPIIndex(parts[0].body, budget)
+func parseIndex(parts []part, budget *catalog.Budget) (any, error) {
+	return catalog.ParseOpenAPIIndex(parts[0].body, budget)
 }
 
-func parseSwagger(parts []part, budget *merge.Budget) (any, error) {
-	_, err := merge.ParseSwagger(parts[0].body, budget)
+func parseSwagger(parts []part, budget *catalog.Budget) (any, error) {
+	_, err := catalog.ParseSwagger(parts[0].body, budget)
 	budget.Held = int64(len(parts[0].body))
 	return bytes.Clone(parts[0].body), err
 }

@@ -67,7 +67,7 @@
 //
 // A view serves the union of what its members serve. Each is asked as the user, once a minute, and
 // what it answers is known for that user only, parsed and kept once per content. Where members
-// differ, it is as most of them say (merge.Union); /version is that of the oldest release that two
+// differ, it is as most of them say (catalog.Union); /version is that of the oldest release that two
 // members have. All parts of an answer are bounded together, and parsing takes turns. What is in no
 // answer may be new: members whose answers are older than a second are asked again before a 404. A
 // member that does not answer is left out with a Warning, or its answer of the last ten minutes is

@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 )
 
 // bomb is an answer of a few KiB, compressed, that begins, goes on with n times more, and ends.
@@ -144,25 +144,25 @@ func TestSwaggerForProtobuf(t *testing.T) {
 // is served.
 func TestLargeDiscovery(t *testing.T) {
 	const crds = 5000
-	var groups []merge.APIGroup
+	var groups []catalog.APIGroup
 	for i := range crds / 10 {
 		name := "group-" + strings.Repeat("x", 20) + string(rune('a'+i%26)) + strings.Repeat("y", i/26) + ".example.com"
-		group := merge.APIGroup{Metadata: merge.APIGroupMetadata{Name: name}}
+		group := catalog.APIGroup{Metadata: catalog.APIGroupMetadata{Name: name}}
 		for _, version := range []string{"v1", "v1beta1"} {
-			v := merge.APIVersion{Version: version, Freshness: merge.FreshnessCurrent}
+			v := catalog.APIVersion{Version: version, Freshness: catalog.FreshnessCurrent}
 			for j := range 10 {
 				kind := &metav1.GroupVersionKind{Group: name, Version: version, Kind: "ExampleResource" + string(rune('A'+j))}
-				v.Resources = append(v.Resources, merge.APIResource{
-					Resource: strings.ToLower(kind.Kind) + "s", ResponseKind: kind, Scope: merge.ScopeNamespaced, SingularResource: strings.ToLower(kind.Kind),
+				v.Resources = append(v.Resources, catalog.APIResource{
+					Resource: strings.ToLower(kind.Kind) + "s", ResponseKind: kind, Scope: catalog.ScopeNamespaced, SingularResource: strings.ToLower(kind.Kind),
 					Verbs: []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}, Categories: []string{"all", "example"},
-					Subresources: []merge.APISubresource{{Subresource: "status", ResponseKind: kind, Verbs: []string{"get", "patch", "update"}}},
+					Subresources: []catalog.APISubresource{{Subresource: "status", ResponseKind: kind, Verbs: []string{"get", "patch", "update"}}},
 				})
 			}
 			group.Versions = append(group.Versions, v)
 		}
 		groups = append(groups, group)
 	}
-	body, err := merge.AppendGroups(nil, groups, "v2")
+	body, err := catalog.AppendGroups(nil, groups, "v2")
 	if err != nil {
 		t.Fatal(err)
 	}

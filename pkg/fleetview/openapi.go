@@ -12,8 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // document is one OpenAPI v3 document of a view.
@@ -44,7 +44,7 @@ func (d *discovery) documents(ctx context.Context, view View, known *resources) 
 			continue
 		}
 		for path, hash := range a.value.(map[string]string) {
-			gv, ofGroup := merge.GroupVersionOf(path)
+			gv, ofGroup := catalog.GroupVersionOf(path)
 			if ofGroup && !gv.Empty() && len(view.Resources) > 0 && !listed[gv] {
 				continue
 			}
@@ -103,7 +103,7 @@ func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View
 	for path, document := range documents {
 		hashes[path] = document.hash
 	}
-	body, err := merge.AppendOpenAPIIndex(nil, view.Prefix, hashes)
+	body, err := catalog.AppendOpenAPIIndex(nil, view.Prefix, hashes)
 	if err != nil {
 		fault.Write(w, err)
 		return

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/kube-openapi/pkg/handler"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 const (
@@ -59,7 +59,7 @@ func (d *discovery) encoded(ctx context.Context, body []byte) ([]byte, error) {
 	if value, ok := d.contents.get(key); ok {
 		return value.([]byte), nil
 	}
-	if merge.HasValues(body, maxEncoded) {
+	if catalog.HasValues(body, maxEncoded) {
 		return nil, fault.Refuse(http.StatusNotAcceptable, "the OpenAPI v2 document of the clusters is too large for protobuf: ask for application/json, or for /openapi/v3")
 	}
 	done, err := turn(ctx, d.large)
@@ -161,7 +161,7 @@ func (d *discovery) mergeSwaggers(ctx context.Context, parts []part, adds []sets
 		return nil, err
 	}
 	defer done()
-	base, err := merge.ParseSwagger(parts[0].body, &merge.Budget{Context: ctx})
+	base, err := catalog.ParseSwagger(parts[0].body, &catalog.Budget{Context: ctx})
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (d *discovery) mergeSwaggers(ctx context.Context, parts []part, adds []sets
 		base.Filter(func(gv schema.GroupVersion) bool { return gv.Version == "" || adds[0].Has(gv) })
 	}
 	for i := 1; i < len(parts); i++ {
-		other, err := merge.ParseSwagger(parts[i].body, &merge.Budget{Context: ctx})
+		other, err := catalog.ParseSwagger(parts[i].body, &catalog.Budget{Context: ctx})
 		if err != nil {
 			return nil, err
 		}

@@ -104,9 +104,8 @@ var standardOnly = map[string][]string{
 	"pkg/dial":              {"golang.org/x/sys"},
 	"pkg/fleetview/version": nil,
 	"pkg/identity":          nil,
-	"pkg/fleetview/merge": {
-		"k8s.io/apimachinery", "k8s.io/api/apidiscovery", "k8s.io/kube-openapi", "google.golang.org/protobuf", "sigs.k8s.io/yaml",
-	},
+	"pkg/fleetview/merge":   {"k8s.io/apimachinery", "google.golang.org/protobuf", "sigs.k8s.io/yaml"},
+	"pkg/fleetview/catalog": {"k8s.io/apimachinery", "k8s.io/api/apidiscovery", "k8s.io/kube-openapi"},
 }
 
 var components = []string{"pkg/addonmanager", "pkg/proxyserver", "pkg/proxyapi", "pkg/proxyagent"}

@@ -1,8 +1,13 @@
 package merge
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
+	"strings"
+
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Key names an object, and the version of it.
@@ -21,8 +26,8 @@ func KeyOfItem(object Item) (Key, error) {
 // keyOf returns the key of the object that m walks.
 func keyOf(m *members) (key Key) {
 	var metadata, kind, apiVersion bool
-	for m.more() {
-		switch string(m.key) {
+	for m.More() {
+		switch string(m.Key) {
 		case "metadata":
 			if m.once(&metadata) {
 				key.readMetadata(m)
@@ -44,14 +49,14 @@ func keyOf(m *members) (key Key) {
 
 // readMetadata reads the value of m's member, and moves m behind it.
 func (k *Key) readMetadata(m *members) {
-	if m.data[m.value] == 'n' {
+	if m.data[m.Value] == 'n' {
 		m.skip()
 		return
 	}
 	var namespace, name, uid, version bool
 	in := m.inner()
-	for in.more() {
-		switch string(in.key) {
+	for in.More() {
+		switch string(in.Key) {
 		case "namespace":
 			in.textOnce(&namespace, &k.Namespace)
 		case "name":
@@ -64,10 +69,10 @@ func (k *Key) readMetadata(m *members) {
 			in.skip()
 		}
 	}
-	if in.err != nil {
-		m.fail(in.err)
+	if in.Err != nil {
+		m.fail(in.Err)
 	}
-	m.next = in.next
+	m.Next = in.Next
 }
 
 // textOnce reads the member's text, which must not be given twice.
@@ -82,14 +87,14 @@ func KeyOfRow(row Item) (Key, error) {
 	var key Key
 	var seen bool
 	m := row.members()
-	for m.more() {
-		if string(m.key) != "object" {
+	for m.More() {
+		if string(m.Key) != "object" {
 			m.skip()
 		} else if m.once(&seen) {
 			in := m.inner()
 			key = keyOf(&in)
-			if m.next = in.next; in.err != nil {
-				m.fail(in.err)
+			if m.Next = in.Next; in.Err != nil {
+				m.fail(in.Err)
 			}
 		}
 	}
@@ -167,4 +172,66 @@ func (k *Key) readProtobuf(meta []byte) error {
 		*text = string(f.content)
 	}
 	return nil
+}
+
+// ListMeta is what a list or Table says of itself.
+type ListMeta struct {
+	APIVersion, Kind          string
+	ResourceVersion, Continue string
+	// RemainingItemCount is how many items follow on later pages, if the member says it.
+	RemainingItemCount *int64
+}
+
+// readMetadata sets what a list's metadata in JSON says.
+func (m *ListMeta) readMetadata(metadata []byte) error {
+	var read struct {
+		ResourceVersion    string `json:"resourceVersion"`
+		Continue           string `json:"continue"`
+		RemainingItemCount *int64 `json:"remainingItemCount"`
+	}
+	if err := json.Unmarshal(metadata, &read); err != nil {
+		return fmt.Errorf("reading a list's metadata: %w", err)
+	}
+	m.ResourceVersion, m.Continue, m.RemainingItemCount = read.ResourceVersion, read.Continue, read.RemainingItemCount
+	return nil
+}
+
+// ItemsOf returns what the items of a list are. Only items of custom resources say it.
+func ItemsOf(list ListMeta) (metav1.TypeMeta, error) {
+	kind, ok := strings.CutSuffix(list.Kind, "List")
+	if !ok || list.APIVersion == "" {
+		return metav1.TypeMeta{}, fmt.Errorf("reading a list: it is %q and does not say what its items are", list.Kind)
+	}
+	return metav1.TypeMeta{APIVersion: list.APIVersion, Kind: kind}, nil
+}
+
+// NotListError says that a document is neither a list nor a Table.
+type NotListError struct {
+	// Kind is the document's kind, such as "Status", if it has one.
+	Kind string
+	// Beginning is the document's beginning: at least 4 KiB, or all of it.
+	Beginning []byte
+}
+
+func (e *NotListError) Error() string {
+	if e.Kind == "" {
+		return "reading a list: the answer is neither a list nor a Table"
+	}
+	return fmt.Sprintf("reading a list: the answer is a %q, neither a list nor a Table", e.Kind)
+}
+
+// Majority returns what most of kinds are; empty ones do not count. Of those that are there
+// equally often it is the one with the highest rank.
+func Majority(kinds []metav1.TypeMeta, rank func(of metav1.TypeMeta) int) (most metav1.TypeMeta) {
+	count := map[metav1.TypeMeta]int{}
+	for _, of := range kinds {
+		if of.Kind == "" {
+			continue
+		}
+		count[of]++
+		if n := count[of]; n > count[most] || n == count[most] && rank(of) > rank(most) {
+			most = of
+		}
+	}
+	return most
 }

@@ -3,7 +3,9 @@ package merge
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // members walks the members of a JSON object, which must be whole. A caller asks more for
@@ -12,13 +14,13 @@ type members struct {
 	data []byte
 	// key is the member's key, without escapes. data[start:value] is its text with the
 	// colon, and the value begins at data[value].
-	key          []byte
-	start, value int
+	Key          []byte
+	start, Value int
 	// next is where the walk goes on: behind the value, or the end, of the object.
-	next  int
+	Next  int
 	count int
-	err   error
-	scan  scanner
+	Err   error
+	scan  Scanner
 
 	// index has the places of the members, if they are known, and level says where in it.
 	index *index
@@ -27,7 +29,7 @@ type members struct {
 
 // members walks an Item.
 func (o Item) members() members {
-	m := walk(o.json, 0)
+	m := Walk(o.json, 0)
 	if o.index != nil && !o.index.irregular {
 		m.index = o.index
 	}
@@ -36,8 +38,8 @@ func (o Item) members() members {
 
 // inner walks the object that is the member's value.
 func (m *members) inner() members {
-	in := walk(m.data, m.value)
-	if x := m.index; x != nil && m.level < len(x.path) && string(m.key) == x.path[m.level] && len(x.levels[m.level+1]) > 0 {
+	in := Walk(m.data, m.Value)
+	if x := m.index; x != nil && m.level < len(x.path) && string(m.Key) == x.path[m.level] && len(x.levels[m.level+1]) > 0 {
 		in.index, in.level = x, m.level+1
 	}
 	return in
@@ -47,39 +49,39 @@ func (m *members) inner() members {
 func (m *members) known() bool {
 	all := m.index.levels[m.level]
 	if m.count == len(all) {
-		m.next = skipSpace(m.data, m.next) + 1 // behind the brace
+		m.Next = SkipSpace(m.data, m.Next) + 1 // behind the brace
 		return false
 	}
 	at := all[m.count]
-	m.key, m.start, m.value = m.data[at.key+1:at.keyEnd-1], at.key, at.value
+	m.Key, m.start, m.Value = m.data[at.key+1:at.keyEnd-1], at.key, at.value
 	m.count++
 	return true
 }
 
 // walk returns the members of the object at data[i].
-func walk(data []byte, i int) members {
-	m := members{data: data, next: skipSpace(data, i)}
+func Walk(data []byte, i int) members {
+	m := members{data: data, Next: SkipSpace(data, i)}
 	switch {
-	case m.next >= len(data):
-		m.err = errEnd
-	case data[m.next] != '{':
-		m.err = syntax(data[m.next])
+	case m.Next >= len(data):
+		m.Err = ErrEnd
+	case data[m.Next] != '{':
+		m.Err = Syntax(data[m.Next])
 	}
-	m.next++
+	m.Next++
 	return m
 }
 
 // more reports whether there is another member. It sets err if the object is broken.
-func (m *members) more() bool {
-	if m.err != nil {
+func (m *members) More() bool {
+	if m.Err != nil {
 		return false
 	}
 	if m.index != nil {
 		return m.known()
 	}
-	i := m.skipSpace(m.next)
+	i := m.skipSpace(m.Next)
 	if i < len(m.data) && m.data[i] == '}' {
-		m.next = i + 1
+		m.Next = i + 1
 		return false
 	}
 	if m.count > 0 {
@@ -87,41 +89,41 @@ func (m *members) more() bool {
 	}
 	m.start = i
 	i = m.expect(i, '"')
-	if m.err != nil {
+	if m.Err != nil {
 		return false
 	}
-	end, closed, err := skipString(m.data, i)
+	end, closed, err := SkipString(m.data, i)
 	if err != nil || !closed {
 		m.fail(err)
 		return false
 	}
-	m.key = m.data[i : end-1]
-	if bytes.IndexByte(m.key, '\\') >= 0 {
-		name, err := unquote(m.data[i-1 : end])
+	m.Key = m.data[i : end-1]
+	if bytes.IndexByte(m.Key, '\\') >= 0 {
+		name, err := Unquote(m.data[i-1 : end])
 		if err != nil {
 			m.fail(err)
 			return false
 		}
-		m.key = []byte(name)
+		m.Key = []byte(name)
 	}
-	m.value = m.skipSpace(m.expect(m.skipSpace(end), ':'))
+	m.Value = m.skipSpace(m.expect(m.skipSpace(end), ':'))
 	m.count++
-	return m.err == nil
+	return m.Err == nil
 }
 
 // skipSpace is the function of that name. It sets err if nothing follows.
 func (m *members) skipSpace(i int) int {
-	i = skipSpace(m.data, i)
-	if i >= len(m.data) && m.err == nil {
-		m.err = errEnd
+	i = SkipSpace(m.data, i)
+	if i >= len(m.data) && m.Err == nil {
+		m.Err = ErrEnd
 	}
 	return i
 }
 
 // expect returns the index behind c, which must be at data[i].
 func (m *members) expect(i int, c byte) int {
-	if m.err == nil && m.data[i] != c {
-		m.err = syntax(m.data[i])
+	if m.Err == nil && m.data[i] != c {
+		m.Err = Syntax(m.data[i])
 	}
 	return i + 1
 }
@@ -129,27 +131,27 @@ func (m *members) expect(i int, c byte) int {
 // fail ends the walk with err, or because the data ended if err is nil.
 func (m *members) fail(err error) {
 	if err == nil {
-		err = errEnd
+		err = ErrEnd
 	}
-	if m.err == nil {
-		m.err = err
+	if m.Err == nil {
+		m.Err = err
 	}
 }
 
 // skip moves next behind the member's value and returns the value.
 func (m *members) skip() []byte {
 	if m.index != nil {
-		m.next = m.index.levels[m.level][m.count-1].end
-		return m.data[m.value:m.next]
+		m.Next = m.index.levels[m.level][m.count-1].end
+		return m.data[m.Value:m.Next]
 	}
-	m.scan.reset()
-	next, done, err := m.scan.scan(m.data, m.value)
+	m.scan.Reset()
+	next, done, err := m.scan.Scan(m.data, m.Value)
 	if err != nil || !done {
 		m.fail(err)
 		return nil
 	}
-	m.next = next
-	return m.data[m.value:next]
+	m.Next = next
+	return m.data[m.Value:next]
 }
 
 // text skips the member's value, which must be a string or null. It returns the value's
@@ -157,12 +159,12 @@ func (m *members) skip() []byte {
 func (m *members) text() (raw []byte, s string) {
 	raw = m.skip()
 	switch {
-	case m.err != nil || raw[0] == 'n':
+	case m.Err != nil || raw[0] == 'n':
 	case raw[0] != '"':
-		m.fail(fmt.Errorf("reading %q: it is no string", m.key))
+		m.fail(fmt.Errorf("reading %q: it is no string", m.Key))
 	default:
 		var err error
-		if s, err = unquote(raw); err != nil {
+		if s, err = Unquote(raw); err != nil {
 			m.fail(err)
 		}
 	}
@@ -172,18 +174,18 @@ func (m *members) text() (raw []byte, s string) {
 // once ends the walk if the member was seen before, and sets seen.
 func (m *members) once(seen *bool) bool {
 	if *seen {
-		m.fail(fmt.Errorf("reading JSON: %q is given twice", m.key))
+		m.fail(fmt.Errorf("reading JSON: %q is given twice", m.Key))
 	}
 	*seen = true
-	return m.err == nil
+	return m.Err == nil
 }
 
 // end returns what ended the walk early. Only whitespace may follow the object.
 func (m *members) end() error {
-	if m.err == nil && skipSpace(m.data, m.next) < len(m.data) {
-		m.err = errTrailing
+	if m.Err == nil && SkipSpace(m.data, m.Next) < len(m.data) {
+		m.Err = ErrTrailing
 	}
-	return m.err
+	return m.Err
 }
 
 // twin reports whether decoders may take the key for name though it is spelled in another
@@ -195,11 +197,11 @@ func twin(key []byte, name string) bool {
 // without returns object without the members that are twins of the names.
 func without(object []byte, names ...string) ([]byte, error) {
 	kept := append(make([]byte, 0, len(object)), '{')
-	m := walk(object, 0)
-	for m.more() {
+	m := Walk(object, 0)
+	for m.More() {
 		m.skip()
-		if m.err == nil && !isTwin(m.key, names) {
-			kept = appendMember(kept, object[m.start:m.next])
+		if m.Err == nil && !isTwin(m.Key, names) {
+			kept = appendMember(kept, object[m.start:m.Next])
 		}
 	}
 	return append(kept, '}'), m.end()
@@ -227,7 +229,7 @@ func appendComma(dst []byte) []byte {
 }
 
 // unquote returns what a JSON string says. Its syntax is right.
-func unquote(raw []byte) (string, error) {
+func Unquote(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
 	}
@@ -258,3 +260,51 @@ func appendSuffixed(dst, raw []byte, suffix string) []byte {
 	dst = appendQuoted(dst, suffix)
 	return append(dst[:start], dst[start+1:]...)
 }
+
+// Elements returns the elements of a document that is a JSON array, or null, and has
+// most elements at most.
+func Elements(document []byte, most int) ([][]byte, error) {
+	var s Scanner
+	begin := SkipSpace(document, 0)
+	end, done, err := s.Scan(document, begin)
+	switch {
+	case err != nil:
+		return nil, err
+	case !done:
+		return nil, ErrEnd
+	case SkipSpace(document, end) < len(document):
+		return nil, ErrTrailing
+	}
+	return elements(nil, document[begin:end], most)
+}
+
+// elements appends the elements of a JSON array whose syntax is right. null has none.
+func elements(values [][]byte, array []byte, most int) ([][]byte, error) {
+	switch array[0] {
+	case 'n':
+		return values, nil
+	case '[':
+	default:
+		return nil, errors.New("it is no array")
+	}
+	var s Scanner
+	for i := SkipSpace(array, 1); array[i] != ']'; {
+		if len(values) == most {
+			return nil, fmt.Errorf("it has more than %d elements", most)
+		}
+		s.Reset()
+		next, _, err := s.Scan(array, i)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, array[i:next])
+		if i = SkipSpace(array, next); array[i] == ',' {
+			i = SkipSpace(array, i+1)
+		}
+	}
+	return values, nil
+}
+
+// isListKind reports whether a kind is that of a list or Table by its name. Lists of custom
+// resources can have others.
+func isListKind(kind string) bool { return strings.HasSuffix(kind, "List") || kind == "Table" }

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -128,7 +129,7 @@ func (p Places) within(depth int, key string) (in Places) {
 // appendPlaces appends an object with its places edited.
 func (e *edit) appendPlaces(dst, object []byte, places Places) ([]byte, error) {
 	start := len(dst)
-	dst, _, err := e.appendValue(dst, object[skipSpace(object, 0):], places, 0)
+	dst, _, err := e.appendValue(dst, object[SkipSpace(object, 0):], places, 0)
 	if err != nil {
 		return dst[:start], err
 	}
@@ -172,29 +173,29 @@ func (p Places) twin(depth int, key string) bool {
 // is not there any more.
 func (e *edit) appendMembers(dst, object []byte, edited func(dst []byte, key string, value []byte) ([]byte, bool, error)) ([]byte, error) {
 	dst = append(dst, '{')
-	m := walk(object, 0)
-	for m.more() {
+	m := Walk(object, 0)
+	for m.More() {
 		value := m.skip()
-		if m.err != nil {
+		if m.Err != nil {
 			break
 		}
 		before := len(dst)
-		dst = appendMember(dst, object[m.start:m.value])
+		dst = appendMember(dst, object[m.start:m.Value])
 		var kept bool
 		var err error
-		if dst, kept, err = edited(dst, string(m.key), value); err != nil {
+		if dst, kept, err = edited(dst, string(m.Key), value); err != nil {
 			return dst, err
 		}
 		if !kept {
 			dst = dst[:before]
 		}
 	}
-	return append(dst, '}'), m.err
+	return append(dst, '}'), m.Err
 }
 
 // appendElements appends an array with the elements that edited appends.
 func (e *edit) appendElements(dst, array []byte, edited func(dst, element []byte) ([]byte, error)) (_ []byte, kept bool, err error) {
-	all, err := elements(nil, array)
+	all, err := elements(nil, array, math.MaxInt)
 	if err != nil {
 		return dst, true, err
 	}
@@ -244,7 +245,7 @@ func (e *edit) appendPlace(dst, value []byte, what what) (_ []byte, kept bool, e
 
 // appendPlainText appends a JSON string without @CLUSTER.
 func (e *edit) appendPlainText(dst, text []byte) (_ []byte, kept bool, err error) {
-	s, err := unquote(text)
+	s, err := Unquote(text)
 	if err != nil {
 		return dst, true, err
 	}
@@ -274,8 +275,8 @@ func (e *edit) appendOwner(dst, owner []byte) ([]byte, error) {
 func (e *edit) appendLabelled(dst, labels []byte) (_ []byte, kept bool, err error) {
 	empty := len(labels) == 0
 	if !empty {
-		m := walk(labels, 0)
-		empty = !m.more()
+		m := Walk(labels, 0)
+		empty = !m.More()
 	}
 	if empty {
 		return append(dst, labels...), true, nil
@@ -300,23 +301,23 @@ func (e *edit) appendLabelled(dst, labels []byte) (_ []byte, kept bool, err erro
 // appendSelecting appends a LabelSelector, if it selects anything, with the view's label.
 func (e *edit) appendSelecting(dst, selector []byte) (_ []byte, kept bool, err error) {
 	matches, byLabels := false, false
-	m := walk(selector, 0)
-	for m.more() {
+	m := Walk(selector, 0)
+	for m.More() {
 		value := m.skip()
-		if m.err != nil {
-			return dst, true, m.err
+		if m.Err != nil {
+			return dst, true, m.Err
 		}
-		switch key := string(m.key); {
+		switch key := string(m.Key); {
 		case key == "matchLabels" && value[0] == '{':
-			byLabels = value[skipSpace(value, 1)] != '}'
+			byLabels = value[SkipSpace(value, 1)] != '}'
 			matches = matches || byLabels
 		case key == "matchExpressions" && value[0] == '[':
-			matches = matches || value[skipSpace(value, 1)] != ']'
+			matches = matches || value[SkipSpace(value, 1)] != ']'
 		}
 	}
 	switch {
-	case m.err != nil || !matches:
-		return append(dst, selector...), true, m.err
+	case m.Err != nil || !matches:
+		return append(dst, selector...), true, m.Err
 	case byLabels:
 		dst, err = e.appendMembers(dst, selector, func(dst []byte, key string, value []byte) ([]byte, bool, error) {
 			if key == "matchLabels" {
@@ -381,6 +382,76 @@ func (e *edit) plainName(name string) string {
 	return plain
 }
 
+// has reports whether a pointer leads to a member of a map of labels in which the view's may
+// be.
+func (p Places) has(tokens []string) bool {
+	return slices.ContainsFunc(p, func(place spot) bool {
+		path := place.path
+		if place.what == labelSelector {
+			path = append(slices.Clone(path), "matchLabels")
+		}
+		return (place.what == labels || place.what == labelSelector) && slices.Equal(path, tokens)
+	})
+}
+
+// edit is what happens to an object's metadata, on the way to the view or back.
+type edit struct {
+	cluster     string
+	annotations []string
+	// label is the label of the view, in selectors of objects and on the way back in all labels.
+	label  string
+	places Places
+	// qualify and qualifyNamespace say what is qualified.
+	qualify, qualifyNamespace bool
+	misleading                func(string) bool
+	// restore is the way back: annotations are removed instead of set.
+	restore bool
+	// derived says that names which have @CLUSTER within are made of one that ends in it.
+	derived bool
+	// note, on the way back, gets what names clusters instead of having it restored.
+	note func(Mention)
+	// toView is set on the way to the view, toMember on the way back.
+	toView   func(string) string
+	toMember func(string) (string, error)
+}
+
+// sets reports whether annotations are set instead of removed.
+func (e *edit) sets() bool { return !e.restore }
+
+func (e *edit) ours(annotation []byte) bool {
+	for _, name := range e.annotations {
+		if string(annotation) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// qualifies reports whether a name is qualified on the way to the view.
+func (e *edit) qualifies(name string) bool {
+	return e.qualify || e.misleading != nil && strings.IndexByte(name, '@') >= 0 && e.misleading(name)
+}
+
+// names are the members of metadata that are edited.
+func (e *edit) names() []string {
+	if e.qualify || e.qualifyNamespace {
+		return []string{"annotations", "name", "resourceVersion", "namespace", "ownerReferences"}
+	}
+	return []string{"annotations", "name", "resourceVersion"}
+}
+
+func (e *edit) version(s string) (string, error) {
+	switch {
+	case s == "", e.note != nil:
+		return s, nil
+	case e.toMember != nil:
+		return e.toMember(s)
+	case e.toView != nil:
+		return e.toView(s), nil
+	}
+	return s, nil
+}
+
 // Mention is what may name a cluster in an object that somebody writes.
 type Mention struct {
 	// Name is one that may be NAME@CLUSTER.
@@ -396,19 +467,7 @@ func (e *edit) mention(key, value []byte, annotation bool) {
 	if e.note == nil || string(key) != e.label || value[0] != '"' {
 		return
 	}
-	if cluster, err := unquote(value); err == nil {
+	if cluster, err := Unquote(value); err == nil {
 		e.note(Mention{Cluster: cluster, Annotation: annotation})
 	}
-}
-
-// has reports whether a pointer leads to a member of a map of labels in which the view's may
-// be.
-func (p Places) has(tokens []string) bool {
-	return slices.ContainsFunc(p, func(place spot) bool {
-		path := place.path
-		if place.what == labelSelector {
-			path = append(slices.Clone(path), "matchLabels")
-		}
-		return (place.what == labels || place.what == labelSelector) && slices.Equal(path, tokens)
-	})
 }

@@ -29,7 +29,7 @@ type Reader struct {
 	begin []byte
 	slid  bool
 
-	scan    scanner
+	scan    Scanner
 	index   *index
 	meta    ListMeta
 	columns []byte
@@ -131,7 +131,7 @@ func (l *Reader) close() error {
 	case err != nil:
 		return err
 	}
-	return errTrailing
+	return ErrTrailing
 }
 
 // member reads a member of the document, up to its first item if it has the items. It
@@ -148,7 +148,7 @@ func (l *Reader) member() (bool, error) {
 	}
 	if l.members > 0 {
 		if c != ',' {
-			return false, syntax(c)
+			return false, Syntax(c)
 		}
 		l.at++
 		if c, err = l.token(); err != nil {
@@ -156,7 +156,7 @@ func (l *Reader) member() (bool, error) {
 		}
 	}
 	if c != '"' {
-		return false, syntax(c)
+		return false, Syntax(c)
 	}
 	key, err := l.text()
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *Reader) member() (bool, error) {
 		return false, err
 	}
 	if c != ':' {
-		return false, syntax(c)
+		return false, Syntax(c)
 	}
 	l.at++
 	if c, err = l.token(); err != nil {
@@ -260,7 +260,7 @@ func (l *Reader) item() ([]byte, error) {
 	}
 	if l.items > 0 {
 		if c != ',' {
-			return nil, syntax(c)
+			return nil, Syntax(c)
 		}
 		l.at++
 		if c, err = l.token(); err != nil {
@@ -277,7 +277,7 @@ func (l *Reader) item() ([]byte, error) {
 
 // value reads the value at at and returns its text, which is valid until more is read.
 func (l *Reader) value() ([]byte, error) {
-	l.scan.reset()
+	l.scan.Reset()
 	return l.scanned()
 }
 
@@ -285,7 +285,7 @@ func (l *Reader) value() ([]byte, error) {
 func (l *Reader) scanned() ([]byte, error) {
 	l.kept = l.at
 	for {
-		next, done, err := l.scan.scan(l.buffer[l.kept:], l.at-l.kept)
+		next, done, err := l.scan.Scan(l.buffer[l.kept:], l.at-l.kept)
 		l.at = l.kept + next
 		if err != nil {
 			return nil, err
@@ -308,13 +308,13 @@ func (l *Reader) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return unquote(raw)
+	return Unquote(raw)
 }
 
 // token moves at to the next byte that is no whitespace, and returns it.
 func (l *Reader) token() (byte, error) {
 	for {
-		if l.at = skipSpace(l.buffer, l.at); l.at < len(l.buffer) {
+		if l.at = SkipSpace(l.buffer, l.at); l.at < len(l.buffer) {
 			return l.buffer[l.at], nil
 		}
 		l.kept = l.at
@@ -322,4 +322,67 @@ func (l *Reader) token() (byte, error) {
 			return 0, err
 		}
 	}
+}
+
+// fill reads more into the buffer, behind what is kept. At the stream's end it returns
+// io.ErrUnexpectedEOF.
+func (l *Reader) fill() error {
+	if err := l.makeRoom(); err != nil {
+		return err
+	}
+	for range 100 {
+		n, err := l.from.Read(l.buffer[len(l.buffer):cap(l.buffer)])
+		l.buffer = l.buffer[:len(l.buffer)+n]
+		switch {
+		case n > 0:
+			return nil // an error comes again
+		case err == io.EOF:
+			l.ended = true
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return fmt.Errorf("reading a list: %w", err)
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// makeRoom moves what is kept to the buffer's front if little room is left, and grows the
+// buffer if that is not enough.
+func (l *Reader) makeRoom() error {
+	if cap(l.buffer)-len(l.buffer) > cap(l.buffer)/4 {
+		return nil
+	}
+	if !l.slid && len(l.buffer) > 0 {
+		l.slid = true
+		l.begin = append([]byte(nil), l.buffer[:min(len(l.buffer), beginning)]...)
+	}
+	left := l.buffer[l.kept:]
+	if len(left) > cap(l.buffer)/2 || cap(l.buffer) == 0 {
+		size := max(2*cap(l.buffer), firstBuffer)
+		if l.Grow != nil {
+			if err := l.Grow(size); err != nil {
+				return fmt.Errorf("reading a list: %w", err)
+			}
+		}
+		l.buffer = append(make([]byte, 0, size), left...)
+	} else {
+		l.buffer = append(l.buffer[:0], left...)
+	}
+	l.at -= l.kept
+	l.kept = 0
+	return nil
+}
+
+// notList returns an error with the document's beginning.
+func (l *Reader) notList() error {
+	for !l.slid && len(l.buffer) < beginning {
+		if l.fill() != nil {
+			break
+		}
+	}
+	begin := l.begin
+	if !l.slid {
+		begin = append(begin, l.buffer...)
+	}
+	return &NotListError{Kind: l.meta.Kind, Beginning: begin}
 }

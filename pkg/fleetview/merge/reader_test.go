@@ -218,8 +218,8 @@ func BenchmarkScan(b *testing.B) {
 	b.SetBytes(int64(len(document)))
 	b.ReportAllocs()
 	for b.Loop() {
-		var s scanner
-		if _, done, err := s.scan(document, 0); err != nil || !done {
+		var s Scanner
+		if _, done, err := s.Scan(document, 0); err != nil || !done {
 			b.Fatal(done, err)
 		}
 	}

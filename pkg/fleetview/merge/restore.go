@@ -120,9 +120,9 @@ func fromYAML(body []byte) ([]byte, error) {
 func typeOfJSON(object []byte) (Key, error) {
 	var key Key
 	var kind, apiVersion bool
-	m := walk(object, 0)
-	for m.more() {
-		switch string(m.key) {
+	m := Walk(object, 0)
+	for m.More() {
+		switch string(m.Key) {
 		case "kind":
 			m.textOnce(&kind, &key.Kind)
 		case "apiVersion":
@@ -140,7 +140,7 @@ func isEviction(apiVersion, kind string) bool {
 
 // appendPreconditions appends an object with the preconditions restored that are at path.
 func (e *edit) appendPreconditions(dst, object []byte, path []string) ([]byte, error) {
-	m := walk(object, 0)
+	m := Walk(object, 0)
 	dst = e.appendAt(dst, &m, path)
 	return dst, m.end()
 }
@@ -154,28 +154,28 @@ func (e *edit) appendAt(dst []byte, m *members, path []string) []byte {
 	}
 	seen := false
 	dst = append(dst, '{')
-	for m.more() {
+	for m.More() {
 		switch {
-		case string(m.key) != name:
+		case string(m.Key) != name:
 			m.skip()
 		case !m.once(&seen):
 			return dst
 		case len(path) == 0:
 			dst = e.appendVersion(dst, m)
 			continue
-		case m.data[m.value] == '{':
-			dst = appendMember(dst, m.data[m.start:m.value])
-			in := walk(m.data, m.value)
+		case m.data[m.Value] == '{':
+			dst = appendMember(dst, m.data[m.start:m.Value])
+			in := Walk(m.data, m.Value)
 			dst = e.appendAt(dst, &in, path[1:])
-			if m.next = in.next; in.err != nil {
-				m.fail(fmt.Errorf("reading %q: %w", name, in.err))
+			if m.Next = in.Next; in.Err != nil {
+				m.fail(fmt.Errorf("reading %q: %w", name, in.Err))
 			}
 			continue
 		default:
 			m.skip()
 		}
-		if m.err == nil {
-			dst = appendMember(dst, m.data[m.start:m.next])
+		if m.Err == nil {
+			dst = appendMember(dst, m.data[m.start:m.Next])
 		}
 	}
 	return append(dst, '}')

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ const (
 
 // scanner finds the end of a JSON value and checks its syntax, as strictly as encoding/json.
 // Its data may arrive in pieces. The zero value is ready for a value.
-type scanner struct {
+type Scanner struct {
 	state state
 	depth int
 	// arrays has a bit for each level of the innermost 64: 1 if the level is an array.
@@ -49,16 +50,16 @@ type scanner struct {
 }
 
 // reset makes s ready for another value.
-func (s *scanner) reset() { *s = scanner{outer: s.outer[:0]} }
+func (s *Scanner) Reset() { *s = Scanner{outer: s.outer[:0]} }
 
 // resetIndexed makes s ready for an object whose members x gets. The object must begin at
 // index 0 of what is scanned.
-func (s *scanner) resetIndexed(x *index) {
+func (s *Scanner) resetIndexed(x *index) {
 	x.reset()
-	*s = scanner{outer: s.outer[:0], index: x, indexed: 1}
+	*s = Scanner{outer: s.outer[:0], index: x, indexed: 1}
 }
 
-func (s *scanner) push(array uint64) error {
+func (s *Scanner) push(array uint64) error {
 	if s.depth >= maxDepth {
 		return errDepth
 	}
@@ -71,7 +72,7 @@ func (s *scanner) push(array uint64) error {
 	return nil
 }
 
-func (s *scanner) pop() {
+func (s *Scanner) pop() {
 	s.depth--
 	s.arrays >>= 1
 	if s.depth > 0 && s.depth%64 == 0 {
@@ -82,12 +83,12 @@ func (s *scanner) pop() {
 
 // scan goes on at data[i]. It returns the index behind what it used, and whether the value
 // ended there. If it did not, the next scan needs the data from that index on, and more.
-func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
+func (s *Scanner) Scan(data []byte, i int) (next int, done bool, err error) {
 	for i < len(data) {
 		c := data[i]
 		if c <= ' ' && s.state < stateKeyString {
 			if !isSpace(c) {
-				return i, false, syntax(c)
+				return i, false, Syntax(c)
 			}
 			i++
 			continue
@@ -109,11 +110,11 @@ func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
 				s.state = stateNext
 				i++
 			default:
-				return i, false, syntax(c)
+				return i, false, Syntax(c)
 			}
 		case stateColon:
 			if c != ':' {
-				return i, false, syntax(c)
+				return i, false, Syntax(c)
 			}
 			s.state = stateValue
 			i++
@@ -124,7 +125,7 @@ func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
 			i++
 		case stateKeyString, stateValueString:
 			var closed bool
-			if i, closed, err = skipString(data, i); err != nil || !closed {
+			if i, closed, err = SkipString(data, i); err != nil || !closed {
 				return i, false, err
 			}
 			if s.state == stateKeyString {
@@ -142,11 +143,11 @@ func (s *scanner) scan(data []byte, i int) (next int, done bool, err error) {
 // pairs takes members of an object while their values are strings and objects, without
 // blanks: most of what API servers write. A key begins at data[i]. It leaves the rest to
 // scan, which could take all of it as well.
-func (s *scanner) pairs(data []byte, i int) (next int, err error) {
+func (s *Scanner) pairs(data []byte, i int) (next int, err error) {
 	for {
 		s.key, s.state = i, stateKeyString
 		var closed bool
-		if i, closed, err = skipString(data, i+1); err != nil || !closed {
+		if i, closed, err = SkipString(data, i+1); err != nil || !closed {
 			return i, err
 		}
 		s.note(data, i)
@@ -159,7 +160,7 @@ func (s *scanner) pairs(data []byte, i int) (next int, err error) {
 		switch {
 		case data[i] == '"':
 			s.state = stateValueString
-			if i, closed, err = skipString(data, i+1); err != nil || !closed {
+			if i, closed, err = SkipString(data, i+1); err != nil || !closed {
 				return i, err
 			}
 		case data[i] == '{' && data[i+1] == '}':
@@ -188,7 +189,7 @@ func (s *scanner) pairs(data []byte, i int) (next int, err error) {
 }
 
 // note adds a key that ends before data[i] to the index.
-func (s *scanner) note(data []byte, i int) {
+func (s *Scanner) note(data []byte, i int) {
 	if s.depth > s.indexed {
 		return
 	}
@@ -197,7 +198,7 @@ func (s *scanner) note(data []byte, i int) {
 }
 
 // next takes the byte behind a value.
-func (s *scanner) next(c byte) error {
+func (s *Scanner) next(c byte) error {
 	array := s.arrays&1 == 1
 	switch {
 	case c == ',' && array:
@@ -207,14 +208,14 @@ func (s *scanner) next(c byte) error {
 	case c == ']' && array, c == '}' && !array:
 		s.pop()
 	default:
-		return syntax(c)
+		return Syntax(c)
 	}
 	return nil
 }
 
 // value takes the beginning of a value, or a whole number or literal. It returns i if the
 // end of the number or literal is not in data.
-func (s *scanner) value(data []byte, i int) (int, error) {
+func (s *Scanner) value(data []byte, i int) (int, error) {
 	switch c := data[i]; c {
 	case '"':
 		s.state = stateValueString
@@ -227,7 +228,7 @@ func (s *scanner) value(data []byte, i int) (int, error) {
 		return i + 1, s.push(1)
 	case ']':
 		if s.state != stateElement {
-			return i, syntax(c)
+			return i, Syntax(c)
 		}
 		s.pop()
 		s.state = stateNext
@@ -250,7 +251,7 @@ func (s *scanner) value(data []byte, i int) (int, error) {
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
 // skipSpace returns the index of the first byte from i on that is no whitespace.
-func skipSpace(data []byte, i int) int {
+func SkipSpace(data []byte, i int) int {
 	for i < len(data) && isSpace(data[i]) {
 		i++
 	}
@@ -259,7 +260,7 @@ func skipSpace(data []byte, i int) int {
 
 // skipString returns the index behind a string's closing quote; i is in the string, and not
 // within an escape. Without a closing quote it returns the index to go on at.
-func skipString(data []byte, i int) (next int, closed bool, err error) {
+func SkipString(data []byte, i int) (next int, closed bool, err error) {
 	const (
 		ones = 0x0101010101010101
 		high = 0x8080808080808080
@@ -290,7 +291,7 @@ func skipString(data []byte, i int) (next int, closed bool, err error) {
 			}
 			i = end
 		case c < ' ':
-			return i, false, syntax(c)
+			return i, false, Syntax(c)
 		default:
 			i++
 		}
@@ -312,12 +313,12 @@ func skipEscape(data []byte, i int) (int, error) {
 		}
 		for _, digit := range data[i+2 : i+6] {
 			if (digit < '0' || digit > '9') && (digit|0x20 < 'a' || digit|0x20 > 'f') {
-				return i, syntax(digit)
+				return i, Syntax(digit)
 			}
 		}
 		return i + 6, nil
 	default:
-		return i, syntax(c)
+		return i, Syntax(c)
 	}
 }
 
@@ -335,7 +336,7 @@ func skipLiteral(data []byte, i int) (int, error) {
 			return i, nil
 		}
 		if data[i+j] != literal[j] {
-			return i, syntax(data[i+j])
+			return i, Syntax(data[i+j])
 		}
 	}
 	return i + len(literal), nil
@@ -382,14 +383,112 @@ func skipNumber(data []byte, i int) (int, error) {
 	case j >= len(data):
 		return i, nil
 	case !ok:
-		return i, syntax(data[j])
+		return i, Syntax(data[j])
 	}
 	return j, nil
 }
 
-func syntax(c byte) error { return fmt.Errorf("reading JSON: unexpected character %q", c) }
+func Syntax(c byte) error { return fmt.Errorf("reading JSON: unexpected character %q", c) }
 
 // errEnd says that a document that should be whole is not.
-var errEnd = fmt.Errorf("reading JSON: %w", io.ErrUnexpectedEOF)
+var ErrEnd = fmt.Errorf("reading JSON: %w", io.ErrUnexpectedEOF)
 
-var errTrailing = errors.New("reading JSON: something follows the document's end")
+var ErrTrailing = errors.New("reading JSON: something follows the document's end")
+
+// index has the places of an object's members, and of those of the objects in it that a
+// path leads to: an object's metadata, or the metadata of a row's object. A scanner writes
+// it on its way.
+type index struct {
+	path []string
+	// levels has the members of the object, and of what the path leads to.
+	levels [][]member
+	// open is how many elements of the path the scanner is in.
+	open int
+	// irregular says that the places are not to be relied on: a key is given twice, or with
+	// an escape, or there are very many.
+	irregular bool
+}
+
+// member is the place of one member of an object.
+type member struct {
+	// key is the key with its quotes, and the value begins behind the colon.
+	key, keyEnd int
+	value, end  int
+}
+
+// maxMembers bounds what an index keeps of one object.
+const maxMembers = 64
+
+func newIndex(path []string) *index { return &index{path: path, levels: make([][]member, len(path)+1)} }
+
+// What leads to metadata.
+var (
+	pathOfObject = []string{"metadata"}
+	pathOfRow    = []string{"object", "metadata"}
+)
+
+// reset makes x ready for another object.
+func (x *index) reset() {
+	for i := range x.levels {
+		x.levels[i] = x.levels[i][:0]
+	}
+	x.open, x.irregular = 0, false
+}
+
+// add notes a key at a depth of the path, or one above: key is its text with quotes, which
+// is at an index of the object.
+func (x *index) add(depth int, key []byte, at int) {
+	level := depth - 1
+	x.open = level
+	if x.irregular || len(x.levels[level]) == maxMembers || bytes.IndexByte(key, '\\') >= 0 {
+		x.irregular = true
+		return
+	}
+	x.levels[level] = append(x.levels[level], member{key: at, keyEnd: at + len(key)})
+	if level < len(x.path) && string(key[1:len(key)-1]) == x.path[level] {
+		x.open = depth
+		x.irregular = len(x.levels[depth]) > 0 // the key was there before
+	}
+}
+
+// finish finds the values, which are between keys.
+func (x *index) finish(object []byte) {
+	end := len(object)
+	for level, members := range x.levels {
+		for i := range members {
+			m := &members[i]
+			m.value = SkipSpace(object, SkipSpace(object, m.keyEnd)+1)
+			if i+1 < len(members) {
+				m.end = trimSpace(object, trimSpace(object, members[i+1].key)-1)
+			} else {
+				m.end = trimSpace(object, end-1)
+			}
+		}
+		if level == len(x.path) {
+			return
+		}
+		i := x.find(object, level)
+		if i < 0 {
+			return
+		}
+		end = members[i].end
+	}
+}
+
+// find returns which member of a level the path goes on with, or -1.
+func (x *index) find(object []byte, level int) int {
+	for i, m := range x.levels[level] {
+		if string(object[m.key+1:m.keyEnd-1]) == x.path[level] {
+			return i
+		}
+	}
+	return -1
+}
+
+// trimSpace returns the index behind the last byte before i that is no whitespace.
+func trimSpace(data []byte, i int) int {
+	for i > 0 && isSpace(data[i-1]) {
+		i--
+	}
+	return i
+}

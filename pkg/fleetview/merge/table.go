@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,22 +125,22 @@ func (l *Layout) AppendRow(dst []byte, row Item, w *Rewriter) ([]byte, error) {
 	var cells, object bool
 	m := row.members()
 	dst = append(dst, '{')
-	for m.more() {
+	for m.More() {
 		switch {
-		case string(m.key) == "cells":
+		case string(m.Key) == "cells":
 			if m.once(&cells) {
-				dst = appendMember(dst, m.data[m.start:m.value])
+				dst = appendMember(dst, m.data[m.start:m.Value])
 				dst = l.appendCells(dst, m.skip(), &m, w)
 			}
-		case string(m.key) == "object":
+		case string(m.Key) == "object":
 			if m.once(&object) {
-				dst = appendMember(dst, m.data[m.start:m.value])
+				dst = appendMember(dst, m.data[m.start:m.Value])
 				dst = appendRowObject(dst, &m, w)
 			}
 		default:
 			m.skip()
-			if m.err == nil && !isTwin(m.key, []string{"cells", "object"}) {
-				dst = appendMember(dst, m.data[m.start:m.next])
+			if m.Err == nil && !isTwin(m.Key, []string{"cells", "object"}) {
+				dst = appendMember(dst, m.data[m.start:m.Next])
 			}
 		}
 	}
@@ -155,26 +156,26 @@ func (l *Layout) AppendRow(dst []byte, row Item, w *Rewriter) ([]byte, error) {
 
 // appendRowObject appends the object of a row, which is the value of m's member.
 func appendRowObject(dst []byte, m *members, w *Rewriter) []byte {
-	if m.err == nil && m.data[m.value] == 'n' {
+	if m.Err == nil && m.data[m.Value] == 'n' {
 		return append(dst, m.skip()...)
 	}
 	e := w.edit()
 	in := m.inner()
-	dst, err := e.appendWalked(dst, &in, m.value)
+	dst, err := e.appendWalked(dst, &in, m.Value)
 	if err != nil {
 		m.fail(err)
 	}
-	m.next = in.next
+	m.Next = in.Next
 	return dst
 }
 
 // appendCells appends the cells of a row, which are JSON whose syntax is right.
 func (l *Layout) appendCells(dst, cells []byte, m *members, w *Rewriter) []byte {
-	if m.err != nil {
+	if m.Err != nil {
 		return dst
 	}
 	var few [32][]byte
-	values, err := elements(few[:0], cells)
+	values, err := elements(few[:0], cells, math.MaxInt)
 	if err != nil {
 		m.fail(err)
 		return dst
@@ -205,30 +206,6 @@ func (w *Rewriter) qualifiesCell(cell []byte) bool {
 	if w.Qualified || w.Misleading == nil || bytes.IndexByte(cell, '@') < 0 {
 		return w.Qualified
 	}
-	name, err := unquote(cell)
+	name, err := Unquote(cell)
 	return err == nil && w.Misleading(name)
-}
-
-// elements appends the elements of a JSON array, whose syntax is right. null has none.
-func elements(values [][]byte, array []byte) ([][]byte, error) {
-	switch array[0] {
-	case 'n':
-		return values, nil
-	case '[':
-	default:
-		return nil, errors.New("its cells are no array")
-	}
-	var s scanner
-	for i := skipSpace(array, 1); array[i] != ']'; {
-		s.reset()
-		next, _, err := s.scan(array, i)
-		if err != nil {
-			return nil, err
-		}
-		values = append(values, array[i:next])
-		if i = skipSpace(array, next); array[i] == ',' {
-			i = skipSpace(array, i+1)
-		}
-	}
-	return values, nil
 }

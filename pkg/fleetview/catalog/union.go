@@ -1,4 +1,4 @@
-package merge
+package catalog
 
 import (
 	"cmp"
@@ -8,41 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 )
-
-// Union merges what clusters serve. What concerns all of them is what most of them say: the
-// order of groups, versions and resources, and of each resource its scope, kind and names. A
-// resource that one cluster has is served, behind those that most have, unless it takes a
-// kind or a name from another one. A source's Groups are not changed, and parts of them are
-// in the result.
-func Union(sources []Source) *Catalog {
-	c := &Catalog{sources: sources, places: map[schema.GroupVersionResource]*place{}}
-	groups := newRoll[APIGroup](cmp.Compare[string])
-	for i, source := range sources {
-		groups.total += len(source.Clusters)
-		for at, group := range source.listed() {
-			groups.add(group.Metadata.Name, group, said{i, at, source.Clusters})
-		}
-	}
-	var all [][]*unionVersion
-	for _, group := range groups.sorted() {
-		all = append(all, c.versions(group))
-	}
-	c.clearNames(all)
-	for _, versions := range all {
-		c.add(versions)
-	}
-	slices.SortFunc(c.Conflicts, func(a, b Conflict) int {
-		return cmp.Or(cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Has, b.Has))
-	})
-	return c
-}
-
-// unionVersion is a version of a group with the resources of all clusters.
-type unionVersion struct {
-	schema.GroupVersion
-	freshness string
-	resources []*elected
-}
 
 // versions merges the versions of a group. There is one without a name if the group has none.
 func (c *Catalog) versions(group *entry[APIGroup]) []*unionVersion {
@@ -98,20 +63,6 @@ func (c *Catalog) add(versions []*unionVersion) {
 	c.Groups = append(c.Groups, group)
 }
 
-// elected is a resource as most clusters have it.
-type elected struct {
-	APIResource
-	// sources have it so, and clusters counts theirs.
-	sources  []int
-	clusters int
-	// usual says that the resource is called as the kind lets expect, and first is the
-	// cluster that has it and is first by name.
-	usual bool
-	first string
-	// out says that it is left out, because it takes the kind or a name of another one.
-	out bool
-}
-
 // elect makes one resource of what clusters say of it. Those that say another scope or kind
 // are in conflict.
 func (c *Catalog) elect(gv schema.GroupVersion, of *entry[APIResource]) *elected {
@@ -165,4 +116,32 @@ func unionOf(a, b []string) []string {
 		}
 	}
 	return a
+}
+
+// Union merges what clusters serve. What concerns all of them is what most of them say: the
+// order of groups, versions and resources, and of each resource its scope, kind and names. A
+// resource that one cluster has is served, behind those that most have, unless it takes a
+// kind or a name from another one. A source's Groups are not changed, and parts of them are
+// in the result.
+func Union(sources []Source) *Catalog {
+	c := &Catalog{sources: sources, places: map[schema.GroupVersionResource]*place{}}
+	groups := newRoll[APIGroup](cmp.Compare[string])
+	for i, source := range sources {
+		groups.total += len(source.Clusters)
+		for at, group := range source.listed() {
+			groups.add(group.Metadata.Name, group, said{i, at, source.Clusters})
+		}
+	}
+	var all [][]*unionVersion
+	for _, group := range groups.sorted() {
+		all = append(all, c.versions(group))
+	}
+	c.clearNames(all)
+	for _, versions := range all {
+		c.add(versions)
+	}
+	slices.SortFunc(c.Conflicts, func(a, b Conflict) int {
+		return cmp.Or(cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Has, b.Has))
+	})
+	return c
 }

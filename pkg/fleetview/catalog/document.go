@@ -1,12 +1,13 @@
-package merge
+package catalog
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // The limits of what one cluster says of itself. The largest clusters that are known have
@@ -47,7 +48,7 @@ type document struct {
 	next   int
 	err    error
 	budget *Budget
-	scan   scanner
+	scan   merge.Scanner
 	// texts has each text once: most resources have the same verbs.
 	texts map[string]string
 }
@@ -58,12 +59,12 @@ func open(data []byte, b *Budget) *document {
 
 // read reads the document, an object. Only whitespace may follow it.
 func (d *document) read(member func(key []byte)) error {
-	if d.next = skipSpace(d.data, 0); d.next == len(d.data) {
-		return errEnd
+	if d.next = merge.SkipSpace(d.data, 0); d.next == len(d.data) {
+		return merge.ErrEnd
 	}
 	d.object(member)
-	if d.err == nil && skipSpace(d.data, d.next) < len(d.data) {
-		d.err = errTrailing
+	if d.err == nil && merge.SkipSpace(d.data, d.next) < len(d.data) {
+		d.err = merge.ErrTrailing
 	}
 	return d.err
 }
@@ -77,7 +78,7 @@ func (d *document) fail(err error) {
 // first is the first byte of the next value.
 func (d *document) first() byte {
 	if d.next >= len(d.data) {
-		d.fail(errEnd)
+		d.fail(merge.ErrEnd)
 		return 0
 	}
 	return d.data[d.next]
@@ -98,16 +99,16 @@ func (d *document) object(member func(key []byte)) {
 	if d.absent() {
 		return
 	}
-	m := walk(d.data, d.next)
-	for m.more() {
-		d.next = m.value
-		member(m.key)
-		if m.next = d.next; d.err != nil {
+	m := merge.Walk(d.data, d.next)
+	for m.More() {
+		d.next = m.Value
+		member(m.Key)
+		if m.Next = d.next; d.err != nil {
 			return
 		}
 	}
-	if d.next = m.next; m.err != nil {
-		d.fail(m.err)
+	if d.next = m.Next; m.Err != nil {
+		d.fail(m.Err)
 	}
 }
 
@@ -117,12 +118,12 @@ func (d *document) array(element func()) {
 		return
 	}
 	if c := d.first(); c != '[' {
-		d.fail(syntax(c))
+		d.fail(merge.Syntax(c))
 		return
 	}
 	d.next++
 	for n := 0; ; n++ {
-		d.next = skipSpace(d.data, d.next)
+		d.next = merge.SkipSpace(d.data, d.next)
 		switch c := d.first(); {
 		case d.err != nil:
 			return
@@ -130,10 +131,10 @@ func (d *document) array(element func()) {
 			d.next++
 			return
 		case n > 0 && c != ',':
-			d.fail(syntax(c))
+			d.fail(merge.Syntax(c))
 			return
 		case n > 0:
-			d.next = skipSpace(d.data, d.next+1)
+			d.next = merge.SkipSpace(d.data, d.next+1)
 		}
 		if element(); d.err != nil {
 			return
@@ -146,14 +147,14 @@ func (d *document) skip() []byte {
 	if d.err != nil {
 		return nil
 	}
-	d.scan.reset()
+	d.scan.Reset()
 	start := d.next
-	next, done, err := d.scan.scan(d.data, start)
+	next, done, err := d.scan.Scan(d.data, start)
 	switch {
 	case err != nil:
 		d.fail(err)
 	case !done:
-		d.fail(errEnd)
+		d.fail(merge.ErrEnd)
 	}
 	d.next = next
 	return d.data[start:next]
@@ -165,7 +166,7 @@ func (d *document) text() string {
 		return ""
 	}
 	if c := d.first(); c != '"' {
-		d.fail(syntax(c))
+		d.fail(merge.Syntax(c))
 		return ""
 	}
 	raw := d.skip()
@@ -179,7 +180,7 @@ func (d *document) text() string {
 	if text, ok := d.texts[string(raw)]; ok {
 		return text
 	}
-	text, err := unquote(raw)
+	text, err := merge.Unquote(raw)
 	if err != nil {
 		d.fail(err)
 	}
@@ -243,38 +244,12 @@ func (d *document) word() string {
 	return ""
 }
 
-// references calls found with the names of the definitions that a part of an OpenAPI v2
-// document refers to.
-func references(part []byte, found func(name string)) {
-	d := open(part, &Budget{})
-	var value func()
-	value = func() {
-		switch d.first() {
-		case '{':
-			d.object(func(key []byte) {
-				if !bytes.Equal(key, []byte("$ref")) || d.first() != '"' {
-					value()
-				} else if name, ok := bytes.CutPrefix(d.skip(), []byte(`"#/definitions/`)); ok {
-					if text, err := unquote(append([]byte{'"'}, name...)); err == nil {
-						found(text)
-					}
-				}
-			})
-		case '[':
-			d.array(value)
-		default:
-			d.skip()
-		}
-	}
-	value()
-}
-
 // HasValues reports whether a JSON document has n values or more, with its keys.
 func HasValues(document []byte, n int) bool {
 	for i := 0; i < len(document); i++ {
 		switch document[i] {
 		case '"':
-			next, closed, err := skipString(document, i+1)
+			next, closed, err := merge.SkipString(document, i+1)
 			if err != nil || !closed {
 				return false // it is not JSON
 			}
@@ -289,21 +264,57 @@ func HasValues(document []byte, n int) bool {
 	return false
 }
 
-// Elements returns the elements of a JSON array as they are; none of null.
-func Elements(array []byte, most int) ([]json.RawMessage, error) {
-	var elements []json.RawMessage
-	n := 0
-	d := open(array, &Budget{})
-	if d.next = skipSpace(array, 0); d.next == len(array) {
-		return nil, errEnd
+// APIGroup is one group of aggregated discovery (apidiscovery.k8s.io). Its JSON is the
+// same in v2 and v2beta1. The types are here and not k8s.io/api's because this package
+// imports k8s.io/apimachinery only.
+type APIGroup struct {
+	Metadata APIGroupMetadata `json:"metadata"`
+	// Versions are in order of preference.
+	Versions []APIVersion `json:"versions,omitempty"`
+}
+
+// APIGroupMetadata holds the group's name, which is empty for the core group.
+type APIGroupMetadata struct {
+	Name string `json:"name,omitempty"`
+}
+
+// APIVersion is one version of a group.
+type APIVersion struct {
+	Version   string        `json:"version"`
+	Resources []APIResource `json:"resources,omitempty"`
+	Freshness string        `json:"freshness,omitempty"`
+}
+
+// APIResource is one resource of a group version.
+type APIResource struct {
+	Resource         string                   `json:"resource"`
+	ResponseKind     *metav1.GroupVersionKind `json:"responseKind,omitempty"`
+	Scope            string                   `json:"scope"`
+	SingularResource string                   `json:"singularResource"`
+	Verbs            []string                 `json:"verbs"`
+	ShortNames       []string                 `json:"shortNames,omitempty"`
+	Categories       []string                 `json:"categories,omitempty"`
+	Subresources     []APISubresource         `json:"subresources,omitempty"`
+}
+
+// APISubresource is one subresource of a resource.
+type APISubresource struct {
+	Subresource   string                    `json:"subresource"`
+	ResponseKind  *metav1.GroupVersionKind  `json:"responseKind,omitempty"`
+	AcceptedTypes []metav1.GroupVersionKind `json:"acceptedTypes,omitempty"`
+	Verbs         []string                  `json:"verbs"`
+}
+
+// isSegment reports whether s can be one segment of a URL's path as Kubernetes uses it.
+func isSegment(s string) bool {
+	if s == "" || len(s) > 253 || s[0] == '.' {
+		return false
 	}
-	d.array(func() {
-		if d.count(&n, most, "elements") {
-			elements = append(elements, d.skip())
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return false
 		}
-	})
-	if d.err == nil && skipSpace(array, d.next) < len(array) {
-		d.err = errTrailing
 	}
-	return elements, d.err
+	return true
 }

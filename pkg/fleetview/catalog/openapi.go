@@ -1,6 +1,7 @@
-package merge
+package catalog
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // ParseOpenAPIIndex reads an answer of /openapi/v3: the hash of each document, by the
@@ -213,4 +215,30 @@ func (s *Swagger) JSON() ([]byte, error) {
 		return nil, fmt.Errorf("encoding an OpenAPI v2 document: %w", err)
 	}
 	return body, nil
+}
+
+// references calls found with the names of the definitions that a part of an OpenAPI v2
+// document refers to.
+func references(part []byte, found func(name string)) {
+	d := open(part, &Budget{})
+	var value func()
+	value = func() {
+		switch d.first() {
+		case '{':
+			d.object(func(key []byte) {
+				if !bytes.Equal(key, []byte("$ref")) || d.first() != '"' {
+					value()
+				} else if name, ok := bytes.CutPrefix(d.skip(), []byte(`"#/definitions/`)); ok {
+					if text, err := merge.Unquote(append([]byte{'"'}, name...)); err == nil {
+						found(text)
+					}
+				}
+			})
+		case '[':
+			d.array(value)
+		default:
+			d.skip()
+		}
+	}
+	value()
 }
