@@ -54,6 +54,18 @@ func sessionWorld(t *testing.T, startIt func(*testing.T, func(*Server)) *world) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // ends when its client has, as servers do
+				defer conn.Close()
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
 	w.hub.Forward("cluster1:443", silent.Addr().String())
 	w.addView("all", "cluster1", "cluster2")
 	return w
