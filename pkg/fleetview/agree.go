@@ -66,8 +66,8 @@ func (l *listing) plausible(apiVersion, kind string) bool {
 // maxKinds bounds the bytes of the collections of which the kind is remembered.
 const maxKinds = 256 << 10
 
-// kindOf is what the kind of the request's objects is remembered by. What one user's
-// clusters say is not believed for another's.
+// kindOf is what the kind of the request's objects is remembered by. One user's
+// clusters cannot influence another's.
 func (q *request) kindOf() string {
 	return strings.Join([]string{q.view.User, q.view.Name, q.info.APIGroup, q.info.APIVersion, q.info.Resource}, "\n")
 }
@@ -80,8 +80,8 @@ func (q *request) likely(kind metav1.TypeMeta) bool {
 	return of.Group == q.info.APIGroup && of.Version == q.info.APIVersion && resource.Resource == q.info.Resource
 }
 
-// typed notes what a member's list is, or says why it does not fit to the others. What
-// empty lists say that came before is believed only if it is likely.
+// typed notes what a member's list is, or says why it does not fit to the others. Empty
+// lists that came before are believed only if they are likely.
 func (p *page) typed(of merge.ListMeta) error {
 	plausible := func(list merge.ListMeta) bool {
 		return p.l.plausible(list.APIVersion, strings.TrimSuffix(list.Kind, "List"))

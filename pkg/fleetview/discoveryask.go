@@ -52,7 +52,7 @@ type question struct {
 	parse func([]part, *catalog.Budget) (any, error)
 }
 
-// What is asked, and the type of the answer's content.
+// The questions, and the type of the answer's content.
 var (
 	askServed  = question{"served", maxServed, fetchServed, parseServed}                     // served
 	askIndex   = question{"/openapi/v3", maxIndex, fetchOne("/openapi/v3"), parseIndex}      // map[string]string
@@ -188,8 +188,8 @@ func turn(ctx context.Context, turns chan struct{}) (done func(), err error) {
 }
 
 // ask asks members of which no answer is known that is not older than fresh, maxBegun at a
-// time, and returns the answers of all in their order. What has neither content nor error has
-// not come before the client went away. After maxAsking no more members are begun: those that
+// time, and returns the answers of all in their order. An answer without content and
+// error has not come before the client went away. After maxAsking no more members are begun: those that
 // were not asked come first the next time.
 func (d *discovery) ask(ctx context.Context, view View, members []Member, q question, fresh time.Duration) []answer {
 	answers := make([]answer, len(members))

@@ -342,8 +342,8 @@ func TestOpenAPIDocumentTooLarge(t *testing.T) {
 	}
 }
 
-// TestVersionOfMembers has members that differ. What only one of them says is not taken for
-// the oldest, nor for the newest.
+// TestVersionOfMembers has members that differ. A version that only one of them
+// has is neither the oldest nor the newest.
 func TestVersionOfMembers(t *testing.T) {
 	for name, test := range map[string]struct {
 		versions map[string]string

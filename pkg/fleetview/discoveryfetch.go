@@ -244,8 +244,8 @@ func setVersion(groups []catalog.APIGroup, gv schema.GroupVersion, v catalog.API
 	}
 }
 
-// parseVersion returns the gitVersion of a member's answer to /version, and the answer. What
-// contradicts itself is no answer: clients read one part of it or the other.
+// parseVersion returns the gitVersion of a member's answer to /version, and the answer. An
+// answer that contradicts itself is none: clients read one part of it or the other.
 func parseVersion(body []byte) (string, []byte) {
 	var info struct{ GitVersion, Major, Minor string }
 	if json.Unmarshal(body, &info) != nil {

@@ -12,8 +12,8 @@
 //
 // # Names that lead to the cluster
 //
-// An answer calls the object as the request does. What kubectl asks for by NAME@CLUSTER it goes on
-// to ask for by what it reads in the answer, so each of that leads to the cluster: the name; the
+// An answer calls the object as the request does. Kubectl goes on from NAME@CLUSTER
+// with names that it reads in the answer, so each of them leads to the cluster: the name; the
 // selector of a workload or a Service, which gets the label AnnotationCluster, in JSON only; the
 // names of owners; and the namespace, if the request says NAMESPACE@CLUSTER. A list or a watch that
 // is of one cluster calls objects so too. A selector with that label, or with the field
@@ -21,7 +21,7 @@
 // in a Plain view, because programs compare what they read with what they wrote.
 //
 // All of that is taken off what is written (merge.Places), also where kubectl keeps what it has
-// applied. What is written for one cluster and names another is refused, and so is a selector that
+// applied. An object written for one cluster that names another is refused, and so is a selector that
 // may mean a cluster or not. Logs, exec, attach, port-forward, proxy and all upgrades go to
 // View.Relay as they are, to the member that is found as for a write.
 //
@@ -40,7 +40,7 @@
 // it: requests go to View.Relay byte for byte, discovery too, and objects and versions are the
 // cluster's, because whoever points a program at it wants that cluster by another name. A view that
 // happens to have one cluster is as every other: it would change its form when a second one joins.
-// What the rules leave out is refused before anything is sent. When such a view gets a second
+// A resource that the rules leave out is refused before anything is sent. When such a view gets a second
 // cluster, former versions are 410.
 //
 // # Lists
@@ -68,7 +68,7 @@
 // A view serves the union of what its members serve. Each is asked as the user, once a minute, and
 // what it answers is known for that user only, parsed and kept once per content. Where members
 // differ, it is as most of them say (catalog.Union); /version is that of the oldest release that two
-// members have. All parts of an answer are bounded together, and parsing takes turns. What is in no
+// members have. All parts of an answer are bounded together, and parsing takes turns. A resource in no
 // answer may be new: members whose answers are older than a second are asked again before a 404. A
 // member that does not answer is left out with a Warning, or its answer of the last ten minutes is
 // used. Requests for objects ask no member for discovery.

@@ -219,7 +219,7 @@ func TestEvilMemory(t *testing.T) {
 }
 
 // TestHalfReadItems has a member that sends much of an item and then nothing, to many requests
-// of one user. What is held for that user is bounded, and another user is served meanwhile.
+// of one user. The memory held for that user is bounded, and another user is served meanwhile.
 func TestHalfReadItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		half := []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"` + strings.Repeat("x", 6<<20))

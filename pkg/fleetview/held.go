@@ -118,7 +118,7 @@ func (a *allowance) take(n int) error {
 // exceeded returns why no more is allowed.
 func (a *allowance) exceeded() error { return a.take(0) }
 
-// read reads a body to its end. What it returns may have room for as much again behind it.
+// read reads a body to its end. The slice may have room for as much again behind it.
 func (a *allowance) read(body io.Reader) ([]byte, error) {
 	buffer := new(bytes.Buffer)
 	_, err := buffer.ReadFrom(&allowedReader{body, a})

@@ -44,7 +44,7 @@ func (l *listing) begin(ctx context.Context, wave []Member, wait waitLimits) []*
 		if wait.hold > 0 || len(away) == 0 || ctx.Err() != nil {
 			return answers
 		}
-		// What others have begun to send would break off meanwhile.
+		// Answers that others have begun would break off meanwhile.
 		closeAll(answers)
 		for len(away) > 0 && waits(ctx, awaitEvery) {
 			again := l.askAll(ctx, away, waitLimits{timeout: l.view.Timeout})

@@ -182,7 +182,7 @@ func (l *listing) readVersion(ctx context.Context) error {
 		return nil
 	}
 	exact, ok := l.h.positions.Find(ctx, wanted, l.view.Account)
-	// What had no part in that version has none now.
+	// A cluster that had no part in that version has none now.
 	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m Member) bool { return exact[m.UID()] == "" })
 	if !ok || len(l.next) == 0 {
 		return fault.Refuse(http.StatusGone, fmt.Sprintf("too old resource version: %s: list again without a version", text))
@@ -311,7 +311,7 @@ func (l *listing) deferredBytes() (n int) {
 	return n
 }
 
-// await returns the list of a member that is late. What others have answered goes to the
+// await returns the list of a member that is late. The answers of others go to the
 // client before.
 func (l *listing) await(ctx context.Context, p *memberList) (*memberList, error) {
 	if l.answered > 0 {

@@ -29,8 +29,8 @@ func (q *request) restorer() *merge.Restorer {
 }
 
 // mentions are the clusters that a request's body names: its object's name, its annotation,
-// its labels and its selector, or the name of another object that it refers to. What is
-// wrong with the body is for the member to say.
+// its labels and its selector, or the name of another object that it refers to. The
+// member says what is wrong with the body.
 func (q *request) mentions(media string, body []byte) (clusters []string, qualified bool) {
 	if !bytes.ContainsAny(body, `@\`) && !bytes.Contains(body, []byte(AnnotationCluster)) {
 		return nil, false // most bodies do not, and nothing in this one is written in another way
@@ -103,8 +103,8 @@ func (q *request) ofOne() bool { return !q.collection() || q.info.Verb == "creat
 // qualifies reports whether answers have names NAME@CLUSTER.
 func (q *request) qualifies() bool { return q.qualified || q.view.Qualified && !q.inNamespace }
 
-// leading is rewriter for an answer to get or to a write. What kubectl has applied is called
-// in it as the object is: kubectl compares it with what it is given the next time.
+// leading is rewriter for an answer to get or to a write. The configuration that kubectl has
+// applied gets the object's names too: kubectl compares it with what it is given the next time.
 func (q *request) leading(m Member, at version.Version) *merge.Rewriter {
 	rewriter := q.rewriter(m, at)
 	if q.ofOne() && (q.qualifies() || q.inNamespace) {

@@ -28,7 +28,7 @@ const (
 	maxPageBytes = 16 << 20
 )
 
-// What is said of a list follows its items: until then it is not known.
+// A list's own metadata follows its items: until then it is not known.
 const (
 	openingItems = `{"items":[`
 	openingRows  = `{"rows":[`

@@ -95,7 +95,7 @@ func TestListOfReplicas(t *testing.T) {
 }
 
 // TestContinueOfAnotherUser has a user go on with another's continue token, who then goes on
-// herself, with a renewed token of her own. What she is sent by a watch is what she has not listed.
+// herself, with a renewed token of her own. A watch sends her the objects that she has not listed.
 func TestContinueOfAnotherUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", pods(2)...), newCluster("b", pods(1)...)

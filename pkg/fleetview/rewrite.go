@@ -10,7 +10,7 @@ import (
 )
 
 // rewriteAnswer makes an object, or a Table of one, the view's, and leaves a Status as it
-// is. What it returns is not a part of body, which others may borrow then.
+// is. Its result is no part of body, which others may borrow then.
 func rewriteAnswer(rewriter *merge.Rewriter, contentType string, body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return body, nil

@@ -72,7 +72,7 @@ func (q *request) unnamed(r *http.Request, to Member) (*http.Request, error) {
 	if err != nil {
 		return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
 	}
-	// What is too large is for the cluster to refuse.
+	// The cluster refuses bodies that are too large.
 	mentions := bytes.Contains(body, []byte("@"+to.Name())) || bytes.Contains(body, []byte(AnnotationCluster))
 	if len(body) <= maxBody && mentions {
 		media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -14,8 +14,8 @@ type share struct{ clusters, items int }
 // filling is how many clusters are likely to have so many items.
 func (s share) filling(items int) int { return max(1, (items*s.clusters+s.items-1)/s.items) }
 
-// remember notes what a first page had: the next one asks as many members at first. What
-// is asked of others is not read, and costs them as much as if it were.
+// remember notes what a first page had: the next one asks as many members at first. Answers
+// of others are not read, and cost them as much as if they were.
 func (l *listing) remember() {
 	if l.first && l.limit > 0 && l.items > 0 {
 		about := l.about()

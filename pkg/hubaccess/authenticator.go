@@ -195,8 +195,8 @@ func (a *Authenticator) WasAcceptedBy(cluster, credential string) bool {
 	return a.limiter.goodAt(credential, cluster)
 }
 
-// undecided is what a caller is told of an error of ask. Whatever it is, it does
-// not say that the credential is not the hub's.
+// undecided is what a caller is told of an error of ask. It never
+// says that the credential is not the hub's.
 func undecided(err error) error {
 	switch {
 	case errors.Is(err, errTooManyWait), errors.Is(err, context.DeadlineExceeded):

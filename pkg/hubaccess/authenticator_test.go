@@ -35,8 +35,8 @@ func presenting(t *testing.T, ca *pki.CA, user string) *http.Request {
 	return r
 }
 
-// Whoever presents a good certificate before the hub's CAs have been read is told to try
-// again, not to look for another certificate.
+// TestCertificatesBeforeTheHubsCAs wants the owner of a good certificate told to try again
+// before the hub's CAs have been read, not to look for another certificate.
 func TestCertificatesBeforeTheHubsCAs(t *testing.T) {
 	ca, other := pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "other")
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: configNamespace, Name: configName}, Data: map[string]string{

@@ -18,7 +18,7 @@ const AnnotationPrefix = "clusterproxy.open-cluster-management.io/"
 
 // decisionTTL is how long the hub's decisions are believed.
 //
-// What was taken away is gone after at most this time, and for open streams after
+// A right that was taken away is gone after at most this time, and for open streams after
 // this and --revalidate-streams together: within ten seconds.
 const decisionTTL = 5 * time.Second
 

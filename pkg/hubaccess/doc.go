@@ -39,8 +39,8 @@
 // clustersets, with the name of a ManagedClusterSet, are the right to each cluster that
 // is in the set (both types of selectors). A cluster is asked about by its name first. If
 // that is denied the hub is asked about all sets, whatever sets the cluster is in, so that
-// the time that a refusal takes does not tell whether there is such a cluster. Whoever may
-// change the labels of ManagedClusters, or the sets, decides with that who may reach them:
+// the time that a refusal takes does not tell whether there is such a cluster. Users who may
+// change the labels of ManagedClusters, or the sets, decide with that who may reach them:
 // OCM guards both by its own right managedclustersets/join.
 //
 // It also answers which clusters of many a user may reach with a verb: one question for
@@ -55,8 +55,8 @@
 //   - That a user may not is believed for 5 s in lists of up to 500 clusters, and for 10 ms for
 //     each cluster of more: 50 s of 5,000, a minute at most. A cluster for which a right was just
 //     given may be missing from lists and views for so long. A request to the cluster itself
-//     asks on its own. What is half as old is asked about again after a list, while nobody
-//     waits, so that somebody who lists again and again never waits for denials.
+//     asks on its own. Entries past half their time are refreshed after a list, while nobody
+//     waits, so that a user who lists again and again never waits for denials.
 //   - A list that takes longer than 30 s is an error (ErrUnfinished) and no part of a list.
 //     The next try goes on with what is missing, as it does after a list that nobody waits
 //     for any more: that asks nothing new.
@@ -64,7 +64,7 @@
 //     lists each waits for.
 //   - A list that was made is used again for 5 s, in which the hub said all that it allows. Half a
 //     million answers are remembered, 32 MiB, and an eighth of them for one user's name; four names
-//     of such lists count as an answer. What was used least lately goes first, and all after a minute.
+//     of such lists count as an answer. The entry used least lately goes first, and all go after a minute.
 //
 // # Fleet views
 //
@@ -101,8 +101,8 @@
 // part (Outage.look). Otherwise a user who lost a right could keep it by tokens that
 // the hub fails on. A slow hub is not away either: a probe may take 6 s, and those who wait
 // share one. From then on no question that has a past answer waits for the hub, and
-// the hub is probed every second until it has answered three times in a row. What is
-// remembered has 32 MiB at most. Each replica remembers what it was asked itself, and
+// the hub is probed every second until it has answered three times in a row. Remembered
+// answers have 32 MiB at most. Each replica remembers what it was asked itself, and
 // one that starts in an outage remembers nothing. The log, an annotation of audit
 // events and metrics (hub_outage, hub_outage_answers_total) show it.
 //

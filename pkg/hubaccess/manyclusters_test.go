@@ -36,7 +36,7 @@ func newFleet(t *testing.T, clusters, granted int) *fleet {
 	}
 	f.grant(true, f.clusters[:granted]...)
 	f.authorizer = &Authorizer{Authorizer: f, sets: &fakeSets{}, lists: newLists(f)}
-	// What nobody waits for must end before the test.
+	// Work that nobody waits for must end before the test.
 	t.Cleanup(func() { time.Sleep(2 * listTimeout) })
 	return f
 }
@@ -106,7 +106,7 @@ func TestListsOfFiveThousandClusters(t *testing.T) {
 		f.limit(2, 7*time.Millisecond) // 290 a second, as test/scale has seen it
 		names, took, asked := f.list()
 		t.Logf("first list: %d clusters after %s and %d questions", len(names), took, asked)
-		// What was allowed first is old at the end, and asked about again.
+		// The first clusters allowed are old at the end, and asked about again.
 		if len(names) != granted || asked < clusters+1 || asked > clusters+granted+2 {
 			t.Errorf("the first list has %d clusters after %d questions, want %d after %d, and at most %d more", len(names), asked, granted, clusters+1, granted+1)
 		}

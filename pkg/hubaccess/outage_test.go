@@ -190,7 +190,7 @@ func TestOutageEnds(t *testing.T) {
 		if d, _, err := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow || err != nil {
 			t.Errorf("allowed after the hub withdrew it, %v", err)
 		}
-		// What it refused does not stand in the next outage.
+		// Its refusals do not stand in the next outage.
 		hub.set(outages["refused"])
 		if d, _, _ := permissions.Authorize(t.Context(), a); d == authorizer.DecisionAllow {
 			t.Error("what was withdrawn is allowed in an outage")

@@ -116,8 +116,8 @@ func allow(limiters *lru.Cache, key lru.Key, by limit) bool {
 	return limiter.(*rate.Limiter).Allow()
 }
 
-// knows reports whether a credential was good on the hub, or at the cluster that is asked for. What
-// one cluster accepts says nothing at another one.
+// knows reports whether a credential was good on the hub, or at the cluster that is asked for. A
+// credential that one cluster accepts means nothing at another one.
 func (l *rateLimiter) knows(credential, cluster string) bool {
 	if credential == "" {
 		return false
@@ -126,8 +126,8 @@ func (l *rateLimiter) knows(credential, cluster string) bool {
 	return ok || l.goodAt(credential, cluster)
 }
 
-// sourceOf is what one sender has of addresses, and what one network has. What is
-// not an address has none of either.
+// sourceOf is what one sender has of addresses, and what one network has. Text that
+// is no address has none of either.
 func sourceOf(address string) (source, network netip.Prefix) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

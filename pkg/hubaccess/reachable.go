@@ -35,8 +35,8 @@ const (
 	refreshing = 4
 )
 
-// ErrUnfinished is the error of a list for which there was not enough time to ask the hub. What
-// it answered is remembered, and the next try goes on from there.
+// ErrUnfinished is the error of a list for which there was not enough time to ask the hub. Its
+// answers are remembered, and the next try goes on from there.
 var ErrUnfinished = errors.New("the hub has not answered all questions in time")
 
 // lists finds out which of many things a user may do. That is a question for each, so
@@ -110,8 +110,8 @@ func (l *lists) make(ctx context.Context, key [sha256.Size]byte, from string, m 
 	close(m.done)
 }
 
-// leave ends the work on a list that nobody waits for any more. What requests are counted by
-// would not bound it: a user could begin lists and go away from them, faster than the hub
+// leave ends the work on a list that nobody waits for any more. The limits
+// of requests would not bound it: a user could begin lists and go away from them, faster than the hub
 // answers, and take the turns of all others.
 func (l *lists) leave(key [sha256.Size]byte, m *making) {
 	l.mu.Lock()
@@ -148,14 +148,14 @@ func denialTTLOf(clusters int) time.Duration {
 	return min(max(listTTL, time.Duration(clusters)*time.Second/denialsPerSecond), maxDenialTTL)
 }
 
-// filter returns the names that the hub allows. What it says is remembered, also if there is
-// no time for all of it.
+// filter returns the names that the hub allows. Answers are remembered, also if there is
+// no time for all of them.
 func (l *lists) filter(ctx context.Context, names []string, q questions) (madeList, error) {
 	known, now := l.said.of(q.key, names), l.said.now()
 	used, fresh := make([]decision, len(names)), make([]decision, len(names))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(q.parallel)
-	// What was allowed is asked last: it must not be old at the end.
+	// Allowed clusters are asked about last: their answers must not be old at the end.
 	for _, grants := range []bool{false, true} {
 		for i, name := range names {
 			switch was := known[i]; {

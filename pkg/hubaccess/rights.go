@@ -98,8 +98,8 @@ func (a *Authorizer) Reachable(ctx context.Context, u user.Info, rights []Right,
 		if err != nil || time.Since(made.asked) <= listTTL {
 			return made, err
 		}
-		// What it said first is old by now. It is asked about that again, if that is so
-		// little that it helps.
+		// Its first answers are old by now. It is asked about them again if they are so few
+		// that it helps.
 		ctx, cancel := context.WithTimeout(ctx, listTTL)
 		defer cancel()
 		if again, err := a.withRights(ctx, u, rights, names, listTTL/2); err == nil {

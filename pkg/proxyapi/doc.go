@@ -68,13 +68,13 @@
 // right to is 403 whether there is one or not. A token that the hub does not know is
 // 401, in the same words, whether the cluster refuses it, cannot be reached, or does not
 // exist (filter.Filters); only a token that this replica has seen a cluster
-// accept is told more of that cluster. What is left: how long an answer takes, answers
+// accept is told more of that cluster. What remains is how long an answer takes, answers
 // with which a cluster's own kube-apiserver refuses to serve anyone (5xx), and Services,
 // which authenticate for themselves.
 //
 // Requests with unverified credentials are rate limited, and the hub's past answers
-// stand while it cannot be asked, for --hub-outage-grace: see package hubaccess. What is
-// repeated when a connection to an agent breaks is in package agentclient.
+// stand while it cannot be asked, for --hub-outage-grace: see package hubaccess. Package
+// agentclient says what is repeated when a connection to an agent breaks.
 //
 // # Readiness
 //
@@ -95,8 +95,8 @@
 //
 // # Out of scope
 //
-// Bodies are not in the audit log: they are streamed. What a user may do on a cluster is
-// decided by the cluster's RBAC, as the agent impersonates the user there.
+// Bodies are not in the audit log: they are streamed. The cluster's RBAC decides what a
+// user may do there, as the agent impersonates the user.
 //
 // # Files
 //

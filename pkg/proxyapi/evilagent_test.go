@@ -108,8 +108,8 @@ func headers(f *http2.Framer, id uint32, block []byte, end bool) error {
 	return err
 }
 
-// until repeats write until it fails, or there was enough. What is expensive to read
-// for its size counts for more.
+// until repeats write until it fails, or there was enough. Bytes that are expensive to
+// read count for more.
 func until(sent *atomic.Int64, n int, write func() error) error {
 	for sent.Load() < enough {
 		if err := write(); err != nil {
@@ -120,8 +120,8 @@ func until(sent *atomic.Int64, n int, write func() error) error {
 	return io.EOF
 }
 
-// TestEvilAgent has an agent answer with headers without an end. What the proxy API
-// takes of them has a bound, the client is told, and another cluster's users are
+// TestEvilAgent has an agent answer with headers without an end. The proxy API
+// takes a bounded part of them, the client is told, and another cluster's users are
 // served.
 func TestEvilAgent(t *testing.T) {
 	long.Test(t)

@@ -38,7 +38,7 @@ func FuzzRequestInfo(f *testing.F) {
 	}
 	factory := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	f.Fuzz(func(t *testing.T, method, path string) {
-		// What net/http itself refuses does not come to us.
+		// Requests that net/http itself refuses do not come to us.
 		line, err := http.ReadRequest(bufio.NewReader(strings.NewReader(fmt.Sprintf("%s /c%s HTTP/1.1\r\nHost: x\r\n\r\n", method, path))))
 		if err != nil || method == http.MethodConnect {
 			return

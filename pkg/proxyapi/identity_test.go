@@ -173,7 +173,7 @@ func TestTokensOfTheHubStay(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", token, resp.StatusCode, body, want)
 		}
 	}
-	// What is not decided is asked again, and what was not known is not cached.
+	// Undecided tokens are asked about again, and unknown ones are not cached.
 	w.api.Lock()
 	delete(w.api.Errors, "undecided")
 	w.api.Unlock()

@@ -205,7 +205,7 @@ func (o *Options) hubConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Requests of users wait for answers of the hub. What bounds them is here,
+	// Requests of users wait for answers of the hub. Their bounds are here,
 	// and in the hub's own flow control.
 	config.QPS = -1
 	return config, nil

@@ -7,7 +7,7 @@ import (
 )
 
 // TestReadsOutliveTheSharedConnection has agents go away while they have a
-// request that came by HTTP/2. What only reads is asked of the next one, once.
+// request that came by HTTP/2. A request that only reads is asked of the next one, once.
 func TestReadsOutliveTheSharedConnection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, path string

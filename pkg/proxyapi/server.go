@@ -225,7 +225,7 @@ func (s *Server) forget(cluster string) {
 	s.latencies.Forget(cluster)
 }
 
-// run serves on listener. What runs in the background goes on until everything drained.
+// run serves on listener. Background work goes on until everything drained.
 func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
 	s.health.AddReadyCheck("clusters", p.clusters.Synced)
 	s.health.AddReadyCheck("certificate", s.serving.Check)

@@ -84,7 +84,7 @@ func TestUnreadUploadsAreRefused(t *testing.T) {
 }
 
 // TestUnreadAnswersAreCutOff has users not read answers, to the limits of one user and of one
-// cluster. What is more is cut off; all else is waited for.
+// cluster. Answers above the limits are cut off; all else is waited for.
 func TestUnreadAnswersAreCutOff(t *testing.T) {
 	var cut atomic.Int32
 	ends := make(chan struct{})

@@ -31,7 +31,7 @@ const (
 var ErrLimit = errors.New("it is beyond what clusters have")
 
 // Budget counts what the documents of one answer of a cluster have, all of them together.
-// What is above a limit is an error before memory is taken for it.
+// A document above a limit is an error before memory is taken for it.
 type Budget struct {
 	// Context ends the reading.
 	Context context.Context

@@ -36,7 +36,7 @@ func described(groups []APIGroup) (lines []string) {
 }
 
 // TestNoMemberSpeaksForOthers has honest clusters and one that claims what leads clients of
-// all of them to it. What is left of the claims leads nobody there.
+// all of them to it. The claims that are left lead nobody there.
 func TestNoMemberSpeaksForOthers(t *testing.T) {
 	secrets, pods := named("secrets", "Secret", "secret"), named("pods", "Pod", "pod", "po")
 	core := []APIGroup{group("", apiVersion("v1", pods, secrets)), group("apps", apiVersion("v1", named("deployments", "Deployment", "deployment", "deploy")))}

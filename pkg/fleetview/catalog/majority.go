@@ -38,7 +38,7 @@ func newRoll[T any](compare func(a, b string) int) *roll[T] {
 	return &roll[T]{entries: map[string]*entry[T]{}, compare: compare}
 }
 
-// add notes a value. What a source lists again does not count.
+// add notes a value. A source's second entry does not count.
 func (r *roll[T]) add(name string, value T, by said) {
 	e := r.entries[name]
 	switch {

@@ -176,7 +176,7 @@ func (s *Swagger) Filter(keep func(schema.GroupVersion) bool) {
 }
 
 // Add adds the other document's paths of group versions that wanted reports, and the
-// definitions that those refer to. What s has stays as it is: a definition of both is s's.
+// definitions that those refer to. The definitions of s stay as they are: one of both is s's.
 func (s *Swagger) Add(other *Swagger, wanted func(schema.GroupVersion) bool) {
 	var queue []json.RawMessage
 	for path, item := range other.paths {

@@ -85,7 +85,7 @@ func (c *Catalog) elect(gv schema.GroupVersion, of *entry[APIResource]) *elected
 	return e
 }
 
-// agree returns the entry of those clusters that say what most say. What is "" is not said.
+// agree returns the entry of those clusters that say what most say. An empty entry counts as none.
 func (c *Catalog) agree(gv schema.GroupVersion, of *entry[APIResource], has string, says func(APIResource) string, usual func(string) bool) *entry[APIResource] {
 	what := most(of, says, usual)
 	agreed := &entry[APIResource]{name: of.name}
@@ -118,7 +118,7 @@ func unionOf(a, b []string) []string {
 	return a
 }
 
-// Union merges what clusters serve. What concerns all of them is what most of them say: the
+// Union merges what clusters serve. The majority decides what concerns all of them: the
 // order of groups, versions and resources, and of each resource its scope, kind and names. A
 // resource that one cluster has is served, behind those that most have, unless it takes a
 // kind or a name from another one. A source's Groups are not changed, and parts of them are

@@ -2,8 +2,8 @@
 // in Warnings, if others have one, and as a Status, if none has or the view wants all.
 //
 // A cluster that refuses a request has answered it. One that does not answer, or answers
-// with what is neither success nor refusal, may have what is asked for. What members write
-// of themselves gets to clients cut and without control characters.
+// with what is neither success nor refusal, may have what is asked for. Members'
+// own words get to clients cut and without control characters.
 //
 // Clients of client-go repeat a request of any kind up to ten times if its answer has
 // Retry-After. Errors of a moment have one, of a second. Errors of which it is known that

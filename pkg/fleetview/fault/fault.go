@@ -46,8 +46,8 @@ func Of(cluster string, err error) *Fault {
 	return &Fault{Cluster: cluster, Reason: err.Error(), Slow: errors.Is(err, ErrTimeout), Away: errors.Is(err, ErrAway)}
 }
 
-// Read reads a member's answer that is no success. What is no refusal is no answer. The
-// caller closes its body.
+// Read converts a member's answer that is no success to a Fault. Anything but a well-formed
+// refusal counts as no answer. The caller closes its body.
 func Read(cluster string, response *http.Response) *Fault {
 	f := &Fault{Cluster: cluster, Code: response.StatusCode, Reason: fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))}
 	if f.Code < 400 || f.Code > 599 {

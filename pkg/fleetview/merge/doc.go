@@ -7,8 +7,8 @@
 // the cluster's name and translates metadata.resourceVersion. Restorer is its inverse, for
 // what users write. Both copy bytes and look only at what they change. They never decode an
 // object, because decoding and encoding would cost ten times as much as everything else that
-// a list does, and would lose fields that no decoder here knows. What leads a client to the
-// cluster outside of metadata is in Places, of single objects and of what is written only.
+// a list does, and would lose fields that no decoder here knows. Places has the
+// fields outside of metadata that lead a client to the cluster, for single objects and writes only.
 //
 // # Lists
 //

@@ -167,7 +167,7 @@ func TestRestorePlacesInProtobuf(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "x" + at, Image: "i@edge-7"}}, InitContainers: []corev1.Container{{Name: "y" + at}}},
 		}
 	}
-	// What kubectl create makes of a name.
+	// The names that kubectl create makes.
 	daemonSet := func(at string) runtime.Object {
 		return &appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{Kind: "DaemonSet", APIVersion: "apps/v1"}, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x" + at}}, Template: template(at),

@@ -22,7 +22,7 @@ type Reader struct {
 	Grow func(size int) error
 
 	from io.Reader
-	// buffer[at:] is what was read and not used yet. What is used at buffer[kept:] is kept.
+	// buffer[at:] is what was read and not used yet. Used bytes from buffer[kept:] on are kept.
 	buffer   []byte
 	kept, at int
 	// begin is the document's beginning, once it has left the buffer.

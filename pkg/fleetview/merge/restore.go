@@ -26,7 +26,7 @@ type Restorer struct {
 	Places Places
 	// Derived says that names cannot have an @, and that clients make them of other names.
 	Derived bool
-	// Note gets what may name clusters, if it is set. What is appended means nothing then.
+	// Note gets the fields that may name clusters, if it is set. The appended bytes mean nothing then.
 	Note func(Mention)
 	// Version returns the member's own version. It returns an error if the version is not
 	// one of this cluster's in a view.

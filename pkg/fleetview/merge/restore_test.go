@@ -218,8 +218,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// fuzzPlaces rewrites and restores an object with selectors. What is left says no more of the
-// cluster than what was there, and restoring it again changes nothing.
+// fuzzPlaces rewrites and restores an object with selectors. The rest says no more of the
+// cluster than the original did, and restoring it again changes nothing.
 func fuzzPlaces(t *testing.T, body []byte) {
 	w, r := leading("apps", "deployments", "")
 	_, _ = r.AppendJSONPatch(nil, body)

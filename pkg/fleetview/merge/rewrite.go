@@ -273,8 +273,8 @@ func (e *edit) appendPairs(dst []byte) []byte {
 const appliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
 // appendApplied appends the annotation's value: on the way to the view with the name that the
-// object has there, on the way back as it would be without the view. What is not understood
-// stays as it is.
+// object has there, on the way back as it would be without the view. Fields that are not
+// understood stay as they are.
 func (e *edit) appendApplied(dst, value []byte) []byte {
 	if value[0] != '"' || e.note != nil {
 		return append(dst, value...)
@@ -307,7 +307,7 @@ func (e *edit) appendApplied(dst, value []byte) []byte {
 
 // Rewriter turns objects of one cluster into objects of a view. It sets annotations to the
 // cluster's name, whatever the member says there, and translates metadata.resourceVersion.
-// Its methods are safe for concurrent use. What they append to must not overlap their input.
+// Its methods are safe for concurrent use. Their output must not overlap their input.
 type Rewriter struct {
 	// Cluster is the name of the cluster.
 	Cluster string

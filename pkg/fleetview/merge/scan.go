@@ -421,7 +421,7 @@ const maxMembers = 64
 
 func newIndex(path []string) *index { return &index{path: path, levels: make([][]member, len(path)+1)} }
 
-// What leads to metadata.
+// The fields that lead to metadata.
 var (
 	pathOfObject = []string{"metadata"}
 	pathOfRow    = []string{"object", "metadata"}

@@ -71,7 +71,7 @@ func TestFollowIsNoRatchet(t *testing.T) {
 		if ahead := time.Duration(c.Next()-time.Now().UnixMicro()) * time.Microsecond; ahead > aheadLimit+time.Second {
 			t.Errorf("a client has pushed the clock %s ahead, want %s at most", ahead, aheadLimit)
 		}
-		// What another replica has issued is followed, and may be said again.
+		// The clock follows another replica's versions, which may be said again.
 		far := c.Next() + time.Hour.Microseconds()
 		c.After(far)
 		if !c.Follow(far) || c.Next() <= far {

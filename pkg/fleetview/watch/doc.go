@@ -5,7 +5,7 @@
 //
 // Each member has one goroutine, which lists the member if it must, watches it from there,
 // and writes events to the queue of the stream. The client's goroutine takes the queue out,
-// all of it at once, so it flushes when no other event waits. Whoever writes to the queue
+// all of it at once, so it flushes when no other event waits. A writer to the queue
 // holds the stream: it stamps the event with the clock, has merge.Rewriter turn the
 // object into one of the view, and notes the position, in one step. So versions grow
 // strictly in a stream, and a position belongs to each of them.
@@ -15,8 +15,8 @@
 // A member without a position is listed, in pages, and then watched from the version of
 // the list. A client that asks for initial events gets them as members send them: each
 // is asked for its own (initial.go). It is listed instead, from where it is, if it refuses
-// that, or ends or is silent without the bookmark behind them. What is different after a
-// 410 a list says. Members' own bookmarks move their positions and are not passed on.
+// that, or ends or is silent without the bookmark behind them. After a 410 the
+// member is listed, and the difference is sent as events. Members' own bookmarks move their positions and are not passed on.
 //
 // The client's initial bookmark follows when each member has sent all objects. A client that
 // has objects already takes those for deleted that are not before it. The bookmark waits
@@ -56,8 +56,8 @@
 // # Positions
 //
 // Positions knows for each version of the last 5 minutes which version each member had,
-// so a client goes on where it was. What cannot be resumed is 410, before the stream
-// begins, or as an ERROR event. While a member's list is being sent the client has a part of its
+// so a client goes on where it was. A watch that cannot be resumed is 410, before the
+// stream begins, or as an ERROR event. While a member's list is being sent the client has a part of its
 // objects only, and cannot tell which; versions from that time are not resumed. That begins
 // with the first event of the list: a member that does not answer is no reason for 410.
 //
@@ -66,13 +66,13 @@
 // gets hold of a version could write a continue token with it, and change what is known of
 // the other's list. So tokens need no signature: what users forge is theirs.
 //
-// What there is no room for is forgotten, of the users who have most. A list is recorded page by
+// Positions without room are forgotten, those of the users who have most first. A list is recorded page by
 // page, when a page is complete. If some of its pages were forgotten, it is as one that is not known.
 //
 // # Other replicas
 //
 // A replica that does not know a version asks the others (Positions.Ask), and one that is
-// about to end exports what it knows and others import it. What goes over is UIDs of
+// about to end exports what it knows and others import it. Exports have UIDs of
 // members and their versions, never the keys of objects. A position is exact or 410. One
 // that is older than what the client has would send it DELETED of objects that exist.
 //

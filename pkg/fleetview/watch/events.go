@@ -34,7 +34,7 @@ func (in *input) jsonEvent() (kind string, object []byte, err error) {
 		return "", nil, err
 	}
 	for _, kind := range kinds {
-		// This is what apiserver writes. Who reads the object says if it is not whole.
+		// This is what apiserver writes. The reader of the object says if it is not whole.
 		prefix := `{"type":"` + kind + `","object":`
 		if bytes.HasPrefix(line, []byte(prefix)) && bytes.HasSuffix(line, []byte("}}")) {
 			return kind, line[len(prefix) : len(line)-1], nil

@@ -56,7 +56,7 @@ type form interface {
 // source reads the answers of one member, and writes its objects as those of the view.
 type source interface {
 	// events returns what reads the next event of a watch. Its error is io.EOF if the
-	// stream ends between events. What it reads is valid until the next one is read.
+	// stream ends between events. An event is valid until the next one is read.
 	events(body io.Reader) func() (event, error)
 	// list reads one page of a list. The events that visit gets have no kind.
 	list(body io.Reader, visit func(event) error) (merge.ListMeta, error)

@@ -17,7 +17,7 @@ import (
 type tableForm struct {
 	wants Form
 
-	// What follows changes while the caller holds the stream.
+	// The fields below change while the caller holds the stream.
 
 	table merge.Table
 	// newest are the columns that were added last. Members share them: as a rule all have

@@ -43,7 +43,7 @@ func (in *input) unread() []byte {
 	return in.buffer.data[in.at:]
 }
 
-// use says that n bytes were used. What they were is valid until more is read.
+// use says that n bytes were used. They are valid until more is read.
 func (in *input) use(n int) { in.at += n }
 
 // release gives the buffer back if all of it was used.

@@ -35,13 +35,13 @@ type member struct {
 	// silent says that the client does not want the objects that the member has now. Its
 	// goroutine alone uses it.
 	silent bool
-	// initialOnce says that the member was asked for initial events. What is different
-	// after that, a list says.
+	// initialOnce says that the member was asked for initial events. A list
+	// says what is different after that.
 	initialOnce bool
 	// refusalPause is the pause after the next refusal. Its goroutine alone uses it.
 	refusalPause time.Duration
 
-	// What follows is the stream's: its mu guards it.
+	// The fields below are the stream's: its mu guards them.
 
 	// now is the time of the event that is being written.
 	now int64
@@ -92,7 +92,7 @@ func (m *member) run(ctx context.Context) {
 		if errors.Is(err, errEnded) {
 			return
 		}
-		// What it has when it answers later may have changed since the beginning.
+		// Objects that it sends later may have changed since the beginning.
 		m.silent = false
 		if time.Since(began) >= maxBackoff {
 			backoff = minBackoff
@@ -177,8 +177,8 @@ func (m *member) listed() bool {
 	return m.at != ""
 }
 
-// forget makes follow list the member, which does not know the version any more. What is gone
-// since can be told only if it is known what the client has; otherwise the stream ends.
+// forget makes follow list the member, which does not know the version any more. Objects that
+// are gone since can be told only if it is known what the client has; otherwise the stream ends.
 func (m *member) forget() error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()

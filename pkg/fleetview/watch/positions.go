@@ -15,8 +15,8 @@ import (
 const (
 	// keepPositions is how long a version can be resumed after it was given out.
 	keepPositions = 5 * time.Minute
-	// maxPositions bounds the bytes of all that is kept, by an estimate. What is too much is
-	// forgotten down to keptPositions, because looking for it takes a while.
+	// maxPositions bounds the bytes of all that is kept, by an estimate. Above it,
+	// positions are forgotten down to keptPositions, because looking for them takes a while.
 	maxPositions  = 64 << 20
 	keptPositions = maxPositions / 8 * 7
 	recordSize    = 1 << 10
@@ -26,8 +26,8 @@ const (
 
 // Positions knows which version each member had at the versions that this process gave to
 // clients, and other replicas that have ended, for 5 minutes and in at most about 64 MiB; of the
-// owners who have most, the oldest are forgotten first. What a stream that goes on needs by
-// itself is a part of the stream, and not counted. The zero value is ready. Its methods are safe
+// owners who have most, the oldest are forgotten first. A running stream's own
+// positions are a part of the stream, and not counted. The zero value is ready. Its methods are safe
 // for concurrent use.
 type Positions struct {
 	// Ask asks the other replicas for a version of an owner. It calls take with each answer,
@@ -73,7 +73,7 @@ type pages struct {
 	last int
 }
 
-// lostPage is a page that no list has. Whoever has lost pages of a list has this one.
+// lostPage is a page that no list has. A list that has lost pages has this one.
 const lostPage = version.MaxPages
 
 // known returns how much of the list is known. Pages that lack one before them are of a list of

@@ -55,7 +55,7 @@ func (p *Positions) Answer(v version.Version, owner string) []byte {
 }
 
 // Export returns messages with the records that have changed since an earlier Export, which
-// returned the number since; 0 means all. What is too old is left out.
+// returned the number since; 0 means all. Positions that are too old are left out.
 func (p *Positions) Export(since uint64) (messages iter.Seq[[]byte], now uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

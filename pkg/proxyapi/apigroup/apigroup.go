@@ -34,8 +34,8 @@ func NewConfig() *server.Config {
 	return config
 }
 
-// NewGroup serves discovery, OpenAPI and the kinds of the aggregated API. What
-// is below clusters/<name>/proxy never comes here: it is only listed.
+// NewGroup serves discovery, OpenAPI and the kinds of the aggregated API. Requests
+// below clusters/<name>/proxy never come here: the subresource is only listed.
 // Karmada's groups are there if k is not nil.
 func NewGroup(config *server.Config, c *ClusterAPI, s *SessionStorage, k *scope.Karmada) (http.Handler, error) {
 	config.Authorization.Authorizer = c.Authorizer // for an apply that creates

@@ -98,7 +98,7 @@ func (a *ClusterAPI) reachable(ctx context.Context, right hubaccess.Right, optio
 	return items, nil
 }
 
-// selectorsOf are what a list is asked for. What is not asked for selects everything.
+// selectorsOf returns the selectors of a list. A selector that is missing selects everything.
 func selectorsOf(options *internalversion.ListOptions) (labels.Selector, fields.Selector) {
 	byLabel, byField := labels.Everything(), fields.Everything()
 	if options != nil && options.LabelSelector != nil {

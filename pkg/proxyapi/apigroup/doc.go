@@ -13,8 +13,8 @@
 // # Karmada's API
 //
 // Karmada's documentation of clusters/<name>/proxy and of proxying/karmada/proxy works on the
-// hub, by APIServices, and the code behind it is that of the addon's own endpoints. What is
-// asked of the hub is what Karmada's URL says:
+// hub, by APIServices, and the code behind it is that of the addon's own endpoints. The
+// hub is asked for what Karmada's URL says:
 //
 //   - The rights to clusters are those to clusters/proxy and clusters/stream (and the same of
 //     clustersets) in group cluster.karmada.io. A right in one group is none in the other:

@@ -31,8 +31,8 @@ const (
 	maxConflicts = 5
 )
 
-// registryStorage stores ResourceRegistries as KarmadaResourceRegistries. What a user may do
-// was asked before; the objects are read and written as the proxy API itself.
+// registryStorage stores ResourceRegistries as KarmadaResourceRegistries. The user's right
+// was asked for before; the objects are read and written as the proxy API itself.
 type registryStorage struct{ store rest.Interface }
 
 var (

@@ -28,8 +28,8 @@
 // and verifies our client certificate. Package agentclient says how proxy API and agent
 // verify each other. The agent believes X-Remote-* from us, so:
 //
-//   - What the client sent of that name, in any letters, with hyphens or underscores,
-//     is deleted before ours is set, by the one function that sets it
+//   - Headers of that name from the client, in any letters, with hyphens or underscores,
+//     are deleted before ours are set, by the one function that sets them
 //     (agentclient.SetHeaders). A Connection header may not name end-to-end headers,
 //     or it could take one of them away at the next proxy. Names with blanks at an end
 //     or control characters are refused: HTTP would make others of them.
@@ -46,7 +46,7 @@
 //     for another audience, and it is not cached. With --api-audiences the hub is asked
 //     again without audiences, because authenticators that know none are skipped
 //     otherwise. Credentials that the hub cannot be asked about (Basic) and bootstrap
-//     tokens are never sent on. What remains is trust in the hub's authentication
+//     tokens are never sent on. There remains trust in the hub's authentication
 //     webhook: one that says "not authenticated" without an error, while it cannot
 //     tell, gives its tokens away.
 //   - A Service's own login is in a header of its own, Cluster-Proxy-Authorization, and
@@ -61,8 +61,8 @@
 //     set, so a right to the cluster's API is none to the metrics, nor the other way round.
 //     Redirects are not followed, so that an agent cannot send the hub's Prometheus, with
 //     its token, to other paths of the hub.
-//   - Authorization is decided on the same bytes that are relayed. What two parsers
-//     could read in two ways is refused by route. An upgrade needs a right of its own,
+//   - Authorization is decided on the same bytes that are relayed. Package route
+//     refuses what two parsers could read in two ways. An upgrade needs a right of its own,
 //     because exec by WebSocket is a GET.
 //   - A cluster cannot turn clients against others: an answer other than 101 ends an
 //     upgrade as any answer does, and redirects stay within what was asked for.
@@ -70,7 +70,7 @@
 //     could lead here again and again; each relayed request has this hub's name in
 //     header Via, and one that has it already is answered 508 (scope.Via).
 //
-// Who is trusted for what:
+// Trust:
 //
 //   - The hub's kube-apiserver says whose a token is, which tokens it does not know,
 //     what a user may do, and whose client certificates and front proxy to believe. Its

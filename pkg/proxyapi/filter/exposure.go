@@ -76,7 +76,7 @@ func (e *Exposure) Run(ctx context.Context) error {
 	}
 }
 
-// check ends what is not exposed. What it ends counts once, however long that takes.
+// check ends what is not exposed. A request counts once, however long its end takes.
 func (e *Exposure) check(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 // Connector answers CONNECT requests: it joins the client with the cluster's
-// kube-apiserver, or with one of its Services. What they say to each other, TLS and
-// credentials included, is between those two.
+// kube-apiserver, or with one of its Services. Their bytes, TLS and
+// credentials included, are between those two.
 type Connector struct {
 	*filter.Filters
 	Agents *agentclient.Client

@@ -1,6 +1,6 @@
 // Package relay sends a request to the agent of one cluster and the answer back: one
-// ReverseProxy for requests, and joined connections for CONNECT. What is repeated when a
-// connection to an agent breaks is in package agentclient.
+// ReverseProxy for requests, and joined connections for CONNECT. Package agentclient says what
+// is repeated when a connection to an agent breaks.
 //
 // Documents of clusters and Services are answered with a policy that sandboxes them, unless the
 // cluster has a host of its own: they would share an origin with those of other clusters, and with

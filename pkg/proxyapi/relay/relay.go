@@ -76,7 +76,7 @@ func (l *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Rewrite adds to the request that the agent gets what ties it to this one, for audit
-// logs and traces. Who it is from is set when it is sent.
+// logs and traces. Its user is set when it is sent.
 func (l *Relay) Rewrite(r *httputil.ProxyRequest) {
 	Correlate(r.In, r.Out.Header)
 	l.Via.Add(r)
@@ -172,6 +172,6 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(name(a), name(b))
 }
 
-// Discard is where net/http logs. What it has to say is about clients that went
+// Discard is where net/http logs. Its messages are about clients that went
 // away and port scans.
 var Discard = log.New(io.Discard, "", 0)

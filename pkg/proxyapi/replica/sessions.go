@@ -111,8 +111,8 @@ func (p PeerAddress) read(answer []byte) (toldSessions, error) {
 	return told, nil
 }
 
-// readSessions reads what a peer says. What is shown of it is as safe to print as what this
-// replica says itself.
+// readSessions reads what a peer says. Its texts are made as safe to print as this
+// replica's own.
 func readSessions(raw []byte) (told toldSessions, err error) {
 	var each struct {
 		Sessions []json.RawMessage `json:"sessions"`

@@ -54,8 +54,8 @@ func (t *Target) cutService() error {
 
 // ParseAuthority takes the target of a CONNECT request apart:
 // <cluster>:443 is the cluster's kube-apiserver,
-// <service>.<namespace>.svc.<cluster>:<port> one of its Services. What looks
-// like a Service is one, whatever clusters there are. The error is an *Error.
+// <service>.<namespace>.svc.<cluster>:<port> one of its Services. A name that
+// looks like a Service is one, whatever clusters there are. The error is an *Error.
 func ParseAuthority(authority string) (Target, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil {

@@ -72,7 +72,7 @@ func ClusterOfHost(host, domain string) (string, bool) {
 	return strings.CutSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+domain)
 }
 
-// newConnectScope understands a CONNECT request. What goes over the connection
+// newConnectScope understands a CONNECT request. The bytes on the connection
 // cannot be seen, so the caller needs the right to create and to streams.
 func newConnectScope(r *http.Request) (*Scope, error) {
 	target, err := route.ParseAuthority(r.Host)
@@ -82,7 +82,7 @@ func newConnectScope(r *http.Request) (*Scope, error) {
 	}
 	rs.Inner = &request.RequestInfo{Path: "/", Verb: "connect"}
 	rs.Info = OuterInfo(r, rs.Group, v1alpha1.Resource, target.Cluster, "create")
-	// What authenticates at a proxy has a header of its own. The other one is
+	// Credentials for a proxy have a header of their own. The other one is
 	// between the ends, and is not sent here.
 	r.Header.Del("Authorization")
 	if token := proxyToken(r.Header.Get("Proxy-Authorization")); token != "" {
@@ -118,9 +118,9 @@ const MaxHeaderBytes = 64 << 10
 // byProxies begins the headers that the hub's front proxy adds to a request.
 var byProxies = append([]string{agentapi.FrontProxy}, agentapi.Forwarded...)
 
-// CheckSize refuses a request whose URL and headers are too long. What the front
-// proxy says of the user is not the client's fault: it may be 500 groups. Nor is
-// how it encodes the URL, in which %2C counts as one byte therefore.
+// CheckSize refuses a request whose URL and headers are too long. The front
+// proxy's headers about the user are not the client's fault: they may be 500 groups. Nor is
+// its encoding of the URL, in which %2C counts as one byte therefore.
 func CheckSize(r *http.Request) error {
 	size := len(r.RequestURI) - 2*strings.Count(r.RequestURI, "%")
 	for name, values := range r.Header {

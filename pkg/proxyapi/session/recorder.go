@@ -157,8 +157,8 @@ func (t *tape) follow(f *frames.Follower) {
 	}
 }
 
-// take records a piece of a stream. What is on the stream for errors is the client's to
-// show, in its own words.
+// take records a piece of a stream. The client shows the stream for errors in its
+// own words.
 func (t *tape) take(s frames.Stream, p []byte) {
 	switch {
 	case s == frames.Stdout:

@@ -1,5 +1,5 @@
 // Package view serves requests for many clusters, with package fleetview, which makes one
-// answer of many. What fleetview asks of a cluster it asks through a Member, which is of one
+// answer of many. It asks clusters through Members, each of which is of one
 // request and one user. A view grants nothing:
 //
 //   - Only users whom the hub knows may use views: a token that a cluster may know is 401,
@@ -9,8 +9,8 @@
 //     use if the user may list FleetViews.
 //   - Its clusters are those that the user may reach with the verb of this request (and
 //     with streams, if it leaves the Kubernetes API), by name or by ManagedClusterSet.
-//     Others are not mentioned in any answer. What package fleetview sends with another
-//     verb needs that verb's right too, or is answered 403 in the cluster's place
+//     Others are not mentioned in any answer. A request that package fleetview sends with
+//     another verb needs that verb's right too, or is answered 403 in the cluster's place
 //     (mayAlso): a right to list cannot be made to delete.
 //   - Constrained impersonation through a view needs the right for all clusters.
 //
