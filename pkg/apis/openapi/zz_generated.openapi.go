@@ -3066,7 +3066,7 @@ func schema_pkg_apis_clusterproxy_v1alpha1_SessionStatus(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SessionStatus says whose a session is, and what for. What users and clusters have chosen is quoted if it is not printable, and cut off if it is long. Command lines are not in it.",
+				Description: "SessionStatus says whose a session is, and what for. Text that users and clusters have chosen is quoted if it is not printable, and cut off if it is long. Command lines are not in it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"user": {
