@@ -27,7 +27,7 @@ func (l *listing) agree(answers []*memberList) {
 	})
 	if l.form.as == "" && most.Kind != "" && !l.likely(most) {
 		of := l.kindOf()
-		l.h.kinds.put(of, most, int64(len(of)))
+		l.h.kinds.Put(of, most, int64(len(of)))
 	}
 	for i, p := range answers {
 		if kind := kinds[i]; kind.Kind != "" && kind != most {

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
-	// maxBegun bounds how many members are asked at a time for one request.
-	maxBegun = 64
 	// maxObject bounds one object of a member. etcd holds no larger ones, and watches of
 	// kube-apiservers none above 10 MiB.
 	maxObject = 16 << 20
@@ -30,7 +29,7 @@ var errEndless = fmt.Errorf("its answer has not ended within %v", maxTime)
 
 // memberResponse is how one member answered.
 type memberResponse struct {
-	member Member
+	member fleet.Member
 	// response is nil if there is a failure. The caller closes its body.
 	response *http.Response
 	failure  *fault.Fault
@@ -47,13 +46,13 @@ type memberRequest struct {
 
 // ask sends a request to one member. Its answer must begin within the request's timeout,
 // and go on: see timedBody.
-func (q memberRequest) ask(ctx context.Context, m Member) memberResponse {
+func (q memberRequest) ask(ctx context.Context, m fleet.Member) memberResponse {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(q.timeout, func() { cancel(fault.ErrTimeout) })
 	defer timer.Stop()
 	response, err := q.send(ctx, m)
 	if err != nil {
-		err = causeOf(ctx, err)
+		err = fleet.CauseOf(ctx, err)
 		cancel(nil)
 		return memberResponse{member: m, failure: fault.Of(m.Name(), err)}
 	}
@@ -67,7 +66,7 @@ func (q memberRequest) ask(ctx context.Context, m Member) memberResponse {
 }
 
 // send sends the request.
-func (q memberRequest) send(ctx context.Context, m Member) (*http.Response, error) {
+func (q memberRequest) send(ctx context.Context, m fleet.Member) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, q.path, nil)
 	if err != nil {
 		return nil, err
@@ -77,21 +76,13 @@ func (q memberRequest) send(ctx context.Context, m Member) (*http.Response, erro
 	return m.RoundTrip(r)
 }
 
-// causeOf returns why a request or a read was canceled, if it was, and else err.
-func causeOf(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
 // askAll asks members, some at a time, and returns their answers in the same order.
-func (q memberRequest) askAll(ctx context.Context, members []Member) []memberResponse {
+func (q memberRequest) askAll(ctx context.Context, members []fleet.Member) []memberResponse {
 	if len(members) == 1 {
 		return []memberResponse{q.ask(ctx, members[0])}
 	}
 	answers := make([]memberResponse, len(members))
-	turns := make(chan struct{}, maxBegun)
+	turns := make(chan struct{}, fleet.MaxAsked)
 	var group sync.WaitGroup
 	for i, m := range members {
 		turns <- struct{}{}
@@ -134,7 +125,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	b.got += n
 	b.left = max(b.left-time.Since(began), 1)
 	if err != nil && !eof(err) {
-		err = causeOf(b.ctx, err)
+		err = fleet.CauseOf(b.ctx, err)
 	}
 	return n, err
 }
@@ -146,18 +137,18 @@ func (b *timedBody) Close() error {
 }
 
 // readObject reads one object to its end.
-func readObject(a memberResponse, held *holding) ([]byte, *fault.Fault) {
+func readObject(a memberResponse, held *fleet.Holding) ([]byte, *fault.Fault) {
 	body := new(bytes.Buffer)
 	failed := readInto(body, a, held)
 	return body.Bytes(), failed
 }
 
 // readInto reads one object to its end, into an empty buffer. The caller forgets what it holds.
-func readInto(body *bytes.Buffer, a memberResponse, held *holding) *fault.Fault {
+func readInto(body *bytes.Buffer, a memberResponse, held *fleet.Holding) *fault.Fault {
 	defer a.response.Body.Close()
 	// Its length is what a member says, and believed as far as it costs little.
 	body.Grow(int(min(max(a.response.ContentLength, 4<<10), maxBorrowed)) + bytes.MinRead)
-	_, err := body.ReadFrom(&allowedReader{a.response.Body, &allowance{limit: maxObject, holding: held}})
+	_, err := body.ReadFrom((&fleet.Allowance{Limit: maxObject, Holding: held}).Reader(a.response.Body))
 	if err != nil {
 		return fault.Of(a.member.Name(), fmt.Errorf("its answer broke off: %w", err))
 	}

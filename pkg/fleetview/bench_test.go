@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // storedMember answers each request with the same bytes.
@@ -26,7 +28,7 @@ func (m storedMember) UID() string  { return "uid-of-" + m.name }
 func (m storedMember) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: http.StatusOK, Request: r, ContentLength: -1,
-		Header: http.Header{"Content-Type": {jsonType}}, Body: io.NopCloser(bytes.NewReader(m.body)),
+		Header: http.Header{"Content-Type": {fleet.JSONType}}, Body: io.NopCloser(bytes.NewReader(m.body)),
 	}, nil
 }
 
@@ -50,7 +52,7 @@ func benchPod(i int) map[string]any {
 	}
 }
 
-func storedMembers(b *testing.B, members, each int) ([]Member, int64) {
+func storedMembers(b *testing.B, members, each int) ([]fleet.Member, int64) {
 	items := make([]map[string]any, each)
 	for i := range items {
 		items[i] = benchPod(i)
@@ -59,7 +61,7 @@ func storedMembers(b *testing.B, members, each int) ([]Member, int64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	all := make([]Member, members)
+	all := make([]fleet.Member, members)
 	for i := range all {
 		all[i] = storedMember{fmt.Sprintf("c%03d", i), body}
 	}

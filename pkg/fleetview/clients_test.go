@@ -23,13 +23,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/retry"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // configs are those of clients that prefer JSON and protobuf.
 func configs(url string) map[string]*rest.Config {
 	json := &rest.Config{Host: url, QPS: -1}
 	proto := rest.CopyConfig(json)
-	proto.ContentType, proto.AcceptContentTypes = protobufType, protobufType+","+jsonType
+	proto.ContentType, proto.AcceptContentTypes = protobufType, protobufType+","+fleet.JSONType
 	return map[string]*rest.Config{"JSON": json, "protobuf": proto}
 }
 
@@ -82,7 +83,7 @@ func checkWrites(t *testing.T, client *kubernetes.Clientset) {
 	t.Helper()
 	pods := client.CoreV1().Pods("shop")
 	created, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new@b"}}, metav1.CreateOptions{})
-	if err != nil || created.Name != "new@b" || created.Annotations[AnnotationCluster] != "b" {
+	if err != nil || created.Name != "new@b" || created.Annotations[fleet.AnnotationCluster] != "b" {
 		t.Fatalf("creating: got %+v, %v", created, err)
 	}
 	former := created.DeepCopy()
@@ -126,7 +127,7 @@ func TestNarrowedWatch(t *testing.T) {
 			view := testView(a, b)
 			var left atomic.Bool
 			all, rest := view.Members, testView(a).Members
-			view.Members = func(ctx context.Context) ([]Member, error) {
+			view.Members = func(ctx context.Context) ([]fleet.Member, error) {
 				if left.Load() {
 					return rest(ctx)
 				}

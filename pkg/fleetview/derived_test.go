@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
@@ -79,7 +80,7 @@ func selectorOf(t *testing.T, o object, within string) string {
 // TestSelectorsLeadToTheCluster does what kubectl's logs, exec, attach and port-forward do of
 // a workload or a Service: they read it, list pods by its selector, and ask for one of them.
 func TestSelectorsLeadToTheCluster(t *testing.T) {
-	for _, form := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"} {
+	for _, form := range []string{fleet.JSONType, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"} {
 		for _, qualified := range []bool{false, true} {
 			view := testView(equal("a", "b", "c")...)
 			view.Qualified = qualified
@@ -146,7 +147,7 @@ func TestLabelsChooseClusters(t *testing.T) {
 	clusters := equal("a", "b", "c")
 	h := New(Options{})
 	view := testView(clusters...)
-	const key = AnnotationCluster
+	const key = fleet.AnnotationCluster
 	for selector, test := range map[string]struct {
 		code int
 		want []string // or what is said
@@ -197,7 +198,7 @@ func TestNamesThatMislead(t *testing.T) {
 	evil, victim := newCluster("a", shop+"/db@b", "/apis/rbac.authorization.k8s.io/v1/clusterroles/ann@example.com"), newCluster("b", shop+"/db")
 	h := New(Options{})
 	view := testView(evil, victim)
-	for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
+	for _, accept := range []string{fleet.JSONType, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
 		list := h.getList(t, view, shop, "Accept", accept)
 		if want := []string{"db@b@a", "db"}; !slices.Equal(list.named(), want) {
 			t.Errorf("as %s: got %q, want %q", accept, list.named(), want)

@@ -17,10 +17,12 @@ import (
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // twoMembers are a new member and an old one with a CRD that the new one lacks.
-func twoMembers(format discoveryFormat) []Member {
+func twoMembers(format discoveryFormat) []fleet.Member {
 	return asMembers(
 		newDiscoveryMember("old", "v1.28.4", format, testGroup("", "v1", "pods", "nodes!"), testGroup("example.com", "v1", "widgets")),
 		newDiscoveryMember("young", "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods", "nodes!", "secrets"), testGroup("apps", "v1", "deployments")),
@@ -28,16 +30,16 @@ func twoMembers(format discoveryFormat) []Member {
 }
 
 // serveView serves members below a prefix over HTTP, and returns a client's configuration.
-func serveView(t *testing.T, prefix string, members []Member) *rest.Config {
+func serveView(t *testing.T, prefix string, members []fleet.Member) *rest.Config {
 	t.Helper()
-	d := newDiscovery()
+	d := discovery.NewDiscovery()
 	view := discoveryView()
 	view.Prefix = prefix
 	server := httptest.NewServer(http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isDiscovery(r.URL.Path) {
+		if !discovery.IsDiscovery(r.URL.Path) {
 			t.Errorf("client asks for %q, want discovery", r.URL.Path)
 		}
-		d.serve(w, r, view, members)
+		d.Serve(w, r, view, members)
 	})))
 	t.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL + prefix, QPS: -1}
@@ -180,10 +182,10 @@ func checkOpenAPI(t *testing.T, client *clientdiscovery.DiscoveryClient) {
 
 func TestDiscoveryETag(t *testing.T) {
 	for path, accept := range map[string]string{
-		"/api": clientdiscovery.AcceptV2, "/apis": clientdiscovery.AcceptV2Beta1, "/openapi/v3": jsonType, "/openapi/v2": jsonType,
-		"/openapi/v3/api/v1": jsonType,
+		"/api": clientdiscovery.AcceptV2, "/apis": clientdiscovery.AcceptV2Beta1, "/openapi/v3": fleet.JSONType, "/openapi/v2": fleet.JSONType,
+		"/openapi/v3/api/v1": fleet.JSONType,
 	} {
-		d, members := newDiscovery(), twoMembers(aggregatedFormat)
+		d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
 		first := ask(t, d, discoveryView(), members, path, "Accept", accept)
 		etag := first.Header.Get("ETag")
 		if first.StatusCode != http.StatusOK || !strings.HasPrefix(etag, `"`) {
@@ -212,14 +214,14 @@ func TestDiscoveryTimeout(t *testing.T) {
 }
 
 func TestDiscoveryNegotiation(t *testing.T) {
-	d, members := newDiscovery(), twoMembers(legacyFormat)
+	d, members := discovery.NewDiscovery(), twoMembers(legacyFormat)
 	for accept, want := range map[string]string{
-		"":                                    jsonType,
-		"application/vnd.kubernetes.protobuf": jsonType,
-		clientdiscovery.AcceptV2 + "," + jsonType:                             clientdiscovery.AcceptV2,
-		clientdiscovery.AcceptV2NoPeer + "," + jsonType:                       clientdiscovery.AcceptV2,
-		clientdiscovery.AcceptV2Beta1:                                         clientdiscovery.AcceptV2Beta1,
-		jsonType + ";g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,*/*": jsonType,
+		"":                                    fleet.JSONType,
+		"application/vnd.kubernetes.protobuf": fleet.JSONType,
+		clientdiscovery.AcceptV2 + "," + fleet.JSONType:                             clientdiscovery.AcceptV2,
+		clientdiscovery.AcceptV2NoPeer + "," + fleet.JSONType:                       clientdiscovery.AcceptV2,
+		clientdiscovery.AcceptV2Beta1:                                               clientdiscovery.AcceptV2Beta1,
+		fleet.JSONType + ";g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,*/*": fleet.JSONType,
 	} {
 		response := ask(t, d, discoveryView(), members, "/apis", "Accept", accept)
 		if got := response.Header.Get("Content-Type"); got != want || response.StatusCode != http.StatusOK {
@@ -230,12 +232,12 @@ func TestDiscoveryNegotiation(t *testing.T) {
 
 func TestDiscoveryRules(t *testing.T) {
 	view := discoveryView()
-	view.Resources = []ResourceRule{{Resource: "pods"}, {Group: "example.com", Resource: "*"}}
+	view.Resources = []fleet.ResourceRule{{Resource: "pods"}, {Group: "example.com", Resource: "*"}}
 	view.UnlistedCluster = "young"
 	gvr := func(group, resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
 	}
-	known := newDiscovery().catalog(t.Context(), view, twoMembers(aggregatedFormat), freshFor)
+	known := discovery.NewDiscovery().Catalog(t.Context(), view, twoMembers(aggregatedFormat), discovery.FreshFor)
 	for gvr, want := range map[schema.GroupVersionResource][]string{
 		gvr("", "pods"):               {"old", "young"},
 		gvr("", "nodes"):              {"young"},
@@ -251,14 +253,14 @@ func TestDiscoveryRules(t *testing.T) {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 	view.UnlistedCluster = ""
-	d, members := newDiscovery(), twoMembers(aggregatedFormat)
+	d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
 	for path, want := range map[string]int{"/apis/example.com": 200, "/apis/example.com/v1": 200, "/apis/apps/v1": 404, "/apis/apps": 404,
 		"/openapi/v3/apis/apps/v1": 404, "/openapi/v3/api/v1": 200, "/api/v1": 200, "/api/v2": 404} {
 		if got := ask(t, d, view, members, path); got.StatusCode != want {
 			t.Errorf("%s answers %s, want %d", path, got.Status, want)
 		}
 	}
-	swagger := newSwaggerPaths(t, ask(t, d, view, members, "/openapi/v2", "Accept", jsonType))
+	swagger := newSwaggerPaths(t, ask(t, d, view, members, "/openapi/v2", "Accept", fleet.JSONType))
 	if diff := cmp.Diff([]string{"/api/v1/", "/apis/example.com/v1/"}, swagger); diff != "" {
 		t.Errorf("paths of /openapi/v2 (-want +got):\n%s", diff)
 	}
@@ -276,7 +278,7 @@ func TestReleases(t *testing.T) {
 		{"", "nonsense", false, true},
 		{"v2.0.0", "v1.999.0", false, false},
 	} {
-		a, b := releaseOf(test.a), releaseOf(test.b)
+		a, b := discovery.ReleaseOf(test.a), discovery.ReleaseOf(test.b)
 		if a.Before(b) != test.before || a.Near(b) != test.near || b.Near(a) != test.near {
 			t.Errorf("%q is before %q: %t, near: %t; want %t, %t", test.a, test.b, a.Before(b), a.Near(b), test.before, test.near)
 		}

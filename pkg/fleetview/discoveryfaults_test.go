@@ -17,7 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 func newSwaggerPaths(t *testing.T, response *http.Response) []string {
@@ -60,7 +62,7 @@ func TestDiscoveryOfEvilMembers(t *testing.T) {
 			evil := newDiscoveryMember("evil", "v9.9.9", aggregatedFormat)
 			evil.intercept = test.intercept
 			members := append(asMembers(evil), twoMembers(aggregatedFormat)...)
-			response := ask(t, newDiscovery(), discoveryView(), members, "/apis")
+			response := ask(t, discovery.NewDiscovery(), discoveryView(), members, "/apis")
 			warnings := response.Header.Values("Warning")
 			if response.StatusCode != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], test.warning) ||
 				!strings.HasPrefix(warnings[0], `299 - "cluster evil `) {
@@ -82,14 +84,14 @@ func TestDiscoveryWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := &discoveryMember{name: "a", intercept: test.a}, &discoveryMember{name: "b", intercept: test.b}
-			response := ask(t, newDiscovery(), discoveryView(), asMembers(a, b), "/api")
+			response := ask(t, discovery.NewDiscovery(), discoveryView(), asMembers(a, b), "/api")
 			body, _ := io.ReadAll(response.Body)
 			if response.StatusCode != test.want || !strings.Contains(string(body), strings.ReplaceAll(test.message, `"`, `\"`)) {
 				t.Errorf("answer is %s: %s, want %d with %q", response.Status, body, test.want, test.message)
 			}
 		})
 	}
-	if response := ask(t, newDiscovery(), discoveryView(), nil, "/api"); response.StatusCode != http.StatusServiceUnavailable {
+	if response := ask(t, discovery.NewDiscovery(), discoveryView(), nil, "/api"); response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a view without members answers %s, want 503", response.Status)
 	}
 }
@@ -103,13 +105,13 @@ func elapsed(f func()) time.Duration {
 
 func TestFrozenMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, members := newDiscovery(), twoMembers(aggregatedFormat)
+		d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
 		old := members[0].(*discoveryMember)
 		view := discoveryView()
 		view.Timeout = 3 * time.Second
 		old.setIntercept(frozen)
-		var known *resources
-		if took := elapsed(func() { known = d.catalog(t.Context(), view, members, freshFor) }); took != view.Timeout {
+		var known *discovery.Resources
+		if took := elapsed(func() { known = d.Catalog(t.Context(), view, members, discovery.FreshFor) }); took != view.Timeout {
 			t.Errorf("the catalog took %v, want the view's timeout of %v", took, view.Timeout)
 		}
 		if _, ok := known.Unknown["old"]; !ok || known.Versions["young"] == "" {
@@ -120,20 +122,20 @@ func TestFrozenMember(t *testing.T) {
 			t.Errorf("a second request took %v, want none: the member is known to be frozen", took)
 		}
 		old.setIntercept(nil)
-		time.Sleep(failureFor)
-		if found, ok := d.catalog(t.Context(), view, members, freshFor).Find(widgets); !ok {
+		time.Sleep(discovery.FailureFor)
+		if found, ok := d.Catalog(t.Context(), view, members, discovery.FreshFor).Find(widgets); !ok {
 			t.Errorf("found %v, want widgets: the member answers again", found)
 		}
 		old.setIntercept(frozen)
-		time.Sleep(freshFor + 1)
-		if _, ok := d.catalog(t.Context(), view, members, freshFor).Find(widgets); !ok {
+		time.Sleep(discovery.FreshFor + 1)
+		if _, ok := d.Catalog(t.Context(), view, members, discovery.FreshFor).Find(widgets); !ok {
 			t.Error("widgets are gone with a former answer known")
 		}
 		response := ask(t, d, view, members, "/apis/example.com")
 		if warnings := response.Header.Values("Warning"); response.StatusCode != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], "is used") {
 			t.Errorf("answer is %s with warnings %q, want 200 and that a former answer is used", response.Status, warnings)
 		}
-		time.Sleep(staleFor)
+		time.Sleep(discovery.StaleFor)
 		if response := ask(t, d, view, members, "/apis/example.com"); response.StatusCode != http.StatusNotFound {
 			t.Errorf("answer is %s, want 404: the former answer is too old", response.Status)
 		}
@@ -143,10 +145,10 @@ func TestFrozenMember(t *testing.T) {
 
 func TestDiscoveryForgetsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, members := newDiscovery(), twoMembers(aggregatedFormat)
+		d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
 		ask(t, d, discoveryView(), members, "/apis")
 		members[0].(*discoveryMember).setIntercept(answering(403, "no"))
-		time.Sleep(freshFor + 1)
+		time.Sleep(discovery.FreshFor + 1)
 		if response := ask(t, d, discoveryView(), members, "/apis/example.com"); response.StatusCode != http.StatusNotFound {
 			t.Errorf("answer is %s, want 404: the member refuses the user now", response.Status)
 		}
@@ -154,8 +156,8 @@ func TestDiscoveryForgetsRefused(t *testing.T) {
 }
 
 func TestDiscoveryOfManyMembers(t *testing.T) {
-	d, view := newDiscovery(), discoveryView()
-	var members []Member
+	d, view := discovery.NewDiscovery(), discoveryView()
+	var members []fleet.Member
 	for i := range 500 {
 		members = append(members, newDiscoveryMember(fmt.Sprintf("c%03d", i), "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"), testGroup("apps", "v1", "deployments")))
 	}
@@ -170,7 +172,7 @@ func TestDiscoveryOfManyMembers(t *testing.T) {
 			t.Errorf("got warnings %q, want %d and a count", warnings, fault.MaxNamed)
 		}
 	}
-	found, _ := d.catalog(t.Context(), view, members, freshFor).Find(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
+	found, _ := d.Catalog(t.Context(), view, members, discovery.FreshFor).Find(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
 	if want := len(members) - lost; len(found.Clusters) != want {
 		t.Errorf("%d clusters serve pods, want %d", len(found.Clusters), want)
 	}
@@ -183,7 +185,7 @@ func TestDiscoveryOfManyMembers(t *testing.T) {
 	}
 	other := view
 	other.User = "bob"
-	d.catalog(t.Context(), other, members, freshFor)
+	d.Catalog(t.Context(), other, members, discovery.FreshFor)
 	if got := members[lost].(*discoveryMember).asked("/apis"); got != 2 {
 		t.Errorf("a member was asked %d times for two users, want 2", got)
 	}
@@ -197,7 +199,7 @@ func TestDiscoveryAsksSomeAtATime(t *testing.T) {
 		view.Timeout = 5 * time.Second
 		busy := make(chan struct{}, 1)
 		var begun, most atomic.Int64
-		var members []Member
+		var members []fleet.Member
 		for i := range 1000 {
 			m := newDiscoveryMember(fmt.Sprintf("c%03d", i), "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"))
 			m.intercept = func(r *http.Request) (*http.Response, error) {
@@ -212,13 +214,13 @@ func TestDiscoveryAsksSomeAtATime(t *testing.T) {
 			}
 			members = append(members, m)
 		}
-		response := ask(t, newDiscovery(), view, members, "/api")
+		response := ask(t, discovery.NewDiscovery(), view, members, "/api")
 		if warnings := response.Header.Values("Warning"); len(warnings) > 0 {
 			t.Errorf("members that have time to answer are missing: %q", warnings)
 		}
 		const each = 3 // requests to a member
-		if got := most.Load(); got > each*maxBegun {
-			t.Errorf("%d requests were under way at a time, want %d at most", got, each*maxBegun)
+		if got := most.Load(); got > each*fleet.MaxAsked {
+			t.Errorf("%d requests were under way at a time, want %d at most", got, each*fleet.MaxAsked)
 		}
 	})
 }
@@ -227,9 +229,9 @@ func TestDiscoveryAsksSomeAtATime(t *testing.T) {
 // is answered before kubectl gives up, and the members that were not asked come first the next time.
 func TestDiscoveryOfSilentMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, view := newDiscovery(), discoveryView()
+		d, view := discovery.NewDiscovery(), discoveryView()
 		view.Timeout = 5 * time.Second
-		var members []Member
+		var members []fleet.Member
 		for i := range 500 {
 			m := newDiscoveryMember(fmt.Sprintf("silent%03d", i), "v1.36.3", aggregatedFormat, testGroup("", "v1", "pods"))
 			m.intercept = func(r *http.Request) (*http.Response, error) {
@@ -245,8 +247,8 @@ func TestDiscoveryOfSilentMembers(t *testing.T) {
 			if response.StatusCode != want {
 				t.Errorf("answered %s, want %d", response.Status, want)
 			}
-			if took := time.Since(began); took > maxAsking+view.Timeout {
-				t.Errorf("answered after %s, want %s at most", took, maxAsking+view.Timeout)
+			if took := time.Since(began); took > discovery.MaxAsking+view.Timeout {
+				t.Errorf("answered after %s, want %s at most", took, discovery.MaxAsking+view.Timeout)
 			}
 		}
 	})
@@ -254,7 +256,7 @@ func TestDiscoveryOfSilentMembers(t *testing.T) {
 
 func TestOpenAPIDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, view, members := newDiscovery(), discoveryView(), twoMembers(aggregatedFormat)
+		d, view, members := discovery.NewDiscovery(), discoveryView(), twoMembers(aggregatedFormat)
 		old := members[0].(*discoveryMember)
 		documents := func() map[string]string {
 			var index struct {
@@ -272,7 +274,7 @@ func TestOpenAPIDocuments(t *testing.T) {
 		before := documents()
 		get := func(want, wantCache string) {
 			t.Helper()
-			response := ask(t, d, view, members, before["api/v1"], "Accept", jsonType)
+			response := ask(t, d, view, members, before["api/v1"], "Accept", fleet.JSONType)
 			body, _ := io.ReadAll(response.Body)
 			if cache := response.Header.Get("Cache-Control"); !strings.Contains(string(body), want) || cache != wantCache {
 				t.Errorf("document is %q with Cache-Control %q, want the one of %q with %q", body, cache, want, wantCache)
@@ -282,7 +284,7 @@ func TestOpenAPIDocuments(t *testing.T) {
 		changed := newDiscoveryMember("changed", "v1.28.4", aggregatedFormat, testGroup("", "v1", "pods", "nodes!"), testGroup("example.com", "v1", "widgets"))
 		old.setIntercept(func(r *http.Request) (*http.Response, error) { return changed.RoundTrip(r) })
 		get("changed", "no-cache, private") // the client must not keep it as what it asked for
-		time.Sleep(freshFor + 1)
+		time.Sleep(discovery.FreshFor + 1)
 		if after := documents(); after["api/v1"] == before["api/v1"] || after["apis/apps/v1"] != before["apis/apps/v1"] {
 			t.Errorf("documents were %v and are %v, want another hash for api/v1 only", before, after)
 		}
@@ -296,7 +298,7 @@ func TestOpenAPIDocuments(t *testing.T) {
 func TestOpenAPIDocumentOfMost(t *testing.T) {
 	group := testGroup("", "v1", "pods")
 	good := newDiscoveryMember("good", "v1.36.3", aggregatedFormat, group)
-	var members []Member
+	var members []fleet.Member
 	for _, name := range []string{"0-evil", "a", "b"} {
 		m := newDiscoveryMember(name, "v1.36.3", aggregatedFormat, group)
 		m.handler = good.handler
@@ -309,9 +311,9 @@ func TestOpenAPIDocumentOfMost(t *testing.T) {
 		}
 		return nil, nil
 	}
-	d := newDiscovery()
+	d := discovery.NewDiscovery()
 	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v2"} {
-		body, _ := io.ReadAll(ask(t, d, discoveryView(), members, path, "Accept", jsonType).Body)
+		body, _ := io.ReadAll(ask(t, d, discoveryView(), members, path, "Accept", fleet.JSONType).Body)
 		if !strings.Contains(string(body), "good") || strings.Contains(string(body), "stolen") {
 			t.Errorf("%s is answered %.300q, want the document of most", path, body)
 		}
@@ -328,9 +330,9 @@ func TestOpenAPIDocumentTooLarge(t *testing.T) {
 		}
 		return nil, nil
 	}
-	d, members := newDiscovery(), twoMembers(aggregatedFormat)
+	d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
 	members[0].(*discoveryMember).setIntercept(endlessly)
-	body, _ := io.ReadAll(ask(t, d, discoveryView(), members, "/openapi/v3/api/v1", "Accept", jsonType).Body)
+	body, _ := io.ReadAll(ask(t, d, discoveryView(), members, "/openapi/v3/api/v1", "Accept", fleet.JSONType).Body)
 	if !strings.Contains(string(body), "young") {
 		t.Errorf("answered %.300q, want the document of the other member", body)
 	}
@@ -361,7 +363,7 @@ func TestVersionOfMembers(t *testing.T) {
 		"one that is none":            {map[string]string{"0": "nonsense", "a": "v1.36.3"}, "v1.36.3", []string{"0", "a"}},
 		"one that contradicts itself": {map[string]string{"0": `v1.36.0","major":"0`, "a": "v1.36.3"}, "v1.36.3", []string{"0", "a"}},
 	} {
-		var members []Member
+		var members []fleet.Member
 		for _, member := range slices.Sorted(maps.Keys(test.versions)) {
 			m := newDiscoveryMember(member, "", aggregatedFormat, testGroup("", "v1", "pods"))
 			m.intercept = func(r *http.Request) (*http.Response, error) {
@@ -372,27 +374,27 @@ func TestVersionOfMembers(t *testing.T) {
 			}
 			members = append(members, m)
 		}
-		known := newDiscovery().catalog(t.Context(), discoveryView(), members, freshFor)
+		known := discovery.NewDiscovery().Catalog(t.Context(), discoveryView(), members, discovery.FreshFor)
 		var order []string
-		for _, m := range known.members {
+		for _, m := range known.Members {
 			order = append(order, m.Name())
 		}
-		if got := string(known.version()); got != `{"gitVersion":"`+test.want+`"}` || !slices.Equal(order, test.order) {
+		if got := string(known.GitVersion()); got != `{"gitVersion":"`+test.want+`"}` || !slices.Equal(order, test.order) {
 			t.Errorf("%s: got version %s and order %q, want %s and %q", name, got, order, test.want, test.order)
 		}
 	}
 }
 
 func TestSized(t *testing.T) {
-	s := newSized[string, int](3)
-	s.put("a", 1, 1)
-	s.put("b", 2, 2)
-	s.get("a")
-	s.put("c", 3, 1)
-	s.put("d", 4, 4)
+	s := fleet.NewSized[string, int](3)
+	s.Put("a", 1, 1)
+	s.Put("b", 2, 2)
+	s.Get("a")
+	s.Put("c", 3, 1)
+	s.Put("d", 4, 4)
 	got := map[string]int{}
 	for _, key := range []string{"a", "b", "c", "d"} {
-		if v, ok := s.get(key); ok {
+		if v, ok := s.Get(key); ok {
 			got[key] = v
 		}
 	}

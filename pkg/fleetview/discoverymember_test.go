@@ -22,6 +22,8 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // discoveryMember is a member whose discovery is made by the code of kube-apiserver.
@@ -190,12 +192,12 @@ func addOpenAPI(mux *http.ServeMux, name string, resources map[schema.GroupVersi
 }
 
 // discoveryView is a view for tests. Nothing in them takes as long as its timeout.
-func discoveryView() View {
-	return View{Name: "all", User: "ann", Timeout: time.Minute}
+func discoveryView() fleet.View {
+	return fleet.View{Name: "all", User: "ann", Timeout: time.Minute}
 }
 
-func asMembers(members ...*discoveryMember) []Member {
-	all := make([]Member, len(members))
+func asMembers(members ...*discoveryMember) []fleet.Member {
+	all := make([]fleet.Member, len(members))
 	for i, m := range members {
 		all[i] = m
 	}
@@ -203,13 +205,13 @@ func asMembers(members ...*discoveryMember) []Member {
 }
 
 // ask sends a GET to d.
-func ask(t *testing.T, d *discovery, view View, members []Member, path string, header ...string) *http.Response {
+func ask(t *testing.T, d *discovery.Discovery, view fleet.View, members []fleet.Member, path string, header ...string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, path, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	recorder := httptest.NewRecorder()
-	d.serve(recorder, r, view, members)
+	d.Serve(recorder, r, view, members)
 	return recorder.Result()
 }

@@ -1,11 +1,11 @@
-// Package fleetview serves many clusters as one Kubernetes API. It knows a cluster as a Member, to
+// Package fleetview serves many clusters as one Kubernetes API. It knows a cluster as a fleet.Member, to
 // which it sends requests as the user who asks, and nothing of tunnels or of the hub.
 //
 // # A view grants nothing
 //
 // Each request is made on each member as the user, and a member's refusal is that member's: it is
 // left out as one that does not answer. Which members a user may ask is decided before
-// (View.Members). Lists, watches, discovery and a name without its cluster ask all of them, at most
+// (fleet.View.Members). Lists, watches, discovery and a name without its cluster ask all of them, at most
 // 64 at a time; NAME@CLUSTER and selectors choose. Members get the request's path and query without
 // what is the view's in them, and no header of the client but Accept, and for writes Content-Type
 // and User-Agent. A path in which a member could read another name than the view is refused.
@@ -63,48 +63,23 @@
 // An object's resourceVersion has the time at which the request for it began, a list's nothing but
 // that time (package version): package watch keeps which version each member had then.
 //
-// # Discovery
-//
-// A view serves the union of what its members serve. Each is asked as the user, once a minute, and
-// what it answers is known for that user only, parsed and kept once per content. Where members
-// differ, it is as most of them say (catalog.Union); /version is that of the oldest release that two
-// members have. All parts of an answer are bounded together, and parsing takes turns. A resource in no
-// answer may be new: members whose answers are older than a second are asked again before a 404. A
-// member that does not answer is left out with a Warning, or its answer of the last ten minutes is
-// used. Requests for objects ask no member for discovery.
+// Package discovery answers for what a view serves, as the union of what its members serve.
 //
 // # Files
 //
-//	handler.go            one request, by its verb
-//	single.go             requests of a view of a single cluster
-//	request.go            what a request wants, and of which members
-//	path.go               the path of a resource, and names in it
-//	selector.go           field selectors that choose clusters
-//	labels.go             label selectors that do
-//	mention.go            what names a cluster in what is written, and leads to it in answers
-//	form.go               what the client accepts
-//	ask.go                requests to members
-//	list.go               lists, page by page
-//	informers.go          which lists are an informer's, and what they wait for
-//	gather.go             members' lists as they begin
-//	usual.go              how many members a first page needs
-//	ahead.go              reads on while it is another member's turn
-//	held.go               bounds what half-read answers take in memory, by user
-//	agree.go              leaves out lists of another kind than most
-//	page.go               the answer to a list
-//	get.go                one object
-//	write.go              writes to one cluster
-//	writes.go             which requests are writes, and whether the view takes them
-//	rewrite.go            answers with one object, and lists of what was deleted
-//	watch.go              watches, for package watch
-//	discovery.go          answers /api, /apis and /version
-//	discoveryanswer.go    negotiation, ETags and missing clusters of those answers
-//	discoveryask.go       asks members, and knows their answers for a while
-//	discoverycache.go     a map of bounded size
-//	discoverycatalog.go   what the members serve together
-//	discoveryfetch.go     the requests to one member, for servers with and without aggregated discovery
-//	openapi.go            answers the index of /openapi/v3
-//	openapidocument.go    answers with the OpenAPI v3 document that two members have
-//	openapiswagger.go     answers /openapi/v2
-//	view.go               View and Member: what is served, and where it comes from
+//	handler.go    one request, by its verb; requests of a view of a single cluster
+//	watch.go      watches, for package watch
+//	get.go        one object
+//	write.go      writes to one cluster, and which requests are writes
+//	list.go       lists, page by page
+//	gather.go     members' lists as they begin, and read ahead
+//	page.go       the answer to a list
+//	informers.go  which lists are an informer's, and what they wait for
+//	agree.go      leaves out lists of another kind than most
+//	rewrite.go    answers with one object, what names a cluster in what is written
+//	request.go    what a request wants, and of which members
+//	selector.go   field and label selectors that choose clusters
+//	path.go       the path of a resource, and names in it
+//	form.go       what the client accepts
+//	ask.go        requests to members
 package fleetview

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
@@ -25,7 +26,7 @@ func evilAnswers() map[string]func(http.ResponseWriter, *http.Request) bool {
 	// as answers in the form that is asked for.
 	as := func(body string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
-			contentType := jsonType
+			contentType := fleet.JSONType
 			text := []byte(body)
 			if strings.HasPrefix(r.Header.Get("Accept"), protobufType) {
 				contentType = protobufType
@@ -100,7 +101,7 @@ func zipped(body string) func(http.ResponseWriter, *http.Request) bool {
 	_ = zip.Close()
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Encoding", "gzip")
-		return saying(jsonType, buf.String())(w, r)
+		return saying(fleet.JSONType, buf.String())(w, r)
 	}
 }
 
@@ -111,9 +112,9 @@ func TestEvilMembers(t *testing.T) {
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	for name, answer := range evilAnswers() {
 		for _, evil := range []string{"0", "aa", "z"} {
-			for _, accept := range []string{jsonType, table, jsonType + ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", protobufType} {
+			for _, accept := range []string{fleet.JSONType, table, fleet.JSONType + ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", protobufType} {
 				for _, query := range []string{"", "?limit=500"} {
-					if accept != jsonType && (query != "" || evil != "0") {
+					if accept != fleet.JSONType && (query != "" || evil != "0") {
 						continue // the first one can do most harm
 					}
 					what := fmt.Sprintf("%s by %s as %q%s", name, evil, accept, query)
@@ -131,7 +132,7 @@ func TestEvilMembers(t *testing.T) {
 							t.Errorf("%s: answered after %v, want it within two of the view's timeouts", what, took)
 						}
 						if accept == protobufType {
-							if got.code != http.StatusOK || strings.Count(got.body, AnnotationCluster) != 2 {
+							if got.code != http.StatusOK || strings.Count(got.body, fleet.AnnotationCluster) != 2 {
 								t.Errorf("%s: got %d %.300q, want two objects", what, got.code, got.body)
 							}
 						} else if diff := cmp.Diff([]string{"web-1@a", "web-2@b"}, got.names()); diff != "" {
@@ -150,7 +151,7 @@ func TestEvilMembers(t *testing.T) {
 // TestEvilMemberOfEmptyLists lists what no good member has: the empty list is of the right
 // kind.
 func TestEvilMemberOfEmptyLists(t *testing.T) {
-	evil := newCluster("0").failing(saying(jsonType, `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[]}`))
+	evil := newCluster("0").failing(saying(fleet.JSONType, `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[]}`))
 	got := New(Options{}).getList(t, testView(evil, newCluster("a"), newCluster("b")), shop)
 	if got.list.Kind != "PodList" || len(got.list.Items) != 0 {
 		t.Errorf("got %q, want an empty PodList", got.body)
@@ -159,12 +160,12 @@ func TestEvilMemberOfEmptyLists(t *testing.T) {
 
 // TestEvilAnnotations has a member that claims to be another one, in every form.
 func TestEvilAnnotations(t *testing.T) {
-	claim := object{"metadata": map[string]any{"annotations": map[string]any{AnnotationCluster: "a", "Cluster": "a"}, "labels": map[string]any{"app": "web"}}}
+	claim := object{"metadata": map[string]any{"annotations": map[string]any{fleet.AnnotationCluster: "a", "Cluster": "a"}, "labels": map[string]any{"app": "web"}}}
 	evil := newCluster("evil")
 	evil.set(shop+"/stolen", claim)
 	view := testView(newCluster("a", shop+"/web-1"), evil)
 	h := New(Options{})
-	for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"} {
+	for _, accept := range []string{fleet.JSONType, "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"} {
 		if got := h.getList(t, view, shop, "Accept", accept).names(); !slices.Equal(got, []string{"web-1@a", "stolen@evil"}) {
 			t.Errorf("%s: got %q, want the object as evil's", accept, got)
 		}
@@ -227,7 +228,7 @@ func TestHalfReadItems(t *testing.T) {
 			if !strings.HasPrefix(r.URL.Path, shop) {
 				return false
 			}
-			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Type", fleet.JSONType)
 			_, _ = w.Write(half)
 			pause(r, time.Hour)
 			return true
@@ -247,11 +248,11 @@ func TestHalfReadItems(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Second)
-		h.held.mu.Lock()
-		held := h.held.byUser["tess"]
-		h.held.mu.Unlock()
-		if held > heldByUser || held < heldByUser/2 {
-			t.Errorf("%d MiB are held for the user, want %d at most, and half of that or the test shows nothing", held>>20, heldByUser>>20)
+		h.held.Mu.Lock()
+		held := h.held.ByUser["tess"]
+		h.held.Mu.Unlock()
+		if held > fleet.HeldByUser || held < fleet.HeldByUser/2 {
+			t.Errorf("%d MiB are held for the user, want %d at most, and half of that or the test shows nothing", held>>20, fleet.HeldByUser>>20)
 		}
 		ann := testView(good)
 		ann.User = "ann"
@@ -259,8 +260,8 @@ func TestHalfReadItems(t *testing.T) {
 			t.Errorf("another user got %d %.300q, want a large object", got.code, got.body)
 		}
 		requests.Wait()
-		if h.held.all != 0 {
-			t.Errorf("%d bytes are held when all requests have ended, want none", h.held.all)
+		if h.held.All != 0 {
+			t.Errorf("%d bytes are held when all requests have ended, want none", h.held.All)
 		}
 	})
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // bomb is an answer of a few KiB, compressed, that begins, goes on with n times more, and ends.
@@ -28,7 +30,7 @@ func bomb(opening, more string, n int, end string) func(*http.Request) (*http.Re
 	_ = zip.Close()
 	return func(*http.Request) (*http.Response, error) {
 		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {jsonType}, "Content-Encoding": {"gzip"}},
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {fleet.JSONType}, "Content-Encoding": {"gzip"}},
 			Body: io.NopCloser(bytes.NewReader(body.Bytes())),
 		}, nil
 	}
@@ -43,7 +45,7 @@ const (
 // take a thousand times as much memory as they have bytes. The member is left out with a
 // Warning, the others are there, and memory stays bounded while and after it is answered.
 func TestEvilDocuments(t *testing.T) {
-	fits := maxServed/3 - 1000 // of three bytes
+	fits := discovery.MaxServed/3 - 1000 // of three bytes
 	legacy := map[string]func(*http.Request) (*http.Response, error){
 		"/apis": answering(200, `{"kind":"APIGroupList","groups":[{"name":"a","versions":[`+strings.Repeat(`{"version":"v1"},`, 100)+`{"version":"v2"},{"version":"v3"}]}]}`),
 	}
@@ -68,11 +70,11 @@ func TestEvilDocuments(t *testing.T) {
 		"an APIGroupList":       {"/apis", answers{"/apis": bomb(`{"kind":"APIGroupList","groups":[`, "{},", fits, "{}]}")}, "2000 groups"},
 		"versions of a group":   {"/apis", answers{"/apis": bomb(`{"kind":"APIGroupList","groups":[{"versions":[`, "{},", fits, "{}]}]}")}, "500 versions"},
 		"APIResourceLists":      {"/apis", legacy, "KiB"},
-		"a version":             {"/version", answers{"/version": bomb(`{"gitVersion":"v1.36.`, "0", maxServed, `"}`)}, ""},
-		"an index":              {"/openapi/v3", answers{"/openapi/v3": bomb(`{"paths":{`, `"a":{},`, maxIndex/7-10, `"a":{}}}`)}, "10000 OpenAPI documents"},
-		"an OpenAPI v2":         {"/openapi/v2", answers{"/openapi/v2": bomb(`{"swagger":"2.0","paths":{`, `"a":{},`, maxDocument/7-10, `"a":{}}}`)}, ""},
-		"an OpenAPI v2 of more": {"/openapi/v2", answers{"/openapi/v2": bomb(`{"swagger":"2.0","paths":{"/apis/evil/v1/x":{"x":[`, `{},`, maxDocument/3-100, `{}]}}}`)}, ""},
-		"an OpenAPI v3":         {"/openapi/v3/apis/evil/v1", answers{"/openapi/v3/apis/evil/v1": bomb(`{"x":[`, `{},`, 2*maxDocument/3, `{}]}`)}, "503"},
+		"a version":             {"/version", answers{"/version": bomb(`{"gitVersion":"v1.36.`, "0", discovery.MaxServed, `"}`)}, ""},
+		"an index":              {"/openapi/v3", answers{"/openapi/v3": bomb(`{"paths":{`, `"a":{},`, discovery.MaxIndex/7-10, `"a":{}}}`)}, "10000 OpenAPI documents"},
+		"an OpenAPI v2":         {"/openapi/v2", answers{"/openapi/v2": bomb(`{"swagger":"2.0","paths":{`, `"a":{},`, discovery.MaxDocument/7-10, `"a":{}}}`)}, ""},
+		"an OpenAPI v2 of more": {"/openapi/v2", answers{"/openapi/v2": bomb(`{"swagger":"2.0","paths":{"/apis/evil/v1/x":{"x":[`, `{},`, discovery.MaxDocument/3-100, `{}]}}}`)}, ""},
+		"an OpenAPI v3":         {"/openapi/v3/apis/evil/v1", answers{"/openapi/v3/apis/evil/v1": bomb(`{"x":[`, `{},`, 2*discovery.MaxDocument/3, `{}]}`)}, "503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			evil := newDiscoveryMember("0-evil", "v9.9.9", aggregatedFormat, testGroup("", "v1", "pods"), testGroup("evil", "v1", "x"))
@@ -84,14 +86,14 @@ func TestEvilDocuments(t *testing.T) {
 			}
 			groups := []string{"pods", "secrets"}
 			members := asMembers(evil, newDiscoveryMember("a", "v1.36.3", aggregatedFormat, testGroup("", "v1", groups...)), newDiscoveryMember("b", "v1.36.3", aggregatedFormat, testGroup("", "v1", groups...)))
-			d := newDiscovery()
+			d := discovery.NewDiscovery()
 			var response *http.Response
-			grown, held := memoryOf(func() { response = ask(t, d, discoveryView(), members, test.path, "Accept", jsonType) })
+			grown, held := memoryOf(func() { response = ask(t, d, discoveryView(), members, test.path, "Accept", fleet.JSONType) })
 			t.Logf("%d MiB were allocated, %d KiB are held", grown>>20, held>>10)
 			// The largest document is kept, merged with others, and in the answer, which the test
 			// has in a buffer that has doubled. The race detector has pools forget what they hold,
 			// and 224 MiB are 416 with it; the answer to beat took 16.9 GiB.
-			if grown > 512<<20 || held > 4*maxDocument+8<<20 {
+			if grown > 512<<20 || held > 4*discovery.MaxDocument+8<<20 {
 				t.Errorf("%d MiB were allocated and %d KiB are held, want 512 MiB and four documents at most", grown>>20, held>>10)
 			}
 			warnings := strings.Join(response.Header.Values("Warning"), "\n")
@@ -128,11 +130,11 @@ func TestSwaggerForProtobuf(t *testing.T) {
 		if r.URL.Path != "/openapi/v2" {
 			return nil, nil
 		}
-		return bomb(`{"swagger":"2.0","paths":{},"x-a":[`, `{},`, maxDocument/3-100, `{}]}`)(r)
+		return bomb(`{"swagger":"2.0","paths":{},"x-a":[`, `{},`, discovery.MaxDocument/3-100, `{}]}`)(r)
 	}
 	var response *http.Response
 	grown, _ := memoryOf(func() {
-		response = ask(t, newDiscovery(), discoveryView(), asMembers(evil), "/openapi/v2", "Accept", swaggerProtobuf)
+		response = ask(t, discovery.NewDiscovery(), discoveryView(), asMembers(evil), "/openapi/v2", "Accept", discovery.SwaggerProtobuf)
 	})
 	body, _ := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusNotAcceptable || !strings.Contains(string(body), "ask for application/json") || grown > 256<<20 {
@@ -173,9 +175,9 @@ func TestLargeDiscovery(t *testing.T) {
 		}
 		return answering(200, string(body))(r)
 	}
-	d := newDiscovery()
-	var known *resources
-	grown, held := memoryOf(func() { known = d.catalog(t.Context(), discoveryView(), asMembers(large), freshFor) })
+	d := discovery.NewDiscovery()
+	var known *discovery.Resources
+	grown, held := memoryOf(func() { known = d.Catalog(t.Context(), discoveryView(), asMembers(large), discovery.FreshFor) })
 	t.Logf("%d KiB of discovery: %d MiB allocated, %d KiB held", len(body)>>10, grown>>20, held>>10)
 	if len(known.Groups) != crds/10+1 || len(known.Unknown) > 0 {
 		t.Errorf("got %d groups and errors %v, want all", len(known.Groups), known.Unknown)
@@ -184,31 +186,31 @@ func TestLargeDiscovery(t *testing.T) {
 
 // TestHeldBytes has one user who holds all that a user may.
 func TestHeldBytes(t *testing.T) {
-	all := newHeldBytes()
-	ann, bob := all.begin("ann"), all.begin("bob")
-	if err := ann.grow(heldByUser + freeHeld); err != nil {
+	all := fleet.NewMemory()
+	ann, bob := all.Begin("ann"), all.Begin("bob")
+	if err := ann.Grow(fleet.HeldByUser + fleet.FreeHeld); err != nil {
 		t.Errorf("what a user may hold is refused: %v", err)
 	}
-	second := all.begin("ann")
-	if err := second.add(freeHeld); err != nil {
+	second := all.Begin("ann")
+	if err := second.Add(fleet.FreeHeld); err != nil {
 		t.Errorf("what is not counted is refused: %v", err)
 	}
-	if err := second.add(1); !errors.Is(err, errHeld) {
+	if err := second.Add(1); !errors.Is(err, fleet.ErrHeld) {
 		t.Errorf("got error %v for one more byte of ann, want that she has too many", err)
 	}
-	if err := bob.add(heldByUser); err != nil {
+	if err := bob.Add(fleet.HeldByUser); err != nil {
 		t.Errorf("another user is refused: %v", err)
 	}
-	ann.forget()
-	if err := ann.grow(heldByUser); err != nil || all.byUser["ann"] != 0 {
-		t.Errorf("got error %v and %d bytes, want none: it was forgotten", err, all.byUser["ann"])
+	ann.Forget()
+	if err := ann.Grow(fleet.HeldByUser); err != nil || all.ByUser["ann"] != 0 {
+		t.Errorf("got error %v and %d bytes, want none: it was forgotten", err, all.ByUser["ann"])
 	}
-	if err := second.add(heldByUser); err != nil {
+	if err := second.Add(fleet.HeldByUser); err != nil {
 		t.Errorf("what was forgotten still counts: %v", err)
 	}
-	bob.forget()
-	second.forget()
-	if all.all != 0 || len(all.byUser) != 0 {
-		t.Errorf("%d bytes and users %v are left, want none", all.all, all.byUser)
+	bob.Forget()
+	second.Forget()
+	if all.All != 0 || len(all.ByUser) != 0 {
+		t.Errorf("%d bytes and users %v are left, want none", all.All, all.ByUser)
 	}
 }

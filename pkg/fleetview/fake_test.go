@@ -15,6 +15,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // cluster is a member with a kube-apiserver in memory. Requests and answers are streams, as
@@ -246,24 +247,24 @@ func slow(pause time.Duration) func(http.ResponseWriter, *http.Request) bool {
 }
 
 // testView is a view of clusters. Nothing takes as long as its timeout.
-func testView(clusters ...*cluster) View {
-	members := make([]Member, len(clusters))
+func testView(clusters ...*cluster) fleet.View {
+	members := make([]fleet.Member, len(clusters))
 	for i, c := range clusters {
 		members[i] = c
 	}
-	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name(), b.Name()) })
-	return View{
+	slices.SortFunc(members, func(a, b fleet.Member) int { return strings.Compare(a.Name(), b.Name()) })
+	return fleet.View{
 		Name: "all", User: "ann", Account: "ann", Timeout: time.Minute,
 		Members: testViewOf(members),
-		Relay: func(w http.ResponseWriter, r *http.Request, to Member) {
+		Relay: func(w http.ResponseWriter, r *http.Request, to fleet.Member) {
 			w.Header().Set("Relayed-To", to.Name())
 			_, _ = fmt.Fprintf(w, "%s %s", r.Method, r.URL)
 		},
 	}
 }
 
-func testViewOf(members []Member) func(context.Context) ([]Member, error) {
-	return func(context.Context) ([]Member, error) { return members, nil }
+func testViewOf(members []fleet.Member) func(context.Context) ([]fleet.Member, error) {
+	return func(context.Context) ([]fleet.Member, error) { return members, nil }
 }
 
 // response is an answer of a view.
@@ -289,7 +290,7 @@ type listed struct {
 }
 
 // request sends a request to a handler. The header has names and values in turn.
-func (h *Handler) request(t testing.TB, view View, method, url, body string, header ...string) (answer response) {
+func (h *Handler) request(t testing.TB, view fleet.View, method, url, body string, header ...string) (answer response) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	for i := 0; i < len(header); i += 2 {
@@ -309,7 +310,7 @@ func (h *Handler) request(t testing.TB, view View, method, url, body string, hea
 	return answer
 }
 
-func (h *Handler) getList(t testing.TB, view View, url string, header ...string) response {
+func (h *Handler) getList(t testing.TB, view fleet.View, url string, header ...string) response {
 	t.Helper()
 	return h.request(t, view, http.MethodGet, url, "", header...)
 }
@@ -318,7 +319,7 @@ func (h *Handler) getList(t testing.TB, view View, url string, header ...string)
 func (r response) names() []string {
 	names := []string{}
 	add := func(o object) {
-		cluster := "@" + o.meta()["annotations"].(map[string]any)[AnnotationCluster].(string)
+		cluster := "@" + o.meta()["annotations"].(map[string]any)[fleet.AnnotationCluster].(string)
 		names = append(names, strings.TrimSuffix(o.name(), cluster)+cluster)
 	}
 	for _, item := range r.list.Items {

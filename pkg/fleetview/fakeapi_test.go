@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // object is a Kubernetes object.
@@ -104,7 +105,7 @@ func answerStatus(w http.ResponseWriter, code int, message string) {
 
 func write(w http.ResponseWriter, status metav1.Status) {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Type", fleet.JSONType)
 	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(status)
 }
@@ -115,7 +116,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	switch {
 	case err != nil || !info.IsResourceRequest || kinds[info.Resource] == "":
 		answerStatus(w, http.StatusNotFound, "the server could not find the requested resource")
-	case info.Resource == "widgets" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), protobufType) && !strings.Contains(r.Header.Get("Accept"), jsonType):
+	case info.Resource == "widgets" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), protobufType) && !strings.Contains(r.Header.Get("Accept"), fleet.JSONType):
 		answerStatus(w, http.StatusNotAcceptable, "only application/json is served")
 	case info.Verb == "list":
 		c.serveList(w, r, info)
@@ -190,7 +191,7 @@ func (c *cluster) serveList(w http.ResponseWriter, r *http.Request, info *apireq
 			return
 		}
 		if expired && of < version {
-			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Type", fleet.JSONType)
 			w.WriteHeader(http.StatusGone)
 			_ = json.NewEncoder(w).Encode(metav1.Status{
 				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired,
@@ -235,7 +236,7 @@ func (c *cluster) answer(w http.ResponseWriter, r *http.Request, info *apireques
 	if err != nil {
 		panic(err)
 	}
-	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Type", fleet.JSONType)
 	if strings.HasPrefix(accept, protobufType) && info.Resource != "widgets" {
 		w.Header().Set("Content-Type", protobufType)
 		encoded = toProtobuf(encoded)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // serveWatch sends what has changed since a version until the client has gone. Initial
@@ -20,7 +21,7 @@ import (
 func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	accept := r.Header.Get("Accept")
-	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Type", fleet.JSONType)
 	if strings.HasPrefix(accept, protobufType) {
 		w.Header().Set("Content-Type", protobufType+";stream=watch")
 	}

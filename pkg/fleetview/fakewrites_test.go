@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // serveObject answers requests that are about one object, and deletecollection.
@@ -77,7 +78,7 @@ func (c *cluster) store(w http.ResponseWriter, r *http.Request, info *apirequest
 	case strings.Contains(name, "@") && info.Resource != "clusterroles":
 		answerStatus(w, http.StatusUnprocessableEntity, fmt.Sprintf("invalid name %q", name))
 		return
-	case annotations[AnnotationCluster] != nil:
+	case annotations[fleet.AnnotationCluster] != nil:
 		answerStatus(w, http.StatusUnprocessableEntity, "the view's annotation came through")
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
 
@@ -27,7 +28,6 @@ type form struct {
 }
 
 const (
-	jsonType     = "application/json"
 	yamlType     = "application/yaml"
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
@@ -37,25 +37,25 @@ func (f form) asked() string {
 	if f.protobuf {
 		return protobufType
 	}
-	return jsonType
+	return fleet.JSONType
 }
 
 // forms returns what a client accepts and a view can write, best first.
 func forms(r *http.Request) ([]form, error) {
 	header := strings.Join(r.Header["Accept"], ",")
 	if header == "" {
-		return []form{{accept: jsonType, contentType: jsonType}}, nil
+		return []form{{accept: fleet.JSONType, contentType: fleet.JSONType}}, nil
 	}
 	var all []form
 	for _, clause := range goautoneg.ParseAccept(header) {
-		f := form{as: clause.Params["as"], accept: jsonType, contentType: jsonType}
+		f := form{as: clause.Params["as"], accept: fleet.JSONType, contentType: fleet.JSONType}
 		switch media := clause.Type + "/" + clause.SubType; media {
 		case protobufType:
 			f.protobuf = true
 			f.accept, f.contentType = protobufType, protobufType
 		case yamlType:
 			f.contentType = yamlType // JSON is YAML
-		case jsonType, "*/*", "application/*":
+		case fleet.JSONType, "*/*", "application/*":
 		default:
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -23,21 +25,21 @@ func FuzzServe(f *testing.F) {
 		{"GET", "//api/v1/namespaces/shop%2F../pods/web-0000%2f%2e%2e@b/log/", "", "", ""},
 		{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/x@y@a", "*/*;q=0.1,text/html", "", ""},
 		{"GET", "/api/v1/namespaces/shop/services/web@a/proxy/x%2F..//y", "", "", ""},
-		{"PUT", shop + "/web-0000@a", "", jsonType, `{"metadata":{"name":"web-0000","resourceVersion":"` + at + `"}}`},
-		{"POST", shop, "", jsonType, `{"metadata":{"name":"x@b"}}`},
+		{"PUT", shop + "/web-0000@a", "", fleet.JSONType, `{"metadata":{"name":"web-0000","resourceVersion":"` + at + `"}}`},
+		{"POST", shop, "", fleet.JSONType, `{"metadata":{"name":"x@b"}}`},
 		{"PATCH", shop + "/web-0000@a", "", "application/json-patch+json", `[{"op":"test","path":"/metadata/resourceVersion","value":"` + at + `"}]`},
 		{"PATCH", shop + "/web-0000", "", "application/apply-patch+yaml", "metadata: {name: web-0000@b}"},
-		{"DELETE", shop + "?fieldSelector=metadata.cluster!%3Da", "", jsonType, `{"preconditions":{"resourceVersion":"` + at + `"}}`},
-		{"GET", strings.Replace(shop, "shop", "shop@a", 1) + "?labelSelector=app%3Dweb@a," + AnnotationCluster + "+in+(a)", "", "", ""},
+		{"DELETE", shop + "?fieldSelector=metadata.cluster!%3Da", "", fleet.JSONType, `{"preconditions":{"resourceVersion":"` + at + `"}}`},
+		{"GET", strings.Replace(shop, "shop", "shop@a", 1) + "?labelSelector=app%3Dweb@a," + fleet.AnnotationCluster + "+in+(a)", "", "", ""},
 		{"GET", "/api/v1/namespaces/shop/services/https:web@a:8443/proxy/x", "", "", ""},
-		{"POST", shop, "", jsonType, `{"metadata":{"name":"x@b-1","ownerReferences":[{"name":"y@b"}]},"spec":{"nodeName":"n@b"}}`},
+		{"POST", shop, "", fleet.JSONType, `{"metadata":{"name":"x@b-1","ownerReferences":[{"name":"y@b"}]},"spec":{"nodeName":"n@b"}}`},
 		{"HEAD", "/api/v1/proxy/pods", "", "", ""},
 	} {
 		f.Add(seed.method, seed.url, seed.accept, seed.contentType, seed.body)
 	}
 	f.Fuzz(func(t *testing.T, method, target, accept, contentType, body string) {
 		u, err := url.ParseRequestURI(target)
-		if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(target, "/") || isDiscovery(u.Path) {
+		if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(target, "/") || discovery.IsDiscovery(u.Path) {
 			return
 		}
 		if query := u.Query(); query.Has("watch") {
@@ -53,7 +55,9 @@ func FuzzServe(f *testing.F) {
 		}
 		a, b := newCluster("a", pods(3)...), newCluster("b", pods(1)...)
 		view := testView(a, b)
-		view.Relay = func(w http.ResponseWriter, r *http.Request, to Member) { checkRequest(t, u, info.Resource, r.URL) }
+		view.Relay = func(w http.ResponseWriter, r *http.Request, to fleet.Member) {
+			checkRequest(t, u, info.Resource, r.URL)
+		}
 		New(Options{}).Serve(httptest.NewRecorder(), r, view)
 		for _, c := range []*cluster{a, b} {
 			for _, asked := range c.asked() {

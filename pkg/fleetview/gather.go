@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net/url"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -23,7 +27,7 @@ type memberList struct {
 	memberResponse
 	reader *merge.Reader
 	// holding is what the reader takes.
-	holding *holding
+	holding *fleet.Holding
 	// first is the first item and firstErr how reading it ended.
 	first    merge.Item
 	firstErr error
@@ -57,7 +61,7 @@ func (p *memberList) close() {
 		_ = p.response.Body.Close() // it was read as far as it is wanted
 	}
 	if p.holding != nil {
-		p.holding.forget()
+		p.holding.Forget()
 	}
 	if p.cancel != nil {
 		p.cancel(nil)
@@ -80,8 +84,8 @@ func (l *listing) open(a memberResponse, wide int) *memberList {
 		return p
 	}
 	body := &ahead{ReadCloser: p.response.Body}
-	p.reader, p.holding = merge.NewReader(body), l.h.held.begin(l.view.User)
-	p.reader.Grow = func(size int) error { return p.holding.grow(int64(size)) }
+	p.reader, p.holding = merge.NewReader(body), l.h.held.Begin(l.view.User)
+	p.reader.Grow = func(size int) error { return p.holding.Grow(int64(size)) }
 	if p.first, p.firstErr = p.reader.Next(); p.firstErr == nil {
 		body.begin(min(aheadOfMember, aheadBytes/wide))
 	}
@@ -135,7 +139,7 @@ func (w waitLimits) alarm(n int) <-chan time.Time {
 }
 
 // gather asks members, some at a time, and returns what they answer in the same order.
-func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx context.Context, i int) *memberList) []*memberList {
+func gather(ctx context.Context, members []fleet.Member, wait waitLimits, ask func(ctx context.Context, i int) *memberList) []*memberList {
 	type numbered struct {
 		i int
 		*memberList
@@ -143,7 +147,7 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 	parts := make([]*memberList, len(members))
 	cancels := make([]context.CancelCauseFunc, len(members))
 	done := make(chan numbered, len(members))
-	turns := make(chan struct{}, maxBegun)
+	turns := make(chan struct{}, fleet.MaxAsked)
 	for i := range members {
 		asking, cancel := context.WithCancelCause(ctx)
 		cancels[i] = cancel
@@ -193,4 +197,91 @@ func gather(ctx context.Context, members []Member, wait waitLimits, ask func(ctx
 		}()
 	}
 	return parts
+}
+
+// maxUsual bounds the bytes of requests of which it is known how many members they need.
+const maxUsual = 1 << 20
+
+// share is how many items some clusters have.
+type share struct{ clusters, items int }
+
+// filling is how many clusters are likely to have so many items.
+func (s share) filling(items int) int { return max(1, (items*s.clusters+s.items-1)/s.items) }
+
+// remember notes what a first page had: the next one asks as many members at first. Answers
+// of others are not read, and cost them as much as if they were.
+func (l *listing) remember() {
+	if l.first && l.limit > 0 && l.items > 0 {
+		about := l.about()
+		l.h.usual.Put(about, share{max(1, l.clusters), l.items}, int64(len(about)))
+	}
+}
+
+// about is who asked for what, whichever page it is.
+func (l *listing) about() string {
+	selectors := url.Values{"l": l.query["labelSelector"], "f": l.query["fieldSelector"]}
+	return strings.Join([]string{l.view.User, l.view.Name, l.path.String(), selectors.Encode()}, "\n")
+}
+
+const (
+	// aheadBytes are read of the answers to one request before it is their turn, and
+	// aheadOfMember of one of them.
+	aheadBytes    = 4 << 20
+	aheadOfMember = 1 << 20
+	// aheadRead is read at a time.
+	aheadRead = 32 << 10
+)
+
+// ahead is the body of a member's answer. Once it was begun it reads on in the background
+// until somebody reads it, so that members send while another one's turn is, and what is
+// under way from all of them arrives at the same time.
+type ahead struct {
+	io.ReadCloser
+	// buffer is what was read, of which buffer[at:] was not used yet, and err how that
+	// ended. While done is not closed they are the background's.
+	buffer []byte
+	at     int
+	err    error
+	// done is nil before begin.
+	done chan struct{}
+	stop atomic.Bool
+}
+
+// begin reads up to so many bytes.
+func (a *ahead) begin(most int) {
+	if most < aheadRead {
+		return
+	}
+	a.done = make(chan struct{})
+	go func() {
+		defer close(a.done)
+		for len(a.buffer) < most && a.err == nil && !a.stop.Load() {
+			if cap(a.buffer)-len(a.buffer) < aheadRead {
+				a.buffer = append(make([]byte, 0, min(most, 2*cap(a.buffer)+aheadRead)), a.buffer...)
+			}
+			var n int
+			n, a.err = a.ReadCloser.Read(a.buffer[len(a.buffer):cap(a.buffer)])
+			a.buffer = a.buffer[:len(a.buffer)+n]
+		}
+	}()
+}
+
+// Read returns what was read ahead, and then what comes.
+func (a *ahead) Read(p []byte) (int, error) {
+	if a.done == nil {
+		return a.ReadCloser.Read(p)
+	}
+	a.stop.Store(true)
+	<-a.done
+	if a.at < len(a.buffer) {
+		n := copy(p, a.buffer[a.at:])
+		if a.at += n; a.at == len(a.buffer) {
+			a.buffer, a.at = nil, 0
+		}
+		return n, nil
+	}
+	if a.err != nil {
+		return 0, a.err
+	}
+	return a.ReadCloser.Read(p)
 }

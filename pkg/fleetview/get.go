@@ -15,6 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -28,7 +29,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		return err
 	}
 	if accepted = q.readable(accepted); len(accepted) == 0 {
-		return fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("a view writes %s that are asked for as NAME@CLUSTER with %s: accept it", q.info.Resource, jsonType))
+		return fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("a view writes %s that are asked for as NAME@CLUSTER with %s: accept it", q.info.Resource, fleet.JSONType))
 	}
 	if wanted, err := version.Parse(q.query.Get("resourceVersion")); err == nil {
 		// No member knows it. The newest is not older, as in a list.
@@ -47,8 +48,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		}
 		object := bodies.Get().(*bytes.Buffer)
 		defer giveBack(object)
-		held := h.held.begin(q.view.User)
-		defer held.forget()
+		held := h.held.Begin(q.view.User)
+		defer held.Forget()
 		if failed := readInto(object, found, held); failed != nil {
 			return fault.Unreachable([]*fault.Fault{failed})
 		}
@@ -62,7 +63,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		header := w.Header()
 		copyHeaders(header, found.response.Header)
 		if len(failures) > 0 {
-			fault.AddWarning(header, someOf(clustersOf(failures))+" did not answer, and may have an object of this name too")
+			fault.AddWarning(header, fleet.SomeOf(clustersOf(failures))+" did not answer, and may have an object of this name too")
 		}
 		header.Set("Content-Type", form.contentType)
 		header.Set("Content-Length", strconv.Itoa(len(body)))
@@ -117,7 +118,7 @@ func ambiguous(q *request, having []memberResponse) error {
 	for i, a := range having {
 		candidates[i] = q.info.Name + "@" + a.member.Name()
 	}
-	return notNamed(q, candidates, fmt.Sprintf("%d clusters have %s %q: name one of them: %s", len(having), q.info.Resource, q.info.Name, someOf(candidates)))
+	return notNamed(q, candidates, fmt.Sprintf("%d clusters have %s %q: name one of them: %s", len(having), q.info.Resource, q.info.Name, fleet.SomeOf(candidates)))
 }
 
 // notNamed is the error of a request that must name one of these objects.
@@ -134,7 +135,7 @@ func notNamed(q *request, candidates []string, message string) error {
 
 // owner returns the member that a request is for which changes the object of its path, or reads
 // its log.
-func owner(ctx context.Context, q *request) (Member, error) {
+func owner(ctx context.Context, q *request) (fleet.Member, error) {
 	if m, ok := q.only(); ok {
 		return m, nil
 	}
@@ -154,7 +155,7 @@ func owner(ctx context.Context, q *request) (Member, error) {
 	candidate := q.info.Name + "@" + found.member.Name()
 	has := fmt.Sprintf("cluster %q has %s %q", found.member.Name(), q.info.Resource, q.info.Name)
 	if len(failures) > 0 {
-		has += ", but " + someOf(clustersOf(failures)) + " did not answer"
+		has += ", but " + fleet.SomeOf(clustersOf(failures)) + " did not answer"
 	}
 	switch {
 	case q.bare():

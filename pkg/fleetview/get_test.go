@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -26,7 +27,7 @@ func (r response) object(t testing.TB) object {
 
 func (o object) cluster() any {
 	annotations, _ := o.meta()["annotations"].(map[string]any)
-	return annotations[AnnotationCluster]
+	return annotations[fleet.AnnotationCluster]
 }
 
 func TestGet(t *testing.T) {
@@ -36,7 +37,7 @@ func TestGet(t *testing.T) {
 	strict := testView(a, b, away)
 	strict.FailWhenUnreachable = true
 	tests := map[string]struct {
-		view View
+		view fleet.View
 		path string
 		code int
 		// want is the cluster or what the message says.
@@ -101,26 +102,26 @@ func TestAccept(t *testing.T) {
 		code         int
 		contentType  string
 	}{
-		"none":              {"", shop, 200, jsonType},
-		"any":               {"*/*", shop, 200, jsonType},
-		"a browser's":       {"text/html,*/*;q=0.8", shop, 200, jsonType},
+		"none":              {"", shop, 200, fleet.JSONType},
+		"any":               {"*/*", shop, 200, fleet.JSONType},
+		"a browser's":       {"text/html,*/*;q=0.8", shop, 200, fleet.JSONType},
 		"protobuf, all":     {protobufType, shop, 200, protobufType},
-		"protobuf first":    {protobufType + "," + jsonType, shop, 200, jsonType},
-		"protobuf, a page":  {protobufType + "," + jsonType, shop + "?limit=5", 200, protobufType},
+		"protobuf first":    {protobufType + "," + fleet.JSONType, shop, 200, fleet.JSONType},
+		"protobuf, a page":  {protobufType + "," + fleet.JSONType, shop + "?limit=5", 200, protobufType},
 		"metadata":          {metadata, shop + "?limit=5", 200, protobufType},
-		"metadata of CRs":   {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "/apis/example.com/v1/widgets", 200, jsonType},
-		"protobuf of CRs":   {protobufType + "," + jsonType, "/apis/example.com/v1/widgets?limit=5", 200, jsonType},
-		"only protobuf":     {protobufType, "/apis/example.com/v1/widgets?limit=5", 406, jsonType},
+		"metadata of CRs":   {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "/apis/example.com/v1/widgets", 200, fleet.JSONType},
+		"protobuf of CRs":   {protobufType + "," + fleet.JSONType, "/apis/example.com/v1/widgets?limit=5", 200, fleet.JSONType},
+		"only protobuf":     {protobufType, "/apis/example.com/v1/widgets?limit=5", 406, fleet.JSONType},
 		"an object":         {protobufType, shop + "/web@a", 200, protobufType},
-		"an object of CRs":  {protobufType + "," + jsonType, "/apis/example.com/v1/namespaces/shop/widgets/w", 200, jsonType},
-		"a table of one":    {table, shop + "/web", 200, jsonType},
+		"an object of CRs":  {protobufType + "," + fleet.JSONType, "/apis/example.com/v1/namespaces/shop/widgets/w", 200, fleet.JSONType},
+		"a table of one":    {table, shop + "/web", 200, fleet.JSONType},
 		"YAML":              {"application/yaml", shop, 200, yamlType},
 		"YAML of an object": {"application/yaml", shop + "/web", 200, yamlType},
-		"HTML":              {"text/html", shop, 406, jsonType},
-		"unknown kind":      {"application/json;as=Chair;v=v1;g=meta.k8s.io", shop, 406, jsonType},
-		"protobuf tables":   {protobufType + ";as=Table;v=v1;g=meta.k8s.io", shop, 406, jsonType},
-		"CBOR":              {"application/cbor,application/json;q=0.9", shop, 200, jsonType},
-		"watch in HTML":     {"text/html", shop + "?watch=true", 406, jsonType},
+		"HTML":              {"text/html", shop, 406, fleet.JSONType},
+		"unknown kind":      {"application/json;as=Chair;v=v1;g=meta.k8s.io", shop, 406, fleet.JSONType},
+		"protobuf tables":   {protobufType + ";as=Table;v=v1;g=meta.k8s.io", shop, 406, fleet.JSONType},
+		"CBOR":              {"application/cbor,application/json;q=0.9", shop, 200, fleet.JSONType},
+		"watch in HTML":     {"text/html", shop + "?watch=true", 406, fleet.JSONType},
 	}
 	for name, test := range tests {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
@@ -137,7 +138,7 @@ func TestAccept(t *testing.T) {
 	}
 	got := New(Options{}).request(t, testView(a, b), http.MethodGet, shop+"/web", "", "Accept", protobufType)
 	var pod corev1.Pod
-	if _, _, err := inProtobuf.Decode([]byte(got.body), nil, &pod); err != nil || pod.Annotations[AnnotationCluster] != "a" {
+	if _, _, err := inProtobuf.Decode([]byte(got.body), nil, &pod); err != nil || pod.Annotations[fleet.AnnotationCluster] != "a" {
 		t.Errorf("got pod %+v, %v, want one of a", pod, err)
 	}
 	got = New(Options{}).request(t, testView(a, b), http.MethodGet, shop+"/web", "", "Accept", table)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
@@ -48,7 +49,7 @@ func stored(t *testing.T, informer cache.SharedIndexInformer) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, m.GetName()+" "+m.GetAnnotations()[AnnotationCluster]+" "+m.GetLabels()["a"])
+		all = append(all, m.GetName()+" "+m.GetAnnotations()[fleet.AnnotationCluster]+" "+m.GetLabels()["a"])
 	}
 	slices.Sort(all)
 	return all
@@ -83,13 +84,13 @@ func TestInformers(t *testing.T) {
 		},
 	}
 	for _, test := range []struct{ maker, accepts, resource, asked string }{
-		{"typed", protobufType + "," + jsonType, "pods", protobufType},
+		{"typed", protobufType + "," + fleet.JSONType, "pods", protobufType},
 		{"typed", protobufType, "pods", protobufType},
-		{"typed", jsonType, "pods", jsonType},
+		{"typed", fleet.JSONType, "pods", fleet.JSONType},
 		{"metadata", "", "pods", protobufType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
-		{"metadata", "", "widgets", jsonType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
-		{"dynamic", "", "pods", jsonType},
-		{"dynamic", "", "widgets", jsonType},
+		{"metadata", "", "widgets", fleet.JSONType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+		{"dynamic", "", "pods", fleet.JSONType},
+		{"dynamic", "", "widgets", fleet.JSONType},
 	} {
 		t.Run(test.maker+" "+test.resource+" "+test.accepts, func(t *testing.T) {
 			path := "/api/v1/namespaces/shop/pods/"
@@ -103,7 +104,7 @@ func TestInformers(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, view) }))
 			t.Cleanup(server.Close)
 			config := &rest.Config{Host: server.URL, QPS: -1}
-			config.AcceptContentTypes, config.ContentType = test.accepts, jsonType
+			config.AcceptContentTypes, config.ContentType = test.accepts, fleet.JSONType
 			informer := started(t, makers[test.maker](config, resources[test.resource]))
 			awaitStored(t, informer, "at first", "x@a a ", "x@b b ", "y@a a ")
 			if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -19,7 +20,7 @@ const tableOf = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 // forInformers is a view of clusters that waits a minute for one that does not answer an
 // informer, and 4 s for others. It is for a bubble, whose time begins before that of versions.
-func forInformers(clusters ...*cluster) View {
+func forInformers(clusters ...*cluster) fleet.View {
 	time.Sleep(time.Until(time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)))
 	view := testView(clusters...)
 	view.Timeout, view.InformerTimeout = 4*time.Second, time.Minute
@@ -28,7 +29,7 @@ func forInformers(clusters ...*cluster) View {
 
 // allPages lists with a query until there is no continue token, as client-go's pager does. It
 // returns which clusters the pages say are missing.
-func allPages(t *testing.T, h *Handler, view View, query url.Values, header ...string) (names, missing []string, last response) {
+func allPages(t *testing.T, h *Handler, view fleet.View, query url.Values, header ...string) (names, missing []string, last response) {
 	t.Helper()
 	for {
 		last = h.getList(t, view, shop+"?"+query.Encode(), header...)

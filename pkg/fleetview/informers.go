@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
 
@@ -37,7 +38,7 @@ func (l *listing) awaits(f *fault.Fault) bool {
 
 // begin asks the members of a wave. The list of an informer waits for those that do not answer,
 // unless they may be asked for a later page.
-func (l *listing) begin(ctx context.Context, wave []Member, wait waitLimits) []*memberList {
+func (l *listing) begin(ctx context.Context, wave []fleet.Member, wait waitLimits) []*memberList {
 	for {
 		answers := l.askAll(ctx, wave, wait)
 		away := l.away(answers)
@@ -55,7 +56,7 @@ func (l *listing) begin(ctx context.Context, wave []Member, wait waitLimits) []*
 }
 
 // askAll asks members for their lists.
-func (l *listing) askAll(ctx context.Context, members []Member, wait waitLimits) []*memberList {
+func (l *listing) askAll(ctx context.Context, members []fleet.Member, wait waitLimits) []*memberList {
 	requests := make([]memberRequest, len(members))
 	for i, m := range members {
 		requests[i] = l.requestTo(m)
@@ -66,7 +67,7 @@ func (l *listing) askAll(ctx context.Context, members []Member, wait waitLimits)
 }
 
 // away returns the members that the list waits for.
-func (l *listing) away(answers []*memberList) (members []Member) {
+func (l *listing) away(answers []*memberList) (members []fleet.Member) {
 	for _, p := range answers {
 		if l.awaits(p.failure) {
 			members = append(members, p.member)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // flushRecorder notes when the first bytes were sent, and what was sent then.
@@ -68,7 +69,7 @@ func TestLateMember(t *testing.T) {
 			w := &flushRecorder{ResponseRecorder: httptest.NewRecorder(), began: time.Now()}
 			New(Options{}).Serve(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", nil), view)
 			var got []string
-			for _, part := range strings.Split(w.Body.String(), AnnotationCluster+`":"`)[1:] {
+			for _, part := range strings.Split(w.Body.String(), fleet.AnnotationCluster+`":"`)[1:] {
 				got = append(got, "web-0000@"+part[:1])
 			}
 			if diff := cmp.Diff(append([]string(nil), test.want...), got); diff != "" || w.Code != test.code {
@@ -78,7 +79,7 @@ func TestLateMember(t *testing.T) {
 			if late != test.warns {
 				t.Errorf("%s: got Warnings %q, want one about b: %v", name, w.Header()["Warning"], test.warns)
 			}
-			if test.first != 0 && (w.first.Sub(w.began) != test.first || strings.Count(w.sent, AnnotationCluster) != 2) {
+			if test.first != 0 && (w.first.Sub(w.began) != test.first || strings.Count(w.sent, fleet.AnnotationCluster) != 2) {
 				t.Errorf("%s: got %q after %v, want the objects of a and c after %v", name, w.sent, w.first.Sub(w.began), test.first)
 			}
 			if !w.first.IsZero() && test.first == 0 {

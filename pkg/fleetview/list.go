@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -48,15 +49,15 @@ type listing struct {
 	informer bool
 	since    time.Time
 	// next has the members to ask, in order; memberToken goes on with the first of them.
-	next        []Member
+	next        []fleet.Member
 	memberToken string
 	// begun is the member of whose objects the page before had a part; nil if there is none.
-	begun Member
+	begun fleet.Member
 	// asked is the wave that is read now.
-	asked []Member
+	asked []fleet.Member
 	// deferred have been passed over. They are next when there are no others, which last
 	// says.
-	deferred []Member
+	deferred []fleet.Member
 	last     bool
 	// clusters and items are how many were read, on all pages.
 	clusters, items int
@@ -70,7 +71,7 @@ type listing struct {
 	// usual is what the first page had the last time; zero if that is not known.
 	usual share
 	// late are those that had not begun to answer when the header was sent, or have not yet.
-	late []Member
+	late []fleet.Member
 	// answered counts members that have a part in this page.
 	answered int
 }
@@ -121,7 +122,7 @@ func (h *Handler) newListing(ctx context.Context, w http.ResponseWriter, q *requ
 	}
 	l.at = h.clock.Now()
 	if l.limit > 0 {
-		l.usual, _ = h.usual.get(l.about())
+		l.usual, _ = h.usual.Get(l.about())
 	}
 	return l, l.readVersion(ctx)
 }
@@ -183,7 +184,7 @@ func (l *listing) readVersion(ctx context.Context) error {
 	}
 	exact, ok := l.h.positions.Find(ctx, wanted, l.view.Account)
 	// A cluster that had no part in that version has none now.
-	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m Member) bool { return exact[m.UID()] == "" })
+	l.next = slices.DeleteFunc(slices.Clone(l.next), func(m fleet.Member) bool { return exact[m.UID()] == "" })
 	if !ok || len(l.next) == 0 {
 		return fault.Refuse(http.StatusGone, fmt.Sprintf("too old resource version: %s: list again without a version", text))
 	}
@@ -223,7 +224,7 @@ func (l *listing) cutOff(err error) error {
 }
 
 // wave takes the members that are asked next; none if the page is complete.
-func (l *listing) wave() []Member {
+func (l *listing) wave() []fleet.Member {
 	if l.page.full {
 		return nil
 	}
@@ -232,7 +233,7 @@ func (l *listing) wave() []Member {
 	}
 	n := len(l.next)
 	if l.limit > 0 {
-		n = min(n, l.enough(), maxBegun)
+		n = min(n, l.enough(), fleet.MaxAsked)
 	}
 	wave := l.next[:n]
 	l.next = l.next[n:]
@@ -259,7 +260,7 @@ func (l *listing) enough() int {
 }
 
 // read asks the members of a wave and puts their items on the page, in order.
-func (l *listing) read(ctx context.Context, wave []Member) error {
+func (l *listing) read(ctx context.Context, wave []fleet.Member) error {
 	l.asked = wave
 	wait := waitLimits{timeout: l.view.Timeout}
 	if l.limit > 0 && !l.last && l.memberToken == "" && l.deferredBytes() < maxDeferred {
@@ -326,7 +327,7 @@ func (l *listing) await(ctx context.Context, p *memberList) (*memberList, error)
 		return p, ctx.Err()
 	case late := <-p.later:
 		if !l.page.started {
-			l.late = slices.DeleteFunc(l.late, func(m Member) bool { return m == p.member })
+			l.late = slices.DeleteFunc(l.late, func(m fleet.Member) bool { return m == p.member })
 		}
 		return late, nil
 	}
@@ -368,7 +369,7 @@ func (l *listing) take(p *memberList, deferring bool) (complete bool, err error)
 }
 
 // fail notes that a member has no part in the page.
-func (l *listing) fail(m Member, f *fault.Fault, deferring bool) error {
+func (l *listing) fail(m fleet.Member, f *fault.Fault, deferring bool) error {
 	begun := m == l.begun
 	if begun {
 		l.memberToken = ""
@@ -415,7 +416,7 @@ func (l *listing) refused() error {
 }
 
 // requestTo is what one member is asked, which may be the first of next that was begun.
-func (l *listing) requestTo(m Member) memberRequest {
+func (l *listing) requestTo(m fleet.Member) memberRequest {
 	query := maps.Clone(l.query)
 	query.Del("continue")
 	query.Del("limit")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -20,7 +21,7 @@ func TestList(t *testing.T) {
 	a := newCluster("a", shop+"/web-1", shop+"/web-2")
 	b := newCluster("b", shop+"/db", "/api/v1/namespaces/other/pods/web-1")
 	a.set(shop+"/web-2", object{"metadata": map[string]any{
-		"labels": map[string]any{"app": "web"}, "annotations": map[string]any{AnnotationCluster: "b", "x": "y"},
+		"labels": map[string]any{"app": "web"}, "annotations": map[string]any{fleet.AnnotationCluster: "b", "x": "y"},
 	}})
 	b.set("/apis/example.com/v1/namespaces/shop/widgets/w", nil)
 	b.set("/api/v1/namespaces/shop/events/e", object{"involvedObject": map[string]any{"name": "web-1"}})
@@ -65,7 +66,7 @@ func TestListOfNothing(t *testing.T) {
 	h := New(Options{})
 	a := newCluster("a", shop+"/web-1")
 	tests := map[string]struct {
-		view    View
+		view    fleet.View
 		url     string
 		code    int
 		message string

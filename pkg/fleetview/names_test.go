@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // TestAnswersNameObjectsAsAsked wants NAME@CLUSTER where the request says so: kubectl asks
@@ -17,16 +18,16 @@ func TestAnswersNameObjectsAsAsked(t *testing.T) {
 	pod := func(name string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","namespace":"shop"}}`
 	}
-	const noted = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"noted","namespace":"shop","annotations":{"` + AnnotationCluster + `":"b"}}}`
+	const noted = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"noted","namespace":"shop","annotations":{"` + fleet.AnnotationCluster + `":"b"}}}`
 	h, view := New(Options{}), testView(a, b)
-	view.Writes = WritesAny
+	view.Writes = fleet.WritesAny
 	for name, test := range map[string]struct{ method, url, contentType, body, want string }{
 		"get":                {http.MethodGet, shop + "/web@b", "", "", "web@b"},
 		"get by plain name":  {http.MethodGet, shop + "/only", "", "", "only"},
 		"patch":              {http.MethodPatch, shop + "/web@b", "application/merge-patch+json", `{"metadata":{"labels":{"x":"y"}}}`, "web@b"},
 		"patch, plain":       {http.MethodPatch, shop + "/only", "application/merge-patch+json", `{"metadata":{"labels":{"x":"y"}}}`, "only"},
-		"create":             {http.MethodPost, shop, jsonType, pod("new@b"), "new@b"},
-		"create, annotation": {http.MethodPost, shop, jsonType, noted, "noted"},
+		"create":             {http.MethodPost, shop, fleet.JSONType, pod("new@b"), "new@b"},
+		"create, annotation": {http.MethodPost, shop, fleet.JSONType, noted, "noted"},
 	} {
 		got := h.request(t, view, test.method, test.url, test.body, "Content-Type", test.contentType)
 		var object metav1.PartialObjectMetadata
@@ -40,7 +41,7 @@ func TestAnswersNameObjectsAsAsked(t *testing.T) {
 // be meant: an empty answer would say that there is nothing.
 func TestNamesOfNoCluster(t *testing.T) {
 	h, view := New(Options{}), testView(newCluster("a", shop+"/web"))
-	view.Writes = WritesAny
+	view.Writes = fleet.WritesAny
 	for name, test := range map[string]struct{ method, url string }{
 		"list of a namespace":      {http.MethodGet, "/api/v1/namespaces/shop@nope/pods"},
 		"watch of a namespace":     {http.MethodGet, "/api/v1/namespaces/shop@nope/pods?watch=true"},

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -165,7 +166,7 @@ func (p *page) stream() error {
 
 // collide notes that two clusters have an object of one name, of which an informer would
 // keep one.
-func (p *page) collide(m Member, keyOf func() (merge.Key, error)) {
+func (p *page) collide(m fleet.Member, keyOf func() (merge.Key, error)) {
 	if p.started || p.colliding || p.l.view.Qualified || len(p.l.members) < 2 {
 		return
 	}
@@ -195,7 +196,7 @@ func (p *page) addProtobuf(from *memberList) (merge.ListMeta, error) {
 	case len(body) > room && p.l.limit > 0 && p.wholeItems > 0:
 		return merge.ListMeta{}, errPageFull
 	case len(body) > room:
-		return merge.ListMeta{}, fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("the list has more than %d MiB: accept %s, or ask for fewer objects with a limit", maxPageBytes>>20, jsonType))
+		return merge.ListMeta{}, fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("the list has more than %d MiB: accept %s, or ask for fewer objects with a limit", maxPageBytes>>20, fleet.JSONType))
 	}
 	meta, items, err := merge.ReadProtobufList(body)
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
 // pages lists page by page, and returns the pages.
-func (h *Handler) pages(t testing.TB, view View, limit int, header ...string) []response {
+func (h *Handler) pages(t testing.TB, view fleet.View, limit int, header ...string) []response {
 	t.Helper()
 	var all []response
 	next := ""
@@ -215,7 +216,7 @@ func TestMemberFailsBetweenPages(t *testing.T) {
 			"broken":   {breaking(a, 150, reset), http.StatusServiceUnavailable},
 			"refusing": {refusing(http.StatusForbidden), http.StatusForbidden},
 		} {
-			for _, accept := range []string{jsonType, protobufType} {
+			for _, accept := range []string{fleet.JSONType, protobufType} {
 				a.failing(test.fault)
 				if got := h.getList(t, testView(a, b), next, "Accept", accept); got.code != test.code {
 					t.Errorf("%s, %s: got %d with %q and Warnings %q, want %d", name, accept, got.code, got.names(), got.warnings, test.code)
@@ -280,7 +281,7 @@ func TestSilentMemberIsPassedOver(t *testing.T) {
 		"in the first item": func(c *cluster) func(http.ResponseWriter, *http.Request) bool { return breaking(c, 150, freeze) },
 		"drip by drip": func(*cluster) func(http.ResponseWriter, *http.Request) bool {
 			return func(w http.ResponseWriter, r *http.Request) bool {
-				w.Header().Set("Content-Type", jsonType)
+				w.Header().Set("Content-Type", fleet.JSONType)
 				for r.Context().Err() == nil {
 					_, _ = w.Write([]byte(" "))
 					slow(time.Second)(w, r)
@@ -356,7 +357,7 @@ func TestManyLateMembers(t *testing.T) {
 func TestMembersThatAreLateTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var members []*cluster
-		for i := range 3 * maxBegun {
+		for i := range 3 * fleet.MaxAsked {
 			c := newCluster(fmt.Sprintf("cluster-%04d", i), pods(1)...)
 			if i >= firstWave {
 				c.fault = slow(time.Second)

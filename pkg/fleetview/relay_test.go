@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 func TestRelay(t *testing.T) {
@@ -34,7 +36,7 @@ func TestRelay(t *testing.T) {
 		"no cluster":         {"GET", shop + "/web@x/log", "", "not found"},
 	}
 	view := testView(a, b)
-	view.Writes = WritesAny
+	view.Writes = fleet.WritesAny
 	for name, test := range tests {
 		got := New(Options{}).request(t, view, test.method, test.url, "")
 		if test.to == "" {
@@ -56,13 +58,13 @@ func TestRelay(t *testing.T) {
 func TestResourceRules(t *testing.T) {
 	a, b := newCluster("a", shop+"/web", "/api/v1/namespaces/other/pods/x", "/apis/apps/v1/namespaces/shop/deployments/d"), newCluster("b", "/api/v1/namespaces/shop")
 	view := testView(a, b)
-	view.Resources = []ResourceRule{{Group: "", Resource: "pods", Namespaces: []string{"shop"}}, {Group: "apps", Resource: "*"}, {Group: "", Resource: "namespaces", Namespaces: []string{"shop"}}}
+	view.Resources = []fleet.ResourceRule{{Group: "", Resource: "pods", Namespaces: []string{"shop"}}, {Group: "apps", Resource: "*"}, {Group: "", Resource: "namespaces", Namespaces: []string{"shop"}}}
 	unlisted := view
 	unlisted.UnlistedCluster = "b"
 	elsewhere := view
 	elsewhere.UnlistedCluster = "x"
 	tests := map[string]struct {
-		view View
+		view fleet.View
 		url  string
 		// want is what the answer has.
 		want string

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
@@ -81,7 +82,7 @@ func TestListOfReplicas(t *testing.T) {
 					t.Fatal(err)
 				}
 				meta := event.Object.Metadata
-				if events = append(events, event.Type+" "+meta.Annotations[AnnotationCluster]+"/"+meta.Name); meta.ResourceVersion <= last {
+				if events = append(events, event.Type+" "+meta.Annotations[fleet.AnnotationCluster]+"/"+meta.Name); meta.ResourceVersion <= last {
 					t.Errorf("replica %d: version %s follows %s", i, meta.ResourceVersion, last)
 				}
 				last = meta.ResourceVersion
@@ -184,7 +185,7 @@ func TestInformerOverRestarts(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, QPS: -1}
-	config.AcceptContentTypes, config.ContentType = jsonType, jsonType
+	config.AcceptContentTypes, config.ContentType = fleet.JSONType, fleet.JSONType
 	informer := started(t, informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(config), 0).Core().V1().Pods().Informer())
 	want := []string{"x@a a ", "x@b b "}
 	awaitStored(t, informer, "at first", want...)

@@ -14,19 +14,20 @@ import (
 
 	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // request is what one request of a view wants.
 type request struct {
-	view *View
+	view *fleet.View
 	info *apirequest.RequestInfo
 	path path
 	// query is the request's, without what is the view's own.
 	query url.Values
 	// members are those that are meant.
-	members []Member
+	members []fleet.Member
 	// rules are those by which the view has what is requested; nil if it has everything.
-	rules []ResourceRule
+	rules []fleet.ResourceRule
 	// terms are what the request says of clusters.
 	terms []clusterTerm
 	// everyone has the names of the clusters that may be named: those of which the view has
@@ -46,14 +47,14 @@ type request struct {
 	// changes says that the request may change something, or opens a stream.
 	changes bool
 	// unlisted is set if the view does not have the resource: it gets the request as it is.
-	unlisted Member
+	unlisted fleet.Member
 }
 
 // requestInfo reads requests as the hub and the agents do.
 var requestInfo = reading.Resolver
 
 // newRequest finds out what a request wants, and of which members.
-func newRequest(r *http.Request, view *View, members []Member) (*request, error) {
+func newRequest(r *http.Request, view *fleet.View, members []fleet.Member) (*request, error) {
 	info, err := requestInfo.NewRequestInfo(parsable(r))
 	if err != nil {
 		return nil, fault.Refuse(http.StatusBadRequest, err.Error())
@@ -107,7 +108,7 @@ func parsable(r *http.Request) *http.Request {
 	return r
 }
 
-func clusterNames(members []Member) []string {
+func clusterNames(members []fleet.Member) []string {
 	names := make([]string, 0, len(members))
 	for _, m := range members {
 		names = append(names, m.Name())
@@ -168,10 +169,10 @@ func (q *request) listed() (bool, error) {
 			namespace = plain
 		}
 	}
-	var others []ResourceRule // of other namespaces
+	var others []fleet.ResourceRule // of other namespaces
 	for _, rule := range q.view.Resources {
 		switch {
-		case !rule.selects(q.info.APIGroup, q.info.Resource):
+		case !rule.Selects(q.info.APIGroup, q.info.Resource):
 		case len(rule.Namespaces) == 0 || slices.Contains(rule.Namespaces, namespace):
 			q.rules = append(q.rules, rule)
 		default:
@@ -207,15 +208,15 @@ var onSome = map[bool]string{true: " on some of its clusters"}
 
 // lacking reports whether a cluster of other rules is in none of those of the request: all
 // namespaces would then be fewer than the view has.
-func (q *request) lacking(others []ResourceRule) bool {
-	return slices.ContainsFunc(q.members, func(m Member) bool {
+func (q *request) lacking(others []fleet.ResourceRule) bool {
+	return slices.ContainsFunc(q.members, func(m fleet.Member) bool {
 		return !ruled(q.rules, m.Name()) && ruled(others, m.Name())
 	})
 }
 
 // ruled reports whether one of the rules is about a cluster.
-func ruled(rules []ResourceRule, cluster string) bool {
-	return slices.ContainsFunc(rules, func(rule ResourceRule) bool { return rule.of(cluster) })
+func ruled(rules []fleet.ResourceRule, cluster string) bool {
+	return slices.ContainsFunc(rules, func(rule fleet.ResourceRule) bool { return rule.Of(cluster) })
 }
 
 // collection reports whether the path has no name.
@@ -239,7 +240,7 @@ func cutLast(name string) (plain, cluster string, ok bool) {
 
 // only returns the member that the request is about, if it is about one whatever the
 // members answer.
-func (q *request) only() (m Member, ok bool) {
+func (q *request) only() (m fleet.Member, ok bool) {
 	if q.bare() || len(q.members) != 1 {
 		return nil, false
 	}
@@ -247,7 +248,7 @@ func (q *request) only() (m Member, ok bool) {
 }
 
 // find returns the member with a name.
-func (q *request) find(cluster string) (Member, error) {
+func (q *request) find(cluster string) (fleet.Member, error) {
 	for _, m := range q.members {
 		if m.Name() == cluster {
 			return m, nil
@@ -274,13 +275,5 @@ func (q *request) noCluster() error {
 		slices.Sort(unknown)
 		wrong = strings.Join(unknown[:min(len(unknown), fault.MaxNamed)], " or ") + " that you may reach"
 	}
-	return fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %s; it has: %s", q.view.Name, wrong, someOf(q.everyone)))
-}
-
-// someOf names as many as Warnings do, and counts the others.
-func someOf(names []string) string {
-	if more := len(names) - fault.MaxNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:fault.MaxNamed], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return fault.Refuse(http.StatusNotFound, fmt.Sprintf("view %q has no cluster %s; it has: %s", q.view.Name, wrong, fleet.SomeOf(q.everyone)))
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // ofClusters is a rule that is about some clusters.
-func ofClusters(rule ResourceRule, clusters ...string) ResourceRule {
+func ofClusters(rule fleet.ResourceRule, clusters ...string) fleet.ResourceRule {
 	rule.Clusters = func(cluster string) bool { return slices.Contains(clusters, cluster) }
 	return rule
 }
@@ -25,19 +27,19 @@ func TestRulesOfClusters(t *testing.T) {
 		clusters = append(clusters, newCluster(name, pods+"/web", pods+"/of-"+name, maps+"/web", "/api/v1/namespaces/other/pods/x", "/api/v1/namespaces/other/configmaps/x"))
 	}
 	view := testView(clusters...)
-	view.Resources = []ResourceRule{
-		ofClusters(ResourceRule{Resource: "pods"}, "a", "b"),
-		ofClusters(ResourceRule{Resource: "configmaps", Namespaces: []string{"shop"}}, "a"),
-		ofClusters(ResourceRule{Resource: "pods", Namespaces: []string{"other"}}, "c"),
-		ofClusters(ResourceRule{Resource: "configmaps", Namespaces: []string{"other"}}, "c"),
-		ofClusters(ResourceRule{Resource: "services"}),
+	view.Resources = []fleet.ResourceRule{
+		ofClusters(fleet.ResourceRule{Resource: "pods"}, "a", "b"),
+		ofClusters(fleet.ResourceRule{Resource: "configmaps", Namespaces: []string{"shop"}}, "a"),
+		ofClusters(fleet.ResourceRule{Resource: "pods", Namespaces: []string{"other"}}, "c"),
+		ofClusters(fleet.ResourceRule{Resource: "configmaps", Namespaces: []string{"other"}}, "c"),
+		ofClusters(fleet.ResourceRule{Resource: "services"}),
 	}
 	plane := view
 	plane.UnlistedCluster = "plane"
 	without := view
-	without.Resources = []ResourceRule{ofClusters(ResourceRule{Resource: "pods"}, "a", "b")}
+	without.Resources = []fleet.ResourceRule{ofClusters(fleet.ResourceRule{Resource: "pods"}, "a", "b")}
 	for name, test := range map[string]struct {
-		view View
+		view fleet.View
 		url  string
 		// want are the objects of the list, or what the answer has.
 		want []string
@@ -51,7 +53,7 @@ func TestRulesOfClusters(t *testing.T) {
 		"all of its namespaces":              {view: view, url: "/api/v1/configmaps", says: "in namespaces other, shop only: name one of them"},
 		"an object":                          {view: view, url: pods + "/of-a", says: `"name":"of-a"`},
 		"an object, on a cluster without it": {view: view, url: maps + "/web@b", says: `"web@b" not found`},
-		"an object that others have too":     {view: view, url: maps + "/web", says: AnnotationCluster + `":"a"`},
+		"an object that others have too":     {view: view, url: maps + "/web", says: fleet.AnnotationCluster + `":"a"`},
 		"an object of others":                {view: plane, url: pods + "/of-plane", says: `"of-plane" not found`},
 		"an object of others, by name":       {view: plane, url: pods + "/web@plane", says: `"web@plane" not found`},
 		"what no cluster has":                {view: plane, url: "/api/v1/services", says: `view "all" has no cluster`},
@@ -72,10 +74,10 @@ func TestRulesOfClusters(t *testing.T) {
 // TestDiscoveryRulesOfClusters has a rule for each of two clusters.
 func TestDiscoveryRulesOfClusters(t *testing.T) {
 	view := discoveryView()
-	view.Resources = []ResourceRule{ofClusters(ResourceRule{Resource: "pods"}, "old"), ofClusters(ResourceRule{Resource: "nodes"}, "young")}
-	d, members := newDiscovery(), twoMembers(aggregatedFormat)
+	view.Resources = []fleet.ResourceRule{ofClusters(fleet.ResourceRule{Resource: "pods"}, "old"), ofClusters(fleet.ResourceRule{Resource: "nodes"}, "young")}
+	d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
 	find := func(resource string) []string {
-		found, _ := d.catalog(t.Context(), view, members, freshFor).Find(schema.GroupVersionResource{Version: "v1", Resource: resource})
+		found, _ := d.Catalog(t.Context(), view, members, discovery.FreshFor).Find(schema.GroupVersionResource{Version: "v1", Resource: resource})
 		return found.Clusters
 	}
 	if pods, nodes := find("pods"), find("nodes"); !slices.Equal(pods, []string{"old"}) || !slices.Equal(nodes, []string{"young"}) {

@@ -12,14 +12,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
 // singleView is a view that is of one cluster and can have no other.
-func singleView(c *cluster) View {
+func singleView(c *cluster) fleet.View {
 	view := testView(c)
 	view.Single = true
-	view.Relay = func(w http.ResponseWriter, r *http.Request, to Member) { to.(*cluster).ServeHTTP(w, r) }
+	view.Relay = func(w http.ResponseWriter, r *http.Request, to fleet.Member) { to.(*cluster).ServeHTTP(w, r) }
 	return view
 }
 
@@ -38,9 +40,9 @@ func TestSingleIsTheCluster(t *testing.T) {
 		{"GET", shop + "?fieldSelector=metadata.name%3Dweb,spec.x!%3D1", "", "", ""}, {"GET", shop + "?fieldSelector=a=b=c", "", "", ""}, {"GET", shop + "?resourceVersion=17", "", "", ""},
 		{"GET", "/apis", "", "", ""}, {"GET", "/openapi/v3", "", "", ""}, {"GET", "/healthz/etcd?verbose", "", "", ""}, {"GET", "/api/v1//pods", "", "", ""},
 		{"GET", "/api/v1/namespaces/shop/pods/a%2Fb", "", "", ""}, {"OPTIONS", shop, "", "", ""}, {"HEAD", shop + "/web", "", "", ""},
-		{"POST", shop, "", jsonType, ` {"kind":"Pod", "apiVersion":"v1","metadata":{"name":"new","annotations":{"mail":"x@a"}}} `},
-		{"POST", shop, "", jsonType, `{"kind":"Pod","metadata":`}, {"POST", shop, "", "text/plain", "pod"}, {"POST", shop, "", jsonType, strings.Repeat(" ", maxBody+7)},
-		{"PATCH", shop + "/web", "", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`}, {"DELETE", shop + "/web-0001", "", jsonType, `{"propagationPolicy":"Background"}`},
+		{"POST", shop, "", fleet.JSONType, ` {"kind":"Pod", "apiVersion":"v1","metadata":{"name":"new","annotations":{"mail":"x@a"}}} `},
+		{"POST", shop, "", fleet.JSONType, `{"kind":"Pod","metadata":`}, {"POST", shop, "", "text/plain", "pod"}, {"POST", shop, "", fleet.JSONType, strings.Repeat(" ", maxBody+7)},
+		{"PATCH", shop + "/web", "", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`}, {"DELETE", shop + "/web-0001", "", fleet.JSONType, `{"propagationPolicy":"Background"}`},
 		{"GET", shop, "", "", ""},
 	} {
 		what := fmt.Sprintf("%s %s as %q with %.80q", test.method, test.url, test.accept, test.body)
@@ -67,7 +69,7 @@ func TestSingleIsTheCluster(t *testing.T) {
 // objects of other views have.
 func TestSingleByName(t *testing.T) {
 	ofView := version.Version{Time: 1_800_000_000_000_000, Cluster: version.Number("uid-of-a"), Member: 101}.String()
-	annotated := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new","annotations":{"` + AnnotationCluster + `":"%s"}}}`
+	annotated := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new","annotations":{"` + fleet.AnnotationCluster + `":"%s"}}}`
 	for name, test := range map[string]struct {
 		method, url, body string
 		// want is what the cluster gets; or what the refusal says.
@@ -100,14 +102,14 @@ func TestSingleByName(t *testing.T) {
 		a := newCluster("a", shop+"/web")
 		view := singleView(a)
 		var got, gotBody string
-		view.Relay = func(_ http.ResponseWriter, r *http.Request, to Member) {
+		view.Relay = func(_ http.ResponseWriter, r *http.Request, to fleet.Member) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil || r.ContentLength != int64(len(body)) {
 				t.Errorf("%s: body %q with length %d, %v", name, body, r.ContentLength, err)
 			}
 			got, gotBody = r.Method+" "+r.URL.RequestURI(), string(body)
 		}
-		answer := New(Options{}).request(t, view, test.method, test.url, test.body, "Content-Type", jsonType)
+		answer := New(Options{}).request(t, view, test.method, test.url, test.body, "Content-Type", fleet.JSONType)
 		if test.code != 0 {
 			if answer.code != test.code || !strings.Contains(answer.status.Message, test.want) || got != "" {
 				t.Errorf("%s: got %d %q, and %q sent to the cluster; want %d with %q", name, answer.code, answer.body, got, test.code, test.want)
@@ -124,11 +126,11 @@ func TestSingleByName(t *testing.T) {
 func TestSingleWithRules(t *testing.T) {
 	a := newCluster("a", shop+"/web", "/api/v1/namespaces/other/pods/x", "/api/v1/namespaces/shop/configmaps/c")
 	view := singleView(a)
-	view.Resources = []ResourceRule{{Resource: "pods", Namespaces: []string{"shop"}}}
+	view.Resources = []fleet.ResourceRule{{Resource: "pods", Namespaces: []string{"shop"}}}
 	unlisted := view
 	unlisted.UnlistedCluster = "a"
 	for name, test := range map[string]struct {
-		view View
+		view fleet.View
 		url  string
 		want string
 	}{
@@ -187,14 +189,14 @@ func TestNewGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const group, document = "/apis/new.example.com", "/openapi/v3/apis/new.example.com/v1"
 		for _, path := range []string{group, group + "/v1", document} {
-			d, members, view := newDiscovery(), twoMembers(aggregatedFormat), discoveryView()
+			d, members, view := discovery.NewDiscovery(), twoMembers(aggregatedFormat), discoveryView()
 			old := members[0].(*discoveryMember)
 			code := func(path string) int { return ask(t, d, view, members, path).StatusCode }
 			if got := code(path); got != http.StatusNotFound {
 				t.Fatalf("%s: %d before there is such a group, want 404", path, got)
 			}
 			old.handler = newDiscoveryMember("old", "v1.28.4", aggregatedFormat, testGroup("new.example.com", "v1", "things")).handler
-			time.Sleep(missingFor + time.Nanosecond)
+			time.Sleep(discovery.MissingFor + time.Nanosecond)
 			if got := code(path); got != http.StatusOK {
 				t.Errorf("%s: %d when there is such a group, want 200", path, got)
 			}
@@ -203,7 +205,7 @@ func TestNewGroups(t *testing.T) {
 				t.Errorf("%s: %d then, and the member was asked again: want 200 from what is known", path, got)
 			}
 			// A flood of requests for nothing is not passed on to the members.
-			time.Sleep(freshFor / 2)
+			time.Sleep(discovery.FreshFor / 2)
 			for range 100 {
 				if got := code("/apis/nothing.example.com/v1"); got != http.StatusNotFound {
 					t.Fatalf("a group that is not there: %d, want 404", got)
@@ -218,9 +220,9 @@ func TestNewGroups(t *testing.T) {
 
 // TestSingleDiscovery has rules, so that discovery is the view's: it is as new as the cluster's.
 func TestSingleDiscovery(t *testing.T) {
-	d, members, view := newDiscovery(), twoMembers(aggregatedFormat)[:1], discoveryView()
+	d, members, view := discovery.NewDiscovery(), twoMembers(aggregatedFormat)[:1], discoveryView()
 	view.Single = true
-	view.Resources = []ResourceRule{{Group: "new.example.com", Resource: "*"}}
+	view.Resources = []fleet.ResourceRule{{Group: "new.example.com", Resource: "*"}}
 	old := members[0].(*discoveryMember)
 	for _, has := range []bool{false, true, false} {
 		groups := []string{"", "new.example.com"}[map[bool]int{true: 1}[has]]

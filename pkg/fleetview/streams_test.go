@@ -13,11 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // over serves a view over HTTP.
-func (h *Handler) over(t testing.TB, view View) *httptest.Server {
+func (h *Handler) over(t testing.TB, view fleet.View) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, view) }))
 	t.Cleanup(server.Close)
 	return server
@@ -43,13 +44,13 @@ func TestBreakingMembers(t *testing.T) {
 		aborts      bool
 		want        int
 	}{
-		"early":                           {1, 50, 100_000, "", jsonType, false, 2},
-		"late":                            {1, 200, 1_500_000, "", jsonType, true, 0},
-		"behind a large one":              {200, 50, 100_000, "", jsonType, true, 0},
-		"early, a page":                   {1, 50, 100_000, "?limit=300", jsonType, false, 2},
-		"late, a page":                    {1, 200, 1_500_000, "?limit=300", jsonType, false, 2},
-		"behind a large one, a page":      {200, 50, 100_000, "?limit=300", jsonType, false, 201},
-		"the first, late, a page":         {0, 200, 1_500_000, "?limit=300", jsonType, true, 0},
+		"early":                           {1, 50, 100_000, "", fleet.JSONType, false, 2},
+		"late":                            {1, 200, 1_500_000, "", fleet.JSONType, true, 0},
+		"behind a large one":              {200, 50, 100_000, "", fleet.JSONType, true, 0},
+		"early, a page":                   {1, 50, 100_000, "?limit=300", fleet.JSONType, false, 2},
+		"late, a page":                    {1, 200, 1_500_000, "?limit=300", fleet.JSONType, false, 2},
+		"behind a large one, a page":      {200, 50, 100_000, "?limit=300", fleet.JSONType, false, 201},
+		"the first, late, a page":         {0, 200, 1_500_000, "?limit=300", fleet.JSONType, true, 0},
 		"behind a large one, a table":     {2000, 50, 1000, "", table, false, 2001},
 		"early, protobuf":                 {1, 50, 100_000, "", protobufType, false, 2},
 		"late, a page in protobuf":        {1, 200, 1_500_000, "?limit=300", protobufType, false, 2},
@@ -88,7 +89,7 @@ func TestBreakingMembers(t *testing.T) {
 			if test.aborts {
 				return
 			}
-			if got := strings.Count(string(body), AnnotationCluster); got != test.want {
+			if got := strings.Count(string(body), fleet.AnnotationCluster); got != test.want {
 				t.Errorf("got %d objects, want %d", got, test.want)
 			}
 			warned, later := strings.Count(strings.Join(response.Header["Warning"], "\n"), "not shown"), strings.Contains(string(body), `"continue":"`)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
@@ -72,7 +73,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 // expected returns what reports whether a kind is likely to be that of a request's objects:
 // by its name, or because the user's list was of it.
 func (h *Handler) expected(q *request) func(of metav1.TypeMeta) bool {
-	listed, ok := h.kinds.get(q.kindOf())
+	listed, ok := h.kinds.Get(q.kindOf())
 	return func(of metav1.TypeMeta) bool { return q.likely(of) || ok && of == listed }
 }
 
@@ -90,7 +91,7 @@ func readListOptions(query url.Values) (*metainternalversion.ListOptions, error)
 }
 
 // watched returns clusters as package watch calls them.
-func watched(members []Member) []watch.Member {
+func watched(members []fleet.Member) []watch.Member {
 	now := make([]watch.Member, len(members))
 	for i, m := range members {
 		now[i] = m

@@ -13,10 +13,15 @@ import (
 	"strings"
 	"time"
 
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -45,7 +50,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		media = jsonType
+		media = fleet.JSONType
 	}
 	to, err := destination(r.Context(), q, media, body)
 	if err != nil {
@@ -60,14 +65,14 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 	}
 	defer cancel()
 	at := h.clock.Now() // after the write, or what watches saw meanwhile would be newer
-	held := h.held.begin(q.view.User)
-	defer held.forget()
+	held := h.held.Begin(q.view.User)
+	defer held.Forget()
 	return q.answerWrite(w, q.leading(to, at), memberResponse{member: to, response: response}, held)
 }
 
 // destination finds the cluster that a write is for: the one that the path or a field
 // selector names, or the object in the body, or the only one that has the object.
-func destination(ctx context.Context, q *request, media string, body []byte) (Member, error) {
+func destination(ctx context.Context, q *request, media string, body []byte) (fleet.Member, error) {
 	// A Scale is what kubectl makes of each object that a selector finds: it was not read as one.
 	isObject := q.info.Verb != "delete" && q.info.Verb != "deletecollection" && q.info.Subresource != "scale"
 	if !q.chosen() && isObject {
@@ -86,18 +91,18 @@ func destination(ctx context.Context, q *request, media string, body []byte) (Me
 		return owner(ctx, q)
 	case q.info.Verb == "create":
 		return nil, fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
-			q.view.Name, len(q.members), AnnotationCluster))
+			q.view.Name, len(q.members), fleet.AnnotationCluster))
 	}
 	return nil, fault.Refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+clusterField+"=CLUSTER")
 }
 
 // bodyTypes are what bodies of requests may be.
 var bodyTypes = []string{
-	jsonType, yamlType, protobufType, string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
+	fleet.JSONType, yamlType, protobufType, string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
 }
 
 // restore takes off what the view has put on, for the member's eyes.
-func restore(to Member, q *request, media string, body []byte) ([]byte, error) {
+func restore(to fleet.Member, q *request, media string, body []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return body, nil
 	}
@@ -151,7 +156,7 @@ func (q *request) appendBody(restorer *merge.Restorer, media string, body []byte
 }
 
 // send sends the write.
-func send(r *http.Request, q *request, to Member, accepted []form, body []byte) (*http.Response, context.CancelFunc, error) {
+func send(r *http.Request, q *request, to fleet.Member, accepted []form, body []byte) (*http.Response, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
 	request, err := http.NewRequestWithContext(ctx, r.Method, q.path.String(), bytes.NewReader(body))
 	if err != nil {
@@ -165,8 +170,8 @@ func send(r *http.Request, q *request, to Member, accepted []form, body []byte) 
 			types = append(types, f.accept)
 		}
 	}
-	if !slices.Contains(types, jsonType) {
-		types = append(types, jsonType)
+	if !slices.Contains(types, fleet.JSONType) {
+		types = append(types, fleet.JSONType)
 	}
 	request.Header.Set("Accept", strings.Join(types, ","))
 	for _, name := range []string{"Content-Type", "User-Agent"} {
@@ -182,14 +187,14 @@ func send(r *http.Request, q *request, to Member, accepted []form, body []byte) 
 }
 
 // unknownOutcome is the error of a write that was sent, and of which nothing is known.
-func unknownOutcome(to Member, reason string) error {
+func unknownOutcome(to fleet.Member, reason string) error {
 	err := fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("cluster %q did not answer (%s), but may have done what was asked: read the object before you try again", to.Name(), reason))
 	err.ErrStatus.Details = nil // a client must not repeat it by itself
 	return err
 }
 
 // answerWrite sends back what the member answered.
-func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a memberResponse, held *holding) error {
+func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a memberResponse, held *fleet.Holding) error {
 	code := a.response.StatusCode
 	contentType := a.response.Header.Get("Content-Type")
 	body, failed := readObject(a, held)
@@ -215,4 +220,49 @@ func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // an error is the client's: it has gone
 	return nil
+}
+
+// reviews are groups of which objects are made to ask the API server something, and are not stored.
+var reviews = []string{"authentication.k8s.io", "authorization.k8s.io"}
+
+// changes reports whether a request may change something, or opens a stream, in which anything
+// may be said.
+func changes(r *http.Request, info *apirequest.RequestInfo) bool {
+	switch {
+	case info.Subresource == "log" && info.Verb == "get":
+		return false
+	case isStream(r, info):
+		return true
+	case info.Verb == "create" && info.Name == "" && slices.Contains(reviews, info.APIGroup):
+		return false
+	}
+	return !slices.Contains([]string{"get", "list", "watch", "head"}, info.Verb)
+}
+
+// isStream reports whether a request or its answer is no object.
+func isStream(r *http.Request, info *apirequest.RequestInfo) bool {
+	isWatch := info.IsResourceRequest && info.Name == ""
+	return info.Subresource == "log" || reading.LeavesByPath(info) || httprelay.IsUpgrade(r.Header) && !isWatch
+}
+
+// refuseChanges returns the error of a request that a view without writes does not take.
+func refuseChanges(view *fleet.View, r *http.Request) error {
+	if view.Writes != fleet.WritesNone {
+		return nil
+	}
+	if info, err := requestInfo.NewRequestInfo(parsable(r)); err == nil && !changes(r, info) {
+		return nil
+	}
+	return fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q only reads (its spec.writes is None): ask the cluster itself, or another view", view.Name))
+}
+
+// isResource reports whether a request is for a resource, by whatever path.
+func isResource(r *http.Request) bool {
+	info, err := requestInfo.NewRequestInfo(parsable(r))
+	return err != nil || info.IsResourceRequest
+}
+
+// bare reports whether the request names no cluster, and the view wants one named.
+func (q *request) bare() bool {
+	return q.changes && q.view.Writes == fleet.WritesNamed && !q.chosen()
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
@@ -22,7 +23,7 @@ const roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 // writes sends writes to a view and knows which cluster got them.
 type writes struct {
 	h        *Handler
-	view     View
+	view     fleet.View
 	clusters []*cluster
 }
 
@@ -65,7 +66,7 @@ func TestCreate(t *testing.T) {
 		return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q}}`, name)
 	}
 	annotated := func(cluster string) string {
-		return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new","annotations":{%q:%q}}}`, AnnotationCluster, cluster)
+		return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new","annotations":{%q:%q}}}`, fleet.AnnotationCluster, cluster)
 	}
 	tests := map[string]struct {
 		path, body string
@@ -76,19 +77,19 @@ func TestCreate(t *testing.T) {
 		"name@cluster":       {shop, named("new@b"), 201, "b"},
 		"annotation":         {shop, annotated("b"), 201, "b"},
 		"annotation of none": {shop, annotated("x"), 404, `no cluster "x"`},
-		"neither":            {shop, named("new"), 405, "metadata.name NAME@CLUSTER, or by annotation " + AnnotationCluster},
+		"neither":            {shop, named("new"), 405, "metadata.name NAME@CLUSTER, or by annotation " + fleet.AnnotationCluster},
 		"name@no cluster":    {shop, named("new@x"), 405, "NAME@CLUSTER"},
 		"no JSON":            {shop, "pod", 405, "NAME@CLUSTER"},
 		"no object":          {shop, `[]`, 405, "NAME@CLUSTER"},
 		"too large":          {shop, strings.Repeat(" ", maxBody+1), 413, "3145728"},
 		"version":            {shop, `{"metadata":{"name":"new@b","resourceVersion":"5"}}`, 400, "not one of a fleet view"},
 		"twice":              {shop, `{"metadata":{"name":"new@b","name":"new@b"}}`, 400, "given twice"},
-		"a name with an @":   {roles, `{"metadata":{"name":"ann@example.com","annotations":{"` + AnnotationCluster + `":"a"}}}`, 201, "a"},
+		"a name with an @":   {roles, `{"metadata":{"name":"ann@example.com","annotations":{"` + fleet.AnnotationCluster + `":"a"}}}`, 201, "a"},
 		"name @ and cluster": {roles, `{"metadata":{"name":"ann@example.com@a"}}`, 201, "a"},
 	}
 	for name, test := range tests {
 		w := newWrites(newCluster("a"), newCluster("b"))
-		got, sent := w.send(t, http.MethodPost, test.path, jsonType, test.body)
+		got, sent := w.send(t, http.MethodPost, test.path, fleet.JSONType, test.body)
 		if got.code != test.code || got.code != 201 && !strings.Contains(got.status.Message, test.want) {
 			t.Errorf("%s: got %d %q, want %d with %q", name, got.code, got.body, test.code, test.want)
 		}
@@ -102,14 +103,14 @@ func TestCreate(t *testing.T) {
 	}
 	// A view that happens to have one cluster needs no name if it takes any write, but takes none of others.
 	w := newWrites(newCluster("a"))
-	if got, sent := w.send(t, http.MethodPost, shop, jsonType, named("new")); got.code != 405 || len(sent) != 0 {
+	if got, sent := w.send(t, http.MethodPost, shop, fleet.JSONType, named("new")); got.code != 405 || len(sent) != 0 {
 		t.Errorf("one cluster that is not named: got %d %q, want 405", got.code, got.body)
 	}
-	w.view.Writes = WritesAny
-	if got, sent := w.send(t, http.MethodPost, shop+"?dryRun=All&fieldManager=x&fieldValidation=Strict", jsonType, named("new")); got.code != 201 || len(sent) != 1 {
+	w.view.Writes = fleet.WritesAny
+	if got, sent := w.send(t, http.MethodPost, shop+"?dryRun=All&fieldManager=x&fieldValidation=Strict", fleet.JSONType, named("new")); got.code != 201 || len(sent) != 1 {
 		t.Errorf("one cluster: got %d %q", got.code, got.body)
 	}
-	if got, sent := w.send(t, http.MethodPost, shop, jsonType, annotated("b")); got.code != 404 || len(sent) != 0 {
+	if got, sent := w.send(t, http.MethodPost, shop, fleet.JSONType, annotated("b")); got.code != 404 || len(sent) != 0 {
 		t.Errorf("one cluster, annotation of another: got %d %q", got.code, got.body)
 	}
 }
@@ -126,7 +127,7 @@ func TestVersionOfAWriteIsOfAfterIt(t *testing.T) {
 		}
 		return false
 	}
-	got, _ := w.send(t, http.MethodPut, shop+"/web@a", jsonType, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web@a"}}`)
+	got, _ := w.send(t, http.MethodPut, shop+"/web@a", fleet.JSONType, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web@a"}}`)
 	answered, err := version.Parse(got.object(t).version())
 	if got.code != http.StatusOK || err != nil || answered.Time <= event {
 		t.Errorf("got %d %q, %v: its time is %d, want more than that of an event before the write, %d", got.code, got.body, err, answered.Time, event)
@@ -167,7 +168,7 @@ func TestUpdate(t *testing.T) {
 			{"of a cluster", shop + "/web@b", web, 200, "b"},
 			{"with a former version", shop + "/web@b", web, 409, "modified"},
 			{"by plain name, with the annotation", shop + "/one", one, 200, "a"},
-			{"by the annotation", shop + "/web", object{"metadata": map[string]any{"name": "web", "annotations": map[string]any{AnnotationCluster: "b"}}}, 200, "b"},
+			{"by the annotation", shop + "/web", object{"metadata": map[string]any{"name": "web", "annotations": map[string]any{fleet.AnnotationCluster: "b"}}}, 200, "b"},
 			{"of several", shop + "/web", object{"metadata": map[string]any{"name": "web"}}, 409, "web@a, web@b"},
 			{"of none", shop + "/none", object{"metadata": map[string]any{"name": "none"}}, 404, "not found"},
 			{"with another cluster's version", shop + "/one@a", object{"metadata": map[string]any{"name": "one", "resourceVersion": web.version()}}, 409, `not one of an object of cluster "a"`},
@@ -177,7 +178,7 @@ func TestUpdate(t *testing.T) {
 			{"of status", shop + "/web@b/status", object{"metadata": map[string]any{"name": "web"}}, 200, "b"},
 		}
 		for _, test := range tests {
-			got, sent := w.send(t, http.MethodPut, test.path, jsonType, toJSON(t, test.body))
+			got, sent := w.send(t, http.MethodPut, test.path, fleet.JSONType, toJSON(t, test.body))
 			if got.code != test.code || got.code != 200 && !strings.Contains(got.status.Message, test.want) {
 				t.Errorf("qualified %v, %s: got %d %q, want %d with %q", qualified, test.name, got.code, got.body, test.code, test.want)
 			}
@@ -212,7 +213,7 @@ func TestPatch(t *testing.T) {
 		{"JSON patch of several", shop + "/web", json6902, `[{"op":"add","path":"/metadata/labels","value":{"a":"d"}}]`, 409, "web@a, web@b"},
 		{"apply", shop + "/web@b", apply, "metadata:\n  name: web\n  labels: {x: y}\n", 200, "b"},
 		{"apply by the name in the body", shop + "/web", apply, "metadata:\n  name: web@b\n", 200, "b"},
-		{"apply by the annotation", shop + "/new", apply, "metadata:\n  name: new\n  annotations: {" + AnnotationCluster + ": b}\n", 200, "b"},
+		{"apply by the annotation", shop + "/new", apply, "metadata:\n  name: new\n  annotations: {" + fleet.AnnotationCluster + ": b}\n", 200, "b"},
 		{"apply creates", shop + "/newer@a", apply, "metadata:\n  name: newer\n", 200, "a"},
 		{"apply of none", shop + "/nowhere", apply, "metadata:\n  name: nowhere\n", 404, "not found"},
 		{"no YAML", shop + "/web@b", apply, "\t{", 400, "reading YAML"},
@@ -241,12 +242,12 @@ func TestDelete(t *testing.T) {
 	}
 	b.set(shop+"/web", nil)
 	options := fmt.Sprintf(`{"preconditions":{"resourceVersion":%q}}`, web.version())
-	if got, sent := w.send(t, http.MethodDelete, shop+"/web@b", jsonType, options); got.code != 409 || len(sent) != 1 {
+	if got, sent := w.send(t, http.MethodDelete, shop+"/web@b", fleet.JSONType, options); got.code != 409 || len(sent) != 1 {
 		t.Errorf("former version: got %d %q", got.code, got.body)
 	}
 	web = w.h.request(t, w.view, http.MethodGet, shop+"/web@b", "").object(t)
 	options = fmt.Sprintf(`{"preconditions":{"resourceVersion":%q,"uid":%q}}`, web.version(), web.meta()["uid"])
-	if got, _ := w.send(t, http.MethodDelete, shop+"/web@b", jsonType, options); got.code != 200 {
+	if got, _ := w.send(t, http.MethodDelete, shop+"/web@b", fleet.JSONType, options); got.code != 200 {
 		t.Errorf("preconditions: got %d %q", got.code, got.body)
 	}
 	if got, sent := w.send(t, http.MethodDelete, shop, "", ""); got.code != 405 || len(sent) != 0 || !strings.Contains(got.status.Message, "metadata.cluster=CLUSTER") {
@@ -258,7 +259,7 @@ func TestDelete(t *testing.T) {
 	}
 	b.set(shop+"/two", nil)
 	got = w.h.request(t, w.view, http.MethodDelete, shop+"?fieldSelector=metadata.cluster%3Db", "", "Accept", protobufType)
-	if _, items, err := merge.ReadProtobufList([]byte(got.body)); got.code != 200 || err != nil || len(items) != 1 || !bytes.Contains(items[0], []byte(AnnotationCluster)) {
+	if _, items, err := merge.ReadProtobufList([]byte(got.body)); got.code != 200 || err != nil || len(items) != 1 || !bytes.Contains(items[0], []byte(fleet.AnnotationCluster)) {
 		t.Errorf("all of b in protobuf: got %d %q, %v", got.code, got.body, err)
 	}
 }
@@ -282,9 +283,9 @@ func TestWritesToMissingClusters(t *testing.T) {
 		"options":         {http.MethodOptions, shop, "", 405, "OPTIONS", false},
 	} {
 		w.view = testView(a, gone, newCluster("missing").failing(away))
-		w.view.Writes = WritesAny
+		w.view.Writes = fleet.WritesAny
 		a.set(shop+"/web", nil)
-		got, _ := w.send(t, test.method, test.url, jsonType, test.body)
+		got, _ := w.send(t, test.method, test.url, fleet.JSONType, test.body)
 		if got.code != test.code || !strings.Contains(got.status.Message, test.want) || test.method == http.MethodTrace && got.header.Get("Allow") == "" {
 			t.Errorf("%s: got %d %q, want %d with %q", name, got.code, got.body, test.code, test.want)
 		}
@@ -305,7 +306,7 @@ func TestSubresources(t *testing.T) {
 		t.Errorf("eviction: got %d %q, b was asked %+v, want its own version", got.code, got.body, asked)
 	}
 	token := `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"audiences":["x"]}}`
-	if got, sent := w.send(t, http.MethodPost, "/api/v1/namespaces/shop/serviceaccounts/sa@a/token", jsonType, token); got.code != 201 || strings.Join(sent, "") != "a" {
+	if got, sent := w.send(t, http.MethodPost, "/api/v1/namespaces/shop/serviceaccounts/sa@a/token", fleet.JSONType, token); got.code != 201 || strings.Join(sent, "") != "a" {
 		t.Errorf("token: got %d %q", got.code, got.body)
 	}
 	if got := w.h.request(t, w.view, http.MethodGet, shop+"/db/status", ""); got.code != 200 || got.object(t).cluster() != "b" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // TestManyWritesByHabit sends what kubectl sends for delete --all, label --all, scale -l, rollout
@@ -16,14 +17,14 @@ import (
 func TestManyWritesByHabit(t *testing.T) {
 	const merged = "application/merge-patch+json"
 	for name, test := range map[string]struct{ method, subresource, contentType, body string }{
-		"delete": {http.MethodDelete, "", jsonType, `{"propagationPolicy":"Background"}`},
+		"delete": {http.MethodDelete, "", fleet.JSONType, `{"propagationPolicy":"Background"}`},
 		"patch":  {http.MethodPatch, "", merged, `{"metadata":{"labels":{"a":"b"}}}`},
 		"scale":  {http.MethodPatch, "/scale", merged, `{"spec":{"replicas":0}}`},
-		"scale with a precondition": {http.MethodPut, "/scale", jsonType,
-			`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"NAME","annotations":{"` + AnnotationCluster + `":"CLUSTER"}},"spec":{"replicas":0}}`},
-		"drain": {http.MethodPost, "/eviction", jsonType, `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"NAME"}}`},
+		"scale with a precondition": {http.MethodPut, "/scale", fleet.JSONType,
+			`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"NAME","annotations":{"` + fleet.AnnotationCluster + `":"CLUSTER"}},"spec":{"replicas":0}}`},
+		"drain": {http.MethodPost, "/eviction", fleet.JSONType, `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"NAME"}}`},
 		"debug": {http.MethodPatch, "/ephemeralcontainers", "application/strategic-merge-patch+json", `{"spec":{}}`},
-		"token": {http.MethodPost, "/token", jsonType, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{}}`},
+		"token": {http.MethodPost, "/token", fleet.JSONType, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{}}`},
 	} {
 		w := newWrites(newCluster("a", shop+"/web-1", shop+"/web-2"), newCluster("b", shop+"/web-3"))
 		for _, item := range w.h.getList(t, w.view, shop).list.Items {
@@ -42,7 +43,7 @@ func TestManyWritesByHabit(t *testing.T) {
 				t.Errorf("%s %s: got %d %q, sent to %q; want it done", name, want, got.code, got.body, sent)
 			}
 		}
-		if got, sent := w.send(t, http.MethodDelete, shop+"?labelSelector=a%3Db", jsonType, `{}`); got.code != http.StatusMethodNotAllowed || len(sent) > 0 {
+		if got, sent := w.send(t, http.MethodDelete, shop+"?labelSelector=a%3Db", fleet.JSONType, `{}`); got.code != http.StatusMethodNotAllowed || len(sent) > 0 {
 			t.Errorf("delete of a collection: got %d %q, sent to %q; want 405", got.code, got.body, sent)
 		}
 	}
@@ -52,7 +53,7 @@ func TestManyWritesByHabit(t *testing.T) {
 // request does not name, if it may change something there and the view wants it named.
 func TestBareNames(t *testing.T) {
 	socket := []string{"Connection", "Upgrade", "Upgrade", "websocket"}
-	annotated := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s","annotations":{"` + AnnotationCluster + `":"b"}}}`
+	annotated := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s","annotations":{"` + fleet.AnnotationCluster + `":"b"}}}`
 	const pod, review = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new"}}`, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	for name, test := range map[string]struct {
 		method, url, body string
@@ -96,13 +97,13 @@ func TestBareNames(t *testing.T) {
 		"review":                   {method: "POST", url: review, body: `{}`, named: "405 NAME@CLUSTER", any: "405 NAME@CLUSTER", none: "405 NAME@CLUSTER", single: "a"},
 	} {
 		const refused = "405 only reads (its spec.writes is None)"
-		for writes, want := range map[Writes]string{WritesNamed: test.named, WritesAny: test.any, WritesNone: cmp.Or(test.none, refused)} {
+		for writes, want := range map[fleet.Writes]string{fleet.WritesNamed: test.named, fleet.WritesAny: test.any, fleet.WritesNone: cmp.Or(test.none, refused)} {
 			w := newWrites(newCluster("a", shop+"/web", shop+"/one"), newCluster("b", shop+"/web"))
 			w.view.Writes = writes
 			w.check(t, fmt.Sprintf("%s, writes %d", name, writes), test.method, test.url, test.body, test.header, want)
 		}
 		w := newWrites(newCluster("a", shop+"/web", shop+"/one"))
-		w.view.Single, w.view.Writes = true, WritesNone
+		w.view.Single, w.view.Writes = true, fleet.WritesNone
 		w.check(t, name+", of one cluster", test.method, test.url, test.body, test.header, cmp.Or(test.single, refused))
 	}
 }
@@ -135,17 +136,17 @@ func TestLoneMember(t *testing.T) {
 	for name, test := range map[string]struct {
 		// faults are those of b, c and d; a has the object.
 		faults faults
-		writes Writes
+		writes fleet.Writes
 		want   string
 	}{
-		"all serve it":                  {writes: WritesAny, want: "a"},
-		"half serve it":                 {faults: faults{unserved, unserved}, writes: WritesAny, want: "a"},
-		"fewer serve it":                {faults: faults{unserved, unserved, unserved}, writes: WritesAny, want: "409 most clusters do not have widgets at all: name the cluster, as w@a"},
-		"one does not answer":           {faults: faults{away}, writes: WritesAny, want: "503 name the cluster, as w@a"},
-		"one refuses":                   {faults: faults{refusing(http.StatusForbidden)}, writes: WritesAny, want: "503 name the cluster, as w@a"},
+		"all serve it":                  {writes: fleet.WritesAny, want: "a"},
+		"half serve it":                 {faults: faults{unserved, unserved}, writes: fleet.WritesAny, want: "a"},
+		"fewer serve it":                {faults: faults{unserved, unserved, unserved}, writes: fleet.WritesAny, want: "409 most clusters do not have widgets at all: name the cluster, as w@a"},
+		"one does not answer":           {faults: faults{away}, writes: fleet.WritesAny, want: "503 name the cluster, as w@a"},
+		"one refuses":                   {faults: faults{refusing(http.StatusForbidden)}, writes: fleet.WritesAny, want: "503 name the cluster, as w@a"},
 		"one does not answer, named":    {faults: faults{away}, want: "409 but b did not answer: to change it or to connect to it, name the cluster, as w@a"},
 		"fewer serve it, named":         {faults: faults{unserved, unserved, unserved}, want: "409 as w@a"},
-		"nobody says whether it has it": {faults: faults{away, away, away}, writes: WritesAny, want: "503 name the cluster, as w@a"},
+		"nobody says whether it has it": {faults: faults{away, away, away}, writes: fleet.WritesAny, want: "503 name the cluster, as w@a"},
 	} {
 		var clusters []*cluster
 		for i, of := range []string{"a", "b", "c", "d"} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // sent is what a cluster got last that is no GET, as an object.
@@ -29,7 +30,7 @@ func (c *cluster) sent(t *testing.T) object {
 // TestWritesOfDerivedNames creates what kubectl makes of an object or a name NAME@CLUSTER.
 // The cluster must be the right one, and must not see anything of the view's.
 func TestWritesOfDerivedNames(t *testing.T) {
-	const ours = `"` + AnnotationCluster + `":"b"`
+	const ours = `"` + fleet.AnnotationCluster + `":"b"`
 	for name, test := range map[string]struct {
 		path, body string
 		code       int
@@ -74,11 +75,11 @@ func TestWritesOfDerivedNames(t *testing.T) {
 		"namespace and name":      {strings.Replace(shop, "shop", "shop@b", 1), `{"metadata":{"name":"x@a"}}`, 400, `"b" and "a"`, ""},
 		"selector and name":       {core + "services", `{"metadata":{"name":"x@a"},"spec":{"selector":{` + ours + `}}}`, 400, `"a" and "b"`, ""},
 		"somebody's own at sign":  {core + "configmaps", `{"metadata":{"name":"x"},"data":{"mail":"ann@b"}}`, 405, "NAME@CLUSTER", ""},
-		"cluster that is unknown": {core + "services", `{"metadata":{"name":"x"},"spec":{"selector":{"` + AnnotationCluster + `":"x"}}}`, 404, `no cluster "x"`, ""},
+		"cluster that is unknown": {core + "services", `{"metadata":{"name":"x"},"spec":{"selector":{"` + fleet.AnnotationCluster + `":"x"}}}`, 404, `no cluster "x"`, ""},
 	} {
 		clusters := equal("a", "b")
 		h := New(Options{})
-		got := h.request(t, testView(clusters...), http.MethodPost, test.path, test.body, "Content-Type", jsonType)
+		got := h.request(t, testView(clusters...), http.MethodPost, test.path, test.body, "Content-Type", fleet.JSONType)
 		sent := map[string]object{"a": clusters[0].sent(t), "b": clusters[1].sent(t)}
 		if got.code != test.code || got.code != 201 && !strings.Contains(got.status.Message, test.want) {
 			t.Errorf("%s: got %d %q, want %d with %q", name, got.code, got.body, test.code, test.want)
@@ -117,9 +118,9 @@ func TestWritesOfReadObjects(t *testing.T) {
 			before := toJSON(t, b.objects[collection+"/web"]["spec"])
 			read := h.request(t, view, http.MethodGet, path, "").object(t)
 			for _, write := range []struct{ method, path, contentType string }{
-				{http.MethodPut, path, jsonType}, {http.MethodPatch, path, merged}, {http.MethodPatch, path + "?dryRun=All", apply}, {http.MethodPut, collection + "/web", jsonType},
+				{http.MethodPut, path, fleet.JSONType}, {http.MethodPatch, path, merged}, {http.MethodPatch, path + "?dryRun=All", apply}, {http.MethodPut, collection + "/web", fleet.JSONType},
 			} {
-				got := h.request(t, view, write.method, write.path, toJSON(t, read), "Content-Type", write.contentType, "Accept", protobufType+","+jsonType)
+				got := h.request(t, view, write.method, write.path, toJSON(t, read), "Content-Type", write.contentType, "Accept", protobufType+","+fleet.JSONType)
 				if got.code != 200 {
 					t.Fatalf("qualified %v, %+v: got %d %q", qualified, write, got.code, got.body)
 				}
@@ -132,7 +133,7 @@ func TestWritesOfReadObjects(t *testing.T) {
 				}
 				read = o // with the new version
 			}
-			other := h.request(t, view, http.MethodPut, collection+"/web@a", toJSON(t, read), "Content-Type", jsonType)
+			other := h.request(t, view, http.MethodPut, collection+"/web@a", toJSON(t, read), "Content-Type", fleet.JSONType)
 			if other.code != 400 || !strings.Contains(other.status.Message, `"a" and "b"`) {
 				t.Errorf("what b has, for a: got %d %q, want 400", other.code, other.body)
 			}
@@ -174,7 +175,7 @@ func TestNamespacesLeadToTheCluster(t *testing.T) {
 		if pvc.name() != "data" || pvc.meta()["namespace"] != "shop@b" || pvc.cluster() != "b" {
 			t.Errorf("qualified %v: got %v, want data in shop@b", qualified, pvc)
 		}
-		for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
+		for _, accept := range []string{fleet.JSONType, "application/json;as=Table;v=v1;g=meta.k8s.io"} {
 			list := h.getList(t, view, in+"pods?labelSelector=app%3Dweb", "Accept", accept)
 			if got := list.named(); list.code != 200 || !slices.Equal(got, []string{"web-0", "web-1"}) || !strings.Contains(list.body, `"namespace":"shop@b"`) {
 				t.Errorf("qualified %v: pods of shop@b: got %q, want two in shop@b", qualified, list.body)
@@ -250,7 +251,7 @@ func TestAppliedIsCalledAsTheObject(t *testing.T) {
 		view := testView(clusters...)
 		given := toJSON(t, object{"metadata": map[string]any{"name": test.called, "namespace": test.namespace}}) + "\n"
 		body := object{"metadata": map[string]any{"name": test.called, "namespace": test.namespace, "annotations": map[string]any{applied: given}}}
-		if got := h.request(t, view, http.MethodPost, test.path[:strings.LastIndexByte(test.path, '/')], toJSON(t, body), "Content-Type", jsonType); got.code != 201 {
+		if got := h.request(t, view, http.MethodPost, test.path[:strings.LastIndexByte(test.path, '/')], toJSON(t, body), "Content-Type", fleet.JSONType); got.code != 201 {
 			t.Fatalf("%s: got %d %q", name, got.code, got.body)
 		}
 		annotations := func(o object) map[string]any { return o.meta()["annotations"].(map[string]any) }

@@ -10,7 +10,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 )
 
@@ -32,16 +32,16 @@ func TestWritesOfViews(t *testing.T) {
 	karmadas := karmadav1alpha1.ClusterGroupVersion
 	for name, test := range map[string]struct {
 		definition scope.Definition
-		want       fleetview.Writes
+		want       fleet.Writes
 	}{
-		"a FleetView of before":  {of(""), fleetview.WritesNamed},
-		"NamedCluster":           {of(proxyv1alpha1.WritesNamedCluster), fleetview.WritesNamed},
-		"Any":                    {of(proxyv1alpha1.WritesAny), fleetview.WritesAny},
-		"None":                   {of(proxyv1alpha1.WritesNone), fleetview.WritesNone},
-		"Karmada's registries":   {define(karmadas, scope.RegistriesView, ""), fleetview.WritesAny},
-		"Karmada's all clusters": {define(karmadas, scope.EveryView, ""), fleetview.WritesAny},
+		"a FleetView of before":  {of(""), fleet.WritesNamed},
+		"NamedCluster":           {of(proxyv1alpha1.WritesNamedCluster), fleet.WritesNamed},
+		"Any":                    {of(proxyv1alpha1.WritesAny), fleet.WritesAny},
+		"None":                   {of(proxyv1alpha1.WritesNone), fleet.WritesNone},
+		"Karmada's registries":   {define(karmadas, scope.RegistriesView, ""), fleet.WritesAny},
+		"Karmada's all clusters": {define(karmadas, scope.EveryView, ""), fleet.WritesAny},
 	} {
-		var got fleetview.View
+		var got fleet.View
 		if err := test.definition.Describe(&got); err != nil || got.Writes != test.want {
 			t.Errorf("%s: writes %d, %v; want %d", name, got.Writes, err, test.want)
 		}

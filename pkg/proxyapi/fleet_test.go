@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
@@ -30,12 +30,12 @@ func (w *world) addView(name string, clusters ...string) *proxyv1alpha1.FleetVie
 }
 
 // fleetFunc stands for package fleetview.
-type fleetFunc func(w http.ResponseWriter, r *http.Request, view fleetview.View)
+type fleetFunc func(w http.ResponseWriter, r *http.Request, view fleet.View)
 
-func (f fleetFunc) Serve(w http.ResponseWriter, r *http.Request, view fleetview.View) { f(w, r, view) }
+func (f fleetFunc) Serve(w http.ResponseWriter, r *http.Request, view fleet.View) { f(w, r, view) }
 
 // askAll asks each member what the view was asked, and answers with what they said.
-func askAll(w http.ResponseWriter, r *http.Request, view fleetview.View) {
+func askAll(w http.ResponseWriter, r *http.Request, view fleet.View) {
 	members, err := view.Members(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -230,7 +230,7 @@ func TestViewsThatCannotBeServed(t *testing.T) {
 // fleetview does: everything at the same time, twice. A view of thousands of clusters must not dial
 // each of them several times.
 func TestDiscoveryDialsOnce(t *testing.T) {
-	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleetview.View) {
+	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleet.View) {
 		members, err := view.Members(r.Context())
 		if err != nil {
 			http.Error(rw, err.Error(), http.StatusServiceUnavailable)
@@ -277,7 +277,7 @@ func TestDiscoveryDialsOnce(t *testing.T) {
 // TestPathsOfViews has what package fleetview gets to see of a request, in both endpoints.
 func TestPathsOfViews(t *testing.T) {
 	seen := make(chan string, 1)
-	w := fleetWorld(t, func(_ http.ResponseWriter, r *http.Request, view fleetview.View) {
+	w := fleetWorld(t, func(_ http.ResponseWriter, r *http.Request, view fleet.View) {
 		seen <- view.Name + " " + view.Prefix + " " + r.URL.RequestURI() + " " + r.RequestURI
 	})
 	w.api.User("hub-token", "jane")
@@ -315,7 +315,7 @@ func TestPathsOfViews(t *testing.T) {
 // TestLimitsOfViews has requests for views in limits of their own, and metrics.
 func TestLimitsOfViews(t *testing.T) {
 	enter, leave := make(chan struct{}), make(chan struct{})
-	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, _ fleetview.View) {
+	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, _ fleet.View) {
 		if r.Header.Get("X-Wait") != "" {
 			enter <- struct{}{}
 			<-leave
@@ -381,7 +381,7 @@ func TestViewsAreAudited(t *testing.T) {
 
 // TestStreamsOfViewsEnd has the rights to a view, and to a cluster of it, withdrawn.
 func TestStreamsOfViewsEnd(t *testing.T) {
-	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleetview.View) {
+	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleet.View) {
 		if r.URL.Query().Get("watch") != "" {
 			_ = http.NewResponseController(rw).Flush()
 			<-r.Context().Done()

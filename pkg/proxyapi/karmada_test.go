@@ -13,7 +13,7 @@ import (
 
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -101,7 +101,7 @@ func TestKarmadasView(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleetview.View) {
+			w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleet.View) {
 				for _, rule := range view.Resources {
 					var of []string
 					for _, cluster := range []string{"cluster1", "cluster2", "away"} {
@@ -146,7 +146,7 @@ func TestKarmadasViewIsUnknown(t *testing.T) {
 // TestUnlistedClusterOutside has a FleetView whose cluster for unlisted resources has no part
 // in it otherwise.
 func TestUnlistedClusterOutside(t *testing.T) {
-	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleetview.View) {
+	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleet.View) {
 		if of := view.Resources[0].Clusters; of == nil || of("cluster2") || !of("cluster1") {
 			t.Error("the rule is of cluster2, or not of cluster1")
 		}
@@ -239,7 +239,7 @@ func TestKarmadasObjects(t *testing.T) {
 		resp, body := w.ask(method, karmadasView+path, "hub-token", "Accept", "application/json")
 		got := fmt.Sprint(resp.StatusCode)
 		for _, cluster := range []string{"cluster1", "cluster2"} {
-			if strings.Contains(body, `"resource.karmada.io/cached-from-cluster":"`+cluster+`"`) && strings.Contains(body, fleetview.AnnotationCluster+`":"`+cluster+`"`) {
+			if strings.Contains(body, `"resource.karmada.io/cached-from-cluster":"`+cluster+`"`) && strings.Contains(body, fleet.AnnotationCluster+`":"`+cluster+`"`) {
 				got += " " + cluster
 			}
 		}

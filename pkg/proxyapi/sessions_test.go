@@ -25,7 +25,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/replica"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
@@ -72,7 +72,7 @@ func sessionWorld(t *testing.T, startIt func(*testing.T, func(*Server)) *world) 
 }
 
 // watchAll is a watch of a view with one event.
-func watchAll(w http.ResponseWriter, r *http.Request, _ fleetview.View) {
+func watchAll(w http.ResponseWriter, r *http.Request, _ fleet.View) {
 	event := []byte("{\"type\":\"ADDED\",\"object\":{}}\n")
 	w.Header().Set("Content-Type", "application/json")
 	if strings.Contains(r.Header.Get("Accept"), "protobuf") {

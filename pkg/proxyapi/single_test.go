@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
@@ -45,7 +45,7 @@ func TestSingleViews(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got fleetview.View
+		var got fleet.View
 		if err := definition.Describe(&got); err != nil || got.Single != tc.want {
 			t.Errorf("%s: single %t, %v; want %t", name, got.Single, err, tc.want)
 		}

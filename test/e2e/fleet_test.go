@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	views "open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -81,7 +82,7 @@ func (f *fleet) patchMap(t *testing.T, cluster, name, patch string) {
 }
 
 // clusterOf is the cluster that an object of a view is from.
-func clusterOf(o metav1.Object) string { return o.GetAnnotations()[fleetview.AnnotationCluster] }
+func clusterOf(o metav1.Object) string { return o.GetAnnotations()[views.AnnotationCluster] }
 
 // kubectl is the real one, as a client of a view.
 type kubectl struct {

@@ -14,7 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
@@ -153,7 +153,7 @@ func (s *Suite) askAbout(t *testing.T, d endpoint, token, mark string) {
 		{"GET", mapPath + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.cluster%3DNAME", ""},
 		{"GET", "/api/v1/namespaces/default/pods/web@NAME/log", ""}, {"GET", "/api/v1/namespaces/default/pods/web@NAME/exec?command=id", ""},
 		{"POST", mapPath, object(`"name":"hostile-new@NAME"`)},
-		{"POST", mapPath, object(`"name":"hostile-new","annotations":{"` + fleetview.AnnotationCluster + `":"NAME"}`)},
+		{"POST", mapPath, object(`"name":"hostile-new","annotations":{"` + fleet.AnnotationCluster + `":"NAME"}`)},
 		{"PUT", mapPath + "/hostile-own@NAME", object(`"name":"hostile-own@NAME"`)},
 		{"DELETE", mapPath + "/hostile-own@NAME", ""}, {"DELETE", mapPath + "?fieldSelector=metadata.cluster%3DNAME", ""},
 	})

@@ -77,9 +77,11 @@ var only = map[string][]string{
 
 // never lists what packages of ours must not depend on, even indirectly.
 var never = map[string][]string{
-	"pkg/tunnel":          {"sigs.k8s.io/controller-runtime", "open-cluster-management.io/addon-framework", "github.com/spf13/cobra"},
-	"pkg/fleetview":       notInViews,
-	"pkg/fleetview/watch": notInViews,
+	"pkg/tunnel":              {"sigs.k8s.io/controller-runtime", "open-cluster-management.io/addon-framework", "github.com/spf13/cobra"},
+	"pkg/fleetview":           notInViews,
+	"pkg/fleetview/watch":     notInViews,
+	"pkg/fleetview/discovery": notInViews,
+	"pkg/fleetview/fleet":     notInViews,
 }
 
 // notInViews is what a view of many clusters knows nothing of: it works over any

@@ -8,7 +8,7 @@ import (
 
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -52,15 +52,15 @@ func (d *fleetViewDefinition) Clusters() ([]string, string, error) {
 	return selected, fmt.Sprintf("view %s %s %d", view.Name, view.UID, view.Generation), nil
 }
 
-func (d *fleetViewDefinition) Describe(view *fleetview.View) error {
+func (d *fleetViewDefinition) Describe(view *fleet.View) error {
 	spec := d.view.Spec
 	view.Name = d.view.Name
 	view.Qualified = spec.Names == proxyv1alpha1.NamesQualified
 	switch spec.Writes {
 	case proxyv1alpha1.WritesAny:
-		view.Writes = fleetview.WritesAny
+		view.Writes = fleet.WritesAny
 	case proxyv1alpha1.WritesNone:
-		view.Writes = fleetview.WritesNone
+		view.Writes = fleet.WritesNone
 	}
 	view.FailWhenUnreachable = spec.WhenUnreachable == proxyv1alpha1.WhenUnreachableFail
 	if spec.ClusterTimeoutSeconds > 0 {
@@ -83,7 +83,7 @@ func (d *fleetViewDefinition) Describe(view *fleetview.View) error {
 		}
 	}
 	for _, r := range spec.Resources {
-		view.Resources = append(view.Resources, fleetview.ResourceRule{Group: r.Group, Resource: r.Resource, Namespaces: slices.Clone(r.Namespaces), Clusters: of})
+		view.Resources = append(view.Resources, fleet.ResourceRule{Group: r.Group, Resource: r.Resource, Namespaces: slices.Clone(r.Namespaces), Clusters: of})
 	}
 	return nil
 }
@@ -128,15 +128,15 @@ func (d *registriesDefinition) Clusters() ([]string, string, error) {
 	return selected, fmt.Sprintf("registries %q", selected), nil
 }
 
-func (d *registriesDefinition) Describe(view *fleetview.View) error {
+func (d *registriesDefinition) Describe(view *fleet.View) error {
 	view.Name, view.UnlistedCluster = scope.RegistriesView, d.ControlPlane
-	view.Annotations, view.Writes = []string{karmadav1alpha1.CachedFrom}, fleetview.WritesAny
+	view.Annotations, view.Writes = []string{karmadav1alpha1.CachedFrom}, fleet.WritesAny
 	rules, err := d.Registries.Rules()
 	// Without rules a view has everything. This one is of no resource.
-	view.Resources = []fleetview.ResourceRule{{Clusters: func(string) bool { return false }}}
+	view.Resources = []fleet.ResourceRule{{Clusters: func(string) bool { return false }}}
 	for _, rule := range rules {
 		for _, resource := range rule.Plurals() {
-			of := fleetview.ResourceRule{Group: rule.Group, Resource: resource, Clusters: rule.Selects}
+			of := fleet.ResourceRule{Group: rule.Group, Resource: resource, Clusters: rule.Selects}
 			if rule.Namespace != "" {
 				of.Namespaces = []string{rule.Namespace}
 			}
@@ -156,8 +156,8 @@ func (d *everyDefinition) Clusters() ([]string, string, error) {
 	return slices.Sorted(slices.Values(d.served.Names())), "all clusters", nil
 }
 
-func (d *everyDefinition) Describe(view *fleetview.View) error {
-	view.Name, view.Annotations, view.Writes = scope.EveryView, []string{karmadav1alpha1.CachedFrom}, fleetview.WritesAny
+func (d *everyDefinition) Describe(view *fleet.View) error {
+	view.Name, view.Annotations, view.Writes = scope.EveryView, []string{karmadav1alpha1.CachedFrom}, fleet.WritesAny
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
@@ -53,7 +53,7 @@ type Definition interface {
 	// of names them: two answers with the same name are for the same definition.
 	Clusters() (names []string, of string, err error)
 	// Describe says what the view has of them.
-	Describe(view *fleetview.View) error
+	Describe(view *fleet.View) error
 	// Changed reports whether the view is defined otherwise now.
 	Changed() bool
 }

@@ -18,8 +18,8 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
@@ -216,7 +216,7 @@ type Fleet struct {
 // FleetHandler is package fleetview's Handler.
 type FleetHandler interface {
 	// Serve answers a request whose URL is as a managed kube-apiserver sees it.
-	Serve(w http.ResponseWriter, r *http.Request, view fleetview.View)
+	Serve(w http.ResponseWriter, r *http.Request, view fleet.View)
 }
 
 // errNotAsked is the error of a request to a cluster of a view of which it could not be found

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apiserver/pkg/audit"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
@@ -58,8 +58,8 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // view is what package fleetview gets to know.
-func (q *ViewRequest) view() (fleetview.View, error) {
-	view := fleetview.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.Scope.User)), Account: fmt.Sprintf("%x", sha256.Sum256([]byte(q.Scope.User.GetName()))), Prefix: q.Scope.Prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
+func (q *ViewRequest) view() (fleet.View, error) {
+	view := fleet.View{User: fmt.Sprintf("%x", hubaccess.KeyOf(q.Scope.User)), Account: fmt.Sprintf("%x", sha256.Sum256([]byte(q.Scope.User.GetName()))), Prefix: q.Scope.Prefix, Members: q.members, Relay: q.relayTo, Timeout: defaultClusterTimeout, InformerTimeout: defaultInformerTimeout}
 	err := q.Scope.View.Describe(&view)
 	q.single, q.timeout = view.Single, view.Timeout
 	return view, err
@@ -68,7 +68,7 @@ func (q *ViewRequest) view() (fleetview.View, error) {
 // members are the clusters of the view, as it is now, that are served and that the user
 // may reach with this request's verb. The others are not mentioned: that a cluster is
 // away is known by asking it, which fails at once.
-func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, error) {
+func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
 	selected, of, err := q.Scope.View.Clusters()
 	if err != nil {
 		return nil, scope.Unavailable(err.Error())
@@ -81,7 +81,7 @@ func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, error) {
 		}
 		return nil, scope.NotAsked(err, "which clusters of the view you may reach")
 	}
-	var members []fleetview.Member
+	var members []fleet.Member
 	for _, cluster := range allowed {
 		if _, ok := slices.BinarySearch(selected, cluster); !ok || q.Clusters.Served(cluster) != nil {
 			continue // it was a moment ago
@@ -93,7 +93,7 @@ func (q *ViewRequest) members(ctx context.Context) ([]fleetview.Member, error) {
 
 // relayTo sends a request to one cluster as the single-cluster endpoints do, with the
 // limits of that cluster, for as long as the user has the right to it.
-func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleetview.Member) {
+func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleet.Member) {
 	m, ok := to.(*Member)
 	if !ok {
 		q.Refuse(w, r, scope.Refusal(http.StatusInternalServerError, "the cluster is not of this view: report this"))

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -189,16 +190,16 @@ func (m *httpMember) RoundTrip(r *http.Request) (*http.Response, error) {
 // serveView serves a view of members at addresses.
 func serveView(addresses []string) error {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
-	var members []fleetview.Member
+	var members []fleet.Member
 	for i, address := range addresses {
 		members = append(members, &httpMember{clusterName(i), address, transport})
 	}
-	view := fleetview.View{
+	view := fleet.View{
 		Name: "all", User: "bench", Timeout: viewTimeout,
-		Members: func(context.Context) ([]fleetview.Member, []fleetview.Missing, error) {
-			return slices.Clone(members), nil, nil
+		Members: func(context.Context) ([]fleet.Member, error) {
+			return slices.Clone(members), nil
 		},
-		Relay: func(w http.ResponseWriter, _ *http.Request, _ fleetview.Member) {
+		Relay: func(w http.ResponseWriter, _ *http.Request, _ fleet.Member) {
 			http.Error(w, "not here", http.StatusNotFound)
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // WantPods wants to find pods in namespace default.
@@ -117,7 +117,7 @@ func WebPod(t *testing.T, cs *kubernetes.Clientset) string {
 		for _, pod := range pods.Items {
 			if pod.Status.Phase == corev1.PodRunning {
 				name = pod.Name
-				if cluster := pod.Annotations[fleetview.AnnotationCluster]; cluster != "" && !strings.Contains(name, "@") {
+				if cluster := pod.Annotations[fleet.AnnotationCluster]; cluster != "" && !strings.Contains(name, "@") {
 					name += "@" + cluster
 				}
 				return nil

@@ -1,13 +1,13 @@
-package fleetview
+package fleet
 
 import (
 	"container/list"
 	"sync"
 )
 
-// sized is a map of bounded size that forgets what was not used for the longest time. It
+// Sized is a map of bounded size that forgets what was not used for the longest time. It
 // is safe for concurrent use.
-type sized[K comparable, V any] struct {
+type Sized[K comparable, V any] struct {
 	limit int64
 
 	mu    sync.Mutex
@@ -22,11 +22,11 @@ type sizedItem[K comparable, V any] struct {
 	size  int64
 }
 
-func newSized[K comparable, V any](limit int64) *sized[K, V] {
-	return &sized[K, V]{limit: limit, order: list.New(), items: map[K]*list.Element{}}
+func NewSized[K comparable, V any](limit int64) *Sized[K, V] {
+	return &Sized[K, V]{limit: limit, order: list.New(), items: map[K]*list.Element{}}
 }
 
-func (s *sized[K, V]) get(key K) (V, bool) {
+func (s *Sized[K, V]) Get(key K) (V, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	element, ok := s.items[key]
@@ -38,8 +38,8 @@ func (s *sized[K, V]) get(key K) (V, bool) {
 	return element.Value.(*sizedItem[K, V]).value, true
 }
 
-// put keeps a value that counts as size. A value larger than the limit is not kept.
-func (s *sized[K, V]) put(key K, value V, size int64) {
+// Put keeps a value that counts as size. A value larger than the limit is not kept.
+func (s *Sized[K, V]) Put(key K, value V, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if element, ok := s.items[key]; ok {
@@ -54,7 +54,7 @@ func (s *sized[K, V]) put(key K, value V, size int64) {
 	}
 }
 
-func (s *sized[K, V]) remove(element *list.Element) {
+func (s *Sized[K, V]) remove(element *list.Element) {
 	item := s.order.Remove(element).(*sizedItem[K, V])
 	delete(s.items, item.key)
 	s.used -= item.size

@@ -1,4 +1,4 @@
-package fleetview
+package fleet
 
 import (
 	"context"
@@ -84,10 +84,10 @@ type ResourceRule struct {
 	Clusters func(cluster string) bool `json:"-"`
 }
 
-// selects reports whether the rule is about a resource.
-func (r ResourceRule) selects(group, resource string) bool {
+// Selects reports whether the rule is about a resource.
+func (r ResourceRule) Selects(group, resource string) bool {
 	return r.Group == group && (r.Resource == "*" || r.Resource == resource)
 }
 
-// of reports whether the rule is about a cluster.
-func (r ResourceRule) of(cluster string) bool { return r.Clusters == nil || r.Clusters(cluster) }
+// Of reports whether the rule is about a cluster.
+func (r ResourceRule) Of(cluster string) bool { return r.Clusters == nil || r.Clusters(cluster) }

@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // serveDocument answers /openapi/v3/<path> with the document that most members have. Any
 // member can say that it has the same document as others and answer with another one, so
 // two are asked.
-func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view View, known *resources) {
+func (d *Discovery) serveDocument(w http.ResponseWriter, r *http.Request, view fleet.View, known *Resources) {
 	documents, _ := d.documents(r.Context(), view, known)
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, documentPath), "/")
 	doc := documents[path]
@@ -34,16 +35,16 @@ func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view V
 	}
 	w.Header().Set("Vary", "Accept, Accept-Encoding")
 	w.Header().Set("Cache-Control", "no-cache, private")
-	holding := d.held.begin(view.User)
-	defer holding.forget()
-	found, answer, absent := agreed(slices.Concat(doc.members, doc.others), len(doc.members), func(m Member) (part, error) {
+	holding := d.Held.Begin(view.User)
+	defer holding.Forget()
+	found, answer, absent := agreed(slices.Concat(doc.members, doc.others), len(doc.members), func(m fleet.Member) (part, error) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		timer := time.AfterFunc(view.Timeout, func() { cancel(fault.ErrTimeout) })
 		defer timer.Stop()
-		p, err := d.fetch(ctx, &timedMember{m, timer}, documentPath+path, r.Header.Get("Accept"), &allowance{limit: maxDocument, holding: holding})
+		p, err := d.fetch(ctx, &timedMember{m, timer}, documentPath+path, r.Header.Get("Accept"), &fleet.Allowance{Limit: MaxDocument, Holding: holding})
 		if err != nil {
-			err = causeOf(ctx, err)
+			err = fleet.CauseOf(ctx, err)
 		}
 		return p, err
 	})
@@ -64,7 +65,7 @@ func (d *discovery) serveDocument(w http.ResponseWriter, r *http.Request, view V
 
 // timedMember gives an answer that has begun another documentTime.
 type timedMember struct {
-	Member
+	fleet.Member
 	timer *time.Timer
 }
 
@@ -76,7 +77,7 @@ func (m *timedMember) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // noDocumentOf is the error if no member has given a document: that they have it in another
 // form only, if that is so.
-func noDocumentOf(view View, absent []*fault.Fault) error {
+func noDocumentOf(view fleet.View, absent []*fault.Fault) error {
 	if len(absent) > 0 && !slices.ContainsFunc(absent, func(f *fault.Fault) bool { return f.Code != http.StatusNotAcceptable }) {
 		return absent[0]
 	}
@@ -86,7 +87,7 @@ func noDocumentOf(view View, absent []*fault.Fault) error {
 // agreed asks members, of which so many are likely to answer alike, until two do. It returns
 // the first of those two, and which member it is from. If no two do it is the first that
 // answered, and if none did it is -1.
-func agreed(members []Member, alike int, ask func(Member) (part, error)) (found int, answer part, absent []*fault.Fault) {
+func agreed(members []fleet.Member, alike int, ask func(fleet.Member) (part, error)) (found int, answer part, absent []*fault.Fault) {
 	members = members[:min(len(members), maxDocumentTries)]
 	type said struct {
 		part

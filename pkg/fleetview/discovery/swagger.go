@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
@@ -28,21 +29,21 @@ const (
 	// The names of protobuf: clients ask by the first, and servers answer by the second,
 	// which is a valid media type (kubernetes/kube-openapi#207).
 	swaggerProtobufAsked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-	swaggerProtobuf      = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	SwaggerProtobuf      = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 )
 
-var swaggerTypes = offer(jsonType, swaggerProtobufAsked, swaggerProtobuf)
+var swaggerTypes = offer(fleet.JSONType, swaggerProtobufAsked, SwaggerProtobuf)
 
 // serveSwagger answers /openapi/v2.
-func (d *discovery) serveSwagger(w http.ResponseWriter, r *http.Request, view View, known *resources) {
+func (d *Discovery) serveSwagger(w http.ResponseWriter, r *http.Request, view fleet.View, known *Resources) {
 	chosen, ok := negotiation.NegotiateMediaTypeOptions(r.Header.Get("Accept"), swaggerTypes, negotiation.DefaultEndpointRestrictions)
 	w.Header().Set("Vary", "Accept")
 	body, err := d.swagger(r.Context(), view, known)
-	c := content{kind: jsonType, body: body}
+	c := content{kind: fleet.JSONType, body: body}
 	if err == nil {
 		c.etag = etagOf(body)
-		if ok && chosen.Accepted.MediaType != jsonType {
-			c.kind = swaggerProtobuf
+		if ok && chosen.Accepted.MediaType != fleet.JSONType {
+			c.kind = SwaggerProtobuf
 			c.body, err = d.encoded(r.Context(), body)
 		}
 	}
@@ -54,9 +55,9 @@ func (d *discovery) serveSwagger(w http.ResponseWriter, r *http.Request, view Vi
 }
 
 // encoded is an OpenAPI v2 document in protobuf. One is encoded at a time.
-func (d *discovery) encoded(ctx context.Context, body []byte) ([]byte, error) {
+func (d *Discovery) encoded(ctx context.Context, body []byte) ([]byte, error) {
 	key := digestOf("protobuf", []part{{body: body}})
-	if value, ok := d.contents.get(key); ok {
+	if value, ok := d.contents.Get(key); ok {
 		return value.([]byte), nil
 	}
 	if catalog.HasValues(body, maxEncoded) {
@@ -71,7 +72,7 @@ func (d *discovery) encoded(ctx context.Context, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding an OpenAPI v2 document: %w", err)
 	}
-	d.contents.put(key, encoded, int64(len(encoded)))
+	d.contents.Put(key, encoded, int64(len(encoded)))
 	return encoded, nil
 }
 
@@ -79,7 +80,7 @@ func (d *discovery) encoded(ctx context.Context, body []byte) ([]byte, error) {
 // paths of the groups and versions that it lacks from others. It is no merge of
 // k8s.io/kube-openapi/pkg/aggregator: that renames definitions that differ, and versions
 // of Kubernetes differ in most.
-func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([]byte, error) {
+func (d *Discovery) swagger(ctx context.Context, view fleet.View, known *Resources) ([]byte, error) {
 	all := sets.New[schema.GroupVersion]()
 	for _, group := range known.Groups {
 		for _, v := range group.Versions {
@@ -87,8 +88,8 @@ func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([
 		}
 	}
 	members, alike := known.byContent()
-	fetch := func(m Member) (part, error) {
-		a := d.ask(ctx, view, []Member{m}, askSwagger, known.fresh)[0]
+	fetch := func(m fleet.Member) (part, error) {
+		a := d.ask(ctx, view, []fleet.Member{m}, askSwagger, known.fresh)[0]
 		if !a.known() {
 			return part{}, cmp.Or(a.err, context.Cause(ctx))
 		}
@@ -125,21 +126,21 @@ func (d *discovery) swagger(ctx context.Context, view View, known *resources) ([
 
 // byContent returns the members with those first that most say the same as of what they
 // serve, and how many these are.
-func (k *resources) byContent() (members []Member, alike int) {
+func (k *Resources) byContent() (members []fleet.Member, alike int) {
 	count := map[digest]int{}
 	for _, served := range k.served {
 		count[served.of]++
 		alike = max(alike, count[served.of])
 	}
-	members = slices.Clone(k.members)
-	slices.SortStableFunc(members, func(a, b Member) int {
+	members = slices.Clone(k.Members)
+	slices.SortStableFunc(members, func(a, b fleet.Member) int {
 		return cmp.Compare(count[k.served[b.Name()].of], count[k.served[a.Name()].of])
 	})
 	return members, alike
 }
 
 // groupVersions are those that a member serves.
-func (k *resources) groupVersions(m Member) sets.Set[schema.GroupVersion] {
+func (k *Resources) groupVersions(m fleet.Member) sets.Set[schema.GroupVersion] {
 	all := sets.New[schema.GroupVersion]()
 	for _, group := range k.served[m.Name()].groups {
 		for _, v := range group.Versions {
@@ -151,9 +152,9 @@ func (k *resources) groupVersions(m Member) sets.Set[schema.GroupVersion] {
 
 // mergeSwaggers adds to the first document, which may have all that adds has first, what
 // the others add.
-func (d *discovery) mergeSwaggers(ctx context.Context, parts []part, adds []sets.Set[schema.GroupVersion], filter bool) ([]byte, error) {
+func (d *Discovery) mergeSwaggers(ctx context.Context, parts []part, adds []sets.Set[schema.GroupVersion], filter bool) ([]byte, error) {
 	key := digestOf(fmt.Sprint("merged", adds, filter), parts) // maps are printed sorted
-	if value, ok := d.contents.get(key); ok {
+	if value, ok := d.contents.Get(key); ok {
 		return value.([]byte), nil
 	}
 	done, err := turn(ctx, d.large)
@@ -179,6 +180,6 @@ func (d *discovery) mergeSwaggers(ctx context.Context, parts []part, adds []sets
 	if err != nil {
 		return nil, err
 	}
-	d.contents.put(key, body, int64(len(body)))
+	d.contents.Put(key, body, int64(len(body)))
 	return body, nil
 }

@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"cmp"
@@ -17,13 +17,14 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // gzipFrom is the size from which answers are compressed, as in kube-apiserver.
 const gzipFrom = 128 << 10
 
 // faultsOf returns the clusters that did not answer, sorted by name.
-func faultsOf(known *resources) []*fault.Fault {
+func faultsOf(known *Resources) []*fault.Fault {
 	var absent []*fault.Fault
 	for name, err := range known.Unknown {
 		absent = append(absent, fault.Of(name, err))
@@ -57,13 +58,13 @@ func warnOfConflicts(header http.Header, conflicts []catalog.Conflict) {
 			return
 		}
 		r := c.Resource
-		fault.AddWarning(header, fmt.Sprintf("%s of %s has %s in %s, and is not shown of those", r.Resource, r.GroupVersion(), c.Has, someOf(c.Clusters)))
+		fault.AddWarning(header, fmt.Sprintf("%s of %s has %s in %s, and is not shown of those", r.Resource, r.GroupVersion(), c.Has, fleet.SomeOf(c.Clusters)))
 	}
 }
 
 // noAnswer is the error of a view of which no cluster answered. If each of them refused
 // the user, it is their refusal.
-func noAnswer(view View, absent []*fault.Fault) error {
+func noAnswer(view fleet.View, absent []*fault.Fault) error {
 	if len(absent) == 0 {
 		return fault.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("view %q has no cluster that you may reach", view.Name))
 	}
@@ -80,7 +81,7 @@ func noAnswer(view View, absent []*fault.Fault) error {
 }
 
 // refuse answers for a view of which no cluster answered.
-func refuse(w http.ResponseWriter, view View, absent []*fault.Fault) {
+func refuse(w http.ResponseWriter, view fleet.View, absent []*fault.Fault) {
 	err := noAnswer(view, absent)
 	fault.WarnOfRefusal(w.Header(), err.Error())
 	fault.Write(w, err)
@@ -158,7 +159,7 @@ func offer(types ...string) []runtime.SerializerInfo {
 	return infos
 }
 
-var jsonOnly = offer(jsonType)
+var jsonOnly = offer(fleet.JSONType)
 
 // aggregatedVersion returns the version of aggregated discovery that a client prefers, or
 // "" if it prefers the older kinds or takes none that we have: those it gets as JSON.

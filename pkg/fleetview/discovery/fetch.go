@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"bytes"
@@ -18,24 +18,25 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
-	// maxServed bounds what a member says of its resources, in all answers together. With 5,000
+	// MaxServed bounds what a member says of its resources, in all answers together. With 5,000
 	// CRDs it is 5 MiB.
-	maxServed = 16 << 20
+	MaxServed = 16 << 20
 	// maxVersion bounds its answer to /version, of which kube-apiservers' have 400 bytes.
 	maxVersion = 8 << 10
-	// maxIndex bounds its index of OpenAPI v3 documents: 200 bytes for each group version.
-	maxIndex = 4 << 20
-	// maxDocument bounds an OpenAPI document. The largest known are those of v2 of clusters
+	// MaxIndex bounds its index of OpenAPI v3 documents: 200 bytes for each group version.
+	MaxIndex = 4 << 20
+	// MaxDocument bounds an OpenAPI document. The largest known are those of v2 of clusters
 	// with thousands of CRDs, of about 20 MiB.
-	maxDocument = 32 << 20
+	MaxDocument = 32 << 20
 	// legacyAtOnce is how many group versions of one member are asked for at once.
 	legacyAtOnce = 16
 
-	acceptDiscovery = jsonType + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
-		jsonType + ";g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," + jsonType
+	acceptDiscovery = fleet.JSONType + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
+		fleet.JSONType + ";g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," + fleet.JSONType
 )
 
 // part is one answer of a member.
@@ -47,7 +48,7 @@ type part struct {
 }
 
 // fetch gets a path of a member.
-func (d *discovery) fetch(ctx context.Context, member Member, path, accept string, allowed *allowance) (part, error) {
+func (d *Discovery) fetch(ctx context.Context, member fleet.Member, path, accept string, allowed *fleet.Allowance) (part, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return part{}, fmt.Errorf("making a request for %q: %w", path, err)
@@ -70,7 +71,7 @@ func (d *discovery) fetch(ctx context.Context, member Member, path, accept strin
 	if response.StatusCode != http.StatusOK {
 		return part{}, fault.Read(member.Name(), response)
 	}
-	body, err := allowed.read(response.Body)
+	body, err := allowed.Read(response.Body)
 	if err != nil {
 		return part{}, fmt.Errorf("reading its answer to %s: %w", path, err)
 	}
@@ -91,22 +92,22 @@ func unzip(response *http.Response) error {
 }
 
 // fetchOne returns a fetch of one path.
-func fetchOne(path string) func(context.Context, *discovery, Member, *allowance) ([]part, error) {
-	return func(ctx context.Context, d *discovery, member Member, allowed *allowance) ([]part, error) {
-		p, err := d.fetch(ctx, member, path, jsonType, allowed)
+func fetchOne(path string) func(context.Context, *Discovery, fleet.Member, *fleet.Allowance) ([]part, error) {
+	return func(ctx context.Context, d *Discovery, member fleet.Member, allowed *fleet.Allowance) ([]part, error) {
+		p, err := d.fetch(ctx, member, path, fleet.JSONType, allowed)
 		return []part{p}, err
 	}
 }
 
 // fetchServed gets what a member serves and of which version it is.
-func fetchServed(ctx context.Context, d *discovery, member Member, allowed *allowance) ([]part, error) {
+func fetchServed(ctx context.Context, d *Discovery, member fleet.Member, allowed *fleet.Allowance) ([]part, error) {
 	var version part
 	var core []part
 	var coreErr error
 	var running sync.WaitGroup
 	running.Go(func() {
 		// A member without a version has none that counts.
-		if p, err := d.fetch(ctx, member, "/version", jsonType, &allowance{limit: maxVersion, holding: allowed.holding}); err == nil {
+		if p, err := d.fetch(ctx, member, "/version", fleet.JSONType, &fleet.Allowance{Limit: maxVersion, Holding: allowed.Holding}); err == nil {
 			version = p
 		}
 	})
@@ -123,8 +124,8 @@ func fetchServed(ctx context.Context, d *discovery, member Member, allowed *allo
 }
 
 // fetchRoot gets /api or /apis, and below it what the member's answer does not have.
-func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
-	legacy func([]byte, *catalog.Budget) ([]catalog.APIGroup, error), allowed *allowance) ([]part, error) {
+func (d *Discovery) fetchRoot(ctx context.Context, member fleet.Member, path string,
+	legacy func([]byte, *catalog.Budget) ([]catalog.APIGroup, error), allowed *fleet.Allowance) ([]part, error) {
 	root, err := d.fetch(ctx, member, path, acceptDiscovery, allowed)
 	if err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
 		running.Go(func() {
 			defer done()
 			// A group whose own server is down is listed without resources.
-			if p, err := d.fetch(ctx, member, path, jsonType, allowed); err == nil {
+			if p, err := d.fetch(ctx, member, path, fleet.JSONType, allowed); err == nil {
 				parts[i] = p
 			}
 		})
@@ -153,7 +154,7 @@ func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := allowed.exceeded(); err != nil {
+	if err := allowed.Exceeded(); err != nil {
 		return nil, fmt.Errorf("reading its answers below %s: %w", path, err)
 	}
 	return append([]part{root}, parts...), nil
@@ -161,7 +162,7 @@ func (d *discovery) fetchRoot(ctx context.Context, member Member, path string,
 
 // legacyPaths returns the paths below /api or /apis that a member without aggregated
 // discovery is asked for; none if it has that.
-func (d *discovery) legacyPaths(ctx context.Context, root part, legacy func([]byte, *catalog.Budget) ([]catalog.APIGroup, error)) ([]string, error) {
+func (d *Discovery) legacyPaths(ctx context.Context, root part, legacy func([]byte, *catalog.Budget) ([]catalog.APIGroup, error)) ([]string, error) {
 	done, err := turn(ctx, d.turns)
 	if err != nil {
 		return nil, err
@@ -251,7 +252,7 @@ func parseVersion(body []byte) (string, []byte) {
 	if json.Unmarshal(body, &info) != nil {
 		return "", nil
 	}
-	of := releaseOf(info.GitVersion)
+	of := ReleaseOf(info.GitVersion)
 	agrees := func(said string, is uint) bool { // GKE and EKS say 33+
 		return said == "" || strings.TrimRight(said, "+") == strconv.FormatUint(uint64(is), 10)
 	}

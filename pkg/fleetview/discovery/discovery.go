@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"context"
@@ -14,10 +14,11 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
-// isDiscovery reports whether serve answers a path.
-func isDiscovery(path string) bool {
+// IsDiscovery reports whether serve answers a path.
+func IsDiscovery(path string) bool {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	switch segments[0] {
 	case "api":
@@ -32,10 +33,10 @@ func isDiscovery(path string) bool {
 	return false
 }
 
-// serve answers a request for discovery, OpenAPI or the version. Members that do not
+// Serve answers a request for discovery, OpenAPI or the version. Members that do not
 // answer are left out with a Warning, even if the view is to fail without them: without
 // discovery no client could ask for the others by name.
-func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, members []Member) {
+func (d *Discovery) Serve(w http.ResponseWriter, r *http.Request, view fleet.View, members []fleet.Member) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		fault.Write(w, apierrors.NewMethodNotSupported(schema.GroupResource{}, strings.ToLower(r.Method)))
@@ -49,19 +50,19 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 			return
 		}
 	}
-	fresh := freshFor
+	fresh := FreshFor
 	if view.Single {
 		fresh = 0 // see the package comment
 	}
-	known := d.catalog(r.Context(), view, members, fresh)
-	if fresh > missingFor && !d.has(r.Context(), view, known, r.URL.Path) {
-		known = d.catalog(r.Context(), view, members, missingFor)
+	known := d.Catalog(r.Context(), view, members, fresh)
+	if fresh > MissingFor && !d.has(r.Context(), view, known, r.URL.Path) {
+		known = d.Catalog(r.Context(), view, members, MissingFor)
 	}
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
 	absent := faultsOf(known)
-	if len(known.members) == 0 {
+	if len(known.Members) == 0 {
 		refuse(w, view, absent)
 		return
 	}
@@ -86,7 +87,7 @@ func (d *discovery) serve(w http.ResponseWriter, r *http.Request, view View, mem
 
 // has reports whether a member is known to have what a path names, if it names a group, a
 // version or a document.
-func (d *discovery) has(ctx context.Context, view View, known *resources, path string) bool {
+func (d *Discovery) has(ctx context.Context, view fleet.View, known *Resources, path string) bool {
 	if document, ok := strings.CutPrefix(path, documentPath); ok {
 		documents, _ := d.documents(ctx, view, known)
 		return documents[strings.Trim(document, "/")] != nil
@@ -102,16 +103,16 @@ func (d *discovery) has(ctx context.Context, view View, known *resources, path s
 }
 
 // serveVersion answers /version.
-func serveVersion(w http.ResponseWriter, r *http.Request, known *resources) {
-	if body := known.version(); body != nil {
-		writeContent(w, r, content{kind: jsonType, body: body})
+func serveVersion(w http.ResponseWriter, r *http.Request, known *Resources) {
+	if body := known.GitVersion(); body != nil {
+		writeContent(w, r, content{kind: fleet.JSONType, body: body})
 		return
 	}
 	fault.Write(w, fault.Refuse(http.StatusServiceUnavailable, "no cluster of the view says which version of Kubernetes it has"))
 }
 
 // serveGroups answers requests for /api, /apis and below.
-func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resources, absent []*fault.Fault) {
+func serveGroups(w http.ResponseWriter, r *http.Request, view fleet.View, known *Resources, absent []*fault.Fault) {
 	gv, _ := catalog.GroupVersionOf(r.URL.Path)
 	core := r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/")
 	var answer any
@@ -148,7 +149,7 @@ func serveGroups(w http.ResponseWriter, r *http.Request, view View, known *resou
 }
 
 // serveRoot answers requests for /api (core) and /apis.
-func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bool) {
+func serveRoot(w http.ResponseWriter, r *http.Request, known *Resources, core bool) {
 	var groups []catalog.APIGroup
 	for _, group := range known.Groups {
 		if (group.Metadata.Name == "") == core {
@@ -163,7 +164,7 @@ func serveRoot(w http.ResponseWriter, r *http.Request, known *resources, core bo
 			return
 		}
 		w.Header().Set("Cache-Control", "public")
-		kind := jsonType + ";g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"
+		kind := fleet.JSONType + ";g=apidiscovery.k8s.io;v=" + version + ";as=APIGroupDiscoveryList"
 		writeContent(w, r, content{kind: kind, body: body, etag: etagOf(body)})
 		return
 	}
@@ -190,5 +191,5 @@ func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 		fault.Write(w, err)
 		return
 	}
-	writeContent(w, r, content{kind: jsonType, body: body})
+	writeContent(w, r, content{kind: fleet.JSONType, body: body})
 }

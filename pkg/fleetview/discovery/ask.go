@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"context"
@@ -12,23 +12,24 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 const (
-	// freshFor is how long a member's answer is used without asking again, and missingFor how
+	// FreshFor is how long a member's answer is used without asking again, and missingFor how
 	// long if the client wants something that is in no answer.
-	freshFor   = time.Minute
-	missingFor = time.Second
-	// staleFor is how old an answer may be that stands in for a member that does not
+	FreshFor   = time.Minute
+	MissingFor = time.Second
+	// StaleFor is how old an answer may be that stands in for a member that does not
 	// answer.
-	staleFor = 10 * time.Minute
-	// failureFor is how long a member that did not answer is not asked again. Clients ask
+	StaleFor = 10 * time.Minute
+	// FailureFor is how long a member that did not answer is not asked again. Clients ask
 	// for discovery in series, and would wait each time.
-	failureFor = 5 * time.Second
+	FailureFor = 5 * time.Second
 
-	// maxAsking is how long members are begun to be asked for one request: kubectl waits for
+	// MaxAsking is how long members are begun to be asked for one request: kubectl waits for
 	// 32 s, and the last ones have the view's timeout.
-	maxAsking = 20 * time.Second
+	MaxAsking = 20 * time.Second
 
 	// maxAnswers is how many answers are known; one takes about 300 bytes.
 	maxAnswers = 100_000
@@ -47,39 +48,39 @@ type question struct {
 	name string
 	// limit is how many bytes the parts of an answer may have together.
 	limit int64
-	fetch func(context.Context, *discovery, Member, *allowance) ([]part, error)
+	fetch func(context.Context, *Discovery, fleet.Member, *fleet.Allowance) ([]part, error)
 	// parse makes a content of the parts, and counts what it holds.
 	parse func([]part, *catalog.Budget) (any, error)
 }
 
 // The questions, and the type of the answer's content.
 var (
-	askServed  = question{"served", maxServed, fetchServed, parseServed}                     // served
-	askIndex   = question{"/openapi/v3", maxIndex, fetchOne("/openapi/v3"), parseIndex}      // map[string]string
-	askSwagger = question{"/openapi/v2", maxDocument, fetchOne("/openapi/v2"), parseSwagger} // []byte
+	askServed  = question{"served", MaxServed, fetchServed, parseServed}                     // served
+	askIndex   = question{"/openapi/v3", MaxIndex, fetchOne("/openapi/v3"), parseIndex}      // map[string]string
+	askSwagger = question{"/openapi/v2", MaxDocument, fetchOne("/openapi/v2"), parseSwagger} // []byte
 )
 
-// discovery answers requests about what a view serves. It is safe for concurrent use.
-type discovery struct {
+// Discovery answers requests about what a view serves. It is safe for concurrent use.
+type Discovery struct {
 	now      func() time.Time
 	flights  singleflight.Group
-	answers  *sized[string, answer]
-	contents *sized[digest, any]
+	answers  *fleet.Sized[string, answer]
+	contents *fleet.Sized[digest, any]
 	// readers and turns are taken by who reads an answer, and who parses one. large is for
 	// what takes much more memory than it has bytes.
 	readers, turns, large chan struct{}
-	held                  *heldBytes
+	Held                  *fleet.Memory
 }
 
-func newDiscovery() *discovery {
-	return &discovery{
+func NewDiscovery() *Discovery {
+	return &Discovery{
 		now:      time.Now,
-		answers:  newSized[string, answer](maxAnswers),
-		contents: newSized[digest, any](maxContents),
+		answers:  fleet.NewSized[string, answer](maxAnswers),
+		contents: fleet.NewSized[digest, any](maxContents),
 		readers:  make(chan struct{}, maxReaders),
 		turns:    make(chan struct{}, runtime.GOMAXPROCS(0)),
 		large:    make(chan struct{}, 1),
-		held:     newHeldBytes(),
+		Held:     fleet.NewMemory(),
 	}
 }
 
@@ -96,30 +97,30 @@ type answer struct {
 func (a answer) known() bool { return !a.at.IsZero() }
 
 // lookup returns what is known of a question without asking.
-func (d *discovery) lookup(key string) answer {
-	a, ok := d.answers.get(key)
+func (d *Discovery) lookup(key string) answer {
+	a, ok := d.answers.Get(key)
 	if !ok || !a.known() {
 		return a
 	}
-	if a.value, ok = d.contents.get(a.content); !ok || d.now().Sub(a.at) > staleFor {
+	if a.value, ok = d.contents.Get(a.content); !ok || d.now().Sub(a.at) > StaleFor {
 		return answer{err: a.err, tried: a.tried}
 	}
 	return a
 }
 
 // keyOf is a question of a user to a member.
-func keyOf(view View, member Member, q question) string {
+func keyOf(view fleet.View, member fleet.Member, q question) string {
 	return strings.Join([]string{member.UID(), member.Name(), view.User, q.name}, "\x00")
 }
 
 // due reports whether a member is to be asked again, of which this is known.
-func (d *discovery) due(known answer, fresh time.Duration) bool {
+func (d *Discovery) due(known answer, fresh time.Duration) bool {
 	now := d.now()
-	return (!known.known() || now.Sub(known.at) > fresh) && (known.err == nil || now.Sub(known.tried) >= failureFor)
+	return (!known.known() || now.Sub(known.at) > fresh) && (known.err == nil || now.Sub(known.tried) >= FailureFor)
 }
 
 // start asks a member of which this is known. The channel gets the answer.
-func (d *discovery) start(ctx context.Context, view View, member Member, q question, known answer) <-chan singleflight.Result {
+func (d *Discovery) start(ctx context.Context, view fleet.View, member fleet.Member, q question, known answer) <-chan singleflight.Result {
 	key := keyOf(view, member, q)
 	// The answer is for all who wait for it: none of them may cancel it.
 	ctx = context.WithoutCancel(ctx)
@@ -129,21 +130,21 @@ func (d *discovery) start(ctx context.Context, view View, member Member, q quest
 		a := d.load(ctx, view, member, q, known)
 		stored := a
 		stored.value = nil
-		d.answers.put(key, stored, 1)
+		d.answers.Put(key, stored, 1)
 		return a, nil
 	})
 }
 
 // load asks a member. If it does not answer, the former answer stays, but not if it
 // refuses the user.
-func (d *discovery) load(ctx context.Context, view View, member Member, q question, former answer) answer {
+func (d *Discovery) load(ctx context.Context, view fleet.View, member fleet.Member, q question, former answer) answer {
 	began := d.now()
-	allowed := &allowance{limit: q.limit, holding: d.held.begin(view.User)}
-	defer allowed.holding.forget()
+	allowed := &fleet.Allowance{Limit: q.limit, Holding: d.Held.Begin(view.User)}
+	defer allowed.Holding.Forget()
 	parts, err := q.fetch(ctx, d, member, allowed)
 	if err == nil {
 		content := digestOf(q.name, parts)
-		value, ok := d.contents.get(content)
+		value, ok := d.contents.Get(content)
 		if !ok {
 			value, err = d.parse(ctx, q, content, parts)
 		}
@@ -162,7 +163,7 @@ func (d *discovery) load(ctx context.Context, view View, member Member, q questi
 }
 
 // parse parses an answer when it is its turn, and keeps the content.
-func (d *discovery) parse(ctx context.Context, q question, content digest, parts []part) (any, error) {
+func (d *Discovery) parse(ctx context.Context, q question, content digest, parts []part) (any, error) {
 	done, err := turn(ctx, d.turns)
 	if err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (d *discovery) parse(ctx context.Context, q question, content digest, parts
 	if err != nil {
 		return nil, err
 	}
-	d.contents.put(content, value, budget.Held)
+	d.contents.Put(content, value, budget.Held)
 	return value, nil
 }
 
@@ -191,7 +192,7 @@ func turn(ctx context.Context, turns chan struct{}) (done func(), err error) {
 // time, and returns the answers of all in their order. An answer without content and
 // error has not come before the client went away. After maxAsking no more members are begun: those that
 // were not asked come first the next time.
-func (d *discovery) ask(ctx context.Context, view View, members []Member, q question, fresh time.Duration) []answer {
+func (d *Discovery) ask(ctx context.Context, view fleet.View, members []fleet.Member, q question, fresh time.Duration) []answer {
 	answers := make([]answer, len(members))
 	var due []int
 	for i, member := range members {
@@ -206,11 +207,11 @@ func (d *discovery) ask(ctx context.Context, view View, members []Member, q ques
 		answer answer
 	}
 	arrivals := make(chan arrival, len(due))
-	enough := time.NewTimer(maxAsking)
+	enough := time.NewTimer(MaxAsking)
 	defer enough.Stop()
 	begun, last := 0, len(due)
 	for ended := 0; ended < last; {
-		for ; begun < last && begun-ended < maxBegun; begun++ {
+		for ; begun < last && begun-ended < fleet.MaxAsked; begun++ {
 			i := due[begun]
 			flight := d.start(ctx, view, members[i], q, answers[i])
 			go func() { arrivals <- arrival{i, (<-flight).Val.(answer)} }()

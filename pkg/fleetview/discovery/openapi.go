@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // document is one OpenAPI v3 document of a view.
@@ -24,13 +25,13 @@ type document struct {
 	// etag is what the member's answer has if it has this content.
 	etag string
 	// members say that they have this document, and others another one of that path.
-	members, others []Member
+	members, others []fleet.Member
 }
 
 // documents returns the OpenAPI v3 documents of the members by path, each the one that most
 // of them have.
-func (d *discovery) documents(ctx context.Context, view View, known *resources) (map[string]*document, []answer) {
-	answers := d.ask(ctx, view, known.members, askIndex, known.fresh)
+func (d *Discovery) documents(ctx context.Context, view fleet.View, known *Resources) (map[string]*document, []answer) {
+	answers := d.ask(ctx, view, known.Members, askIndex, known.fresh)
 	listed := map[schema.GroupVersion]bool{}
 	for _, group := range known.Groups {
 		listed[schema.GroupVersion{Group: group.Metadata.Name}] = true
@@ -48,13 +49,13 @@ func (d *discovery) documents(ctx context.Context, view View, known *resources) 
 			if ofGroup && !gv.Empty() && len(view.Resources) > 0 && !listed[gv] {
 				continue
 			}
-			one := newDocument(known.members[i], hash)
+			one := newDocument(known.Members[i], hash)
 			at := slices.IndexFunc(all[path], func(other *document) bool { return other.hash == one.hash })
 			if at < 0 {
 				at = len(all[path])
 				all[path] = append(all[path], one)
 			}
-			all[path][at].members = append(all[path][at].members, known.members[i])
+			all[path][at].members = append(all[path][at].members, known.Members[i])
 		}
 	}
 	documents := make(map[string]*document, len(all))
@@ -71,7 +72,7 @@ func (d *discovery) documents(ctx context.Context, view View, known *resources) 
 
 // newDocument makes a document of the hash that a member's index has. A kube-apiserver's
 // is the SHA-512 of the content. Members with the same content share the document's hash.
-func newDocument(member Member, hash string) *document {
+func newDocument(member fleet.Member, hash string) *document {
 	if hash == "" {
 		return &document{}
 	}
@@ -83,11 +84,11 @@ func newDocument(member Member, hash string) *document {
 }
 
 // serveIndex answers /openapi/v3.
-func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View, known *resources, absent []*fault.Fault) {
+func (d *Discovery) serveIndex(w http.ResponseWriter, r *http.Request, view fleet.View, known *Resources, absent []*fault.Fault) {
 	documents, answers := d.documents(r.Context(), view, known)
 	have := 0
 	for i, a := range answers {
-		name := known.members[i].Name()
+		name := known.Members[i].Name()
 		if a.known() {
 			have++
 		} else if a.err != nil && !slices.ContainsFunc(absent, func(f *fault.Fault) bool { return f.Cluster == name }) {
@@ -108,7 +109,7 @@ func (d *discovery) serveIndex(w http.ResponseWriter, r *http.Request, view View
 		fault.Write(w, err)
 		return
 	}
-	writeContent(w, r, content{kind: jsonType, body: body, etag: etagOf(body)})
+	writeContent(w, r, content{kind: fleet.JSONType, body: body, etag: etagOf(body)})
 }
 
 // matches reports whether a request names the document's hash.
@@ -118,7 +119,7 @@ func (doc *document) matches(r *http.Request) bool {
 }
 
 // noDocument is the answer for a path without a document.
-func noDocument(view View, path string) error {
+func noDocument(view fleet.View, path string) error {
 	notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, false)
 	notFound.ErrStatus.Message = fmt.Sprintf("no cluster of view %q has an OpenAPI document %q", view.Name, path)
 	return notFound

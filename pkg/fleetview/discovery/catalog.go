@@ -1,4 +1,4 @@
-package fleetview
+package discovery
 
 import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
-// resources is what is known of the members of a view.
-type resources struct {
+// Resources is what is known of the members of a view.
+type Resources struct {
 	*catalog.Catalog
 	// Versions are the Kubernetes versions of the members by name, like v1.36.3.
 	Versions map[string]string
@@ -25,15 +26,15 @@ type resources struct {
 
 	// fresh is how old answers may be.
 	fresh   time.Duration
-	members []Member // the known ones, see sort
+	Members []fleet.Member // the known ones, see sort
 	served  map[string]served
 	stale   map[string]answer // of members that do not answer now
 }
 
-// catalog asks the members, unless their answers are fresh, and merges what they say.
-func (d *discovery) catalog(ctx context.Context, view View, members []Member, fresh time.Duration) *resources {
+// Catalog asks the members, unless their answers are fresh, and merges what they say.
+func (d *Discovery) Catalog(ctx context.Context, view fleet.View, members []fleet.Member, fresh time.Duration) *Resources {
 	answers := d.ask(ctx, view, members, askServed, fresh)
-	known := &resources{
+	known := &Resources{
 		fresh:    fresh,
 		Versions: map[string]string{}, Unknown: map[string]error{},
 		served: map[string]served{}, stale: map[string]answer{},
@@ -45,7 +46,7 @@ func (d *discovery) catalog(ctx context.Context, view View, members []Member, fr
 			continue
 		}
 		of := a.value.(served)
-		known.members = append(known.members, members[i])
+		known.Members = append(known.Members, members[i])
 		known.served[name], known.Versions[name] = of, of.version
 		if a.err != nil {
 			known.stale[name] = a
@@ -59,19 +60,19 @@ func (d *discovery) catalog(ctx context.Context, view View, members []Member, fr
 // sort sets the order of the members: those of releases that at least two members have,
 // the newest first, and then the others by name. A member cannot come before others by a
 // version that only it says it has.
-func (k *resources) sort() {
+func (k *Resources) sort() {
 	releases := map[release]int{}
 	for _, version := range k.Versions {
-		releases[releaseOf(version)]++
+		releases[ReleaseOf(version)]++
 	}
 	delete(releases, release{})
-	shared := func(m Member) (r release) {
-		if of := releaseOf(k.Versions[m.Name()]); releases[of] > 1 {
+	shared := func(m fleet.Member) (r release) {
+		if of := ReleaseOf(k.Versions[m.Name()]); releases[of] > 1 {
 			r = of
 		}
 		return r
 	}
-	slices.SortFunc(k.members, func(a, b Member) int {
+	slices.SortFunc(k.Members, func(a, b fleet.Member) int {
 		releaseA, releaseB := shared(a), shared(b)
 		switch {
 		case releaseB.Before(releaseA):
@@ -83,13 +84,13 @@ func (k *resources) sort() {
 	})
 }
 
-// version is the answer of the members to /version: of the oldest release that at least two
+// GitVersion is the answer of the members to /version: of the oldest release that at least two
 // of them have, because clients choose by it what they may send. If each has another one, it
 // is the oldest that is near to another one, and else the first member's. nil is none.
-func (k *resources) version() []byte {
-	of := map[release][]Member{}
-	for _, m := range k.members {
-		if r := releaseOf(k.Versions[m.Name()]); r != (release{}) {
+func (k *Resources) GitVersion() []byte {
+	of := map[release][]fleet.Member{}
+	for _, m := range k.Members {
+		if r := ReleaseOf(k.Versions[m.Name()]); r != (release{}) {
 			of[r] = append(of[r], m)
 		}
 	}
@@ -109,7 +110,7 @@ func (k *resources) version() []byte {
 		members = of[near]
 	}
 	if members == nil {
-		members = k.members
+		members = k.Members
 	}
 	count := map[string]int{}
 	most := ""
@@ -130,18 +131,18 @@ func (k *resources) version() []byte {
 
 // merged returns the Catalog of the known members. It is kept as long as they are the same
 // and serve the same.
-func (d *discovery) merged(view View, known *resources) *catalog.Catalog {
+func (d *Discovery) merged(view fleet.View, known *Resources) *catalog.Catalog {
 	h := sha256.New()
 	fmt.Fprintf(h, "catalog %q ", view.UnlistedCluster)
 	// The rules have strings only: encoding them cannot fail.
 	_ = json.NewEncoder(h).Encode(view.Resources)
-	for _, member := range known.members {
+	for _, member := range known.Members {
 		content := known.served[member.Name()].of
 		fmt.Fprintf(h, "%q %v", member.Name(), rulesOf(view.Resources, member.Name()))
 		h.Write(content[:])
 	}
 	key := digest(h.Sum(nil))
-	if value, ok := d.contents.get(key); ok {
+	if value, ok := d.contents.Get(key); ok {
 		return value.(*catalog.Catalog)
 	}
 	var sources []catalog.Source
@@ -151,7 +152,7 @@ func (d *discovery) merged(view View, known *resources) *catalog.Catalog {
 		rules    string
 	}
 	index := map[like]int{}
-	for _, member := range known.members {
+	for _, member := range known.Members {
 		name := member.Name()
 		rules := rulesOf(view.Resources, name)
 		kind := like{known.served[name].of, name == view.UnlistedCluster, fmt.Sprint(rules)}
@@ -168,7 +169,7 @@ func (d *discovery) merged(view View, known *resources) *catalog.Catalog {
 		sources[i].Clusters = append(sources[i].Clusters, name)
 	}
 	union := catalog.Union(sources)
-	d.contents.put(key, union, sizeOf(union))
+	d.contents.Put(key, union, sizeOf(union))
 	return union
 }
 
@@ -188,10 +189,10 @@ func sizeOf(c *catalog.Catalog) int64 {
 }
 
 // rulesOf are the places of the rules that are about a cluster.
-func rulesOf(rules []ResourceRule, cluster string) []int {
+func rulesOf(rules []fleet.ResourceRule, cluster string) []int {
 	var of []int
 	for i, rule := range rules {
-		if rule.of(cluster) {
+		if rule.Of(cluster) {
 			of = append(of, i)
 		}
 	}
@@ -200,12 +201,12 @@ func rulesOf(rules []ResourceRule, cluster string) []int {
 
 // listedBy returns whether a view with these rules has a resource of clusters that the ones
 // at places are about; nil if it has all.
-func listedBy(rules []ResourceRule, places []int) func(group, resource string) bool {
+func listedBy(rules []fleet.ResourceRule, places []int) func(group, resource string) bool {
 	if len(rules) == 0 {
 		return nil
 	}
 	return func(group, resource string) bool {
-		return slices.ContainsFunc(places, func(i int) bool { return rules[i].selects(group, resource) })
+		return slices.ContainsFunc(places, func(i int) bool { return rules[i].Selects(group, resource) })
 	}
 }
 
@@ -216,8 +217,8 @@ const supportedSkew = 3
 // release is a minor release of Kubernetes, as in v1.36.0-eks-1. Its zero value is none.
 type release struct{ Major, Minor uint }
 
-// releaseOf returns the release of a version of Kubernetes, or none if it is no version.
-func releaseOf(version string) release {
+// ReleaseOf returns the release of a version of Kubernetes, or none if it is no version.
+func ReleaseOf(version string) release {
 	parsed, err := utilversion.ParseSemantic(version)
 	if err != nil {
 		return release{}
