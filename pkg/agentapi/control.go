@@ -3,14 +3,8 @@ package agentapi
 import (
 	"strings"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
-
-// CarriersHeader in the metadata of a stream says that the side which sends it speaks
-// carriers.
-const CarriersHeader = "cluster-proxy-carriers"
 
 // ServerHeader with a proxy server's ID is a feature in the HELLO of a control session that
 // is meant for that server only. Another one refuses it with carrier.NoAgent.
@@ -25,59 +19,27 @@ func MeantFor(features []string, serverID string) bool {
 	return !only || wanted == serverID
 }
 
-// The types of packets, all from a proxy server to an agent. On a control carrier they
-// are the kinds of messages. 67 and 68 stay reserved.
+// The kinds of messages on a control session. 67 and 68 stay reserved.
 const (
-	// MoreCarriers asks for the given number of carriers.
-	MoreCarriers = client.PacketType(64)
-	// Draining says that the server is about to stop: the agent should have a stream to
+	// AgentLeaves is an agent's: new dials should go to other agents, or by other servers.
+	AgentLeaves = carrier.ControlKind(6)
+	// MoreCarriers asks an agent for the given number of carriers.
+	MoreCarriers = carrier.ControlKind(64)
+	// Draining says that the server is about to stop: the agent should have a session with
 	// another one instead. The number is how many seconds the server waits for that. An
-	// agent that has another server answers with konnectivity's DRAIN.
-	Draining = client.PacketType(65)
+	// agent that has another server answers with AgentLeaves.
+	Draining = carrier.ControlKind(65)
 	// ServerCount says how many proxy servers there are now. The same number again
 	// means that a missing one has come.
-	ServerCount = client.PacketType(66)
+	ServerCount = carrier.ControlKind(66)
 )
 
-// ControlPacket makes one of these packets.
-func ControlPacket(kind client.PacketType, number int) *client.Packet {
-	return &client.Packet{Type: kind, Payload: &client.Packet_Data{Data: &client.Data{ConnectID: int64(number)}}}
+// ControlMessage makes a message with a number.
+func ControlMessage(kind carrier.ControlKind, number int) carrier.Control {
+	return carrier.Control{Kind: kind, Number: uint64(max(number, 0))}
 }
 
-// ControlNumber is that of a packet; 0 if it has none.
-func ControlNumber(packet *client.Packet) int { return int(packet.GetData().GetConnectID()) }
-
-// AgentLeaves is the message on a control carrier that konnectivity's DRAIN is on a stream:
-// new dials should go to other agents, or by other servers.
-const AgentLeaves = client.PacketType_DRAIN
-
-// ControlMessage makes the message of a control carrier that is a packet on a stream.
-func ControlMessage(kind client.PacketType, number int) carrier.Control {
-	return carrier.Control{Kind: carrier.ControlKind(kind), Number: uint64(max(number, 0))}
-}
-
-// HasPayload reports whether a packet has the payload that its type says.
-// Konnectivity's servers and agents dereference it, and a nil one ends the process.
-func HasPayload(packet *client.Packet) bool {
-	switch packet.Type {
-	case client.PacketType_DIAL_REQ:
-		return packet.GetDialRequest() != nil
-	case client.PacketType_DIAL_RSP:
-		return packet.GetDialResponse() != nil
-	case client.PacketType_CLOSE_REQ:
-		return packet.GetCloseRequest() != nil
-	case client.PacketType_CLOSE_RSP:
-		return packet.GetCloseResponse() != nil
-	case client.PacketType_DATA:
-		return packet.GetData() != nil
-	case client.PacketType_DIAL_CLS:
-		return packet.GetCloseDial() != nil
-	}
-	return true
-}
-
-// ProcessHeader in the metadata of an agent's stream, and the feature with that name in
-// the HELLO of its carriers, is a secret that each agent process makes when it starts.
+// ProcessHeader names a feature in the HELLO of an agent's carriers: a secret that each agent process makes when it starts.
 // It tells a proxy server which connections are of one process: when one of them shows
 // a renewed certificate, it counts for all of them. A name would not do, because a
 // thief of the old certificate may know it.

@@ -38,6 +38,6 @@
 // of its own. The agent makes it the request's Authorization, if its own list says
 // so too.
 //
-// Files: headers.go has the headers, control.go the control session's packets,
+// Files: headers.go has the headers, control.go the control session's messages,
 // exposed.go the list of exposed Services.
 package agentapi

@@ -94,11 +94,11 @@ func (s *servers) startSession(server *server, session *carrier.Session) {
 	handle := func(m carrier.Control) {
 		n := int(min(m.Number, 1<<31-1))
 		switch m.Kind {
-		case carrier.ControlKind(agentapi.MoreCarriers):
+		case agentapi.MoreCarriers:
 			s.requestCarriers(server, n)
-		case carrier.ControlKind(agentapi.Draining):
+		case agentapi.Draining:
 			s.noteDraining(server, n)
-		case carrier.ControlKind(agentapi.ServerCount):
+		case agentapi.ServerCount:
 			s.noteTotal(n)
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
@@ -178,7 +176,7 @@ func TestAgentFollowsItsServers(t *testing.T) {
 		t.Errorf("the agent looks for %d servers, want the 2 of HELLO", n)
 	}
 
-	tell := func(session *carrier.Session, kind client.PacketType, n int) {
+	tell := func(session *carrier.Session, kind carrier.ControlKind, n int) {
 		t.Helper()
 		if err := session.Send(agentapi.ControlMessage(kind, n)); err != nil {
 			t.Error(err)

@@ -7,8 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -20,7 +19,7 @@ const maxAgentID = 256
 type control interface {
 	link() *agentLink
 	// tell sends the agent a message, and reports false if the session is over. It may block.
-	tell(what client.PacketType, n int) bool
+	tell(what carrier.ControlKind, n int) bool
 	// end ends the session. It does not block, and the caller holds no lock: the session
 	// leaves the registry.
 	end()

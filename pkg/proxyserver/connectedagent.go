@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
@@ -56,7 +54,7 @@ func (agent *connectedAgent) sources() (all []netip.Prefix) {
 
 // tell sends a message by the agent's newest stable control session, or else its oldest. If
 // it has none, because that carries a connection, greet will tell the next one.
-func (agent *connectedAgent) tell(what client.PacketType, n int) {
+func (agent *connectedAgent) tell(what carrier.ControlKind, n int) {
 	go func() {
 		for {
 			if c := agent.listening(what, n); c == nil || c.tell(what, n) {
@@ -67,7 +65,7 @@ func (agent *connectedAgent) tell(what client.PacketType, n int) {
 }
 
 // listening returns the control session for a message, or notes that there is none.
-func (agent *connectedAgent) listening(what client.PacketType, n int) (chosen control) {
+func (agent *connectedAgent) listening(what carrier.ControlKind, n int) (chosen control) {
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	for _, c := range agent.controls {

@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
@@ -23,7 +21,7 @@ type controlCarrier struct {
 }
 
 // tell is part of control; whether the message arrives shows elsewhere.
-func (c *controlCarrier) tell(what client.PacketType, n int) bool {
+func (c *controlCarrier) tell(what carrier.ControlKind, n int) bool {
 	return c.session.Send(agentapi.ControlMessage(what, n)) == nil || !c.session.Carries()
 }
 
@@ -65,7 +63,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 	}
 	s.registry.greet(agent, c)
 	c.session.Start(func(m carrier.Control) {
-		if client.PacketType(m.Kind) == agentapi.AgentLeaves {
+		if m.Kind == agentapi.AgentLeaves {
 			c.draining.Store(true)
 		}
 	}, func(error) { leave() })

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -367,7 +365,7 @@ func TestCountIsToldOnControlCarriers(t *testing.T) {
 	h.registry.tellCount(5)
 	select {
 	case got := <-a.got:
-		if client.PacketType(got.Kind) != agentapi.ServerCount || got.Number != 5 {
+		if got.Kind != agentapi.ServerCount || got.Number != 5 {
 			t.Errorf("the agent was told %+v, want 5 servers", got)
 		}
 	case <-time.After(testTimeout):

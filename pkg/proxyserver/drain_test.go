@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
-
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
@@ -113,7 +111,7 @@ type toldControl struct {
 	told *atomic.Int32
 }
 
-func (c *toldControl) tell(what client.PacketType, _ int) bool {
+func (c *toldControl) tell(what carrier.ControlKind, _ int) bool {
 	if what == agentapi.Draining {
 		c.told.Add(1)
 	}

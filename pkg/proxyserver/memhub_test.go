@@ -197,7 +197,7 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 		for {
 			select {
 			case m := <-session.got:
-				if m.Kind == carrier.ControlKind(agentapi.MoreCarriers) {
+				if m.Kind == agentapi.MoreCarriers {
 					carriers.Request(int(m.Number))
 				}
 			case <-session.gone:

@@ -90,7 +90,7 @@ func (h *testHub) carrierAgent(t *testing.T, spec agentSpec, n int) *controlAgen
 		for {
 			select {
 			case m := <-a.got:
-				for i := uint64(0); m.Kind == carrier.ControlKind(agentapi.MoreCarriers) && i < m.Number; i++ {
+				for i := uint64(0); m.Kind == agentapi.MoreCarriers && i < m.Number; i++ {
 					_ = h.echoCarrier(t, spec, config) // the server may end
 				}
 			case <-a.gone:

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -130,7 +129,7 @@ func TestPendingDialsOfACluster(t *testing.T) {
 		t.Error("no dial may begin after one has ended")
 	}
 	a := newAgentRegistry(newLimits(), func(agentKey, string) {})
-	if a.shareOf("cluster1") != a.shareOf("cluster1") {
+	if first, second := a.shareOf("cluster1"), a.shareOf("cluster1"); first != second {
 		t.Error("two agents of a cluster have shares of their own")
 	}
 }
@@ -220,6 +219,6 @@ func TestScrapesBesideAgentsThatCome(t *testing.T) {
 // fakeControl is a control session that is told nothing.
 type fakeControl struct{ agentLink }
 
-func (*fakeControl) tell(client.PacketType, int) bool { return true }
-func (*fakeControl) end()                             {}
-func (*fakeControl) carries() bool                    { return false }
+func (*fakeControl) tell(carrier.ControlKind, int) bool { return true }
+func (*fakeControl) end()                               {}
+func (*fakeControl) carries() bool                      { return false }
