@@ -99,7 +99,7 @@ func (c *rotationTraffic) request(ctx context.Context, client *http.Client, url,
 	}
 	var got corev1.ConfigMap
 	if err := json.Unmarshal(raw, &got); err != nil || !bytes.Equal(got.BinaryData["data"], want) {
-		return fmt.Errorf("answered %d, and not what is there: %v", response.StatusCode, err)
+		return fmt.Errorf("answered %d, and not what is there: %v, %.300s", response.StatusCode, err, raw)
 	}
 	c.requests.Add(1)
 	// One request and the next one of all connections are some time apart, so
