@@ -67,7 +67,9 @@ func (s *Server) serverOptions(streams uint32) []grpc.ServerOption {
 
 // ServeClients serves gRPC on the listener of a port with TLS until DrainClients.
 func (s *Server) ServeClients(listener net.Listener) error {
-	if err := s.clients.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	err := s.clients.Serve(listener)
+	// The drain of HTTP CONNECT closes the port of both, maybe before that of gRPC has begun.
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serving clients: %w", err)
 	}
 	return nil
