@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"strings"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
@@ -33,6 +34,11 @@ const (
 	// means that a missing one has come.
 	ServerCount = carrier.ControlKind(66)
 )
+
+// AwaitSession is how long an agent and a server stay known to each other without a control
+// session, if the last one had become a carrier and has ended: the next one is being dialed
+// since then. It needs the time of a handshake, or of a few behind a load balancer.
+const AwaitSession = 5 * time.Second
 
 // ControlMessage makes a message with a number.
 func ControlMessage(kind carrier.ControlKind, number int) carrier.Control {

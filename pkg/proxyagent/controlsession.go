@@ -80,9 +80,9 @@ func (s *servers) addSession(session *carrier.Session) *server {
 }
 
 func (s *servers) newServer(id string) *server {
-	k := &server{id: id}
-	k.dial = func(ctx context.Context) (*carrier.Carrier, error) { return s.dialServer(ctx, k) }
-	return k
+	made := &server{id: id}
+	made.dial = func(ctx context.Context) (*carrier.Carrier, error) { return s.dialServer(ctx, made) }
+	return made
 }
 
 // totalOf returns how many proxy servers there are, as the server said first.

@@ -138,14 +138,14 @@ func (s *servers) startPoolLocked(server *server, first *carrier.Carrier) {
 }
 
 // isListeningLocked reports whether the server and the agent can tell each other something.
-func (k *server) isListeningLocked() bool {
-	return slices.ContainsFunc(k.sessions, func(c controlSession) bool { return !c.Over() })
+func (one *server) isListeningLocked() bool {
+	return slices.ContainsFunc(one.sessions, func(c controlSession) bool { return !c.Over() })
 }
 
 // tellLeaving tells the server that new dials should take another way: by another agent, or by
 // another server.
-func (k *server) tellLeaving() {
-	for _, session := range k.sessions {
+func (one *server) tellLeaving() {
+	for _, session := range one.sessions {
 		go sendLeaving(session)
 	}
 }
@@ -153,10 +153,6 @@ func (k *server) tellLeaving() {
 func sendLeaving(session controlSession) {
 	_ = session.Send(agentapi.ControlMessage(agentapi.AgentLeaves, 0))
 }
-
-// awaitSession is how long a server without a control session is known, if the last one had
-// become a carrier and has ended: the next one is being dialed since then.
-const awaitSession = 5 * time.Second
 
 // removeSession notes the end of a control session, and with the last one that of the server. If
 // the session had become a carrier, the next one is awaited.
@@ -173,10 +169,10 @@ func (s *servers) removeSession(server *server, session controlSession, carried 
 		s.endServerLocked(server)
 	default:
 		server.lostAt = time.Now()
-		time.AfterFunc(awaitSession, func() {
+		time.AfterFunc(agentapi.AwaitSession, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if len(server.sessions) == 0 && time.Since(server.lostAt) >= awaitSession { // or the next one has ended too, since later
+			if len(server.sessions) == 0 && time.Since(server.lostAt) >= agentapi.AwaitSession { // or the next one has ended too, since later
 				s.endServerLocked(server)
 			}
 		})
@@ -299,14 +295,13 @@ func (s *servers) applyLocked(server *server, event serverEvent) {
 // drain not to wait for it, if another one serves, and closes what is unused of those that cannot
 // be told.
 func (s *servers) settleLocked() {
-	event := eventAlone
-	if s.servingLocked() > 0 {
+	serving, event := s.servingLocked(), eventAlone
+	if serving > 0 {
 		event = eventOthersServe
 	}
-	enough := s.servingLocked() >= s.search.total
 	for _, server := range s.known {
 		s.applyLocked(server, event)
-		if enough && server.state.isHalfOpen() && server.pool.Stats().InUse == 0 {
+		if serving >= s.search.total && server.state.isHalfOpen() && server.pool.Stats().InUse == 0 {
 			s.applyLocked(server, eventSpare)
 		}
 	}

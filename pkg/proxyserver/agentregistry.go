@@ -118,8 +118,8 @@ func (a *agentRegistry) leave(agent *connectedAgent, c control) {
 		return
 	}
 	if c.carries() {
-		time.AfterFunc(awaitControl, func() {
-			if agent.awaited() >= awaitControl { // or it came, and was lost again since
+		time.AfterFunc(agentapi.AwaitSession, func() {
+			if agent.awaited() >= agentapi.AwaitSession { // or it came, and was lost again since
 				a.remove(agent, c.link())
 			}
 		})

@@ -17,11 +17,6 @@ import (
 // further servers, and closes at once when it finds that it knows this one.
 const stableAfter = 5 * time.Second
 
-// awaitControl is how long an agent without a control session stays known, whose last one had
-// become a carrier and has ended. It needs the time of a handshake for the next one, or for a
-// few behind a load balancer.
-const awaitControl = 5 * time.Second
-
 // connectedAgent is one agent. It lives as long as any of its control sessions: an agent
 // that looks for further servers, or comes back before its old session was found dead,
 // has two for a while.

@@ -120,7 +120,7 @@ func TestAgentsAreAwaited(t *testing.T) {
 		a := connect()
 		open()
 		end(a)
-		time.Sleep(awaitControl - time.Second)
+		time.Sleep(agentapi.AwaitSession - time.Second)
 		known("before the next session", true)
 		go func() {
 			time.Sleep(500 * time.Millisecond)
@@ -128,7 +128,7 @@ func TestAgentsAreAwaited(t *testing.T) {
 		}()
 		conn := open() // which waits for that
 		synctest.Wait()
-		time.Sleep(2 * awaitControl)
+		time.Sleep(2 * agentapi.AwaitSession)
 		known("with the next session", true)
 
 		b := connect()
@@ -149,7 +149,7 @@ func TestAgentsAreAwaited(t *testing.T) {
 			a = connect()
 			open()
 			end(a)
-			time.Sleep(awaitControl - time.Second)
+			time.Sleep(agentapi.AwaitSession - time.Second)
 		}
 		known("soon after the last session", true)
 		time.Sleep(2 * time.Second)
