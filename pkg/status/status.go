@@ -30,9 +30,9 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
 }
 
-// ReasonOf returns the Reason of an HTTP status code. Codes of requests that Kubernetes has no
+// reasonOf returns the Reason of an HTTP status code. Codes of requests that Kubernetes has no
 // Reason for have the empty one.
-func ReasonOf(code int) metav1.StatusReason {
+func reasonOf(code int) metav1.StatusReason {
 	if reason, ok := reasons[code]; ok || code < http.StatusInternalServerError {
 		return reason
 	}
@@ -44,7 +44,7 @@ func ReasonOf(code int) metav1.StatusReason {
 func New(code int, message string) *apierrors.StatusError {
 	s := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: ReasonOf(code), Message: message,
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reasonOf(code), Message: message,
 	}
 	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 		s.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}

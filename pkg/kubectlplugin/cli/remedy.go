@@ -21,9 +21,9 @@ var refusedUser = regexp.MustCompile(`User "([^"\\]+)" cannot`)
 // anybody stands for a user whom an error does not name.
 const anybody = "USER"
 
-// IsRefusedByHub reports whether the hub refuses, and not a cluster: the hub refuses what is in the addon's groups,
+// isRefusedByHub reports whether the hub refuses, and not a cluster: the hub refuses what is in the addon's groups,
 // whatever the words are, and a cluster's RBAC never does.
-func IsRefusedByHub(err error) bool {
+func isRefusedByHub(err error) bool {
 	var status *apierrors.StatusError
 	if !apierrors.IsForbidden(err) || !errors.As(err, &status) || status.ErrStatus.Details == nil {
 		return false
@@ -40,7 +40,7 @@ func RemedyOf(err error, cluster string) string {
 		user = found[1]
 	}
 	switch {
-	case IsRefusedByHub(err):
+	case isRefusedByHub(err):
 		return fmt.Sprintf("the hub refuses: ask an administrator of the hub to run: kubectl create clusterrolebinding NAME --clusterrole=cluster-proxy-user --user=%q (or cluster-proxy-viewer, to read)", user)
 	case apierrors.IsForbidden(err) && cluster == "":
 		return "you lack a right on the hub, which the message names: ask an administrator of the hub"

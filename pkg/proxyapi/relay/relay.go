@@ -114,7 +114,7 @@ func (l *Relay) ModifyResponse(resp *http.Response) error {
 		return err
 	}
 	if rs.Inner.Verb == "watch" && resp.StatusCode == http.StatusOK {
-		EndOnDrain(l.Draining, resp, rs.Cancel)
+		endOnDrain(l.Draining, resp, rs.Cancel)
 	}
 	if !rs.Long {
 		httprelay.Coalesce(resp)

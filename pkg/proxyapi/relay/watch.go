@@ -24,8 +24,8 @@ type watchBody struct {
 	last  byte
 }
 
-// EndOnDrain prepares the answer to a watch. cancel ends the request.
-func EndOnDrain(draining context.Context, resp *http.Response, cancel context.CancelFunc) {
+// endOnDrain prepares the answer to a watch. cancel ends the request.
+func endOnDrain(draining context.Context, resp *http.Response, cancel context.CancelFunc) {
 	resp.Body = &watchBody{
 		ReadCloser: resp.Body, request: resp.Request.Context(), draining: draining, last: '\n', stop: context.AfterFunc(draining, cancel),
 		lines: resp.Header.Get("Content-Encoding") == "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json"),

@@ -24,25 +24,25 @@ import (
 )
 
 const (
-	// GreetEvery is how often each peer is greeted, and names are resolved.
-	GreetEvery = 3 * time.Second
+	// greetEvery is how often each peer is greeted, and names are resolved.
+	greetEvery = 3 * time.Second
 	// greetTimeout is how long a peer may take to answer a greeting, and askTimeout how
 	// long all may take to answer what they know of a version.
 	greetTimeout = time.Second
-	AskTimeout   = 1500 * time.Millisecond
+	askTimeout   = 1500 * time.Millisecond
 	// surelySelf is how often in a row an address must lead back here to be greeted no more
 	// than others. Behind a load balancer it may lead elsewhere the next time.
 	surelySelf = 8
-	// LostPeer is how long a peer that does not answer any more counts as one that may
+	// lostPeer is how long a peer that does not answer any more counts as one that may
 	// know something: as long as versions can be resumed.
-	LostPeer = 5 * time.Minute
-	// MaxPeers bounds the addresses that are greeted.
-	MaxPeers = 100
+	lostPeer = 5 * time.Minute
+	// maxPeers bounds the addresses that are greeted.
+	maxPeers = 100
 	// maxAsking is how many versions peers are asked for at a time.
 	maxAsking = 64
-	// TellEvery is how often a process that drains tells peers what is new, and tellTimeout
+	// tellEvery is how often a process that drains tells peers what is new, and tellTimeout
 	// how long that may take.
-	TellEvery   = time.Second
+	tellEvery   = time.Second
 	tellTimeout = 2 * time.Second
 )
 
@@ -111,8 +111,8 @@ func New(names []string, port int, positions *watch.Positions, transport http.Ro
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Greeting is what replicas say to each other, and answer.
-type Greeting struct {
+// greeting is what replicas say to each other, and answer.
+type greeting struct {
 	ID string `json:"id"`
 	// Port is where the one that greets listens.
 	Port int `json:"port,omitempty"`
@@ -136,7 +136,7 @@ func (p *Peers) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			p.Client.CloseIdleConnections()
 			return nil
-		case <-time.After(GreetEvery):
+		case <-time.After(greetEvery):
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (p *Peers) Add(address string) {
 
 // learn adds an address that is new, if there is room. The caller holds mu.
 func (p *Peers) learn(address string) {
-	if p.Known[address] == nil && len(p.Known) < MaxPeers {
+	if p.Known[address] == nil && len(p.Known) < maxPeers {
 		p.Known[address] = &peer{Lost: time.Now()}
 	}
 }
@@ -200,7 +200,7 @@ func (p *Peers) greet(ctx context.Context, address string, leaving bool) {
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
 	for range 3 {
-		answer, err := p.say(ctx, address, Greeting{ID: p.ID, Port: p.port, Leaving: leaving})
+		answer, err := p.say(ctx, address, greeting{ID: p.ID, Port: p.port, Leaving: leaving})
 		if again := p.heard(address, answer, err); !again {
 			return
 		}
@@ -208,7 +208,7 @@ func (p *Peers) greet(ctx context.Context, address string, leaving bool) {
 }
 
 // heard notes how an address has answered. It reports whether to greet it again now.
-func (p *Peers) heard(address string, answer Greeting, err error) (again bool) {
+func (p *Peers) heard(address string, answer greeting, err error) (again bool) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	one := p.Known[address]
@@ -221,7 +221,7 @@ func (p *Peers) heard(address string, answer Greeting, err error) (again bool) {
 		if answer.Leaving {
 			one.ID = ""
 		}
-		if one.ID == "" || time.Since(one.Lost) > LostPeer {
+		if one.ID == "" || time.Since(one.Lost) > lostPeer {
 			delete(p.Known, address) // it comes back with its name
 		}
 	case answer.ID == p.ID:
@@ -265,10 +265,10 @@ func (p *Peers) Live() (addresses map[string]string, all bool) {
 }
 
 // say greets.
-func (p *Peers) say(ctx context.Context, address string, g Greeting) (answer Greeting, err error) {
+func (p *Peers) say(ctx context.Context, address string, g greeting) (answer greeting, err error) {
 	body, err := json.Marshal(g)
 	if err != nil {
-		return Greeting{}, err
+		return greeting{}, err
 	}
 	raw, err := p.send(ctx, http.MethodPost, address, "", GreetPath, body)
 	if err == nil {
@@ -332,7 +332,7 @@ type PeerAddress struct{ id, address string }
 // answer, until it has enough. lost says that there may be a peer that does not answer. The
 // error says why no peer was asked.
 func (p *Peers) askAll(ctx context.Context, method, path string, take func(from PeerAddress, answer []byte, err error) (enough bool)) (lost bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	select {
 	case p.asking <- struct{}{}:
@@ -366,8 +366,8 @@ func (p *Peers) askAll(ctx context.Context, method, path string, take func(from 
 	return !all, nil
 }
 
-// TellAll tells each peer what it has not been told.
-func (p *Peers) TellAll(ctx context.Context) error {
+// tellAll tells each peer what it has not been told.
+func (p *Peers) tellAll(ctx context.Context) error {
 	addresses, _ := p.Live()
 	errs := make(chan error, len(addresses))
 	for id, address := range addresses {
@@ -416,10 +416,10 @@ func (p *Peers) Drain(ctx context.Context, done <-chan struct{}) {
 		case <-done:
 			ended = true
 			p.GreetAll(ctx, false) // one that missed the last greeting is told too
-		case <-time.After(TellEvery):
+		case <-time.After(tellEvery):
 		}
 		limited, cancel := context.WithTimeout(ctx, tellTimeout)
-		err := p.TellAll(limited)
+		err := p.tellAll(limited)
 		cancel()
 		if err != nil && ended {
 			klog.FromContext(ctx).Info("Watches of fleet views that this process served may have to begin anew", "err", err.Error())

@@ -133,7 +133,7 @@ func TestPeersFindEachOther(t *testing.T) {
 	inNetwork(t, func(t *testing.T, n *network) {
 		a := n.start(t, 1)
 		b, c := n.start(t, 2, a), n.start(t, 3, a)
-		time.Sleep(2 * GreetEvery)
+		time.Sleep(2 * greetEvery)
 		synctest.Wait()
 		for _, r := range []*apiReplica{a, b, c} {
 			if got := testutil.ToFloat64(r.Metrics.Peers); got != 2 {
@@ -178,7 +178,7 @@ func TestPeersOverARestart(t *testing.T) {
 			a2.knows(t, "that of a new one", ofNew, true)
 			b2.knows(t, "that of a new one", ofNew, true)
 		}
-		time.Sleep(2 * GreetEvery)
+		time.Sleep(2 * greetEvery)
 		synctest.Wait()
 		for _, r := range []*apiReplica{a2, b2} {
 			if _, all := r.Live(); !all {
@@ -203,13 +203,13 @@ func TestPeerIsLost(t *testing.T) {
 			began := time.Now()
 			c.knows(t, "while one is lost", of, true)
 			c.knows(t, "while one is lost", ofLost, false)
-			if took := time.Since(began); took > 2*AskTimeout {
-				t.Errorf("the answers took %s, want %s at most", took, 2*AskTimeout)
+			if took := time.Since(began); took > 2*askTimeout {
+				t.Errorf("the answers took %s, want %s at most", took, 2*askTimeout)
 			}
 			unfinished := n.clock.Now() // whose other pages the lost one may have
 			c.Positions.RecordPage("jane", unfinished, 0, false, map[string]string{"uid": "100"})
 			c.knows(t, "a list with pages elsewhere, perhaps", unfinished, false)
-			time.Sleep(2 * GreetEvery)
+			time.Sleep(2 * greetEvery)
 			synctest.Wait()
 			began = time.Now()
 			c.knows(t, "when it is known to be lost", n.clock.Now(), false)
@@ -218,7 +218,7 @@ func TestPeerIsLost(t *testing.T) {
 			}
 			c.knows(t, "a list with pages elsewhere, perhaps", unfinished, false)
 			b.end()
-			time.Sleep(LostPeer + 2*GreetEvery)
+			time.Sleep(lostPeer + 2*greetEvery)
 			synctest.Wait()
 			unfinished = n.clock.Now()
 			c.Positions.RecordPage("jane", unfinished, 0, false, map[string]string{"uid": "100"})
@@ -240,7 +240,7 @@ func TestDrainTellsPeers(t *testing.T) {
 			a.Drain(t.Context(), done)
 		}()
 		first := n.list(a)
-		time.Sleep(TellEvery)
+		time.Sleep(tellEvery)
 		synctest.Wait()
 		second := n.list(a)
 		b.knows(t, "while it drains", second, true)
@@ -266,7 +266,7 @@ func TestPeersBehindOneAddress(t *testing.T) {
 		n.set(balanced.address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			all[rand.IntN(len(all))].Routes().ServeHTTP(w, r)
 		}))
-		time.Sleep(20 * GreetEvery)
+		time.Sleep(20 * greetEvery)
 		synctest.Wait()
 		for _, r := range all {
 			at := n.list(r)
@@ -301,10 +301,10 @@ func TestBrokenPeers(t *testing.T) {
 				n.set(evil.address, test.answer)
 				good.knows(t, "a version of nobody", n.clock.Now(), false)
 				good.knows(t, "its own", n.list(good), true)
-				if err := good.TellAll(t.Context()); (err != nil) != test.refuses {
+				if err := good.tellAll(t.Context()); (err != nil) != test.refuses {
 					t.Errorf("handing over: got error %v, want one: %v", err, test.refuses)
 				}
-				time.Sleep(2 * GreetEvery)
+				time.Sleep(2 * greetEvery)
 				synctest.Wait()
 				if len(good.Known) > 2 {
 					t.Errorf("got %d addresses, want 2", len(good.Known))
@@ -318,14 +318,14 @@ func TestBrokenPeers(t *testing.T) {
 func TestManyAddresses(t *testing.T) {
 	inNetwork(t, func(t *testing.T, n *network) {
 		r := n.start(t, 1)
-		for i := range 2 * MaxPeers {
-			g := Greeting{ID: strconv.Itoa(i), Port: 1 + i}
-			if answer := r.GreetedBy(g, net.JoinHostPort("10.1.0.1", strconv.Itoa(g.Port))); len(answer.Addresses) > MaxPeers {
-				t.Fatalf("got %d addresses, want %d at most", len(answer.Addresses), MaxPeers)
+		for i := range 2 * maxPeers {
+			g := greeting{ID: strconv.Itoa(i), Port: 1 + i}
+			if answer := r.greetedBy(g, net.JoinHostPort("10.1.0.1", strconv.Itoa(g.Port))); len(answer.Addresses) > maxPeers {
+				t.Fatalf("got %d addresses, want %d at most", len(answer.Addresses), maxPeers)
 			}
 		}
-		if len(r.Known) > MaxPeers {
-			t.Errorf("got %d addresses, want %d at most", len(r.Known), MaxPeers)
+		if len(r.Known) > maxPeers {
+			t.Errorf("got %d addresses, want %d at most", len(r.Known), maxPeers)
 		}
 	})
 }

@@ -38,7 +38,7 @@ const (
 // looked at as theirs is here.
 func PeerTransport(source *pki.Reloader) *http.Transport {
 	return &http.Transport{
-		MaxConnsPerHost: connectionsPerPeer, MaxIdleConnsPerHost: connectionsPerPeer, IdleConnTimeout: 2 * GreetEvery,
+		MaxConnsPerHost: connectionsPerPeer, MaxIdleConnsPerHost: connectionsPerPeer, IdleConnTimeout: 2 * greetEvery,
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			// A dial may outlive the request that it was begun for.
 			ctx, cancel := context.WithTimeout(ctx, greetTimeout)
@@ -127,7 +127,7 @@ func (p *Peers) Routes() http.Handler {
 
 // answerGreeting learns where the one that greets is, and says who else there is.
 func (p *Peers) answerGreeting(w http.ResponseWriter, r *http.Request) {
-	var g Greeting
+	var g greeting
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxGreeting))
 	if err == nil {
 		err = json.Unmarshal(raw, &g)
@@ -137,15 +137,15 @@ func (p *Peers) answerGreeting(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is no greeting", http.StatusBadRequest)
 		return
 	}
-	answer := p.GreetedBy(g, net.JoinHostPort(host, fmt.Sprint(g.Port)))
+	answer := p.greetedBy(g, net.JoinHostPort(host, fmt.Sprint(g.Port)))
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // the peer may be gone
 }
 
-func (p *Peers) GreetedBy(g Greeting, address string) Greeting {
+func (p *Peers) greetedBy(g greeting, address string) greeting {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
-	answer := Greeting{ID: p.ID, Leaving: p.leaving}
+	answer := greeting{ID: p.ID, Leaving: p.leaving}
 	switch {
 	case g.ID == p.ID:
 		return answer
@@ -155,7 +155,7 @@ func (p *Peers) GreetedBy(g Greeting, address string) Greeting {
 				delete(p.Known, at)
 			}
 		}
-	case isAddress(address) && p.Known[address] == nil && len(p.Known) < MaxPeers:
+	case isAddress(address) && p.Known[address] == nil && len(p.Known) < maxPeers:
 		p.Known[address] = &peer{ID: g.ID, own: true}
 	case p.Known[address] != nil && p.Known[address].ID != g.ID:
 		*p.Known[address] = peer{ID: g.ID, own: true}

@@ -89,7 +89,7 @@ func (p *Peers) AskSessions(ctx context.Context) (items []v1alpha1.Session, at m
 
 // EndSession has a peer end a session. It reports whether there was one.
 func (p *Peers) EndSession(ctx context.Context, at PeerAddress, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	answer, err := p.send(ctx, http.MethodDelete, at.address, at.id, SessionsPath+"/"+name, nil)
 	if err != nil {
