@@ -307,6 +307,20 @@ func TestAgentIDs(t *testing.T) {
 	}
 }
 
+// TestBackendsAreCountedOnce connects an agent a second time before its first stream is found
+// dead.
+func TestBackendsAreCountedOnce(t *testing.T) {
+	h := startHub(t, withKonnectivityAgents)
+	h.mustStream(t, agentSpec{cluster: "cluster1", id: "a"})
+	if _, err := h.connectStream(t, agentSpec{cluster: "cluster1", id: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	h.mustStream(t, agentSpec{cluster: "cluster2", id: "a"})
+	if got := h.backends(); got != 2 {
+		t.Errorf("%d backends, want one for each cluster", got)
+	}
+}
+
 // TestDialsEndByTheirOwnAgentOnly lets an agent end another cluster's dial.
 func TestDialsEndByTheirOwnAgentOnly(t *testing.T) {
 	h := startHub(t, withKonnectivityAgents)

@@ -208,25 +208,25 @@ func (s *Server) interceptAgent(srv any, stream grpc.ServerStream, _ *grpc.Strea
 	wrapped := newAgentStream(stream)
 	// Konnectivity files connections under (agent ID, connection ID), and connection
 	// IDs start at 1 on each stream.
-	rewritten := incoming.Copy()
-	rewritten.Set(header.AgentID, fmt.Sprintf("%s/%s/%d", cluster, ids[0], streamNumber.Add(1)))
+	rewritten, id := incoming.Copy(), cluster+"/"+ids[0]
+	rewritten.Set(header.AgentID, fmt.Sprintf("%s/%d", id, streamNumber.Add(1)))
 	wrapped.ctx = metadata.NewIncomingContext(stream.Context(), rewritten)
-	defer s.join(wrapped, slices.Concat(declared.Host, declared.IPv4, declared.IPv6))()
+	defer s.join(id, slices.Concat(declared.Host, declared.IPv4, declared.IPv6))()
 	return handler(srv, wrapped)
 }
 
-// join adds an agent's stream. leave must be called when it has ended.
-func (s *Server) join(stream *agentStream, hosts []string) (leave func()) {
+// join adds a stream of an agent. leave must be called when it has ended.
+func (s *Server) join(id string, hosts []string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams[stream] = struct{}{}
+	s.agentIDs[id]++
 	for _, host := range hosts {
 		s.hosts[host]++
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.streams, stream)
+		decrement(s.agentIDs, id)
 		for _, host := range hosts {
 			decrement(s.hosts, host)
 		}
@@ -245,9 +245,9 @@ func (s *Server) overStream(address string) bool {
 	return s.hosts[host] > 0
 }
 
-// Backends counts konnectivity's agents.
+// Backends counts konnectivity's agents, those of one ID once, as konnectivity's server does.
 func (s *Server) Backends() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.streams)
+	return len(s.agentIDs)
 }

@@ -55,7 +55,7 @@ type Server struct {
 	backends *server.DestHostBackendManager
 
 	mu       sync.Mutex
-	streams  map[*agentStream]struct{}
+	agentIDs map[string]int // streams by cluster and agent ID: an agent may have two for a while
 	hosts    map[string]int // streams of agents by the hosts that lead to them
 	clusters map[string]int // connections of agents
 }

@@ -33,7 +33,7 @@ const (
 
 // New makes a Server.
 func New(o Options, core Core) *Server {
-	s := &Server{options: o, core: core, streams: map[*agentStream]struct{}{}, hosts: map[string]int{}, clusters: map[string]int{}}
+	s := &Server{options: o, core: core, agentIDs: map[string]int{}, hosts: map[string]int{}, clusters: map[string]int{}}
 	s.clients = grpc.NewServer(append(s.serverOptions(maxClientStreams), grpc.Creds(handshaken{}),
 		grpc.ChainStreamInterceptor(s.interceptClient), grpc.ForceServerCodecV2(newPacketCodec()))...)
 	var service client.ProxyServiceServer = client.UnimplementedProxyServiceServer{}
