@@ -45,14 +45,24 @@ var ignoredServiceProxyFlags = []string{
 // ignoredProxyServerFlags are flags of konnectivity's server that have no effect here: agents
 // are routed to by host, and clients choose their protocol themselves.
 var ignoredProxyServerFlags = []string{
-	"--proxy-strategies", "--mode", "--backend-dial-timeout", "--frontend-keepalive-time", "--xfr-channel-size",
+	"--proxy-strategies", "--mode", "--backend-dial-timeout", "--frontend-keepalive-time", "--xfr-channel-size", "--delete-existing-uds-file",
 }
 
-// IgnoredFlags returns the flags of a configuration that this release ignores.
-func IgnoredFlags(c *v1alpha1.ManagedProxyConfiguration) []string {
+// IgnoredFlags returns the flags of a configuration that this release ignores, by the field
+// that has them; it is empty if there are none.
+func IgnoredFlags(c *v1alpha1.ManagedProxyConfiguration) string {
 	_, ofServer := proxyServerArgs(c)
 	_, ofServiceProxy := serviceProxyArgs(c)
-	return slices.Concat(ofServer, ofServiceProxy)
+	var fields []string
+	for _, of := range []struct {
+		field string
+		flags []string
+	}{{"spec.proxyServer.additionalArgs", ofServer}, {"spec.proxyAgent.additionalServiceProxyArgs", ofServiceProxy}} {
+		if len(of.flags) > 0 {
+			fields = append(fields, of.field+": "+strings.Join(of.flags, ", "))
+		}
+	}
+	return strings.Join(fields, "; ")
 }
 
 // proxyServerArgs returns the arguments of a configuration that the proxy server has, and the

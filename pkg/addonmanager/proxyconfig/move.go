@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -247,11 +246,11 @@ func readySince(pods []corev1.Pod) (since time.Time) {
 // tellIgnored reports in a condition and an event which settings this release ignores.
 func (r *Reconciler) tellIgnored(stored *v1alpha1.ManagedProxyConfiguration, set func(kind string, ok bool, reason, message string)) {
 	ignored := IgnoredFlags(stored)
-	if len(ignored) == 0 {
+	if ignored == "" {
 		set(v1alpha1.ConditionTypeConfigurationIgnored, false, "NothingIgnored", "every setting has an effect")
 		return
 	}
-	message := "spec.proxyAgent.additionalServiceProxyArgs: this release ignores " + strings.Join(ignored, ", ") + "; remove them"
+	message := "this release ignores flags, remove them: " + ignored
 	set(v1alpha1.ConditionTypeConfigurationIgnored, true, "Ignored", message)
 	if before := apimeta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionTypeConfigurationIgnored); before == nil || before.Message != message {
 		r.event(stored, "Ignored", "%s", message)

@@ -3,6 +3,7 @@ package proxyconfig
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -238,6 +239,9 @@ func TestIgnoredArgs(t *testing.T) {
 	ignored := apimeta.FindStatusCondition(conditions, v1alpha1.ConditionTypeConfigurationIgnored)
 	if ignored == nil || ignored.Status != metav1.ConditionTrue {
 		t.Fatalf("the condition of what is ignored is %v", ignored)
+	}
+	if want := "spec.proxyServer.additionalArgs: --xfr-channel-size; spec.proxyAgent.additionalServiceProxyArgs: --kube-api-qps, --token-review-cache-ttl"; !strings.Contains(ignored.Message, want) {
+		t.Errorf("the condition says %q, want %q in it", ignored.Message, want)
 	}
 	normal, err := Normalize(stored(t, c))
 	if err != nil || !slices.Equal(normal.Spec.ProxyAgent.AdditionalServiceProxyArgs, []string{"--oidc-groups-claim=groups"}) {

@@ -226,6 +226,12 @@ func TestRefused(t *testing.T) {
 		"konnectivity's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalArgs = []string{"--sync-forever=true"}
 		}, "spec.proxyAgent.additionalArgs[0] sets --sync-forever"},
+		"a former flag of agents": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalArgs = []string{"--servers-per-agent=2"}
+		}, "spec.proxyAgent.additionalArgs[0] sets --servers-per-agent"},
+		"a former flag of servers": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--v=2", "--agent_identity=declared"}
+		}, "spec.proxyServer.additionalArgs[1] sets --agent-identity"},
 		"agent's args": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyAgent.AdditionalArgs = []string{"x"} }, "spec.proxyAgent.additionalArgs"},
 		"service proxy's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--oidc-client-id=c", "--enable-impersonation=false"}

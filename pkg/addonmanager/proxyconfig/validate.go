@@ -94,10 +94,10 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if err := checkPorts(spec.Deploy.Ports); err != nil {
 		return err
 	}
-	if err := checkArgs("spec.proxyServer.additionalArgs", spec.ProxyServer.AdditionalArgs); err != nil {
+	if err := checkArgs("spec.proxyServer.additionalArgs", spec.ProxyServer.AdditionalArgs, goneServerFlags); err != nil {
 		return err
 	}
-	if err := checkAgentArgs(spec.ProxyAgent.AdditionalArgs); err != nil {
+	if err := checkArgs("spec.proxyAgent.additionalArgs", spec.ProxyAgent.AdditionalArgs, goneAgentFlags); err != nil {
 		return err
 	}
 	if err := checkServiceProxyArgs(spec.ProxyAgent.AdditionalServiceProxyArgs); err != nil {
@@ -187,7 +187,18 @@ var reservedFlags = []string{
 	"--watch-managed-clusters", "--owner-policy", "--on-hub", "--exposed-services", "--peers", "--peer-server-name",
 }
 
-func checkArgs(field string, args []string) error {
+// goneFlags are those that a process had in a release before, or that konnectivity's has, which
+// upstream runs: a process does not start with one.
+var (
+	goneServerFlags = []string{"--agent-identity", "--uds-name"}
+	goneAgentFlags  = []string{
+		"--alpn-proto", "--count-server-leases", "--kube-api-content-type", "--lease-label", "--lease-namespace", "--probe-interval",
+		"--server-count-source", "--service-account-token-path", "--sync-forever", "--warn-on-channel-limit", "--xfr-channel-size", "--servers-per-agent",
+	}
+)
+
+// checkArgs refuses arguments that are no flags, flags that are reserved, and those of gone.
+func checkArgs(field string, args, gone []string) error {
 	for i, arg := range args {
 		flag, _, ok := strings.Cut(arg, "=")
 		if !ok || !strings.HasPrefix(flag, "--") {
@@ -196,25 +207,8 @@ func checkArgs(field string, args []string) error {
 		if slices.Contains(reservedFlags, flag) {
 			return fmt.Errorf("%s[%d] sets %s, which follows from the configuration and cannot be overridden", field, i, flag)
 		}
-	}
-	return nil
-}
-
-// konnectivityFlags are those of konnectivity's agent, which upstream runs, that ours does not
-// have: an agent would not start with one.
-var konnectivityFlags = []string{
-	"--alpn-proto", "--count-server-leases", "--kube-api-content-type", "--lease-label", "--lease-namespace", "--probe-interval",
-	"--server-count-source", "--service-account-token-path", "--sync-forever", "--warn-on-channel-limit", "--xfr-channel-size",
-}
-
-func checkAgentArgs(args []string) error {
-	const field = "spec.proxyAgent.additionalArgs"
-	if err := checkArgs(field, args); err != nil {
-		return err
-	}
-	for i, arg := range args {
-		if flag, _, _ := strings.Cut(arg, "="); slices.Contains(konnectivityFlags, flag) {
-			return fmt.Errorf("%s[%d] sets %s, which konnectivity's agent has and this one does not: remove it; agents find all proxy servers by themselves", field, i, flag)
+		if slices.Contains(gone, flag) {
+			return fmt.Errorf("%s[%d] sets %s, which this release does not have: remove it", field, i, flag)
 		}
 	}
 	return nil
@@ -263,7 +257,7 @@ var serviceProxyFlags = []string{
 
 func checkServiceProxyArgs(args []string) error {
 	const field = "spec.proxyAgent.additionalServiceProxyArgs"
-	if err := checkArgs(field, args); err != nil {
+	if err := checkArgs(field, args, nil); err != nil {
 		return err
 	}
 	for i, arg := range args {

@@ -71,8 +71,8 @@ func checkConfigurations(ctx context.Context, hub kubernetes.Interface) []findin
 		f := finding{ID: "pre-configuration", OK: true, Text: fmt.Sprintf("ManagedProxyConfiguration %q is valid for this release", c.Name)}
 		if _, err := proxyconfig.Normalize(c); err != nil {
 			f.OK, f.Text, f.Remedy = false, fmt.Sprintf("ManagedProxyConfiguration %q: %v", c.Name, err), "change it before the upgrade"
-		} else if ignored := proxyconfig.IgnoredFlags(c); len(ignored) > 0 {
-			f.Text += "; ignored: " + strings.Join(ignored, ", ")
+		} else if ignored := proxyconfig.IgnoredFlags(c); ignored != "" {
+			f.Text += "; ignored: " + ignored
 		}
 		findings = append(findings, f)
 	}
