@@ -47,10 +47,10 @@
 // # Silence
 //
 // A peer that dies silently acknowledges nothing, and TCP waits for a quarter of an
-// hour. Pings end an HTTP/2 connection, and the requests on it, 25 s after the last
-// frame. New requests do not wait for that. If nothing arrives for half a second after
-// something was sent, a ping finds out within a second whether the connection is alive
-// (silence.go), and until something arrives no request uses it. Reads are then sent
+// hour. net/http's pings end an HTTP/2 connection, and the requests on it, 25 s after the
+// last frame. New requests do not wait for that. If nothing arrives for half a second after
+// something was sent, a ping of ours finds out within a second whether the connection is
+// alive (silence.go), and until something arrives no request uses it. Reads are then sent
 // again. Writes cannot be, so a write on a connection that was quiet for three seconds
 // waits for the answer to a ping first: one round trip. A slow answer costs only the
 // pings, since those are answered.
@@ -65,6 +65,19 @@
 // HTTP/2 connections may lead another way; the proxy server then ends it, 30 s after the last
 // acknowledgement of the agent. A read that waited for 15 s is not sent again.
 //
+// # net/http
+//
+// The connections are http.ClientConns, which net/http has since Go 1.26. Three things that this
+// package needs it lacks, in 1.26 and 1.27:
+//
+//   - A ping when asked. Ours is OPTIONS of *, which Go's server answers itself. A connection
+//     that takes no more requests, since its peer shuts down, cannot be asked that way: reads on
+//     it wait for net/http's own pings.
+//   - A type for "the peer has not looked at this request". attempt.go knows net/http's texts; a
+//     write whose error has another text is not sent again (TestUnprocessedIsSentAgain).
+//   - A promise that a server's window may be 4 MiB or more for a connection. ConfigureServer
+//     therefore is x/net's, which is deprecated and which net/http serves from Go 1.27 on.
+//
 // # Upgrades
 //
 // The hub grants the right to an upgrade, the managed cluster's owner may cap it, and
@@ -78,7 +91,7 @@
 // Headers of an answer, informational ones included, are MaxHeaderBytes at most, on
 // every connection of this package.
 //
-// Files: readpool.go has the ReadPool. shared.go and choose.go are Shared: its connections, and
-// which one a request takes. silence.go finds out whether a connection is alive. coalesce.go, finalflush.go, earlyresponse.go, repeatbody.go,
+// Files: readpool.go has the ReadPool. shared.go, attempt.go and choose.go are Shared: its connections, what is
+// sent again, and which connection a request takes. silence.go finds out whether a connection is alive. coalesce.go, finalflush.go, earlyresponse.go, repeatbody.go,
 // informational.go, upgrade.go and stack.go have what their names say, server.go and headersize.go sizes.
 package httprelay

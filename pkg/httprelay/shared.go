@@ -40,24 +40,23 @@ type Shared struct {
 	IdleTimeout time.Duration
 
 	once      sync.Once
-	transport *http2.Transport
+	transport *http.Transport // makes connections, and sends nothing itself
 
 	mu      sync.Mutex
 	conns   []*sharedConn
 	dialing []*sharedDial
 	missed  time.Time // when a request had to share last
-	round   int       // of choosing
 	doubted time.Time // when a ping was last found unanswered
 	retired bool
 }
 
 // sharedConn is one of the connections. Its fields are under the mutex of Shared.
 type sharedConn struct {
-	*http2.ClientConn
+	*http.ClientConn
 	wire    *wire
 	active  int
-	bulky   int // of active, those that are large
-	round   int // in which it could not be chosen
+	bulky   int  // of active, those that are large
+	ended   bool // takes no more requests
 	unused  *time.Timer
 	probing *probe
 }
@@ -74,21 +73,26 @@ type undialed struct{ error }
 
 func (u undialed) Unwrap() error { return u.error }
 
-func (s *Shared) prepared() *http2.Transport {
+// wireKey is that of the connection which the transport finds where it would dial.
+type wireKey struct{}
+
+func (s *Shared) prepared() *http.Transport {
 	s.once.Do(func() {
 		if s.Window == 0 {
 			s.Window = Window
 		}
-		base := &http.Transport{
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true) // Dial has encrypted it
+		s.transport = &http.Transport{
+			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(wireKey{}).(*wire), nil },
+			Protocols:              protocols,
 			DisableCompression:     true,
 			IdleConnTimeout:        s.IdleTimeout,
 			MaxResponseHeaderBytes: MaxHeaderBytes,
-			HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: s.Window},
+			HTTP2: &http.HTTP2Config{
+				MaxReceiveBufferPerStream: s.Window, MaxReadFrameSize: 16 << 10, SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+			},
 		}
-		// It fails for a Transport that speaks HTTP/2 already.
-		s.transport, _ = http2.ConfigureTransports(base)
-		s.transport.ConnPool = s
-		s.transport.ReadIdleTimeout, s.transport.PingTimeout = pingAfter, pingTimeout
 	})
 	return s.transport
 }
@@ -118,14 +122,13 @@ func (s *Shared) RoundTripSmall(r *http.Request) (*http.Response, error) {
 }
 
 func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
-	transport := s.prepared()
 	r, err := RepeatBody(r)
 	if err != nil {
 		return nil, err
 	}
-	ctx := context.WithValue(r.Context(), pickKey{}, p)
+	ctx := r.Context()
 	p.watch()
-	resp, err := transport.RoundTrip(r.WithContext(ctx))
+	resp, err := s.attempt(r, p)
 	p.answered()
 	if err == nil && errors.Is(context.Cause(ctx), errSilent) {
 		// It came too late: its rest is canceled with the request.
@@ -148,36 +151,29 @@ func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 	return resp, nil
 }
 
-// explain finds out from the transport's error whether a connection ended under a
-// request. The transport itself sends again what its peer says that it did not look at
-// (GOAWAY, REFUSED_STREAM); what is left is an error of the request's own stream, of
-// making a connection, of the caller, or of a connection that was there (RFC 9113,
-// 5.4). A request that cannot be written in HTTP/2 is taken for the last, and fails
-// again.
+// explain finds out from net/http's error whether a connection ended under a request.
+// What the peer says that it did not look at was sent again (attempt); what is left is
+// an error of the request's own stream, of making a connection, of the caller, or of a
+// connection that was there (RFC 9113, 5.4). A request that cannot be written in HTTP/2
+// is taken for the last, and fails again.
 func explain(ctx context.Context, err error) error {
-	var stream http2.StreamError
 	var dial undialed
 	switch {
 	case errors.Is(context.Cause(ctx), errSilent):
 		return &Broken{errSilent}
 	case errors.As(err, &dial):
 		return dial.error
-	case ctx.Err() != nil, errors.As(err, &stream):
+	case ctx.Err() != nil, errors.As(err, new(http2.StreamError)):
 		return err
 	}
 	return &Broken{err}
 }
 
-type pickKey struct{}
-
 // lastAttemptKey marks a request that is not given up while its connection lasts.
 type lastAttemptKey struct{}
 
-// GetClientConn is part of http2.ClientConnPool.
-func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, error) {
-	ctx := r.Context()
-	p := ctx.Value(pickKey{}).(*pick)
-	p.release() // it is sent again
+// connFor chooses a connection for a request, with a place on it.
+func (s *Shared) connFor(ctx context.Context, p *pick) (*sharedConn, error) {
 	began := time.Now()
 	with := withFew
 	if p.small {
@@ -202,10 +198,11 @@ func (s *Shared) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, er
 		case p.giveUp == nil && !s.proven(ctx, c):
 			// A read is sent again if this connection is dead; for other requests it
 			// would be too late.
+			c.Release()
 			s.release(c, false)
 		default:
 			p.took(c)
-			return c.ClientConn, nil
+			return c, nil
 		}
 	}
 }
@@ -255,7 +252,8 @@ func (s *Shared) add(d *sharedDial) {
 	c := &sharedConn{}
 	if err == nil {
 		c.wire = newWire(conn)
-		c.ClientConn, err = s.transport.NewClientConn(c.wire)
+		// The name leads nowhere: the connection is there.
+		c.ClientConn, err = s.prepared().NewClientConn(context.WithValue(context.Background(), wireKey{}, c.wire), "http", "peer:80")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,6 +264,11 @@ func (s *Shared) add(d *sharedDial) {
 	}
 	c.unused = time.AfterFunc(spareIdle, func() { s.expire(c) })
 	s.conns = append(s.conns, c)
+	c.SetStateHook(func(conn *http.ClientConn) {
+		if conn.Err() != nil {
+			go s.died(c) // what calls the hook may hold the lock
+		}
+	})
 	if s.retired && d.waiting == 0 {
 		s.closeLocked(c)
 	}
@@ -282,7 +285,7 @@ func (s *Shared) release(c *sharedConn, bulky bool) {
 	if c.active > 0 {
 		return
 	}
-	if s.retired {
+	if s.retired || c.ended {
 		s.closeLocked(c)
 		return
 	}
@@ -302,27 +305,25 @@ func (s *Shared) expire(c *sharedConn) {
 // closeLocked ends a connection that has no requests. Closing it takes no lock of
 // ours, but may wait for a write.
 func (s *Shared) closeLocked(c *sharedConn) {
-	s.removeLocked(c.ClientConn)
+	s.removeLocked(c)
 	go c.Close()
 }
 
-func (s *Shared) removeLocked(conn *http2.ClientConn) {
-	s.conns = slices.DeleteFunc(s.conns, func(c *sharedConn) bool {
-		if c.ClientConn == conn {
-			c.unused.Stop()
-		}
-		return c.ClientConn == conn
-	})
+// removeLocked lets no more requests take a connection.
+func (s *Shared) removeLocked(c *sharedConn) {
+	c.ended = true
+	c.unused.Stop()
+	s.conns = slices.DeleteFunc(s.conns, func(other *sharedConn) bool { return other == c })
 }
 
-// MarkDead is part of http2.ClientConnPool.
-func (s *Shared) MarkDead(conn *http2.ClientConn) {
+// died notes that a connection has ended.
+func (s *Shared) died(c *sharedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.conns, func(c *sharedConn) bool { return c.ClientConn == conn && c.wire.silent() }) {
-		s.doubted = time.Now() // the transport's own ping stayed unanswered
+	if !c.ended && c.wire.silent() {
+		s.doubted = time.Now() // net/http's own ping stayed unanswered
 	}
-	s.removeLocked(conn)
+	s.removeLocked(c)
 }
 
 // Retire lets each connection end with its last request.

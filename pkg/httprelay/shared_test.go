@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -12,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // h2Peer serves HTTP/2 on connections in memory, each of which can fall silent.
@@ -21,8 +20,9 @@ type h2Peer struct {
 	handler http.Handler
 	ctx     context.Context // of pooled connections
 
-	mu    sync.Mutex
-	conns []*hole
+	mu      sync.Mutex
+	conns   []*hole
+	servers []*http.Server
 }
 
 // hole is a connection that swallows what is sent from a moment on, and from which
@@ -70,12 +70,13 @@ func (p *h2Peer) dial(context.Context) (net.Conn, error) {
 	p.mu.Lock()
 	p.conns = append(p.conns, conn)
 	p.mu.Unlock()
-	server := &http2.Server{}
-	// Otherwise all servers of the process share channels, which belong to one test's bubble.
-	if err := http2.ConfigureServer(&http.Server{}, server); err != nil {
-		return nil, err
-	}
-	go server.ServeConn(far, &http2.ServeConnOpts{Handler: p.handler})
+	server := &http.Server{Handler: p.handler, Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0)}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	listener := &oneConn{conn: far, done: make(chan struct{})}
+	p.mu.Lock()
+	p.servers = append(p.servers, server)
+	p.mu.Unlock()
+	go func() { _ = server.Serve(listener) }()
 	return conn, nil
 }
 
@@ -99,6 +100,9 @@ func (p *h2Peer) close() {
 	defer p.mu.Unlock()
 	for _, conn := range p.conns {
 		_ = conn.Close()
+	}
+	for _, server := range p.servers {
+		_ = server.Close()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,7 +90,7 @@ func (s *Shared) alive(c *sharedConn) *probe {
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		defer cancel()
 		began := c.wire.now()
-		p.err = c.Ping(ctx)
+		p.err = c.ping(ctx)
 		if c.wire.heard.Load() >= began {
 			p.err = nil
 		}
@@ -103,6 +105,20 @@ func (s *Shared) alive(c *sharedConn) *probe {
 		s.mu.Unlock()
 	}()
 	return p
+}
+
+// ping asks the peer for nothing, by OPTIONS of * (RFC 9110, 9.3.7), which Go's server answers itself. net/http sends no
+// PING when asked to. A connection that takes no more requests cannot be asked; what it says then is whether it is closed.
+func (c *sharedConn) ping(ctx context.Context) error {
+	if c.Reserve() != nil {
+		return c.Err()
+	}
+	r := &http.Request{Method: http.MethodOptions, URL: &url.URL{Scheme: "https", Host: "peer", Path: "*"}, Header: http.Header{"User-Agent": {""}}}
+	resp, err := c.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // proven reports whether a connection is alive. It pings only if nothing came for a
