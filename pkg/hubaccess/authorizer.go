@@ -9,7 +9,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	authorizerunion "k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -63,7 +62,14 @@ func newDelegated(hub kubernetes.Interface, ttl time.Duration, outage *Outage) (
 	if err != nil {
 		return nil, fmt.Errorf("preparing authorization by the hub: %w", err)
 	}
-	return authorizerunion.New(authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), outage.permissions(hubs)), nil
+	// apiserver's union of authorizers would write a name before the hub's reason.
+	masters, others := authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), outage.permissions(hubs)
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if decision, reason, err := masters.Authorize(ctx, a); decision == authorizer.DecisionAllow {
+			return decision, reason, err
+		}
+		return others.Authorize(ctx, a)
+	}), nil
 }
 
 // AuthorizeCluster decides whether a user may send requests to one cluster: by the

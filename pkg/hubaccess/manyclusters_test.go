@@ -35,7 +35,7 @@ func newFleet(t *testing.T, clusters, granted int) *fleet {
 		f.clusters = append(f.clusters, fmt.Sprintf("cluster-%04d", i))
 	}
 	f.grant(true, f.clusters[:granted]...)
-	f.authorizer = &Authorizer{Authorizer: f, sets: &fakeSets{}, lists: newLists(f)}
+	f.authorizer = &Authorizer{Authorizer: authorizer.AuthorizerFunc(f.Authorize), sets: &fakeSets{}, lists: newLists(authorizer.AuthorizerFunc(f.Authorize))}
 	// Work that nobody waits for must end before the test.
 	t.Cleanup(func() { time.Sleep(2 * listTimeout) })
 	return f

@@ -114,7 +114,7 @@ func TestOutage(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
 			lost(t, func(t *testing.T, hub *oracle, o *Outage) {
-				tokens, permissions := o.tokens(hub), o.permissions(hub)
+				tokens, permissions := o.tokens(hub), o.permissions(authorizer.AuthorizerFunc(hub.Authorize))
 				short := jwt(time.Now().Add(5 * time.Minute))
 				known := func(token string) bool {
 					r, ok, err := tokens.AuthenticateToken(t.Context(), token)
@@ -177,7 +177,7 @@ func TestOutage(t *testing.T) {
 // TestOutageEnds has the hub decide again as soon as it can be asked.
 func TestOutageEnds(t *testing.T) {
 	lost(t, func(t *testing.T, hub *oracle, o *Outage) {
-		permissions, a := o.permissions(hub), reading("jane")
+		permissions, a := o.permissions(authorizer.AuthorizerFunc(hub.Authorize)), reading("jane")
 		if d, _, _ := permissions.Authorize(t.Context(), a); d != authorizer.DecisionAllow {
 			t.Fatal("not allowed")
 		}
@@ -216,7 +216,7 @@ func TestNoOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lost(t, func(t *testing.T, hub *oracle, o *Outage) {
 				o.probe = func(context.Context) error { return nil }
-				permissions := o.permissions(hub)
+				permissions := o.permissions(authorizer.AuthorizerFunc(hub.Authorize))
 				if d, _, _ := permissions.Authorize(t.Context(), reading("jane")); d != authorizer.DecisionAllow {
 					t.Fatal("not allowed")
 				}
@@ -242,7 +242,7 @@ func TestSlowHubIsNotAway(t *testing.T) {
 			defer probes.Add(-1)
 			return hub.ask(ctx)
 		}
-		permissions := o.permissions(hub)
+		permissions := o.permissions(authorizer.AuthorizerFunc(hub.Authorize))
 		allowed := func(name string) bool {
 			d, _, err := permissions.Authorize(t.Context(), reading(name))
 			return d == authorizer.DecisionAllow && err == nil

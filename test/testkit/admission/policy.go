@@ -61,7 +61,7 @@ func (p Policy) Refusal(t *testing.T, request admission.Attributes, parameter ma
 	if parameter != nil {
 		params = &unstructured.Unstructured{Object: parameter}
 	}
-	versioned := &admission.VersionedAttributes{Attributes: request, VersionedKind: request.GetKind(), VersionedObject: request.GetObject(), VersionedOldObject: request.GetOldObject()}
+	versioned := &admission.VersionedAttributes{Attributes: request, VersionedKind: request.GetKind(), VersionedObject: admission.NewLazyObject(request.GetObject()), VersionedOldObject: admission.NewLazyObject(request.GetOldObject())}
 	result := p.validator.Validate(t.Context(), request.GetResource(), versioned, params, nil, celconfig.RuntimeCELCostBudget, rights)
 	for _, decision := range result.Decisions {
 		if decision.Action == validating.ActionDeny {
