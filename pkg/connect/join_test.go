@@ -11,11 +11,10 @@ import (
 	"net/url"
 	"testing"
 
-	"golang.org/x/net/http2"
-
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
 // cert is both sides' of every TLS connection in these tests.
@@ -129,7 +128,7 @@ var clients = map[string]func(t *testing.T, address string, config *tls.Config) 
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { raw.Close() })
-		conn, err := new(http2.Transport).NewClientConn(tls.Client(BelowTLS(raw), config))
+		conn, err := rawhttp.ClientConn(t.Context(), tls.Client(BelowTLS(raw), config))
 		if err != nil {
 			t.Fatal(err)
 		}

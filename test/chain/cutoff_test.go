@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
 // ok is a kube-apiserver that answers everything.
@@ -134,7 +134,7 @@ func TestUploadIsCutOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn, err := new(http2.Transport).NewClientConn(tls.Client(raw, config))
+			conn, err := rawhttp.ClientConn(t.Context(), tls.Client(raw, config))
 			if err != nil {
 				t.Fatal(err)
 			}

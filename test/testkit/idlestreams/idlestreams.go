@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc/test/bufconn"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/rawhttp"
 )
 
 // quiet is how long a stream is idle.
@@ -102,7 +103,7 @@ func Check(t *testing.T, network Network, address, prefix string, config *tls.Co
 		}
 		return secure
 	}
-	watching, err := new(http2.Transport).NewClientConn(dial("h2"))
+	watching, err := rawhttp.ClientConn(t.Context(), dial("h2"))
 	if err != nil {
 		t.Fatal(err)
 	}

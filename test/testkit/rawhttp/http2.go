@@ -2,15 +2,27 @@ package rawhttp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
+
+// ClientConn sends requests over conn, which has agreed on HTTP/2, or does with its first byte.
+func ClientConn(ctx context.Context, conn net.Conn) (*http.ClientConn, error) {
+	transport := &http.Transport{
+		Protocols:   new(http.Protocols),
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+	}
+	transport.Protocols.SetUnencryptedHTTP2(true) // of conn's encryption it need not know
+	return transport.NewClientConn(ctx, "http", "peer:80")
+}
 
 // Fields are header fields of HTTP/2 in their order, as name and value in turn.
 type Fields []string
