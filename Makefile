@@ -38,6 +38,14 @@ test-unit: ## Run the tests that take seconds
 # How often test-stress runs each test.
 STRESS ?= 10
 
+# The packages that HTTP and TLS of the standard library carry most of, with the next release of Go. Modules stay as they are.
+NEXT_GO ?= go1.27.3
+NEXT_PACKAGES := ./pkg/httprelay ./pkg/agentclient ./pkg/connect ./pkg/carrier/...
+
+.PHONY: test-next
+test-next: ## Run the tests of the packages on a request's path with the next release of Go, NEXT_GO
+	GOTOOLCHAIN=$(NEXT_GO) go test $(TESTFLAGS) $(NEXT_PACKAGES)
+
 .PHONY: test-stress
 test-stress: ## Run the tests that take seconds STRESS times, in an order at random and several packages at once: what needs luck fails here first
 	$(SKIP_LONG) go test -p=6 -count=$(STRESS) -shuffle=on -timeout=60m $(TESTFLAGS) $(UNIT_TESTS)
