@@ -23,7 +23,7 @@ const specsFocus = `\[sig-api-machinery\]|\[sig-cli\]|\[sig-node\] Pods .*over w
 // for pods most of the time.
 const specRunsAtOnce = 6
 
-const specsHeader = `Kubernetes v1.36.3's own e2e specs of sig api-machinery and sig cli, and of exec and logs over websockets, on real nodes: straight at a
+const specsHeader = `Kubernetes v1.37.2's own e2e specs of sig api-machinery and sig cli, and of exec and logs over websockets, on real nodes: straight at a
 managed kube-apiserver (direct) and through the endpoints, each once: the proxy API's by path (hub-user), the hub's aggregated API (aggregated),
 a fleet view of this one cluster (view), CONNECT (connect), and a fleet view of this cluster and another one (fleet). All but direct carry a token of the hub, so that the user is impersonated; by CONNECT it opens the connection, and
 the cluster's token is inside, with DISABLE_HTTP2 set, since client-go's HTTP/2 does not work with HTTPS proxies. Written by make e2e-kubernetes.
@@ -35,7 +35,7 @@ The endpoint by host name has no column: neither the specs nor kubectl, as they 
 lab has no certificate for names below the domain. It is the endpoint by path with the cluster's name in another place.
 
 Images are built here (test/lab/specimages.go): agnhost from Kubernetes' own source, which is pause too and, with its own files, nautilus, busybox from Debian,
-nginx as busybox's web server, because the specs only start it. kubectl is Kubernetes v1.36.3's.
+nginx as busybox's web server, because the specs only start it. kubectl is Kubernetes v1.37.2's.
 
 `
 

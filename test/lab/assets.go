@@ -45,7 +45,7 @@ type moduleFiles struct {
 	patterns []string
 }
 
-const kubernetesVersion = "-X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+const kubernetesVersion = "-X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
 
 // source is the folder with its go.mod, below that of all.
 func (m module) source(binaries string) string {

@@ -33,11 +33,11 @@ type question struct {
 // questions are those to the programs that may be ready-made. kwok's version is that of the
 // module from which its stages come.
 var questions = map[string]question{
-	"etcd":                    {[]string{"--version"}, regexp.MustCompile(`(?m)^etcd Version: 3\.6\.`)},
-	"kube-apiserver":          {[]string{"--version"}, regexp.MustCompile(`^Kubernetes v1\.36\.`)},
-	"kube-controller-manager": {[]string{"--version"}, regexp.MustCompile(`^Kubernetes v1\.36\.`)},
-	"kube-scheduler":          {[]string{"--version"}, regexp.MustCompile(`^Kubernetes v1\.36\.`)},
-	"kubectl":                 {[]string{"version", "--client"}, regexp.MustCompile(`(?m)^Client Version: v1\.36\.`)},
+	"etcd":                    {[]string{"--version"}, regexp.MustCompile(`(?m)^etcd Version: 3\.7\.`)},
+	"kube-apiserver":          {[]string{"--version"}, regexp.MustCompile(`^Kubernetes v1\.37\.`)},
+	"kube-controller-manager": {[]string{"--version"}, regexp.MustCompile(`^Kubernetes v1\.37\.`)},
+	"kube-scheduler":          {[]string{"--version"}, regexp.MustCompile(`^Kubernetes v1\.37\.`)},
+	"kubectl":                 {[]string{"version", "--client"}, regexp.MustCompile(`(?m)^Client Version: v1\.37\.`)},
 	"kwok":                    {[]string{"--version"}, regexp.MustCompile(`\bv0\.8\.0\b`)},
 	"helm":                    {[]string{"version", "--short"}, regexp.MustCompile(`^v3\.`)},
 }

@@ -16,9 +16,9 @@ import (
 
 // versions are what programs of the right versions say.
 var versions = map[string]string{
-	"etcd":           "etcd Version: 3.6.8\nGit SHA: none",
-	"kube-apiserver": "Kubernetes v1.36.3", "kube-controller-manager": "Kubernetes v1.36.0", "kube-scheduler": "Kubernetes v1.36.3",
-	"kubectl": "Client Version: v1.36.1\nKustomize Version: v5.8.1",
+	"etcd":           "etcd Version: 3.7.0\nGit SHA: none",
+	"kube-apiserver": "Kubernetes v1.37.2", "kube-controller-manager": "Kubernetes v1.37.0", "kube-scheduler": "Kubernetes v1.37.2",
+	"kubectl": "Client Version: v1.37.1\nKustomize Version: v5.8.1",
 	"kwok":    "kwok version v0.8.0 go1.26.2 (linux/amd64)", "helm": "v3.19.4+gabc",
 }
 

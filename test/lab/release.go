@@ -22,7 +22,7 @@ const ReleaseVariable = "LAB_OCM"
 // Releases are those that a lab can run: what people run, and the oldest one that
 // the addon is tested with.
 const (
-	OCMCurrent Release = "1.2.0"
+	OCMCurrent Release = "1.2.1"
 	OCMOldest  Release = "0.16.0"
 )
 

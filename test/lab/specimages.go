@@ -33,9 +33,9 @@ func (s Specs) Images(ctx context.Context, dir string) (files []string, err erro
 	for _, image := range []oci.Image{
 		{Name: "agnhost:" + agnhostVersion, Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Variants: variants(agnhost)},
 		{Name: "agnhost:2.55", Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Variants: variants(agnhost)},
-		{Name: "busybox:1.37.0-1", Cmd: []string{"sh"}, Variants: variants(tools)},
+		{Name: "busybox:1.37.0-2", Cmd: []string{"sh"}, Variants: variants(tools)},
 		{Name: "nautilus:1.8", Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}, Variants: variants(append(agnhost[:len(agnhost):len(agnhost)], pages...))},
-		{Name: "nginx:1.15-4", Cmd: []string{"httpd", "-f", "-p", "80", "-h", "/tmp"}, Variants: variants(tools)},
+		{Name: "nginx:1.27.0-2", Cmd: []string{"httpd", "-f", "-p", "80", "-h", "/tmp"}, Variants: variants(tools)},
 		{Name: "pause:3.10.2", Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Variants: variants(agnhost)},
 	} {
 		image.Name, image.Env, image.Uncompressed = specsRegistry+"/"+image.Name, []string{"PATH=/bin"}, true

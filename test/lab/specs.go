@@ -56,7 +56,7 @@ func (s Specs) Kubectl() string { return filepath.Join(s.dir, "kubectl") }
 // specsRegistry stands for the registries of the specs' images.
 const specsRegistry = "lab.local/specs"
 
-const agnhostVersion = "2.63.0"
+const agnhostVersion = "2.66.1"
 
 // SpecsRepositories is a file for KUBE_TEST_REPO_LIST, by which specs take their
 // images from those that Images packs.

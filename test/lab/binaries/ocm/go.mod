@@ -8,7 +8,7 @@ require (
 	k8s.io/apimachinery v0.34.3
 	k8s.io/component-base v0.34.3
 	open-cluster-management.io/api v1.2.0
-	open-cluster-management.io/ocm v1.2.0
+	open-cluster-management.io/ocm v1.2.1
 	sigs.k8s.io/controller-runtime v0.22.4
 )
 
