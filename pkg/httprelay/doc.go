@@ -67,8 +67,8 @@
 //
 // # net/http
 //
-// The connections are http.ClientConns, which net/http has since Go 1.26. Three things that this
-// package needs it lacks, in 1.26 and 1.27:
+// The connections are http.ClientConns, which net/http has since Go 1.26. In 1.26 and 1.27 it lacks
+// three things that this package needs:
 //
 //   - A ping when asked. Ours is OPTIONS of *, which Go's server answers itself. A connection
 //     that takes no more requests, since its peer shuts down, cannot be asked that way: reads on

@@ -20,7 +20,7 @@ func ClientConn(ctx context.Context, conn net.Conn) (*http.ClientConn, error) {
 		Protocols:   new(http.Protocols),
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 	}
-	transport.Protocols.SetUnencryptedHTTP2(true) // of conn's encryption it need not know
+	transport.Protocols.SetUnencryptedHTTP2(true) // it need not know of the encryption
 	return transport.NewClientConn(ctx, "http", "peer:80")
 }
 
