@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http/httpguts"
-	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 var errNoListener = errors.New("nothing listens there")

@@ -16,12 +16,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
 	streamspdy "k8s.io/streaming/pkg/httpstream/spdy"
 
 	listening "open-cluster-management.io/cluster-proxy/pkg/handshakes"
@@ -192,7 +192,7 @@ func (f *portForwarder) dial(ctx context.Context, pod string) (httpstream.Connec
 	// Only the dial of an upgrade heeds the context: a hub that takes the request and says
 	// nothing would keep a goroutine and a socket for each attempt.
 	stop := context.AfterFunc(ctx, way.shut)
-	tunnel, _, err := spdy.Negotiate(spdy.NewUpgraderForStreaming(upgrade), &http.Client{Transport: transport}, request, portforward.PortForwardProtocolV1Name)
+	tunnel, _, err := spdy.NegotiateStreaming(spdy.NewUpgraderForStreaming(upgrade), &http.Client{Transport: transport}, request, portforward.PortForwardProtocolV1Name)
 	if stop() {
 		return tunnel, err
 	}

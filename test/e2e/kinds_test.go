@@ -50,11 +50,10 @@ func fakePod(t *testing.T, cs *kubernetes.Clientset, ns string, handler http.Han
 	pod.Status.PodIP, pod.Status.PodIPs = own.String(), []corev1.PodIP{{IP: own.String()}}
 	_, err1 := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 	_, err2 := cs.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}}, metav1.CreateOptions{})
-	// The kube-apiserver's proxy reads Endpoints, and no controller of the lab makes them of slices.
-	_, err3 := cs.CoreV1().Endpoints(ns).Create(t.Context(), &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
-		Addresses: []corev1.EndpointAddress{{IP: own.String(), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: meta.Name}}},
-		Ports:     []corev1.EndpointPort{{Name: "http", Port: port}},
-	}}}, metav1.CreateOptions{})
+	address := corev1.EndpointAddress{IP: own.String(), TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: meta.Name}}
+	//lint:ignore SA1019 The kube-apiserver's proxy reads Endpoints, and no controller of the lab makes them of slices.
+	endpoints := &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{address}, Ports: []corev1.EndpointPort{{Name: "http", Port: port}}}}}
+	_, err3 := cs.CoreV1().Endpoints(ns).Create(t.Context(), endpoints, metav1.CreateOptions{})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
@@ -73,12 +73,12 @@ func TestPortForward(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		overWebSocket, err := portforward.NewSPDYOverWebsocketDialer(url, cfg)
+		overWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, dialer := range map[string]httpstream.Dialer{
-			"spdy": spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), "websocket": overWebSocket,
+			"spdy": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), "websocket": overWebSocket,
 		} {
 			t.Run(name, func(t *testing.T) { forward(t, cluster, dialer) })
 		}
@@ -94,7 +94,7 @@ const forwardedConnections = 100
 func forward(t *testing.T, cluster string, dialer httpstream.Dialer) {
 	t.Helper()
 	stop, ready := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.New(dialer, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewForStreaming(dialer, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

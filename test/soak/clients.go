@@ -20,12 +20,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -174,12 +174,12 @@ func (c *crowd) forward(ctx context.Context, cfg *rest.Config, cluster string, b
 		if err != nil {
 			return err
 		}
-		dialer = spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, r.URL())
-	} else if dialer, err = portforward.NewSPDYOverWebsocketDialer(r.URL(), cfg); err != nil {
+		dialer = spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, r.URL())
+	} else if dialer, err = portforward.NewSPDYOverWebsocketDialerForStreaming(r.URL(), cfg); err != nil {
 		return err
 	}
 	stop, ready := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.New(dialer, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewForStreaming(dialer, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return err
 	}
