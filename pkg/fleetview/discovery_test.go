@@ -182,7 +182,7 @@ func checkOpenAPI(t *testing.T, client *clientdiscovery.DiscoveryClient) {
 
 func TestDiscoveryETag(t *testing.T) {
 	for path, accept := range map[string]string{
-		"/api": clientdiscovery.AcceptV2, "/apis": clientdiscovery.AcceptV2Beta1, "/openapi/v3": fleet.JSONType, "/openapi/v2": fleet.JSONType,
+		"/api": clientdiscovery.AcceptV2, "/apis": "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", "/openapi/v3": fleet.JSONType, "/openapi/v2": fleet.JSONType,
 		"/openapi/v3/api/v1": fleet.JSONType,
 	} {
 		d, members := discovery.NewDiscovery(), twoMembers(aggregatedFormat)
@@ -220,7 +220,7 @@ func TestDiscoveryNegotiation(t *testing.T) {
 		"application/vnd.kubernetes.protobuf": fleet.JSONType,
 		clientdiscovery.AcceptV2 + "," + fleet.JSONType:                             clientdiscovery.AcceptV2,
 		clientdiscovery.AcceptV2NoPeer + "," + fleet.JSONType:                       clientdiscovery.AcceptV2,
-		clientdiscovery.AcceptV2Beta1:                                               clientdiscovery.AcceptV2Beta1,
+		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList":                                               "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
 		fleet.JSONType + ";g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,*/*": fleet.JSONType,
 	} {
 		response := ask(t, d, discoveryView(), members, "/apis", "Accept", accept)
