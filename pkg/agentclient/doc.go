@@ -22,8 +22,8 @@
 // SharedConns HTTP/2 connections for requests and as many as needed for watches,
 // HTTP/1.1 for upgrades, one connection each, and up to ReadConns HTTP/1.1 connections
 // for reads (package httprelay says why). A read that finds none of these free uses
-// HTTP/2, as do the first requests. What a view asks all of its clusters about discovery
-// shares whatever connection there is: thousands of clusters would be dialed several times
+// HTTP/2, as do the first requests. A view's questions to all of its clusters about discovery
+// share whatever connection there is: thousands of clusters would be dialed several times
 // each. All users share the pool: what a user may do is decided per request, by what is in
 // it. An HTTP/1.1 connection is used again only after an answer that was read to its end,
 // when nothing came after it.

@@ -19,7 +19,7 @@ import (
 
 var eventually = wait.Poll{Every: time.Millisecond, For: 20 * time.Second}.Until
 
-// What comes after an answer that says so goes over a new connection, and the
+// Requests after an answer that says so go over a new connection, and the
 // old one lives until its last request has ended.
 func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 	var leaving atomic.Bool
@@ -97,7 +97,7 @@ func TestAgentSendsItsClientsElsewhere(t *testing.T) {
 }
 
 // A connection that ends before the answer to a watch, or to a question of discovery, is no
-// error yet. What may change something is not sent again.
+// error yet. A request that may change something is not sent again.
 func TestReadsAreSentAgain(t *testing.T) {
 	conns := make(chan net.Conn, 8)
 	var came atomic.Int32

@@ -81,7 +81,7 @@
 // # Control sessions
 //
 // A Session is a carrier on which messages may come while it is idle, and a timer that
-// pings a silent peer. What peers say about carriers must not wait for a connection, so the
+// pings a silent peer. Messages about carriers must not wait for a connection, so the
 // first OPEN ends the session, and the dialing side makes another one. An idle peer then has
 // one connection, which is both, where a session of its own beside an idle carrier would
 // double what it costs. The watcher reads messages like other frames; whether one may be

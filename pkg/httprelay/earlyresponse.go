@@ -58,7 +58,7 @@ func HandleEarlyResponses(next http.Handler) http.Handler {
 }
 
 // RewriteEarlyResponses makes the end of the outgoing request's body that of
-// HandleEarlyResponses. What is read is the proxy's own request, which may have another body
+// HandleEarlyResponses. It reads the proxy's own request, which may have another body
 // by then.
 func RewriteEarlyResponses(r *httputil.ProxyRequest) {
 	if b, ok := r.In.Context().Value(earlyBodyKey{}).(*earlyBody); ok && r.Out.Body != nil {

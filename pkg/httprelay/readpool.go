@@ -298,7 +298,7 @@ func (b *pooledBody) Close() error {
 
 func (b *pooledBody) end(complete bool) {
 	b.once.Do(func() {
-		// What is there after the end belongs to no request.
+		// Bytes after the end belong to no request.
 		if b.stop() && complete && b.again && b.conn.reader.Buffered() == 0 {
 			b.conn.pool.put(b.conn)
 			return

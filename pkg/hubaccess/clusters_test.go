@@ -149,7 +149,7 @@ func TestClustersAreDescribed(t *testing.T) {
 	}
 }
 
-// Whatever is taken away ends service at once, and OnGone says so.
+// Service ends at once when anything is taken away, and OnGone says so.
 func TestWhatIsTakenAway(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {

@@ -40,8 +40,8 @@ func proxyCommand(p *cli.Factory) *cobra.Command {
 		Use:   "proxy CLUSTER|@VIEW",
 		Short: "Open a port on this machine that leads to a cluster or a view",
 		Long: `Open a port on 127.0.0.1 that leads to the Kubernetes API of a cluster, or of a FleetView (@VIEW), as kubectl proxy does for the hub.
-Every program on this machine that connects to it acts as you, without a credential: do not leave it open where others log in. What a program
-sends as Authorization is removed, because it is not the hub's. Watches, exec, attach and port-forward work.
+Every program on this machine that connects to it acts as you, without a credential: do not leave it open where others log in. The header
+Authorization of a program is removed, because it is not the hub's. Watches, exec, attach and port-forward work.
 
 Web pages cannot use the port: requests for another host name than those of --accept-hosts are refused (DNS rebinding), and so are
 requests that a browser marks as coming from another site. Pages that the cluster itself serves run in a sandbox, since they could act as you

@@ -37,7 +37,7 @@ func replayCommand(p *cli.Factory) *cobra.Command {
 
 Output is written byte for byte as the user got it: of a terminal to standard output, otherwise to standard output and standard
 error. It contains whatever the session contained, such as sequences that control your terminal. Standard error also has the
-session's user, cluster and pod at the beginning, and at the end why the recording ends, unless --raw is given. What the user typed is in the
+session's user, cluster and pod at the beginning, and at the end why the recording ends, unless --raw is given. The user's input is in the
 file only if the proxy API records it, and is not played.
 
 If bytes are missing or the end is, the command says so and exits with status 1. The hub is not asked. asciinema plays these files, too.`,

@@ -72,7 +72,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := waitForOwnCertificate(ctx, a.source, a.options.ClusterName); err != nil {
 		return err
 	}
-	// What serves connections outlives ctx by the drain.
+	// The service of connections outlives ctx by the drain.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, serving := errgroup.WithContext(serving)

@@ -68,7 +68,7 @@
 // right to is 403 whether there is one or not. A token that the hub does not know is
 // 401, in the same words, whether the cluster refuses it, cannot be reached, or does not
 // exist (filter.Filters); only a token that this replica has seen a cluster
-// accept is told more of that cluster. What remains is how long an answer takes, answers
+// accept is told more of that cluster. Three things remain: how long an answer takes, answers
 // with which a cluster's own kube-apiserver refuses to serve anyone (5xx), and Services,
 // which authenticate for themselves.
 //

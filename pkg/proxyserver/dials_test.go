@@ -65,7 +65,7 @@ func TestFullAgent(t *testing.T) {
 	}
 }
 
-// TestDialsOfAFullCluster has a cluster with two agents have as many dials as it may. Who dials
+// TestDialsOfAFullCluster has a cluster with two agents have as many dials as it may. A dialer
 // is refused once: every agent would refuse for the same reason.
 func TestDialsOfAFullCluster(t *testing.T) {
 	h := startHub(t)

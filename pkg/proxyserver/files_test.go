@@ -17,7 +17,7 @@ import (
 // fewFiles is set in the process that runs TestOutOfFiles with few files.
 const fewFiles = "PROXYSERVER_TEST_FEW_FILES"
 
-// TestOutOfFiles takes all file descriptors of a server. What is connected goes on,
+// TestOutOfFiles takes all file descriptors of a server. Connections go on,
 // the server accepts again once some are free, and it logs both once for each port.
 func TestOutOfFiles(t *testing.T) {
 	if os.Getenv(fewFiles) == "" {
@@ -80,7 +80,7 @@ func takeFiles(t *testing.T) (release func()) {
 		t.Fatal(err)
 	}
 	var taken []*os.File
-	// Who has a file open for a moment, as a reload of certificates does, gives it back.
+	// A reload of certificates, for one, has a file open for a moment and gives it back.
 	for quiet := time.Now(); time.Since(quiet) < 200*time.Millisecond; {
 		file, err := os.Open(os.DevNull)
 		if err != nil {

@@ -37,8 +37,8 @@ type lastAsked struct {
 	under bool      // there is no answer yet
 }
 
-// begin reports whether to ask now, and notes it; end must be called then. Who takes long to
-// answer is not due at once when it has: a dial would go on from one slow answer to the next.
+// begin reports whether to ask now, and notes it; end must be called then. A peer that
+// takes long to answer is not due at once when it has: a dial would go on from one slow answer to the next.
 func (l *lastAsked) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -59,7 +59,7 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	}, []string{"reason"})
 	m.limited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_cluster_limits_total",
-		Help: "What was refused because the agents of one cluster together, or one agent, had too many: agents (sessions), control sessions (streams), carriers or idle carriers.",
+		Help: "Refusals because the agents of one cluster together, or one agent, had too many: agents (sessions), control sessions (streams), carriers or idle carriers.",
 	}, []string{"limit"})
 	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_connections_ended_total",

@@ -53,7 +53,7 @@ const (
 // Each server holds a connection to each peer open on which that one says which hosts it has
 // agents of, everything at first and then every change (directory.go, follow.go). A dial
 // is one hop therefore, however many servers there are: the first peer that is asked has an
-// agent. What is out of date costs a refusal, a round trip within the hub, and the next
+// agent. News that is out of date costs a refusal, a round trip within the hub, and the next
 // peer: those are asked last that have said that they have no agent, and a peer that has
 // not said anything yet before them. After 2 s without an answer the next one
 // is asked too, and the peer that accepted last comes first. A cluster without any agent

@@ -136,8 +136,8 @@ func (a *oldAgent) ended(t *testing.T, conn io.Reader) {
 	}
 }
 
-// Whatever the hub takes away ends control sessions, carriers, and what is open on
-// them, and the old agent does not come back.
+// Control sessions, carriers, and what is open on them end with anything that the hub
+// takes away, and the old agent does not come back.
 func TestAgentsOfClustersThatAreNotServedAreEnded(t *testing.T) {
 	for name, change := range map[string]func(*fakeClusters){
 		"not served":              func(f *fakeClusters) { delete(f.uids, "cluster1") },

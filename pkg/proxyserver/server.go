@@ -126,7 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer ports.close()
 	serving := s.shareOut(ports)
 
-	// What serves outlives ctx by the drain.
+	// Service outlives ctx by the drain.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, life := errgroup.WithContext(life)

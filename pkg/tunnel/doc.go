@@ -42,7 +42,7 @@ else that speaks TCP:
 # Who authenticates whom
 
 The Dialer and the proxy server authenticate each other by TLS certificates of
-the hub CA. What runs inside a connection is the caller's: RESTConfig sets TLS
+the hub CA. The inside of a connection is the caller's: RESTConfig sets TLS
 up end to end between the caller and the managed kube-apiserver, and the proxy
 server and the agent only see ciphertext. An address is "<cluster>:<port>", and
 the agent of that cluster decides what it stands for.

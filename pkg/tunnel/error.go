@@ -11,7 +11,7 @@ import (
 // Code is the kind of an Error.
 type Code string
 
-// What can go wrong with a dial or a connection.
+// Faults of a dial or a connection.
 const (
 	// NoSuchCluster: the proxy server knows that there is no such cluster.
 	NoSuchCluster Code = "NoSuchCluster"

@@ -62,7 +62,7 @@ func seldom(condition func() bool) func() bool {
 	}
 }
 
-// What a storm may cost. How fast a machine works is its own affair, so the work
+// Bounds of a storm's cost. How fast a machine works is its own affair, so the work
 // is bounded by the handshakes of an agent, and the time by what is not work. Of
 // the exchanges beside it, half must be as fast as before, or twice; one in a
 // hundred may wait for handshakes, but not for all of them.

@@ -165,8 +165,8 @@ func (h *hub) waitForAgents(n int) {
 // soleCluster is the one that a oneTunnel leads to.
 const soleCluster = "127.1.0.1"
 
-// oneTunnel is a hub of one server, and a cluster of one agent. What dial opens
-// comes to the server through the hub's balancer, which can cut it.
+// oneTunnel is a hub of one server, and a cluster of one agent. Connections of
+// dial come to the server through the hub's balancer, which can cut them.
 type oneTunnel struct {
 	*hub
 	server *server

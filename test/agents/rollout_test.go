@@ -231,7 +231,7 @@ func TestRollingRestartOfAgents(t *testing.T) {
 }
 
 // TestKilled resets every connection of one of two agents, and of one of two
-// servers. What was open on it ends with an error and not as if it were
+// servers. Streams that were open on it end with an error and not as if they were
 // complete; new dials find the other one.
 func TestKilled(t *testing.T) {
 	for _, who := range []string{"agent", "server"} {

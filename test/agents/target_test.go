@@ -111,7 +111,7 @@ func (s *target) serve(conn net.Conn) {
 		s.mu.Unlock()
 		return
 	}
-	// What is sent back is what arrived; the client checks it, and so does this
+	// It sends back what arrived; the client checks it, and so does this
 	// side, by a copy.
 	checked, copied := io.Pipe()
 	verdict := make(chan error, 1)

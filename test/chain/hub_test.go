@@ -124,8 +124,8 @@ func writeExposed(t *testing.T, dir string) string {
 	return folder
 }
 
-// startManagedAPI starts the managed cluster's kube-apiserver. What does not begin
-// as TLS does is given to the test: bytes of whoever has asked for a connection.
+// startManagedAPI starts the managed cluster's kube-apiserver. Connections that do not
+// begin as TLS does are given to the test: bytes of whoever has asked for a connection.
 func startManagedAPI(t *testing.T, dir string, handler http.Handler) (kubeconfig string, raw <-chan net.Conn) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)

@@ -53,7 +53,7 @@ func TestLoadBalancerAnnotations(t *testing.T) {
 	}
 }
 
-// What is added comes after what the chart says, and reaches every process.
+// Added arguments come after those of the chart, and reach every process.
 func TestMoreArguments(t *testing.T) {
 	rendered := mustRender(t, everything)
 	for _, deployment := range rendered.deployments(t) {

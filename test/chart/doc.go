@@ -3,6 +3,6 @@
 // and rights are few, and that every flag in the chart is one that the binary
 // has.
 //
-// What rendering cannot show, the order in which Helm installs the CRD and an
-// object of its kind, is shown with the real helm in test/e2e.
+// Rendering cannot show the order in which Helm installs the CRD and an object of its
+// kind: test/e2e does, with the real helm.
 package chart

@@ -124,7 +124,7 @@ func TestPassPolicies(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"kubernetes.io/metadata.name": identity.PassNamespace}, policy.Spec.MatchConstraints.NamespaceSelector.MatchLabels); diff != "" {
 			t.Errorf("namespaces (-want +got):\n%s", diff)
 		}
-		// What the policy composes is what identity.PassAccount does.
+		// The policy composes the same name as identity.PassAccount.
 		if want := "variables.account == params.metadata.name + '-' + params.metadata.uid.substring(0, 8)"; policy.Spec.Variables[1].Expression != want || identity.PassAccount("ann", "0123456789") != "ann-01234567" {
 			t.Errorf("the policy has %q for the name of an account, and package identity %q", policy.Spec.Variables[1].Expression, identity.PassAccount("ann", "0123456789"))
 		}

@@ -55,8 +55,8 @@ func TestKonnectivitySuite(t *testing.T) {
 	isolated := isolation(t, t.TempDir())
 	var excused []string
 	if isolated == nil {
-		// What konnectivity's own processes fail here, this machine is to blame
-		// for: TestProxyDial_AgentTimeout_GRPC, for one, wants a network in which
+		// This machine is to blame for failures of konnectivity's own processes
+		// here: TestProxyDial_AgentTimeout_GRPC, for one, wants a network in which
 		// packets to 198.18.0.254 vanish.
 		var log string
 		_, excused, log = runSuite(t, nil, p, "", "-certificates="+p.certificates, "-server-path="+p.stockServer, "-agent-path="+p.stockAgent)

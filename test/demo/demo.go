@@ -55,7 +55,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	d.announce(plan)
-	// Whatever ends the demo ends what is built in the background.
+	// The end of the demo, whatever its reason, ends what is built in the background.
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()

@@ -35,7 +35,7 @@ func TestBundleOfABrokenHub(t *testing.T) {
 	wants := []struct{ part, content string }{
 		{"findings.txt", "× cluster-api "},
 		{"findings.txt", "× cluster-agents "},
-		{"clusters/" + cluster + "/logs/", `"TLS with the proxy server failed" reason="certificate" err="tls: failed to verify certificate: x509: `},
+		{"clusters/" + cluster + "/logs/", `"TLS with the proxy server failed" err="tls: failed to verify certificate: x509: `},
 		{"hub/logs/cluster-proxy-", `"TLS handshake failed"`},
 		{"hub/namespace/deployments.yaml", "name: " + identity.AddonManager},
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestBundle has an administrator of the hub, and a user of a cluster, write what they may read
-// into a bundle. What is in any Secret of the addon, and the token of the user, is in neither.
+// into a bundle. Neither has anything of a Secret of the addon, or the token of the user.
 // It disturbs nothing: it only reads.
 func TestBundle(t *testing.T) {
 	releaseOnNodes(t)

@@ -10,7 +10,7 @@
 // files. The comment of each says what it disturbs; it puts that back, so that the
 // next one finds the clusters as they were.
 //
-// make test runs them in a lab without nodes. What only real nodes can show is
+// make test runs them in a lab without nodes. Tests that need real nodes are
 // skipped there: exit codes, entrypoints that agents really dial, gigabytes,
 // NetworkPolicies, and what happens when things are taken away. make e2e runs
 // everything on nodes (E2E_NODES), where the addon is the chart and the image.

@@ -45,7 +45,7 @@ type fault struct {
 	narrow bool
 }
 
-// What clients may notice at most. The first is that of every fault, also of one
+// Limits of what clients may notice. The first is that of every fault, also of one
 // during which no request can go well.
 const (
 	toldLimit    = 32 * time.Second // 30 s without a word from the peer, and the answer's way

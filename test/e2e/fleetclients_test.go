@@ -168,7 +168,7 @@ func TestFleetDiscovery(t *testing.T) {
 	having, lacking := f.clusters[1], f.clusters[0]
 	f.makeWidgets(t, having)
 	installed.MakeView(t, "e2e-lacking", map[string]any{"clusters": map[string]any{"names": []any{lacking}}})
-	// What clusters serve is known for a minute, by user. This one has not asked yet.
+	// The view knows for a minute, by user, what clusters serve. This one has not asked yet.
 	token := installed.MakeUser(t, "e2e-fleet-discovery", append(suite.MayUseViews(), suite.MayReach(suite.AllVerbs))...)
 	for _, cluster := range f.clusters {
 		installed.MayOn(t, cluster, "e2e-fleet-discovery", suite.Rule("*", "*", suite.AllVerbs))

@@ -14,7 +14,7 @@ import (
 
 // TestFleetKubectlNamesTheCluster runs every command of kubectl that takes the name of an object
 // with NAME@CLUSTER, for every kind that it resolves, where all clusters have objects of the same
-// names. What it does must be about that cluster, or be refused in words that say how; never about
+// names. Each command must be about that cluster, or be refused in words that say how; never about
 // another cluster, and never about nothing. The commands are those of kubectl's own help: one that
 // a later kubectl adds fails the test until somebody says what it does. It disturbs nothing: what it
 // makes lies in a namespace of its own, and on a node that takes no other pods.
@@ -60,7 +60,7 @@ func tryNames(t *testing.T, ways []*naming, uses []namingUse, table *namingTable
 			t.Parallel()
 			for _, use := range byKind[kind] {
 				for _, way := range ways {
-					// Whoever guesses takes the first cluster, so the last is enough to see it.
+					// A guess takes the first cluster, so the last is enough to see it.
 					clusters := way.clusters
 					if way.view != "Plain" || use.once {
 						clusters = clusters[len(clusters)-1:]
@@ -216,7 +216,7 @@ func (u *using) like(args ...string) {
 	}
 }
 
-// What changes between two answers, and what is the view's.
+// Patterns of what changes between two answers, and of what is the view's.
 var (
 	ages      = regexp.MustCompile(`\b(\d+[dhms])+\b|<invalid>`)
 	counts    = regexp.MustCompile(`\(x\d+ over AGE\)`)

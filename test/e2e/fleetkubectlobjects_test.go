@@ -125,7 +125,7 @@ func newSame(t *testing.T) *same {
 	return s
 }
 
-// name is that of the object of a kind. What has no namespace must not meet that of another run.
+// name is that of the object of a kind. An object without a namespace must not meet that of another run.
 func (s *same) name(kind string) string {
 	if sameKinds[kind].cluster {
 		return s.ns

@@ -177,7 +177,7 @@ func testNoLoop(t *testing.T, endpoint *rest.Config) {
 	if err != nil || got.Code != http.StatusLoopDetected {
 		t.Errorf("a request that goes round is answered %d, %v: %.300s", got.Code, err, got.Body)
 	}
-	// What the proxy API answers by itself is no loop.
+	// An answer of the proxy API itself is no loop.
 	got, err = suite.Ask(t.Context(), endpoint, suite.Request{Method: http.MethodGet, Path: strings.TrimSuffix(again, "/"+localCluster+"/proxy")})
 	if err != nil || got.Code != http.StatusOK || !strings.Contains(got.Body, localCluster) {
 		t.Errorf("the list of clusters is answered %d, %v: %.300s", got.Code, err, got.Body)

@@ -146,8 +146,8 @@ func background(t *testing.T, every time.Duration, do func()) (end func()) {
 	return end
 }
 
-// usersAtWork asks each cluster and the view of all for something. What does not work
-// counts too.
+// usersAtWork asks each cluster and the view of all for something. Failures
+// count too.
 func usersAtWork(t *testing.T) {
 	for _, cluster := range installed.Clusters {
 		cfg := installed.ThroughProxyAPI(cluster)

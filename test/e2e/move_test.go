@@ -31,8 +31,8 @@ import (
 
 // TestMoveThereAndBack moves clusters from OCM's own cluster-proxy to this one by
 // helm upgrade, and back by helm rollback, while clients are at work and with
-// nothing done by hand. The hub is one of the clusters. What clients notice goes into
-// a table, in the file that $E2E_MOVE names. It disturbs everything: the addon is
+// nothing done by hand. The hub is one of the clusters. A table has what
+// clients notice, in the file that $E2E_MOVE names. It disturbs everything: the addon is
 // replaced, and back.
 func TestMoveThereAndBack(t *testing.T) {
 	needNodes(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // reach waits until a dial through the tunnel reaches a cluster, or does not.
-// What it reaches must be that cluster's agent: it shows its certificate.
+// It must reach that cluster's agent, which shows its certificate.
 func (s *Suite) reach(t *testing.T, cluster string, want bool) {
 	t.Helper()
 	dialer := s.dialer(t, "proxy-client")

@@ -14,8 +14,8 @@ import (
 )
 
 // testPage has other sites use the page's port: in a frame, by a link that was stolen, by markup in
-// names, and with the client certificate in a user's browser, here the hub administrator's. What only
-// a browser can show is in pkg/proxyapi: TestPageIsNotFramed, TestPageWithClientCertificate.
+// names, and with the client certificate in a user's browser, here the hub administrator's. Tests that
+// need a browser are in pkg/proxyapi: TestPageIsNotFramed, TestPageWithClientCertificate.
 func (s *Suite) testPage(t *testing.T) {
 	direct := s.endpoints(t, s.attacker())[0]
 	want, header, page := direct.send(t, requestText(http.MethodGet, "/ui/", direct.host, "", ""))

@@ -181,7 +181,7 @@ func (s *Suite) testPasses(t *testing.T) {
 		}
 		return nil
 	})
-	// What was bound to its account on a cluster may be there still.
+	// Bindings of its account on a cluster may be there still.
 	for _, i := range []issuer{maker, thief} {
 		if err, _ := i.makesAccounts(t, account); !apierrors.IsForbidden(err) {
 			t.Errorf("%s makes the account of a pass that has ended: %v, want 403", i.name, err)
@@ -196,7 +196,7 @@ func (s *Suite) passSees(t *testing.T, cluster, token string) int {
 	return code
 }
 
-// usePass uses a pass that was stolen for more than it is for. What it is for is tried too: it works.
+// usePass uses a pass that was stolen for more than it is for. It also tries what the pass is for, which works.
 func (s *Suite) usePass(t *testing.T, account, token string) {
 	t.Helper()
 	a, v := s.attacker(), s.victim()

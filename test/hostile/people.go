@@ -66,7 +66,7 @@ func (s *Suite) testSessions(t *testing.T) {
 		t.Fatal("the shell has ended")
 	default:
 	}
-	// Who may end sessions does: the shell was there all the time.
+	// Users with the right to end sessions do: the shell was there all the time.
 	manager := s.hubUser(t, "hostile-sessions-end", maySessions("delete"))
 	if code, _, body := aggregated.send(t, requestText(http.MethodDelete, sessionsPath+"/"+session, aggregated.host, manager, "")); code != http.StatusOK {
 		t.Errorf("who may end sessions: %d %.300s, want 200", code, body)

@@ -149,7 +149,7 @@ func (s *Suite) testRequests(t *testing.T) {
 		})
 	}
 	// Those that the addon manager has nothing to do with: nobody signs them.
-	// What it refuses afterwards shows that it has had the time to look.
+	// A refusal of a later one shows that it has had the time to look.
 	for attack, change := range map[string]func(r *request){
 		"foreign signer": func(r *request) { r.signer = "example.com/signer" },
 		"deleted addon":  func(r *request) { r.cluster = "no-addon" },

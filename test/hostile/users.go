@@ -69,8 +69,8 @@ func (s *Suite) testForgedHeaders(t *testing.T) {
 	for _, d := range s.endpoints(t, cluster) {
 		t.Run(d.name, func(t *testing.T) { d.forge(t, token, slices.Collect(maps.Keys(spellings))) })
 	}
-	// A view that has one cluster for the user sends the review there. What reads headers
-	// before it is the same as above.
+	// A view that has one cluster for the user sends the review there. The same code as
+	// above reads headers before it.
 	for _, d := range s.viewEndpoints(t, allView) {
 		t.Run(d.name, func(t *testing.T) { d.forge(t, token, []string{"as it is", "underscores", "listed"}) })
 	}

@@ -80,7 +80,7 @@ func (s *Suite) makeMap(t *testing.T, cluster, name string, annotations map[stri
 }
 
 // testViewSecrecy has a user who may reach the attacker's cluster only learn about the
-// victim's through a view that has both. What they hear of the victim is what they hear of
+// victim's through a view that has both. They hear the same of the victim as of
 // a cluster that does not exist, while the victim is there and while it is away.
 func (s *Suite) testViewSecrecy(t *testing.T) {
 	const user, mark = "hostile-view", "hostile-view-secrecy"

@@ -30,7 +30,7 @@
 // nodes) with containerd, kubelet, kube-proxy, CoreDNS and real pods, nobody can
 // dial the managed ones, and Services of type LoadBalancer have addresses on the
 // network between. The API is the same, and the scenarios of test/e2e run on
-// both. What a network provider does, the lab does itself: load balancers'
+// both. The lab does itself what a network provider does: load balancers'
 // addresses, and NetworkPolicies as rules of nft. The addon's binary is packed
 // as an image of its own name with tag "lab". It needs root on Linux.
 //
@@ -52,6 +52,6 @@
 // build is missing, all of it is built.
 //
 // PATH is not searched: what a test runs must not depend on what a machine happens to
-// have. Who wants that writes LAB_BIN=$PATH. A lab with nodes takes nothing ready-made: it runs its
+// have. LAB_BIN=$PATH searches it. A lab with nodes takes nothing ready-made: it runs its
 // programs in machines that have nothing else. OCM is always built.
 package lab

@@ -104,7 +104,7 @@ func TestDownSparesOtherProcesses(t *testing.T) {
 	}
 }
 
-// What a lab in the background leaves beside its folder never has the folder's
+// Files that a lab in the background leaves beside its folder never have the folder's
 // own name.
 func TestFilesBesideTheLab(t *testing.T) {
 	for _, dir := range []string{"/x/lab", "/x/run/", "/x/lab.json"} {

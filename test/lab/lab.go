@@ -45,7 +45,7 @@ type Options struct {
 	// the hub, where the release can, and not certificates.
 	Tokens []string
 	// Older are those of the managed clusters whose kube-apiserver is a minor release of Kubernetes
-	// older, OlderKubernetes. What else they run is not, and no cluster with a machine can be.
+	// older, OlderKubernetes. Nothing else of them is older, and no cluster with a machine can be.
 	Older []string
 	// WithoutOCM leaves OCM's controllers out of the hub; whoever starts the lab plays their
 	// part. Its definitions are there, and the webhook that converts addons. Clusters must be

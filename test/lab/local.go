@@ -29,8 +29,8 @@ func (l *Lab) JoinHub(ctx context.Context, name string) error {
 	return l.Hub.waitRegistered(ctx, name)
 }
 
-// LeaveHub undoes JoinHub. What was installed on the hub as on a managed cluster is
-// gone when it returns.
+// LeaveHub undoes JoinHub. Nothing that was installed on the hub as on a managed cluster is
+// left when it returns.
 func (l *Lab) LeaveHub(ctx context.Context) error {
 	clusters, err := clusterclient.NewForConfig(l.Hub.config)
 	if err != nil {

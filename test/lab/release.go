@@ -26,7 +26,7 @@ const (
 	OCMOldest  Release = "0.16.0"
 )
 
-// What a release's folder holds.
+// Names in a release's folder.
 const (
 	ocmProgram  = "ocm"
 	hubCRDs     = "crds-hub"

@@ -1,6 +1,6 @@
 package rules
 
-// What bounds much of what is decoded.
+// Bounds of much of what is decoded.
 const (
 	ofObject  = "it is a part of an object of the hub, of which etcd takes no more than 1.5 MiB"
 	ofBody    = "the request's body is bounded by maxBody"

@@ -33,7 +33,7 @@
 //
 // "per cluster" is the difference to the same process before there was any cluster. growth
 // compares the two largest columns: the power of the number of clusters with which a figure
-// grows, flat below 0.25, linear up to 1.15. What is given per cluster is linear as a whole
+// grows, flat below 0.25, linear up to 1.15. A figure per cluster is linear as a whole
 // if it is flat here.
 //
 // # Files

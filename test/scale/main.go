@@ -62,7 +62,7 @@ func run(ctx context.Context, w *world, only, out string) (err error) {
 			if g.always || ctx.Err() != nil {
 				return fmt.Errorf("%s: %w", g.name, err)
 			}
-			// What follows can still be measured.
+			// The next ones can still be measured.
 			w.table.fail(g.name, err)
 			w.say("FAILED: " + err.Error())
 		}

@@ -114,7 +114,7 @@ func (m *managedAPI) discover(w http.ResponseWriter, r *http.Request, path strin
 	}
 }
 
-// lease is the addon's Lease, of which a cluster has one. What agents write into it matters to nobody here.
+// lease is the addon's Lease, of which a cluster has one. Its content matters to nobody here.
 func (m *managedAPI) lease(w http.ResponseWriter, cluster string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

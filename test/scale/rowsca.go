@@ -49,7 +49,7 @@ func measureCAs(ctx context.Context, w *world) error {
 	w.add("addon manager, the CAs change: quiet after, s", quiet.Sub(began).Seconds())
 	w.add("addon manager, the CAs change: requests to the hub per cluster", (later-requests)/float64(w.size))
 	w.add("addon manager, the CAs change: CPU ms per cluster", (took-cpu)*1000/float64(w.size))
-	// Whoever has lost a server meanwhile takes its time to find it again.
+	// Agents that have lost a server meanwhile take their time to find it again.
 	return w.awaitShare(ctx, 0.9)
 }
 

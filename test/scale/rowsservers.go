@@ -154,7 +154,7 @@ func (w *world) measureReturn(ctx context.Context, what string, disturb func() e
 		return err
 	}
 	began := time.Now()
-	// What was deleted is there for a moment.
+	// Deleted pods are there for a moment.
 	err = pause(ctx, 3*time.Second)
 	for _, share := range []float64{0.5, 0.9} {
 		if err == nil {

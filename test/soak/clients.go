@@ -290,7 +290,7 @@ func (c *client) watch(ctx context.Context, cfg *rest.Config, namespace string) 
 				return err
 			}
 			if event.Type == "ERROR" {
-				// What the client has is too old: it begins anew.
+				// The client's version is too old: it begins anew.
 				version, last = "", 0
 				return fmt.Errorf("the watch says %d %s", event.Object.Code, event.Object.Message)
 			}

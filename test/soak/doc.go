@@ -56,11 +56,11 @@
 //   - A step is no leak: a client that connects, or a pool that learned a new size, is in one
 //     quarter alone. Nor is a wave, which comes back.
 //   - Medians of a quarter take the teeth of the garbage collector and the burst after a fault out.
-//     What is left is a tenth or so for resident memory, which the kernel gives and takes in large
+//     The rest is a tenth or so for resident memory, which the kernel gives and takes in large
 //     pieces, and less for the rest. So the limits are 10 % of the second quarter (heap 15 %; 5 % of
 //     what all processes of a kind have together, of which there are two or more), and at least
 //     6 MiB, 3 MiB of heap, 20 goroutines, 10 files, 10 sockets.
-//   - What is not seen: less than that in half of the run. With a fault every 20 s, a goroutine that
+//   - It does not see less than that in half of the run. With a fault every 20 s, a goroutine that
 //     each leaves behind is seen after 15 minutes, and one KiB of heap for each of some
 //     60 requests a second in two minutes of the second half.
 //

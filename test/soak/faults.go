@@ -29,7 +29,7 @@ const (
 	proxyAgent   = "proxy agent"
 )
 
-// How long after a fault its clients may still notice it. What the addon promises of each is
+// How long after a fault its clients may still notice it. The addon's promises are
 // in test/faults.md; a machine whose processors are all busy needs a little more.
 const (
 	// killedGrace is for requests that were under way, and the seconds in which others find

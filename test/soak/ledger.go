@@ -133,8 +133,8 @@ func (c *client) judge(windows []window) (v verdict) {
 	return v
 }
 
-// judgeNew returns the failures outside of every window that it has not returned before. What
-// was noticed before a fault began cannot be of that fault, so once one is over, the windows
+// judgeNew returns the failures outside of every window that it has not returned before. A failure
+// before a fault began cannot be of that fault, so once one is over, the windows
 // that there are decide.
 func (c *client) judgeNew(windows []window) (unexcused []string) {
 	c.mu.Lock()

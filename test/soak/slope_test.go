@@ -88,8 +88,8 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// TestConnectionsMove has two processes. What moves from one to the other does not grow, and
-// what only one of them keeps does.
+// TestConnectionsMove has two processes. Connections that move from one to the other are no growth, and
+// those that only one of them keeps are.
 func TestConnectionsMove(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other func(minute int) float64

@@ -156,7 +156,7 @@ func (c *crowd) startAll(ctx context.Context, t *testing.T) {
 			return nil
 		})
 	}
-	// What failed before everything was there is no part of the run.
+	// Failures before everything was there are no part of the run.
 	for _, one := range c.all {
 		one.mu.Lock()
 		one.failures, one.gaps = nil, nil

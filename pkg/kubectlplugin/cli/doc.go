@@ -4,7 +4,7 @@
 //   - A context that leads to a cluster or a view is followed to its hub (factory.go).
 //   - Objects are printed by kubectl's own printers: JSON, YAML, JSONPath, names and tables.
 //     More than one object is a List.
-//   - What a cluster says about itself may be an attack on the terminal, or on a reader.
+//   - Texts of a cluster may be an attack on the terminal, or on a reader.
 //     Each writer escapes what is not printable, and a cell is one line.
 //   - "Not found" of a kind or of the whole API is never "there is none": IsMissing tells
 //     the three apart, and CheckServed asks whether the hub has the addon.

@@ -120,7 +120,7 @@ func (b *bundle) finish() {
 	b.add("README.txt", []byte(bundleReadme))
 }
 
-const bundleReadme = `What kubectl clusterproxy bundle has read. Begin with findings.txt.
+const bundleReadme = `This folder has what kubectl clusterproxy bundle has read. Begin with findings.txt.
 
 findings.txt           what "check" says of the hub and of the named clusters, and whether its agents run
 precheck.txt           what "check --pre" says: configurations, requests for certificates, rights
@@ -131,7 +131,7 @@ hub/logs/              logs of its pods; those of containers that ended are call
 clusters/NAME/         the same of a named cluster, read through the tunnel, or with --cluster-kubeconfig
 errors.txt             what could not be read, and why
 
-Secrets were not read. What looks like a credential is removed from everything else.
+Secrets were not read. Everything else is without what looks like a credential.
 `
 
 // lines returns what a function writes to the plugin's output.

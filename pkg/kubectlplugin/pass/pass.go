@@ -48,7 +48,7 @@ ends after --for. The kubeconfig has a context for each cluster of --clusters, a
 pass at once. Clusters of --clustersets are reached by "fleet" alone, one of them as NAME@CLUSTER: the hub's
 kube-apiserver knows the rights to clusters by their names, and none by set.
 
-Role viewer reads, role user sends any request. What the pass may do on a cluster is decided there, for the user that
+Role viewer reads, role user sends any request. Each cluster decides what the pass may do there, for the user that
 the command prints. With --cluster-role a ManifestWork binds that ClusterRole to the user on each cluster, in
 --namespace only if that is given; for --clustersets, on the clusters that are in the sets now.
 

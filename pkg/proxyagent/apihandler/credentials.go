@@ -27,7 +27,7 @@ type byCredential struct {
 	connect func() (http.RoundTripper, error)
 
 	mu sync.Mutex
-	// Who sends bad tokens takes the places of unknown credentials only.
+	// A sender of bad tokens takes the places of unknown credentials only.
 	accepted, unknown *lru.Cache // http.RoundTripper by the credential's hash
 }
 

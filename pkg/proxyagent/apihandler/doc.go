@@ -1,7 +1,7 @@
 // Package apihandler is the HTTPS server inside the agent that receives requests from
 // the hub's proxy API. It forwards them to the managed cluster's kube-apiserver.
 //
-// Who authenticates whom: the handler shows the agent's certificate, whose name is this
+// Authentication: the handler shows the agent's certificate, whose name is this
 // cluster's and no other's, and demands a certificate of the hub CA with the role of
 // the proxy API. It answers no other connection. TLS runs from the proxy API to here,
 // so the proxy server in between sees ciphertext.
@@ -61,7 +61,7 @@
 // cluster is asked is by chance, and no caller can choose. Every metric therefore has the label pod:
 // the counters of two agents are two series, each of which only grows.
 //
-// What fails: the answer is 502 if the kube-apiserver cannot be reached and 504 if it
+// Failures: the answer is 502 if the kube-apiserver cannot be reached and 504 if it
 // does not answer in time, both as a metav1.Status that names the hop. A connection
 // that ends or is cut off on one side ends in the same way on the other (package
 // connect). A plain TCP target that is killed is the exception: its kernel ends the

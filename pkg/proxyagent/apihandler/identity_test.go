@@ -138,8 +138,8 @@ func TestHubsOwnCluster(t *testing.T) {
 	}
 }
 
-// Whatever the hub says, nobody becomes a part of this cluster's control plane
-// or one of its service accounts.
+// Nobody becomes a part of this cluster's control plane
+// or one of its service accounts, whatever the hub says.
 func FuzzNoControlPlaneNames(f *testing.F) {
 	for _, seed := range []string{"jane", "system:masters", " system:masters", "system:serviceaccount:a:b", "SYSTEM:masters", "system:authenticated\x00", "cluster:hub:x", "kubeadm:cluster-admins"} {
 		f.Add("X-Remote-User", seed, "X-Remote-Group", seed)

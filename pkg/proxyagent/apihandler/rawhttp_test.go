@@ -18,7 +18,7 @@ import (
 )
 
 // checkSmuggling sends the corpus, of which each request for /first has the header
-// lines of head. What arrives must have been sent like that, and the hidden one
+// lines of head. Requests must arrive as they were sent, and the hidden one
 // must have nothing of the other's, which isFirst knows by its header.
 func checkSmuggling(t *testing.T, seen *rawhttp.Recorder, dial func() net.Conn, head string, isFirst func(http.Header) bool) {
 	t.Helper()

@@ -56,7 +56,7 @@ func newTransports(cfg *rest.Config, tcp dial.TCP, target *url.URL) (*transports
 		// in the process with the same configuration.
 		own.Dial = tuned(tcp)
 	}
-	// Whether an answer is compressed is between client and kube-apiserver.
+	// Client and kube-apiserver agree on compression.
 	own.DisableCompression = true
 	own.Impersonate = rest.ImpersonationConfig{}
 	anonymous := rest.AnonymousClientConfig(own)

@@ -35,7 +35,7 @@ type Policy struct {
 	AllowedReservedNames []string `json:"allowedReservedNames,omitempty"`
 }
 
-// Parse reads a policy. What it does not know is an error.
+// Parse reads a policy. A field that it does not know is an error.
 func Parse(content []byte) (Policy, error) {
 	var p Policy
 	if err := yaml.UnmarshalStrict(content, &p); err != nil {

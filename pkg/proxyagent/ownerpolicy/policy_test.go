@@ -83,7 +83,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What not every server takes for an upgrade is one for the owner.
+// TestUpgrades has headers that only some servers take for an upgrade; the owner's policy always does.
 func TestUpgrades(t *testing.T) {
 	for _, header := range []http.Header{
 		{"Upgrade": {"websocket"}}, {"Upgrade": {""}}, {"Connection": {"Upgrade"}}, {"Connection": {"keep-alive", "xupgrade"}},

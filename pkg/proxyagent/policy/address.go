@@ -20,7 +20,7 @@ var neverDialed = []struct {
 	{netip.MustParsePrefix("192.0.0.192/32"), "metadata"},
 	{netip.MustParsePrefix("fd00:ec2::/32"), "metadata"},
 	{netip.MustParsePrefix("fd20:ce::254/128"), "metadata"},
-	// What carries an IPv4 address inside could carry any of the above.
+	// An address with an IPv4 address inside could carry any of the above.
 	{netip.MustParsePrefix("::/96"), "embedded IPv4"},
 	{netip.MustParsePrefix("64:ff9b::/96"), "embedded IPv4"},
 	{netip.MustParsePrefix("64:ff9b:1::/48"), "embedded IPv4"},

@@ -174,7 +174,7 @@ func joinStream(stream grpc.ServerStream, conn *carrier.Conn, sent, received *in
 		return up
 	}
 	// The client closed: everything that it sent is on its way, and so is the
-	// end of it. What the target still sends is not wanted.
+	// end of it. Nobody wants what the target still sends.
 	_ = conn.Close()
 	return <-down
 }

@@ -48,7 +48,7 @@ type Server struct {
 	core    Core
 	clients *grpc.Server
 
-	// What follows is nil without Options.Agents.
+	// The fields below are nil without Options.Agents.
 	connect  *connectFrontend
 	agents   *grpc.Server
 	inner    *server.ProxyServer

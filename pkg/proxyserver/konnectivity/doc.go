@@ -23,7 +23,7 @@
 //
 // A certificate names a cluster, and not an agent: the agents of a cluster may have 64
 // connections together, of 16 streams each. A connection ends when its certificate or its
-// cluster is not served any more, as that of any agent does. What an agent has open is cut
+// cluster is not served any more, as that of any agent does. An agent's connections are cut
 // when its server stops.
 //
 // # What konnectivity's server must not see

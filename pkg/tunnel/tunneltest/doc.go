@@ -9,7 +9,7 @@
 // one does; there are no agents, it connects to the targets itself.
 //
 // The wire is real, so what a test sees of refused dials, broken connections
-// and restarts is what the program will see. What is not here: agents, policy,
+// and restarts is what the program will see. It has no agents, no policy, and no
 // flow control between hub and agent.
 //
 // Files: hub.go has the Hub.

@@ -184,8 +184,8 @@ func makeDeafPod(t *testing.T, endpoints []suite.Endpoint, ns string) (path stri
 	return "/api/v1/namespaces/" + ns + "/pods/" + name + ":" + port + "/proxy/", nil
 }
 
-// beside measures a user beside stallers others, each of whom begin gets stuck. What
-// it returns waits for one of them, whose context has ended.
+// beside measures a user beside stallers others, each of whom begin gets stuck. Its
+// result waits for one of them, whose context has ended.
 func (f figures) beside(t *testing.T, row string, endpoints []suite.Endpoint, small string, begin func(context.Context, *testing.T, suite.Endpoint) (end func(), err error)) {
 	const stallers = 16
 	if !load.Rows.MatchString(row) {

@@ -120,7 +120,7 @@ const WarmUp = 500 * time.Millisecond
 
 // Send sends one request again and again, from some workers at a time, each as
 // soon as it has the answer to its last. Every answer must have the code; 0
-// stands for any. What began in the warm-up does not count.
+// stands for any. Requests that began in the warm-up do not count.
 func Send(ctx context.Context, t *testing.T, cfg *rest.Config, path string, workers, code int) (perSecond float64, took []time.Duration) {
 	t.Helper()
 	client := Caller(t, cfg)

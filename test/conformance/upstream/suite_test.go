@@ -36,11 +36,11 @@ const (
 
 // values are those with which the chart is installed.
 var values = []string{
-	// What the suite's Makefile sets, but for the image's name.
+	// The suite's Makefile sets these, and the image's name.
 	"tag=lab",
 	"proxyServer.entrypointAddress=proxy-entrypoint." + namespace + ".svc", "proxyServer.port=8091",
 	"enableServiceProxy=true", "userServer.enabled=true",
-	// What README tells those to set who come from upstream.
+	// README tells those who come from upstream to set these.
 	"proxyAPI.allowAuthenticated=true",
 	"exposedServices[0].namespace=default", "exposedServices[0].service=hello-world", "exposedServices[0].anonymous=true",
 	"exposedServices[1].namespace=default", "exposedServices[1].service=hello-world-https", "exposedServices[1].anonymous=true",

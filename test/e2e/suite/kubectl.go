@@ -41,8 +41,8 @@ func (s *Suite) KubectlPatiently(ctx context.Context, cluster, stdin string, arg
 	return string(out), err
 }
 
-// KubectlCommand is the real kubectl as a client with that configuration. What kubectl
-// caches, and the kubeconfig, are kept under name.
+// KubectlCommand is the real kubectl as a client with that configuration. Kubectl's
+// caches and the kubeconfig are kept under name.
 func (s *Suite) KubectlCommand(ctx context.Context, name string, cfg *rest.Config, args ...string) (*exec.Cmd, error) {
 	file := filepath.Join(s.Dir, name+".kubeconfig")
 	if err := WriteKubeconfig(file, cfg); err != nil {

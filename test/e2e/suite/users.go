@@ -104,8 +104,8 @@ func (s *Suite) makeUsers(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// removeUsers removes what makeUsers and makeHubUser made. What cannot be removed
-// is printed.
+// removeUsers removes what makeUsers and makeHubUser made. It prints what
+// cannot be removed.
 func (s *Suite) removeUsers() {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()

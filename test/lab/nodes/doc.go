@@ -10,8 +10,8 @@
 // standard input does, that is when the lab's process is gone, however that
 // came about; and the kernel ends everything in its namespaces with it, shims
 // and containers included, and takes the mounts, the network and the rules
-// along. What is left then are control groups, a folder, and a few settings of
-// the whole machine; Stop and Remove put those in order.
+// along. Control groups, a folder, and a few settings of the whole machine are
+// left then; Stop and Remove put those in order.
 //
 // One more namespace, the wide network, holds a bridge. A pair of veth joins
 // each machine to it as wan0. This machine has no interface there, so nothing of

@@ -24,7 +24,7 @@ func (m *Machine) mount() error {
 		flags                uintptr
 		data                 string
 	}{
-		// What the kubelet's volumes need, among ourselves.
+		// The kubelet's volumes need this, among ourselves.
 		{"none", "/", "", syscall.MS_REC | syscall.MS_SHARED, ""},
 		{"proc", "/proc", "proc", syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC, ""},
 		{"tmpfs", "/run", "tmpfs", syscall.MS_NOSUID | syscall.MS_NODEV, "mode=755"},

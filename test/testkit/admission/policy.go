@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// Policy is a ValidatingAdmissionPolicy, as a kube-apiserver compiles it. What its matchConstraints
-// match is for the test to know.
+// Policy is a ValidatingAdmissionPolicy, as a kube-apiserver compiles it. The test
+// knows what its matchConstraints match.
 type Policy struct{ validator validating.Validator }
 
 // NewPolicy compiles a policy.

@@ -74,7 +74,7 @@ func Smuggling(target, hidden, head string) map[string]string {
 }
 
 // Parse is what net/http makes of a connection's bytes: requests, until one that
-// it cannot read. What a proxy passes on must be among them.
+// it cannot read. A proxy may pass on these and no others.
 func Parse(raw string) (requests []Request) {
 	for reader := bufio.NewReader(strings.NewReader(raw)); ; {
 		r, err := http.ReadRequest(reader)
