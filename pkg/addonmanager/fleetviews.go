@@ -72,7 +72,7 @@ func waitForResource(ctx context.Context, hub discovery.ServerResourcesInterface
 			return true, nil
 		}
 		if !told {
-			klog.FromContext(ctx).Info("Waiting for the hub to serve a resource; is its CustomResourceDefinition installed?", "resource", wanted.GroupResource().String(), "err", err)
+			klog.FromContext(ctx).Error(err, "Waiting for the hub to serve a resource; is its CustomResourceDefinition installed?", "resource", wanted.GroupResource().String())
 			told = true
 		}
 		return false, nil

@@ -235,7 +235,7 @@ func waitForAPIs(ctx context.Context, config *rest.Config, apis ...string) error
 		err := wait.PollUntilContextCancel(ctx, 2*time.Second, true, func(context.Context) (served bool, err error) {
 			_, err = client.ServerResourcesForGroupVersion(wanted)
 			if err != nil && last == nil {
-				klog.FromContext(ctx).Info("Waiting for the hub to serve an API; is its CustomResourceDefinition installed?", "api", wanted, "err", err.Error())
+				klog.FromContext(ctx).Error(err, "Waiting for the hub to serve an API; is its CustomResourceDefinition installed?", "api", wanted)
 			}
 			last = err
 			return err == nil, nil

@@ -32,7 +32,7 @@ type notices struct {
 // that: an error is logged, and tell tries again the next time they are made.
 func (n *notices) tell(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, variables []string) {
 	if err := n.write(ctx, addon, variables); err != nil {
-		klog.FromContext(ctx).Info("Telling which customized variables are ignored the next time", "cluster", addon.Namespace, "err", err.Error())
+		klog.FromContext(ctx).Error(err, "Telling which customized variables are ignored; will try again", "cluster", addon.Namespace)
 	}
 }
 

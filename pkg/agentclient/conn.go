@@ -49,7 +49,7 @@ func (p *pool) handshakeFailed(err error) error {
 	err = pki.Explain(err)
 	reason := pki.HandshakeReason(err)
 	p.client.options.Metrics.HandshakeFailures.WithLabelValues(reason).Inc()
-	klog.Background().Info("TLS with an agent failed", "cluster", p.cluster, "reason", reason, "err", err.Error())
+	klog.Background().Error(err, "TLS with an agent failed", "cluster", p.cluster, "reason", reason)
 	return &HandshakeError{err}
 }
 
@@ -69,7 +69,7 @@ func (p *pool) admit(conn *pooledConn, state tls.ConnectionState) error {
 	p.mu.Unlock()
 	if err := p.client.options.Admission.Admit(peer); err != nil {
 		p.client.options.Metrics.HandshakeFailures.WithLabelValues("cluster").Inc()
-		klog.Background().Info("Agent refused", "cluster", p.cluster, "err", err.Error())
+		klog.Background().Info("Agent refused", "cluster", p.cluster, "message", err.Error())
 		return &HandshakeError{err}
 	}
 	return nil

@@ -102,7 +102,7 @@ func (a *Authenticator) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	for _, controller := range a.controllers {
 		if err := controller.RunOnce(ctx); err != nil {
-			klog.FromContext(ctx).Info("The hub's CA of client certificates cannot be read yet; until then such certificates are refused", "err", err.Error())
+			klog.FromContext(ctx).Error(err, "The hub's CA of client certificates cannot be read yet; until then such certificates are refused")
 		}
 		go func() {
 			controller.Run(ctx, 1)

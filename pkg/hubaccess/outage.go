@@ -150,7 +150,7 @@ func (o *Outage) lookNow(ctx context.Context) {
 	case away && o.since.IsZero():
 		o.since = time.Now()
 		o.gauge.Set(1)
-		klog.FromContext(ctx).Info("The hub cannot be asked; requests that it allowed lately go on", "grace", o.grace, "err", err.Error())
+		klog.FromContext(ctx).Error(err, "The hub cannot be asked; requests that it allowed lately go on", "grace", o.grace)
 		select {
 		case o.began <- struct{}{}:
 		default:

@@ -109,7 +109,7 @@ func (v *reviewer) review(ctx context.Context, token string, audiences []string)
 		if unreachable(err) {
 			return nil, errUnreachable
 		}
-		klog.FromContext(ctx).Info("The hub refused to review a token", "err", err.Error())
+		klog.FromContext(ctx).Error(err, "The hub refused to review a token")
 		return nil, errNoAnswer
 	}
 	if review.Status.Authenticated {
@@ -127,7 +127,7 @@ func whyNot(ctx context.Context, message string) error {
 	case slices.ContainsFunc(refused, func(phrase string) bool { return strings.Contains(message, phrase) }):
 		return errNotForUs
 	}
-	klog.FromContext(ctx).Info("The hub did not decide about a token", "err", message)
+	klog.FromContext(ctx).Info("The hub did not decide about a token", "message", message)
 	return errNoAnswer
 }
 

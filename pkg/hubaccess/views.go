@@ -94,7 +94,7 @@ func (o *optional) failed(ctx context.Context, r *cache.Reflector, err error) {
 		return
 	}
 	if !o.lacking.Swap(true) {
-		klog.FromContext(ctx).Info("The hub has none of a kind that views need, which is looked for again at times", "kind", o.what, "err", err.Error())
+		klog.FromContext(ctx).Info("The hub has none of a kind that views need, which is looked for again at times", "kind", o.what)
 	}
 }
 

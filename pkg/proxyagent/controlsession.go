@@ -34,7 +34,7 @@ func (s *servers) connect() {
 	session, err := s.dialer.dialSession(s.draining)
 	if err != nil {
 		if s.draining.Err() == nil {
-			klog.Background().Info("Connecting to a proxy server; will try again", "err", err.Error())
+			klog.Background().Error(err, "Connecting to a proxy server; will try again")
 		}
 		return
 	}
@@ -187,7 +187,7 @@ func (s *servers) renewSession(ctx context.Context, server *server) (*carrier.Ca
 		return nil, net.ErrClosed
 	}
 	s.renewSessionLocked(server, session)
-	// What concerns other servers is as before, and a busy agent makes many sessions a minute.
+	// Nothing changed for other servers, and a busy agent makes many sessions a minute.
 	if n := totalOf(session); n != s.search.total {
 		s.noteTotalLocked(n)
 	}

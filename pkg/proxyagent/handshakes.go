@@ -38,7 +38,7 @@ func (h *handshakes) noteFailure(err error) {
 		return
 	}
 	h.reason, h.logged = reason, time.Now()
-	klog.Background().Info("TLS with the proxy server failed", "reason", reason, "err", h.last.Error())
+	klog.Background().Error(h.last, "TLS with the proxy server failed", "reason", reason)
 }
 
 func (h *handshakes) noteSuccess() {

@@ -58,7 +58,7 @@ func (l addonLease) renewIfConnected(ctx context.Context) time.Duration {
 		return leaseCheck
 	}
 	if err := l.renew(ctx); err != nil {
-		klog.FromContext(ctx).Info("Renewing the addon's Lease; will try again", "err", err)
+		klog.FromContext(ctx).Error(err, "Renewing the addon's Lease; will try again")
 		return leaseCheck
 	}
 	return leaseRenewal

@@ -50,7 +50,7 @@ func (f *portForwarder) run(ctx context.Context, listener net.Listener) error {
 	listening.Accept(listener, klog.FromContext(ctx), func(conn net.Conn) {
 		defer conn.Close()
 		if err := f.forward(ctx, conn); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Info("Forwarding to a proxy server through the hub", "err", err.Error())
+			klog.FromContext(ctx).Error(err, "Forwarding to a proxy server through the hub")
 		}
 	})
 	return nil
@@ -219,7 +219,7 @@ func (s *sockets) add(_ context.Context, _, _ string, socket syscall.RawConn) er
 	return nil
 }
 
-// shut ends what waits for the sockets. Who dialed closes them.
+// shut ends what waits for the sockets. The dialers close them.
 func (s *sockets) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -88,7 +88,7 @@ func (p *parts) traces(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutOff)
 	defer cancel()
 	if err := p.config.TracerProvider.Shutdown(limited); err != nil {
-		klog.FromContext(ctx).Info("The last traces could not be sent", "err", err.Error())
+		klog.FromContext(ctx).Error(err, "Sending the last traces")
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (s *Server) admitAgent(link *agentLink, conn *tls.Conn, says declaration) e
 	reason, err := s.checkAgent(link, conn, says)
 	if err != nil {
 		s.metrics.agentsRejected.WithLabelValues(reason).Inc()
-		s.logger.Info("Agent rejected", "cluster", link.cluster, "reason", reason, "error", err.Error(), "peer", link.peer)
+		s.logger.Info("Agent rejected", "cluster", link.cluster, "reason", reason, "message", err.Error(), "peer", link.peer)
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func (s *Server) joinAgent(c control) (agent *connectedAgent, leave func(), err 
 	agent, fresh, err := s.registry.join(c, agentHosts(link))
 	if err != nil {
 		s.sayLimit.Do(func() {
-			s.logger.Info("Agent refused", "cluster", link.cluster, "error", err.Error(), "peer", link.peer)
+			s.logger.Info("Agent refused", "cluster", link.cluster, "message", err.Error(), "peer", link.peer)
 		})
 		return nil, nil, err
 	}

@@ -19,7 +19,7 @@ func (s *Server) admitClient(conn *tls.Conn) error {
 	}
 	if err != nil {
 		s.metrics.clientsRejected.WithLabelValues("role").Inc()
-		s.logger.Info("Client rejected", "reason", "role", "error", err.Error(), "peer", conn.RemoteAddr().String())
+		s.logger.Info("Client rejected", "reason", "role", "message", err.Error(), "peer", conn.RemoteAddr().String())
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	s.conns.carries(conn, c)
 	s.conns.belongs(conn, agentapi.ProcessOf(hello.Features))
 	if err := s.registry.add(key, c); err != nil {
-		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "error", err.Error())
+		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "message", err.Error())
 	}
 }
 
@@ -52,12 +52,12 @@ func (s *Server) admitCarrier(conn *tls.Conn) (cluster string, err error) {
 	agent, err := pki.PeerAgent(conn.ConnectionState())
 	if err != nil {
 		s.metrics.agentsRejected.WithLabelValues("certificate").Inc()
-		s.logger.Info("Carrier rejected", "reason", "certificate", "error", err.Error(), "peer", conn.RemoteAddr().String())
+		s.logger.Info("Carrier rejected", "reason", "certificate", "message", err.Error(), "peer", conn.RemoteAddr().String())
 		return "", err
 	}
 	if err := s.conns.admit(agent); err != nil {
 		s.metrics.agentsRejected.WithLabelValues(endedCluster).Inc()
-		s.logger.V(1).Info("Carrier rejected", "reason", endedCluster, "error", err.Error(), "peer", conn.RemoteAddr().String())
+		s.logger.V(1).Info("Carrier rejected", "reason", endedCluster, "message", err.Error(), "peer", conn.RemoteAddr().String())
 		return "", err
 	}
 	return agent.Cluster, nil
@@ -78,7 +78,7 @@ func (s *Server) takeClientCarrier(conn *tls.Conn) {
 	}
 	s.conns.carries(conn, c)
 	if err := s.clientCarriers.Add(c); err != nil {
-		s.logger.V(1).Info("Client's carrier refused", "error", err.Error())
+		s.logger.V(1).Info("Client's carrier refused", "message", err.Error())
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *Server) open(ctx context.Context, request carrier.OpenRequest) (*carrie
 	conn, err := hedge(ctx, r.next)
 	s.observeDial(time.Since(began), r.via.Load(), err)
 	if carrier.CodeOf(err) == carrier.Draining {
-		// An agent or a peer ends. Who dialed would take it for this server, and try others.
+		// An agent or a peer ends. The dialer would take it for this server, and try others.
 		err = errNoAgent
 	}
 	return conn, err

@@ -116,7 +116,7 @@ func (m *muxListener) noteFailure(peer net.Addr, err error) {
 		return
 	}
 	m.sayFailure.Do(func() {
-		m.logger.Info("TLS handshake failed", "reason", reason, "error", m.explain(err).Error(), "peer", peer.String())
+		m.logger.Info("TLS handshake failed", "reason", reason, "message", m.explain(err).Error(), "peer", peer.String())
 	})
 }
 

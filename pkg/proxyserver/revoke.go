@@ -64,8 +64,8 @@ type clusters interface {
 //     old key and knows the agent's ID. Carriers with the old certificate are replaced
 //     when they are idle.
 //   - The hub CA: clients whose certificate it signed open nothing new, and their
-//     carriers are closed as soon as they are idle. What they
-//     have open ends with their certificate at the latest. A rotation must not drop
+//     carriers are closed as soon as they are idle. Their open
+//     connections end with their certificate at the latest. A rotation must not drop
 //     it, and these clients are on the hub.
 //
 // A bundle reaches a pod when the kubelet projects the changed Secret, which may
@@ -266,7 +266,7 @@ func (p *peerConns) sweep() {
 	p.mu.Unlock()
 	for e, n := range counts { // before the peers notice
 		p.metrics.ended.WithLabelValues(e.reason).Add(float64(n))
-		p.logger.Info("Connections ended", "cluster", e.cluster, "reason", e.reason, "error", e.message, "connections", n)
+		p.logger.Info("Connections ended", "cluster", e.cluster, "reason", e.reason, "message", e.message, "connections", n)
 	}
 	for _, c := range drain {
 		c.Drain()

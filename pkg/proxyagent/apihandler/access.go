@@ -149,6 +149,6 @@ func hasWebSocketToken(header http.Header) bool {
 
 func (a Access) forbid(w http.ResponseWriter, r *http.Request, reason string, err error) {
 	a.metrics.rejectIdentity(reason)
-	klog.FromContext(r.Context()).Info("Refused a request", "reason", reason, "err", err.Error())
+	klog.FromContext(r.Context()).Info("Refused a request", "reason", reason, "message", err.Error())
 	refuse(w, http.StatusForbidden, err.Error())
 }

@@ -169,7 +169,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client is gone
 	}
-	klog.FromContext(r.Context()).Info("Forwarding to the kube-apiserver", "err", err)
+	klog.FromContext(r.Context()).Error(err, "Forwarding to the kube-apiserver")
 	var netErr net.Error
 	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 		refuse(w, http.StatusGatewayTimeout, "the managed cluster's kube-apiserver did not answer the agent in time; try again, or look at the kube-apiserver: "+err.Error())

@@ -254,13 +254,13 @@ func (p *serviceProxy) writeError(w http.ResponseWriter, r *http.Request, err er
 		refuse(w, http.StatusBadRequest, err.Error())
 	case reason != "":
 		p.metrics.rejectService(reason)
-		logger.Info("Denied a request for a Service", "reason", reason, "err", err.Error())
+		logger.Info("Denied a request for a Service", "reason", reason, "message", err.Error())
 		refuse(w, http.StatusForbidden, err.Error())
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		logger.Info("Forwarding to a Service", "err", err.Error())
+		logger.Error(err, "Forwarding to a Service")
 		refuse(w, http.StatusGatewayTimeout, "the Service did not answer the agent in time: "+err.Error())
 	default:
-		logger.Info("Forwarding to a Service", "err", err.Error())
+		logger.Error(err, "Forwarding to a Service")
 		refuse(w, http.StatusBadGateway, "the agent cannot reach the Service; look at the Service and at its pods: "+err.Error())
 	}
 }

@@ -65,7 +65,7 @@ func (f *Filters) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	rs := scope.Of(r.Context())
 	cluster := rs.Target.Cluster
 	if errors.Is(err, context.Canceled) {
-		klog.FromContext(r.Context()).Info("Something that a request waited for was canceled", "cluster", cluster, "err", err)
+		klog.FromContext(r.Context()).Error(err, "Something that a request waited for was canceled", "cluster", cluster)
 	}
 	answer := scope.StatusFor(f.hidden(rs, err), cluster, f.Clusters.AwaySince(cluster))
 	if answer.Code == http.StatusUnauthorized && r.Method == http.MethodConnect {

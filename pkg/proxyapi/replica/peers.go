@@ -46,9 +46,6 @@ const (
 	tellTimeout = 2 * time.Second
 )
 
-// What peers knew of a version.
-const ()
-
 // Paths of the port for peers.
 const (
 	GreetPath     = "/peers"
@@ -422,7 +419,7 @@ func (p *Peers) Drain(ctx context.Context, done <-chan struct{}) {
 		err := p.tellAll(limited)
 		cancel()
 		if err != nil && ended {
-			klog.FromContext(ctx).Info("Watches of fleet views that this process served may have to begin anew", "err", err.Error())
+			klog.FromContext(ctx).Error(err, "Watches of fleet views that this process served may have to begin anew")
 		}
 	}
 	p.Mu.Lock()

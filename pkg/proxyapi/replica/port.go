@@ -98,7 +98,7 @@ func (p *Peers) handler(source *pki.Reloader) http.Handler {
 		}
 		if err != nil {
 			p.Metrics.Rejected.WithLabelValues(metrics.RejectedPeer).Inc()
-			klog.FromContext(r.Context()).Info("Refused what is no replica of the proxy API", "from", r.RemoteAddr, "err", err.Error())
+			klog.FromContext(r.Context()).Info("Refused what is no replica of the proxy API", "from", r.RemoteAddr, "message", err.Error())
 			w.Header().Set("Connection", "close")
 			http.Error(w, "this port is for the replicas of the proxy API", http.StatusForbidden)
 			return

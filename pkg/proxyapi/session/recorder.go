@@ -63,7 +63,7 @@ func (r *recorder) note(set string, err error) {
 	}
 	if err != nil {
 		r.unknown.Insert(set)
-		klog.Background().Info("Sessions to all clusters are recorded, because it is not known which ones a set of the policy has", "set", set, "err", err.Error())
+		klog.Background().Error(err, "Sessions to all clusters are recorded, because it is not known which ones a set of the policy has", "set", set)
 	} else {
 		r.unknown.Delete(set)
 	}
@@ -127,7 +127,7 @@ func (r *recorder) failed(ctx context.Context, one *Session, outcome string, err
 	if errors.As(err, &of) {
 		cause = of.Cause // which users do not read
 	}
-	klog.FromContext(ctx).Info("A session cannot be recorded", "err", err.Error(), "cause", cause, "outcome", outcome, "session", one.Name, "user", one.Status.User, "kind", one.Status.Kind, "cluster", one.Status.Cluster, "target", one.Status.Target)
+	klog.FromContext(ctx).Error(err, "A session cannot be recorded", "cause", cause, "outcome", outcome, "session", one.Name, "user", one.Status.User, "kind", one.Status.Kind, "cluster", one.Status.Cluster, "target", one.Status.Target)
 	if outcome != metrics.SessionOver { // whose audit event is written
 		audit.AddAuditAnnotation(ctx, scope.AnnotationPrefix+"recording-failed", outcome+": "+err.Error())
 	}
