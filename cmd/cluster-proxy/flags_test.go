@@ -10,13 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	apiserver "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/logs"
+
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 )
 
-var update = flag.Bool("update", false, "write the flags to flags/*.txt in place of checking them")
+var update = flag.Bool("update", false, "write the flags to pkg/flags/help in place of checking them")
 
-// TestFlags holds flags/*.txt to what --help prints, so that each change of a
+// TestFlags holds pkg/flags/help to what --help prints, so that each change of a
 // flag is seen in a review.
 func TestFlags(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "open-cluster-management-addon")
@@ -25,7 +29,7 @@ func TestFlags(t *testing.T) {
 			continue
 		}
 		t.Run(command.Name(), func(t *testing.T) {
-			file := filepath.Join("flags", command.Name()+".txt")
+			file := filepath.Join("../../pkg/flags/help", command.Name()+".txt")
 			got := []byte(command.LocalNonPersistentFlags().FlagUsagesWrapped(120))
 			if *update {
 				if err := os.WriteFile(file, got, 0o644); err != nil {
@@ -36,6 +40,38 @@ func TestFlags(t *testing.T) {
 				t.Errorf("%s is not what --help prints (%v); run: hack/update-texts.sh\ngot\n%s\nwant\n%s", file, err, got, want)
 			}
 		})
+	}
+}
+
+// TestFlagsOfProcesses holds what the addon manager checks arguments with to the flags that
+// the processes have.
+func TestFlagsOfProcesses(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "open-cluster-management-addon")
+	root := newCommand(io.Discard)
+	logs.AddFlags(root.PersistentFlags()) // as cli.Run does
+	for _, command := range root.Commands() {
+		if command.Name() == "help" || command.Name() == "completion" {
+			continue
+		}
+		describe := func(set *pflag.FlagSet, into map[string]string) {
+			set.VisitAll(func(f *pflag.Flag) {
+				switch kind := f.Value.Type(); kind {
+				case "bool", "int", "duration", "stringSlice":
+					into[f.Name] = kind
+				case "level": // of klog
+					into[f.Name] = "int"
+				default:
+					into[f.Name] = "string"
+				}
+			})
+		}
+		got, want := map[string]string{}, map[string]string{}
+		describe(flags.OfProcess(command.Name()), got)
+		describe(command.LocalNonPersistentFlags(), want)
+		describe(root.PersistentFlags(), want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the flags of %s (-want +got):\n%s", command.Name(), diff)
+		}
 	}
 }
 

@@ -134,7 +134,7 @@ func TestGracePeriod(t *testing.T) {
 		"a longer lull":          {[]string{"--min_drain_duration", "1m"}, 3*60 + 600 + 20},
 		"the last of several":    {[]string{"--graceful-shutdown-timeout=2h", "--graceful-shutdown-timeout=5m"}, 3*10 + 300 + 20},
 		"none":                   {[]string{"--graceful-shutdown-timeout=0"}, 3*10 + 20},
-		"something else is said": {[]string{"--graceful-shutdown-timeouts=2h"}, 3*10 + 600 + 20},
+		"something else is said": {[]string{"--keepalive-time=2h"}, 3*10 + 600 + 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, configuration(func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyServer.AdditionalArgs = test.args }))
@@ -232,6 +232,30 @@ func TestRefused(t *testing.T) {
 		"a former flag of servers": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyServer.AdditionalArgs = []string{"--v=2", "--agent_identity=declared"}
 		}, "spec.proxyServer.additionalArgs[1] sets --agent-identity"},
+		"a flag that never was": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--dial-timeuot=20s"}
+		}, "spec.proxyServer.additionalArgs[0] sets --dial-timeuot, which the proxy-server of this release does not have"},
+		"a flag of agents at servers": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--sync-interval=1s"}
+		}, "spec.proxyServer.additionalArgs[0] sets --sync-interval"},
+		"help": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--help=true"}
+		}, "spec.proxyServer.additionalArgs[0] sets --help"},
+		"not a duration": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--v=4", "--dial-timeout=soon"}
+		}, `spec.proxyServer.additionalArgs[1] is "--dial-timeout=soon"`},
+		"not a number": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalArgs = []string{"--idle-carriers=many"}
+		}, `spec.proxyAgent.additionalArgs[0] is "--idle-carriers=many"`},
+		"not a duration of the service proxy's": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--drain-timeout=soon"}
+		}, `spec.proxyAgent.additionalServiceProxyArgs[0] is "--graceful-shutdown-timeout=soon"`},
+		"another port than the Service's": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--server-port=9999"}
+		}, "spec.proxyServer.additionalArgs[0] sets --server-port"},
+		"another port than the probes'": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalArgs = []string{"--health-server-port=9999"}
+		}, "spec.proxyAgent.additionalArgs[0] sets --health-server-port"},
 		"agent's args": {func(c *v1alpha1.ManagedProxyConfiguration) { c.Spec.ProxyAgent.AdditionalArgs = []string{"x"} }, "spec.proxyAgent.additionalArgs"},
 		"service proxy's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--oidc-client-id=c", "--enable-impersonation=false"}

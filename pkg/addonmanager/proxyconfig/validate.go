@@ -10,6 +10,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/flags"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -94,10 +95,10 @@ func check(c *v1alpha1.ManagedProxyConfiguration) error {
 	if err := checkPorts(spec.Deploy.Ports); err != nil {
 		return err
 	}
-	if err := checkArgs("spec.proxyServer.additionalArgs", spec.ProxyServer.AdditionalArgs, goneServerFlags); err != nil {
+	if err := checkArgs("spec.proxyServer.additionalArgs", "proxy-server", spec.ProxyServer.AdditionalArgs); err != nil {
 		return err
 	}
-	if err := checkArgs("spec.proxyAgent.additionalArgs", spec.ProxyAgent.AdditionalArgs, goneAgentFlags); err != nil {
+	if err := checkArgs("spec.proxyAgent.additionalArgs", "proxy-agent", spec.ProxyAgent.AdditionalArgs); err != nil {
 		return err
 	}
 	if err := checkServiceProxyArgs(spec.ProxyAgent.AdditionalServiceProxyArgs); err != nil {
@@ -185,30 +186,29 @@ var reservedFlags = []string{
 	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",
 	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig",
 	"--watch-managed-clusters", "--owner-policy", "--on-hub", "--exposed-services", "--peers", "--peer-server-name",
+	// Services, probes and policies of the network lead to the ports.
+	"--server-port", "--agent-port", "--health-port", "--admin-port", // spec.deploy.ports
+	"--handler-port", "--health-server-port", "--admin-server-port",
+	"--server-count-file",
 }
 
-// goneFlags are those that a process had in a release before, or that konnectivity's has, which
-// upstream runs: a process does not start with one.
-var (
-	goneServerFlags = []string{"--agent-identity", "--uds-name"}
-	goneAgentFlags  = []string{
-		"--alpn-proto", "--count-server-leases", "--kube-api-content-type", "--lease-label", "--lease-namespace", "--probe-interval",
-		"--server-count-source", "--service-account-token-path", "--sync-forever", "--warn-on-channel-limit", "--xfr-channel-size", "--servers-per-agent",
-	}
-)
-
-// checkArgs refuses arguments that are no flags, flags that are reserved, and those of gone.
-func checkArgs(field string, args, gone []string) error {
+// checkArgs refuses arguments that are no flags, flags that are reserved, and what the process
+// does not start with.
+func checkArgs(field, process string, args []string) error {
 	for i, arg := range args {
 		flag, _, ok := strings.Cut(arg, "=")
 		if !ok || !strings.HasPrefix(flag, "--") {
 			return fmt.Errorf("%s[%d] is %q: it must be of the form --flag=value", field, i, arg)
 		}
 		if slices.Contains(reservedFlags, flag) {
-			return fmt.Errorf("%s[%d] sets %s, which follows from the configuration and cannot be overridden", field, i, flag)
+			return fmt.Errorf("%s[%d] sets %s, which follows from the configuration and cannot be overridden: remove it", field, i, flag)
 		}
-		if slices.Contains(gone, flag) {
-			return fmt.Errorf("%s[%d] sets %s, which this release does not have: remove it", field, i, flag)
+		set := flags.OfProcess(process)
+		if set.Lookup(strings.TrimPrefix(flag, "--")) == nil {
+			return fmt.Errorf("%s[%d] sets %s, which the %s of this release does not have: remove it", field, i, flag, process)
+		}
+		if err := set.Parse([]string{arg}); err != nil {
+			return fmt.Errorf("%s[%d] is %q, with which the %s does not start: correct it: %w", field, i, arg, process, err)
 		}
 	}
 	return nil
@@ -257,13 +257,10 @@ var serviceProxyFlags = []string{
 
 func checkServiceProxyArgs(args []string) error {
 	const field = "spec.proxyAgent.additionalServiceProxyArgs"
-	if err := checkArgs(field, args, nil); err != nil {
-		return err
-	}
 	for i, arg := range args {
 		if flag, _, _ := strings.Cut(arg, "="); !slices.Contains(serviceProxyFlags, flag) {
 			return fmt.Errorf("%s[%d] sets %s, which the agent, upstream's service proxy of today, does not have: it has %s", field, i, flag, strings.Join(serviceProxyFlags, ", "))
 		}
 	}
-	return nil
+	return checkArgs(field, "proxy-agent", args)
 }
