@@ -305,9 +305,9 @@ func TestExitStatuses(t *testing.T) {
 		"no argument":               {good, []string{"whoami"}, 2},
 		"no credential":             {good, []string{"--token=other", "status"}, 2},
 		"no kubeconfig":             {nothing, []string{"status"}, 2},
-		"no version is known":       {good, []string{"version"}, 1},
+		"no version is known":       {good, []string{"version"}, 2},
 		"the plugin's version":      {nothing, []string{"version", "--client"}, 0},
-		"the plugin's, without hub": {nothing, []string{"version"}, 1},
+		"the plugin's, without hub": {nothing, []string{"version"}, 2},
 	} {
 		if _, _, err := run(t, test.kubeconfig, test.args...); cli.ExitStatus(err) != test.want {
 			t.Errorf("%s: %s exits with %d (%v), want %d", name, test.args, cli.ExitStatus(err), err, test.want)

@@ -30,7 +30,7 @@ func TestContextOfACluster(t *testing.T) {
 		"status":     {[]string{"status"}, "c2"},
 		"check":      {[]string{"check"}, "√ hub-clusters"},
 		"services":   {[]string{"services"}, "everywhere"},
-		"version":    {[]string{"version"}, "addon manager"},
+		"version":    {[]string{"version"}, "plugin"},
 		"whoami":     {[]string{"whoami", "c1"}, "system:authenticated"},
 		"kubeconfig": {[]string{"kubeconfig"}, "current-context: c1"},
 		"merge":      {[]string{"kubeconfig", "--merge"}, "added 2 contexts"},

@@ -13,6 +13,7 @@ import (
 
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // refusedUser finds the user in a refusal of RBAC.
@@ -20,6 +21,9 @@ var refusedUser = regexp.MustCompile(`User "([^"\\]+)" cannot`)
 
 // anybody stands for a user whom an error does not name.
 const anybody = "USER"
+
+// passAccounts begins the names of passes on the hub.
+const passAccounts = "system:serviceaccount:" + identity.PassNamespace + ":"
 
 // isRefusedByHub reports whether the hub refuses, and not a cluster: the hub refuses what is in the addon's groups,
 // whatever the words are, and a cluster's RBAC never does.
@@ -40,6 +44,8 @@ func RemedyOf(err error, cluster string) string {
 		user = found[1]
 	}
 	switch {
+	case strings.HasPrefix(user, passAccounts) && (isRefusedByHub(err) || cluster == ""):
+		return "this is a pass, which may send requests to its clusters and view and may not list clusters or read anything else on the hub: use its contexts, as in kubectl --context CLUSTER get pods; kubectl config get-contexts shows them"
 	case isRefusedByHub(err):
 		return fmt.Sprintf("the hub refuses: ask an administrator of the hub to run: kubectl create clusterrolebinding NAME --clusterrole=cluster-proxy-user --user=%q (or cluster-proxy-viewer, to read)", user)
 	case apierrors.IsForbidden(err) && cluster == "":
@@ -71,8 +77,10 @@ const CheckSaysMore = "; kubectl clusterproxy check says more"
 type Hop string
 
 const (
+	HopHub         Hop = "hub"    // no proxy server answers
 	HopTunnel      Hop = "tunnel" // there is none
 	HopBehindAgent Hop = "behind the agent"
+	HopSilent      Hop = "silent" // it may be any of them
 )
 
 // HopOf returns the hop to the cluster that failed, by the code of the answer, and what to do
@@ -89,19 +97,20 @@ func HopOf(err error, cluster string) (failed Hop, remedy string) {
 	case http.StatusBadGateway:
 		return HopBehindAgent, "the tunnel is there, and what is behind it fails: look at the kube-apiserver of that cluster, and at what its agent says: " + agentLogs
 	case http.StatusGatewayTimeout:
-		return "", "the agent, or its kube-apiserver, does not answer in time: look at the load of that cluster and at the network to the hub"
+		return HopSilent, "a proxy server, the agent or its kube-apiserver does not answer in time: look at the load of that cluster and at the network to the hub"
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
 		return "", RemedyOf(err, cluster)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "", fmt.Sprintf("nothing came within %s: the hub, or something on the way to the cluster, is silent", ProbeTimeout)
+		return HopSilent, fmt.Sprintf("nothing came within %s: the hub, or something on the way to the cluster, is silent", ProbeTimeout)
 	}
 	return "", fmt.Sprintf("kubectl clusterproxy bundle %s collects what somebody else needs to find out", cluster)
 }
 
 const (
 	agentLogs = "kubectl -n open-cluster-management-cluster-proxy logs deploy/cluster-proxy-proxy-agent"
-	hubPods   = "kubectl get pods -A -l open-cluster-management.io/addon=cluster-proxy"
+	// HubPods is the command that shows the pods of the addon's parts on the hub.
+	HubPods = "kubectl get pods -A -l open-cluster-management.io/addon=cluster-proxy"
 )
 
 // hopOfUnavailable tells the hops by the words of 503: package agentclient has most of them.
@@ -110,7 +119,7 @@ func hopOfUnavailable(message, cluster string) (failed Hop, remedy string) {
 	case strings.Contains(message, "no agent of cluster"):
 		return HopTunnel, fmt.Sprintf("the tunnel is missing; on that cluster: %s; in its place: kubectl clusterproxy bundle %s --cluster-kubeconfig FILE", agentLogs, cluster)
 	case strings.Contains(message, "proxy server cannot be reached"):
-		return "", "the fault is on the hub, between the proxy API and the proxy servers; there: " + hubPods
+		return HopHub, "the fault is on the hub, between the proxy API and the proxy servers; there: " + HubPods
 	case strings.Contains(message, "memory limit"):
 		return "", "a pod on the way is full: the message names it, and what raises its limit"
 	case strings.Contains(message, "try again"):

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -42,5 +43,21 @@ func TestHops(t *testing.T) {
 		if _, got := cli.HopOf(&apierrors.StatusError{ErrStatus: status}, "c1"); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %d %q: the remedy is %q, want %q in it", name, code, message, got, test.want)
 		}
+	}
+}
+
+// TestRemedyOfAPass does not advise an administrator to give the account of a pass more rights.
+func TestRemedyOfAPass(t *testing.T) {
+	for _, cluster := range []string{"", "c1"} {
+		err := &apierrors.StatusError{ErrStatus: clitest.StatusOf(403, metav1.StatusReasonForbidden, clusterproxy.GroupVersion.Group,
+			`clusters.clusterproxy.open-cluster-management.io is forbidden: User "system:serviceaccount:cluster-proxy-passes:ann-01234567" cannot list resource "clusters"`)}
+		if got := cli.RemedyOf(err, cluster); strings.Contains(got, "clusterrolebinding") || !strings.Contains(got, "this is a pass") {
+			t.Errorf("of cluster %q: %s", cluster, got)
+		}
+	}
+	err := &apierrors.StatusError{ErrStatus: clitest.StatusOf(403, metav1.StatusReasonForbidden, "",
+		`pods is forbidden: User "cluster:hub:system:serviceaccount:cluster-proxy-passes:ann-01234567" cannot list resource "pods"`)}
+	if got := cli.RemedyOf(err, "c1"); !strings.Contains(got, "ask its owner to bind a role") {
+		t.Errorf("of a refusal of the cluster: %s", got)
 	}
 }

@@ -126,6 +126,9 @@ func checkAll(ctx context.Context, hub kubernetes.Interface, names []string, doi
 		})
 	}
 	_ = group.Wait() // what goes wrong is a finding
+	if tunnels := checkTunnels(c.clusters); !tunnels.OK {
+		c.hub = append(c.hub, tunnels)
+	}
 	return c
 }
 
@@ -165,18 +168,23 @@ func printChecked(p *cli.Factory, found *checked, all bool) {
 // summary is the last line.
 func (c *checked) summary(bad []string, all bool) string {
 	var hub []string
-	skipped, clusters := 0, ""
+	skipped, clusters, silent := 0, "", false
 	for _, f := range c.hub {
 		switch {
 		case f.ID == hubClusters && f.isBad():
 			clusters = ": see " + hubClusters
 		case f.isBad():
 			hub = append(hub, f.ID)
+		case f.ID == hubTunnels:
+			silent = true
 		case f.Skipped:
 			skipped++
 		}
 	}
 	text := "The hub is good"
+	if silent {
+		text = "The hub seems good, but no cluster answers"
+	}
 	if skipped > 0 {
 		text += fmt.Sprintf(", as far as you may read it (%d not)", skipped)
 	}

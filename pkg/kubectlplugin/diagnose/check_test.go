@@ -14,10 +14,12 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // brokenHub has one replica of each part, an APIService that the control plane cannot use,
@@ -110,6 +112,55 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
+// TestCheckOfFrozenProxyServers has proxy servers that are Running and do not answer: the proxy API
+// says so of each cluster, or, at first, that none answers in time.
+func TestCheckOfFrozenProxyServers(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"no proxy server": {&tunnel.Error{Code: tunnel.NoProxyServer}, []string{"× hub-tunnels", "reaches no proxy server: 2 clusters cannot be asked", "may be Running and not answer",
+			"× c1: the hub's proxy servers do not answer", "The hub is not good: hub-tunnels; 2 of 2 clusters not good"}},
+		"late": {&tunnel.Error{Code: tunnel.TimedOut}, []string{"‼ hub-tunnels", "no cluster answers: either each is away, or the proxy servers stand still", "The hub seems good, but no cluster answers"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			paths := clitest.PathsOf(clusterproxy.ClusterList{Items: []clusterproxy.Cluster{clitest.ClusterOf("c1", metav1.ConditionTrue, ""), clitest.ClusterOf("c2", metav1.ConditionTrue, "")}})
+			for _, cluster := range []string{"c1", "c2"} {
+				code, message := agentclient.StatusOf(test.err, cluster, time.Time{})
+				paths[cli.GroupPath+"/"+cluster+"/proxy/version"] = clitest.Always(code, clitest.StatusOf(int32(code), "", "", message))
+			}
+			out, _, err := run(t, clitest.HubOfPaths(t, paths), "check")
+			for _, want := range test.want {
+				if !errors.Is(err, cli.ErrNotGood) || !strings.Contains(out, want) {
+					t.Errorf("check says, %v, want %q:\n%s", err, want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestCheckOfManifestsThatFail has an addon whose manifests the hub could not make, of a cluster with
+// a tunnel and of one without.
+func TestCheckOfManifestsThatFail(t *testing.T) {
+	addon := addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy", Namespace: "c1"}, Status: addonv1alpha1.ManagedClusterAddOnStatus{
+		Conditions: []metav1.Condition{{Type: addonv1alpha1.ManagedClusterAddOnManifestApplied, Status: metav1.ConditionFalse, Message: "no such variable"}}}}
+	f := checkManifests([]addonv1alpha1.ManagedClusterAddOn{{ObjectMeta: metav1.ObjectMeta{Namespace: "c0"}}, addon})
+	if want := "the agent's manifests are not applied on 1 cluster (c1): no such variable"; f.OK || f.isBad() || f.Text != want {
+		t.Errorf("%+v, want a warning: %s", f, want)
+	}
+	kubeconfig := clitest.FakeHubWith(t, func(serve func(string, int, any)) {
+		serve(cli.AddonAPI+"/namespaces/c1/managedclusteraddons/cluster-proxy", 200, addon)
+		serve("/apis/work.open-cluster-management.io/v1/namespaces/c1/manifestworks", 200, workv1.ManifestWorkList{})
+	})
+	hub, err := clientOf(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := checkInstalled(t.Context(), hub, "c1"); !f.isBad() || !strings.Contains(f.Text, "no such variable") {
+		t.Errorf("%+v, want the condition's message", f)
+	}
+}
+
 // TestVerdicts tells a dead cluster from a dead tunnel.
 func TestVerdicts(t *testing.T) {
 	hubs := brokenHub(t)
@@ -194,11 +245,11 @@ func TestVersionWithoutAHub(t *testing.T) {
 	release = "v9"
 	t.Cleanup(func() { release = "" })
 	out, errOut, err := run(t, "", "version")
-	if !errors.Is(err, cli.ErrNotGood) {
-		t.Errorf("error %v, want errNotGood", err)
+	if want := "there is no kubeconfig of the hub in " + file + ": set KUBECONFIG, or use --kubeconfig"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
-	clitest.WantLines(t, out, []string{"plugin v9 here", "proxy server not known because there is no kubeconfig of the hub in " + file + ": set KUBECONFIG, or use --kubeconfig"})
-	clitest.WantLines(t, errOut, []string{"No version is known but the plugin's."})
+	clitest.WantLines(t, out, []string{"plugin v9 here"})
+	clitest.WantLines(t, errOut, nil)
 }
 
 func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {

@@ -51,6 +51,8 @@ func verdictOf(findings []finding) (text string, isBad bool) {
 	switch {
 	case goodOf(findings) == nil:
 		return "good", false
+	case api.hop == cli.HopHub:
+		return "the hub's proxy servers do not answer", true
 	case api.hop == cli.HopBehindAgent:
 		return "its tunnel is alive, the kube-apiserver behind it is not", true
 	case registered.isBad():
@@ -130,6 +132,10 @@ func checkInstalled(ctx context.Context, hub kubernetes.Interface, cluster strin
 			f.Remedy = "look at the klusterlet's work agent on that cluster"
 			return f
 		}
+	}
+	if failed := manifestsFailed(&addon); failed != "" {
+		f.Text, f.Remedy = "its ManagedClusterAddOn says that the manifests are not applied: "+failed, "look at the addon manager's log: kubectl clusterproxy bundle "+cluster
+		return f
 	}
 	if len(works.Items) == 0 {
 		f.Text, f.Remedy = "there is no ManifestWork of the addon", "look at the addon manager's log: kubectl clusterproxy bundle "+cluster

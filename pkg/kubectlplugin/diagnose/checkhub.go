@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
@@ -56,7 +57,11 @@ func checkParts(ctx context.Context, hub kubernetes.Interface) []finding {
 	} else {
 		findings = append(findings, checkReplicas(deployments.Items))
 	}
-	return append(findings, checkVersions(ctx, hub))
+	found, addons, _ := readVersions(ctx, hub, func(string) {}) // the configuration was read above
+	if manifests := checkManifests(addons); !manifests.OK {
+		findings = append(findings, manifests)
+	}
+	return append(findings, checkVersions(found))
 }
 
 // apiService is what is read of an APIService.
@@ -192,10 +197,58 @@ func checkReplicas(deployments []appsv1.Deployment) finding {
 	return f
 }
 
+// checkTunnels tells by what clusters answer whether proxy servers do: a process that stands
+// still is Running and ready for the kubelet.
+func checkTunnels(clusters [][]finding) finding {
+	f := finding{ID: hubTunnels, OK: true}
+	unreachable, silent := 0, 0
+	for _, found := range slices.Concat(clusters...) {
+		switch found.hop {
+		case cli.HopHub:
+			unreachable++
+		case cli.HopSilent:
+			silent++
+		}
+	}
+	switch {
+	case unreachable > 0:
+		f.OK, f.Text = false, fmt.Sprintf("the proxy API reaches no proxy server: %s cannot be asked", cli.Count(unreachable, "cluster"))
+		f.Remedy = "look at the proxy servers, which may be Running and not answer: " + cli.HubPods
+	case silent > 0 && silent == len(clusters):
+		f.OK, f.Optional, f.Text = false, true, "no cluster answers: either each is away, or the proxy servers stand still"
+		f.Remedy = "look at the proxy servers, which may be Running and not answer: " + cli.HubPods
+	}
+	return f
+}
+
+// checkManifests looks for addons whose manifests the hub could not make or the cluster did not
+// apply: a tunnel of the former ones goes on.
+func checkManifests(addons []addonv1alpha1.ManagedClusterAddOn) finding {
+	f := finding{ID: "hub-manifests", Optional: true}
+	var clusters []string
+	for i := range addons {
+		if failed := manifestsFailed(&addons[i]); failed != "" {
+			clusters = append(clusters, addons[i].Namespace)
+			f.Text = ": " + failed
+		}
+	}
+	f.OK = len(clusters) == 0
+	f.Text = fmt.Sprintf("the agent's manifests are not applied on %s (%s)%s", cli.Count(len(clusters), "cluster"), cli.SomeOf(clusters), f.Text)
+	f.Remedy = "an agent that is there works on as it was; kubectl get managedclusteraddon -A shows all"
+	return f
+}
+
+// manifestsFailed says why an addon's manifests are not applied, or nothing.
+func manifestsFailed(addon *addonv1alpha1.ManagedClusterAddOn) string {
+	if applied := meta.FindStatusCondition(addon.Status.Conditions, addonv1alpha1.ManagedClusterAddOnManifestApplied); applied != nil && applied.Status == metav1.ConditionFalse {
+		return cmp.Or(applied.Message, applied.Reason)
+	}
+	return ""
+}
+
 // checkVersions is command version in one line.
-func checkVersions(ctx context.Context, hub kubernetes.Interface) finding {
+func checkVersions(found versions) finding {
 	f := finding{ID: "hub-versions", Optional: true}
-	found := readVersions(ctx, hub, func(string) {})
 	known := []string{}
 	for _, p := range found.Parts {
 		if p.Version != "" && p.Part != partPlugin && !slices.Contains(known, p.Version) {

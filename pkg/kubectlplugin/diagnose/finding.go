@@ -12,6 +12,8 @@ const (
 	// hubClusters is the finding that says which clusters there are for the user: it is not about
 	// the hub's parts.
 	hubClusters = "hub-clusters"
+	// hubTunnels is the finding about proxy servers, by what clusters answer.
+	hubTunnels = "hub-tunnels"
 )
 
 // finding is the outcome of one check. IDs do not change between releases.

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -72,12 +73,12 @@ It says "not known", with the reason, where you may not read something. No clust
 
 func showVersions(ctx context.Context, p *cli.Factory, output string, client bool) error {
 	found := newVersions()
+	var failed error
 	if !client {
 		progress := p.StartProgress()
-		if hub, err := p.Hub(); err != nil {
-			found = found.without(err.Error())
-		} else {
-			found = readVersions(ctx, hub, progress.Doing)
+		var hub kubernetes.Interface
+		if hub, failed = p.Hub(); failed == nil {
+			found, _, failed = readVersions(ctx, hub, progress.Doing)
 		}
 		progress.Done()
 	}
@@ -91,8 +92,13 @@ func showVersions(ctx context.Context, p *cli.Factory, output string, client boo
 			return err
 		}
 	}
-	if !client && (len(found.Skew) > 0 || found.known() == 0) {
+	switch {
+	case failed != nil:
+		return failed
+	case len(found.Skew) > 0:
 		return cli.ErrNotGood
+	case !client && found.known() == 0:
+		return errors.New("no version is known but the plugin's")
 	}
 	return nil
 }
@@ -112,24 +118,23 @@ func (v versions) known() (n int) {
 	return n
 }
 
-// readVersions asks the hub with three requests, however many clusters it has.
-func readVersions(ctx context.Context, hub kubernetes.Interface, doing func(what string)) versions {
-	found := newVersions()
+// readVersions asks the hub with three requests, however many clusters it has. It returns the
+// addons too that it read for them. Its error says that nothing is known of the hub.
+func readVersions(ctx context.Context, hub kubernetes.Interface, doing func(what string)) (found versions, of []addonv1alpha1.ManagedClusterAddOn, err error) {
+	found = newVersions()
 	doing("reading the configuration")
 	var configurations unstructured.UnstructuredList
 	if err := cli.Get(ctx, hub, cli.ConfigurationsPath, &configurations); err != nil {
-		return found.without("the configuration cannot be read: " + err.Error())
+		return found, nil, fmt.Errorf("reading the configuration: %w; --client shows the plugin's version alone", err)
 	}
 	if len(configurations.Items) == 0 {
-		return found.without("there is no ManagedProxyConfiguration: is the chart installed?")
+		return found, nil, errors.New("there is no ManagedProxyConfiguration: is the chart installed?")
 	}
 	namespace, _, _ := unstructured.NestedString(configurations.Items[0].Object, "spec", "proxyServer", "namespace")
 	doing("reading Deployments")
 	var deployments appsv1.DeploymentList
 	if err := cli.Get(ctx, hub, "/apis/apps/v1/namespaces/"+namespace+"/deployments", &deployments); err != nil {
-		for _, p := range hubParts {
-			found.Parts = append(found.Parts, part{Part: p.name, Because: "the Deployment cannot be read: " + err.Error()})
-		}
+		found.Parts = append(found.Parts, part{Part: "parts of the hub", Because: "Deployments cannot be listed: " + err.Error()})
 	} else {
 		found.Parts = append(found.Parts, hubVersions(deployments.Items)...)
 	}
@@ -141,16 +146,7 @@ func readVersions(ctx context.Context, hub kubernetes.Interface, doing func(what
 		found.Parts = append(found.Parts, agentVersions(configurations.Items, addons.Items)...)
 	}
 	found.Skew = append(found.Skew, skewOf(found.Parts)...)
-	return found
-}
-
-// without is for a hub of which nothing is known.
-func (v versions) without(because string) versions {
-	for _, p := range hubParts {
-		v.Parts = append(v.Parts, part{Part: p.name, Because: because})
-	}
-	v.Parts = append(v.Parts, part{Part: partAgent, Because: because})
-	return v
+	return found, addons.Items, nil
 }
 
 // release is the plugin's version. make krew sets it.
@@ -321,9 +317,7 @@ func printVersions(p *cli.Factory, found versions, client bool) error {
 		fmt.Fprintln(p.Err, "Skew:", cli.OneLine(line))
 	}
 	switch {
-	case client, len(found.Skew) > 0:
-	case found.known() == 0:
-		fmt.Fprintln(p.Err, "No version is known but the plugin's.")
+	case client, len(found.Skew) > 0, found.known() == 0:
 	case known == len(found.Parts):
 		fmt.Fprintln(p.Err, "All parts have the same version.")
 	default:

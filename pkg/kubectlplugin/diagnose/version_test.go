@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,8 +25,8 @@ type installation struct {
 	deployments []appsv1.Deployment
 	// applied says how many clusters have applied a configuration with an image; "" is none.
 	applied []appliedBy
-	// refused is a path that the user may not read.
-	refused string
+	// refused are paths that the user may not read.
+	refused []string
 }
 
 type appliedBy struct {
@@ -84,7 +86,7 @@ func (i installation) start(t *testing.T) (kubeconfig string) {
 		}
 		answers[cli.AddonAPI+"/managedclusteraddons"] = addons
 		for path, answer := range answers {
-			if path == i.refused {
+			if slices.Contains(i.refused, path) {
 				serve(path, 403, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "not for ann"})
 				continue
 			}
@@ -103,6 +105,7 @@ func TestVersion(t *testing.T) {
 		hub         installation
 		out, errOut []string // lines, with single spaces
 		notGood     bool
+		fails       string // the error, if the versions are not known
 	}{
 		"all the same": {hub: installation{agentImage: image, deployments: ofRelease("v2"), applied: []appliedBy{{image, 5000}}},
 			out:    []string{"addon manager v2 2 of 2 pods", "proxy server v2 2 of 2 pods", "proxy API v2 2 of 2 pods", "proxy agent v2 5000 clusters"},
@@ -118,18 +121,21 @@ func TestVersion(t *testing.T) {
 		"agents of another image": {notGood: true, hub: installation{agentImage: "x/cluster-proxy@sha256:12", deployments: ofRelease("v2"), applied: []appliedBy{{"x/cluster-proxy@sha256:12", 2}}},
 			out:    []string{"proxy agent sha256:12 2 clusters"},
 			errOut: []string{"Skew: agents of 2 clusters have version sha256:12, which the hub does not have: value proxyAgentImage of the chart names it"}},
-		"may not read the configuration": {notGood: true, errOut: []string{"No version is known but the plugin's."}, hub: installation{agentImage: image, refused: cli.ConfigurationsPath},
-			out: []string{"addon manager not known because the configuration cannot be read: not for ann", "proxy agent not known because the configuration cannot be read: not for ann"}},
-		"may not list addons": {hub: installation{agentImage: image, deployments: ofRelease("v2"), refused: cli.AddonAPI + "/managedclusteraddons"},
+		"may not read the configuration": {fails: "reading the configuration: not for ann; --client shows", hub: installation{agentImage: image, refused: []string{cli.ConfigurationsPath}}},
+		"may read nothing but that":      {fails: "no version is known but the plugin's", hub: installation{agentImage: image, refused: []string{"/apis/apps/v1/namespaces/addon/deployments", cli.AddonAPI + "/managedclusteraddons"}}},
+		"may not list addons": {hub: installation{agentImage: image, deployments: ofRelease("v2"), refused: []string{cli.AddonAPI + "/managedclusteraddons"}},
 			out: []string{"proxy API v2 2 of 2 pods", "proxy agent not known because ManagedClusterAddOns cannot be listed: not for ann"}},
-		"may not read Deployments": {hub: installation{agentImage: image, applied: []appliedBy{{image, 1}}, refused: "/apis/apps/v1/namespaces/addon/deployments"},
-			out: []string{"proxy server not known because the Deployment cannot be read: not for ann", "proxy agent v2 1 cluster"}},
-		"no configuration": {notGood: true, out: []string{"proxy server not known because there is no ManagedProxyConfiguration: is the chart installed?"}},
+		"may not read Deployments": {hub: installation{agentImage: image, applied: []appliedBy{{image, 1}}, refused: []string{"/apis/apps/v1/namespaces/addon/deployments"}},
+			out: []string{"parts of the hub not known because Deployments cannot be listed: not for ann", "proxy agent v2 1 cluster"}},
+		"no configuration": {fails: "there is no ManagedProxyConfiguration: is the chart installed?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := run(t, test.hub.start(t), "version")
-			if errors.Is(err, cli.ErrNotGood) != test.notGood || err != nil && !test.notGood {
-				t.Errorf("error %v, want errNotGood: %v", err, test.notGood)
+			if errors.Is(err, cli.ErrNotGood) != test.notGood || (err != nil) != (test.notGood || test.fails != "") || test.fails != "" && !strings.HasPrefix(err.Error(), test.fails) {
+				t.Errorf("error %v, want errNotGood: %v, or %q", err, test.notGood, test.fails)
+			}
+			if said := strings.Count(out+errOut, "not for ann"); said > len(test.hub.refused) {
+				t.Errorf("one refusal is said %d times:\n%s%s", said, out, errOut)
 			}
 			clitest.WantLines(t, out, test.out)
 			clitest.WantLines(t, errOut, test.errOut)
