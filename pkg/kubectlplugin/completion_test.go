@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 // TestCompletion asks for completions as shells do.

@@ -19,7 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 func FuzzViews(f *testing.F) {

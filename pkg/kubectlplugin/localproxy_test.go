@@ -20,7 +20,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 // echoHub speaks HTTP/2 and TLS as a hub does, and answers with what it was sent. Its watch has one event

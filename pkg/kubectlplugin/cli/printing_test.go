@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 // FuzzTerminal also wants JSON to stay what it was.

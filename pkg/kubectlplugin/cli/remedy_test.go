@@ -12,8 +12,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 // TestHops wants a remedy for the hop that failed, by the words of the proxy API itself.

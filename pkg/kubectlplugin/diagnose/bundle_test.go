@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/tarball"
 )
 

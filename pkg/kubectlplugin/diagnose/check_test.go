@@ -18,8 +18,8 @@ import (
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 // brokenHub has one replica of each part, an APIService that the control plane cannot use,

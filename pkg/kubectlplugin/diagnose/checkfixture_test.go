@@ -13,7 +13,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 // clientOf is a client with a kubeconfig, as the plugin's.

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli/clitest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
 
 func FuzzStatus(f *testing.F) {
