@@ -45,7 +45,7 @@
 //
 // # Files
 //
-//	manager.go     Manager: wires everything into one process, and waits for the APIs
+//	manager.go     Manager: wires everything into one process
 //	options.go     its flags
 //	lease.go       the Lease of the election
 //	framework.go   addon-framework's controllers, with their informers and workers
@@ -54,5 +54,5 @@
 //	notices.go     the condition VariablesIgnored of addons
 //	available.go   the metric that says of which clusters the addon is available
 //	leftovers.go   starts package leftovers
-//	fleetviews.go  waits for the kinds of views, registries and passes, and starts packages fleetview, karmada and passes
+//	served.go      waits for kinds, and starts packages fleetview, karmada, passes and clusterprofile
 package addonmanager

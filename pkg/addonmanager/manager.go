@@ -2,14 +2,11 @@ package addonmanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -30,7 +27,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/agentaddon"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/apiservice"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
-	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
@@ -57,7 +53,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	// Rendering for thousands of clusters is bound by the hub, not by us.
 	config.QPS, config.Burst = 200, 400
-	if err := waitForAPIs(ctx, config, v1alpha1.GroupVersion.String(), addonv1alpha1.GroupVersion.String()); err != nil {
+	if err := waitForResources(ctx, config, v1alpha1.GroupVersion.WithResource("managedproxyconfigurations"), schema.GroupVersion(addonv1alpha1.GroupVersion).WithResource("managedclusteraddons")); err != nil {
 		return err
 	}
 	mgr, err := m.newManager(config)
@@ -140,19 +136,8 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	if err := addLeftovers(mgr, o.Namespace); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addFleetViews(ctx, mgr) })); err != nil {
-		return fmt.Errorf("adding the controller of fleet views: %w", err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addRegistries(ctx, mgr) })); err != nil {
-		return fmt.Errorf("adding the controller of ResourceRegistries: %w", err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addPasses(ctx, mgr) })); err != nil {
-		return fmt.Errorf("adding the controller of passes: %w", err)
-	}
-	if o.FeatureGates[ClusterProfile] {
-		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return addProfiles(ctx, mgr, o) })); err != nil {
-			return fmt.Errorf("adding the controller of cluster profiles: %w", err)
-		}
+	if err := addLateControllers(mgr, o); err != nil {
+		return err
 	}
 	// The cache does not hold these objects: it would have to list and watch them.
 	hub, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
@@ -209,40 +194,4 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Rea
 		}
 		return nil
 	}))
-}
-
-// addProfiles waits for the API of cluster profiles, which is not OCM's own and
-// may come late, while everything else works.
-func addProfiles(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if err := waitForAPIs(ctx, mgr.GetConfig(), inventoryv1alpha1.GroupVersion.String()); err != nil {
-		return nil // the manager ends
-	}
-	profiles := &clusterprofile.Reconciler{Client: mgr.GetClient(), Namespace: o.Namespace, Server: o.ProxyAPIURL}
-	if err := profiles.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("starting the controller of cluster profiles: %w", err)
-	}
-	return nil
-}
-
-// waitForAPIs waits until the hub serves what the manager watches.
-func waitForAPIs(ctx context.Context, config *rest.Config, apis ...string) error {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return fmt.Errorf("preparing discovery: %w", err)
-	}
-	for _, wanted := range apis {
-		var last error
-		err := wait.PollUntilContextCancel(ctx, 2*time.Second, true, func(context.Context) (served bool, err error) {
-			_, err = client.ServerResourcesForGroupVersion(wanted)
-			if err != nil && last == nil {
-				klog.FromContext(ctx).Error(err, "Waiting for the hub to serve an API; is its CustomResourceDefinition installed?", "api", wanted)
-			}
-			last = err
-			return err == nil, nil
-		})
-		if err != nil {
-			return fmt.Errorf("waiting for API %s: %w", wanted, errors.Join(err, last))
-		}
-	}
-	return nil
 }

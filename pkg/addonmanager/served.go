@@ -10,71 +10,83 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
+	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/karmada"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/passes"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
-// addFleetViews waits for the kinds that views are made of, while everything else
-// works. The hub serves their groups before them: Helm does not upgrade a
-// CustomResourceDefinition that another release owns, and then FleetView is missing.
-func addFleetViews(ctx context.Context, mgr ctrl.Manager) error {
-	return startWhenServed(ctx, mgr, "fleet views", &fleetview.Reconciler{Client: mgr.GetClient()},
-		v1alpha1.GroupVersion.WithResource("fleetviews"),
-		schema.GroupVersionResource{Group: clusterv1beta2.GroupName, Version: clusterv1beta2.GroupVersion.Version, Resource: "managedclustersets"})
-}
-
-// addRegistries waits for the kind that Karmada's ResourceRegistries are stored as.
-func addRegistries(ctx context.Context, mgr ctrl.Manager) error {
-	return startWhenServed(ctx, mgr, "ResourceRegistries", &karmada.Reconciler{Client: mgr.GetClient()},
-		v1alpha1.GroupVersion.WithResource("karmadaresourceregistries"))
-}
-
-// addPasses waits for the kind that passes are recorded in.
-func addPasses(ctx context.Context, mgr ctrl.Manager) error {
-	return startWhenServed(ctx, mgr, "passes", &passes.Reconciler{Client: mgr.GetClient()}, v1alpha1.GroupVersion.WithResource("passes"))
-}
-
-// controller is a reconciler that starts with a manager, which may be running already.
-type controller interface {
-	SetupWithManager(mgr ctrl.Manager) error
-}
-
-// startWhenServed starts the controller of something when the hub serves all resources
-// that it watches.
-func startWhenServed(ctx context.Context, mgr ctrl.Manager, of string, c controller, watched ...schema.GroupVersionResource) error {
-	hub, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
-	if err != nil {
-		return fmt.Errorf("preparing discovery: %w", err)
+// lateController is one of kinds that the hub may serve later than everything else works: Helm
+// does not upgrade a CustomResourceDefinition that another release owns, and that of
+// ClusterProfiles is not OCM's own.
+type lateController struct {
+	of         string
+	reconciler interface {
+		SetupWithManager(mgr ctrl.Manager) error
 	}
-	for _, wanted := range watched {
-		if err := waitForResource(ctx, hub, wanted); err != nil {
-			return nil // the manager ends
+	watched []schema.GroupVersionResource
+}
+
+// addLateControllers has each of them start when the hub serves what it watches.
+func addLateControllers(mgr ctrl.Manager, o Options) error {
+	hub, ours := mgr.GetClient(), v1alpha1.GroupVersion.WithResource
+	controllers := []lateController{
+		{"fleet views", &fleetview.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("fleetviews"), schema.GroupVersion(clusterv1beta2.GroupVersion).WithResource("managedclustersets")}},
+		{"ResourceRegistries", &karmada.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("karmadaresourceregistries")}},
+		{"passes", &passes.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("passes")}},
+	}
+	if o.FeatureGates[ClusterProfile] {
+		controllers = append(controllers, lateController{"cluster profiles", &clusterprofile.Reconciler{Client: hub, Namespace: o.Namespace, Server: o.ProxyAPIURL},
+			[]schema.GroupVersionResource{inventoryv1alpha1.GroupVersion.WithResource("clusterprofiles")}})
+	}
+	for _, c := range controllers {
+		err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			if err := waitForResources(ctx, mgr.GetConfig(), c.watched...); err != nil {
+				return nil // the manager ends
+			}
+			if err := c.reconciler.SetupWithManager(mgr); err != nil {
+				return fmt.Errorf("starting the controller of %s: %w", c.of, err)
+			}
+			return nil
+		}))
+		if err != nil {
+			return fmt.Errorf("adding the controller of %s: %w", c.of, err)
 		}
-	}
-	if err := c.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("starting the controller of %s: %w", of, err)
 	}
 	return nil
 }
 
-// waitForResource waits until the hub serves a resource, or ctx is done.
-func waitForResource(ctx context.Context, hub discovery.ServerResourcesInterface, wanted schema.GroupVersionResource) error {
-	told := false
-	return wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(context.Context) (served bool, err error) {
-		resources, err := hub.ServerResourcesForGroupVersion(wanted.GroupVersion().String())
-		if err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == wanted.Resource }) {
-			return true, nil
+// waitForResources waits until the hub serves all of them, or ctx is done. A group may be served
+// before its kinds are.
+func waitForResources(ctx context.Context, config *rest.Config, all ...schema.GroupVersionResource) error {
+	hub, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("preparing discovery: %w", err)
+	}
+	for _, wanted := range all {
+		told := false
+		err := wait.PollUntilContextCancel(ctx, 2*time.Second, true, func(context.Context) (served bool, err error) {
+			resources, err := hub.ServerResourcesForGroupVersion(wanted.GroupVersion().String())
+			if err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == wanted.Resource }) {
+				return true, nil
+			}
+			if !told {
+				klog.FromContext(ctx).Error(err, "Waiting for the hub to serve a resource; is its CustomResourceDefinition installed?", "resource", wanted.GroupResource().String())
+				told = true
+			}
+			return false, nil
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", wanted.GroupResource(), err)
 		}
-		if !told {
-			klog.FromContext(ctx).Error(err, "Waiting for the hub to serve a resource; is its CustomResourceDefinition installed?", "resource", wanted.GroupResource().String())
-			told = true
-		}
-		return false, nil
-	})
+	}
+	return nil
 }
