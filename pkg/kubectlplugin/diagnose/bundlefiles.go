@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,10 +28,12 @@ func (b *bundle) collect(ctx context.Context, names []string) {
 	findings, found := checkHub(ctx, b.hub.client, names)
 	b.hubFindings = findings
 	if len(names) > 0 {
+		var clusters [][]finding
 		for _, c := range found {
 			b.says("cluster " + c.Name)
-			findings = append(findings, checkCluster(ctx, b.hub.client, c)...)
+			clusters = append(clusters, checkCluster(ctx, b.hub.client, c))
 		}
+		findings = append(append(findings, checkTunnels(clusters)...), slices.Concat(clusters...)...)
 	}
 	b.collectHub(ctx)
 	for _, name := range names { // also of one of which the proxy API says nothing

@@ -126,9 +126,7 @@ func checkAll(ctx context.Context, hub kubernetes.Interface, names []string, doi
 		})
 	}
 	_ = group.Wait() // what goes wrong is a finding
-	if tunnels := checkTunnels(c.clusters); !tunnels.OK {
-		c.hub = append(c.hub, tunnels)
-	}
+	c.hub = append(c.hub, checkTunnels(c.clusters)...)
 	return c
 }
 

@@ -144,9 +144,9 @@ func TestCheckOfFrozenProxyServers(t *testing.T) {
 func TestCheckOfManifestsThatFail(t *testing.T) {
 	addon := addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "cluster-proxy", Namespace: "c1"}, Status: addonv1alpha1.ManagedClusterAddOnStatus{
 		Conditions: []metav1.Condition{{Type: addonv1alpha1.ManagedClusterAddOnManifestApplied, Status: metav1.ConditionFalse, Message: "no such variable"}}}}
-	f := checkManifests([]addonv1alpha1.ManagedClusterAddOn{{ObjectMeta: metav1.ObjectMeta{Namespace: "c0"}}, addon})
-	if want := "the agent's manifests are not applied on 1 cluster (c1): no such variable"; f.OK || f.isBad() || f.Text != want {
-		t.Errorf("%+v, want a warning: %s", f, want)
+	found := checkManifests([]addonv1alpha1.ManagedClusterAddOn{{ObjectMeta: metav1.ObjectMeta{Namespace: "c0"}}, addon})
+	if want := "the agent's manifests are not applied on 1 cluster (c1): no such variable"; len(found) != 1 || found[0].OK || found[0].isBad() || found[0].Text != want {
+		t.Errorf("%+v, want a warning: %s", found, want)
 	}
 	kubeconfig := clitest.FakeHubWith(t, func(serve func(string, int, any)) {
 		serve(cli.AddonAPI+"/namespaces/c1/managedclusteraddons/cluster-proxy", 200, addon)

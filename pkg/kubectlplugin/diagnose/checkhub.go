@@ -58,10 +58,7 @@ func checkParts(ctx context.Context, hub kubernetes.Interface) []finding {
 		findings = append(findings, checkReplicas(deployments.Items))
 	}
 	found, addons, _ := readVersions(ctx, hub, func(string) {}) // the configuration was read above
-	if manifests := checkManifests(addons); !manifests.OK {
-		findings = append(findings, manifests)
-	}
-	return append(findings, checkVersions(found))
+	return append(append(findings, checkManifests(addons)...), checkVersions(found))
 }
 
 // apiService is what is read of an APIService.
@@ -198,9 +195,9 @@ func checkReplicas(deployments []appsv1.Deployment) finding {
 }
 
 // checkTunnels tells by what clusters answer whether proxy servers do: a process that stands
-// still is Running and ready for the kubelet.
-func checkTunnels(clusters [][]finding) finding {
-	f := finding{ID: hubTunnels, OK: true}
+// still is Running and ready for the kubelet. It returns nothing if they seem to.
+func checkTunnels(clusters [][]finding) []finding {
+	f := finding{ID: hubTunnels, Remedy: "look at the proxy servers, which may be Running and not answer: " + cli.HubPods}
 	unreachable, silent := 0, 0
 	for _, found := range slices.Concat(clusters...) {
 		switch found.hop {
@@ -212,30 +209,31 @@ func checkTunnels(clusters [][]finding) finding {
 	}
 	switch {
 	case unreachable > 0:
-		f.OK, f.Text = false, fmt.Sprintf("the proxy API reaches no proxy server: %s cannot be asked", cli.Count(unreachable, "cluster"))
-		f.Remedy = "look at the proxy servers, which may be Running and not answer: " + cli.HubPods
+		f.Text = fmt.Sprintf("the proxy API reaches no proxy server: %s cannot be asked", cli.Count(unreachable, "cluster"))
 	case silent > 0 && silent == len(clusters):
-		f.OK, f.Optional, f.Text = false, true, "no cluster answers: either each is away, or the proxy servers stand still"
-		f.Remedy = "look at the proxy servers, which may be Running and not answer: " + cli.HubPods
+		f.Optional, f.Text = true, "no cluster answers: either each is away, or the proxy servers stand still"
+	default:
+		return nil
 	}
-	return f
+	return []finding{f}
 }
 
 // checkManifests looks for addons whose manifests the hub could not make or the cluster did not
-// apply: a tunnel of the former ones goes on.
-func checkManifests(addons []addonv1alpha1.ManagedClusterAddOn) finding {
-	f := finding{ID: "hub-manifests", Optional: true}
+// apply: a tunnel of the former ones goes on. It returns nothing if there is none.
+func checkManifests(addons []addonv1alpha1.ManagedClusterAddOn) []finding {
 	var clusters []string
+	why := ""
 	for i := range addons {
 		if failed := manifestsFailed(&addons[i]); failed != "" {
-			clusters = append(clusters, addons[i].Namespace)
-			f.Text = ": " + failed
+			clusters, why = append(clusters, addons[i].Namespace), failed
 		}
 	}
-	f.OK = len(clusters) == 0
-	f.Text = fmt.Sprintf("the agent's manifests are not applied on %s (%s)%s", cli.Count(len(clusters), "cluster"), cli.SomeOf(clusters), f.Text)
-	f.Remedy = "an agent that is there works on as it was; kubectl get managedclusteraddon -A shows all"
-	return f
+	if len(clusters) == 0 {
+		return nil
+	}
+	return []finding{{ID: "hub-manifests", Optional: true,
+		Text:   fmt.Sprintf("the agent's manifests are not applied on %s (%s): %s", cli.Count(len(clusters), "cluster"), cli.SomeOf(clusters), why),
+		Remedy: "an agent that is there works on as it was; kubectl get managedclusteraddon -A shows all"}}
 }
 
 // manifestsFailed says why an addon's manifests are not applied, or nothing.
