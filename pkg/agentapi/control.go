@@ -7,16 +7,16 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// ServerHeader with a proxy server's ID is a feature in the HELLO of a control session that
+// serverHeader with a proxy server's ID is a feature in the HELLO of a control session that
 // is meant for that server only. Another one refuses it with carrier.NoAgent.
-const ServerHeader = "cluster-proxy-server"
+const serverHeader = "cluster-proxy-server"
 
 // ServerFeature returns the feature that says so.
-func ServerFeature(serverID string) string { return ServerHeader + "=" + serverID }
+func ServerFeature(serverID string) string { return serverHeader + "=" + serverID }
 
 // MeantFor reports whether a control session with these features may be with a server.
 func MeantFor(features []string, serverID string) bool {
-	wanted, only := featureOf(features, ServerHeader)
+	wanted, only := featureOf(features, serverHeader)
 	return !only || wanted == serverID
 }
 

@@ -17,8 +17,8 @@ const (
 	// AddonManager names the addon manager: its Deployment, its Lease, its events,
 	// and the owner of fields that it writes.
 	AddonManager = "cluster-proxy-addon-manager"
-	// AgentUser is the last part of an agent's common name.
-	AgentUser = "proxy-agent"
+	// agentUser is the last part of an agent's common name.
+	agentUser = "proxy-agent"
 	// AgentSigner is the CSR signer that the addon manager serves. It is not
 	// upstream's: OCM names the Secret of a certificate after its signer, and upstream's
 	// agents must not find a certificate of ours (package agentaddon).
@@ -106,7 +106,7 @@ const (
 // AgentCommonName is the CN of the agent certificate of a cluster, in OCM's
 // convention for addon agents.
 func AgentCommonName(cluster string) string {
-	return agentCommonNamePrefix + cluster + agentCommonNameMiddle + AgentUser
+	return agentCommonNamePrefix + cluster + agentCommonNameMiddle + agentUser
 }
 
 // AgentOrganizations are the O values of the agent certificate of a cluster,
@@ -130,7 +130,7 @@ func ClusterFromAgentCommonName(commonName string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("common name %q is not an agent's", commonName)
 	}
-	cluster, ok := strings.CutSuffix(rest, agentCommonNameMiddle+AgentUser)
+	cluster, ok := strings.CutSuffix(rest, agentCommonNameMiddle+agentUser)
 	if !ok {
 		return "", fmt.Errorf("common name %q is not an agent's", commonName)
 	}

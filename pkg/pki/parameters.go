@@ -67,12 +67,12 @@ var profileVersions = map[string]uint16{
 	"VersionTLS13": tls.VersionTLS13, "TLSv1.3": tls.VersionTLS13,
 }
 
-// ParseTLSProfile reads the values of ConfigMap ocm-tls-profile: a version, and
+// parseTLSProfile reads the values of ConfigMap ocm-tls-profile: a version, and
 // IANA names of cipher suites, separated by commas. Both empty means the
 // defaults. Suites that Go does not have, or has as insecure, are left out,
 // because profiles are written for all programs of a cluster; if no other is
 // left, that is an error.
-func ParseTLSProfile(minVersion, cipherSuites string) (TLSParameters, error) {
+func parseTLSProfile(minVersion, cipherSuites string) (TLSParameters, error) {
 	version, ok := profileVersions[strings.TrimSpace(minVersion)]
 	if !ok {
 		return TLSParameters{}, fmt.Errorf("%s is %q: it must be VersionTLS12 or VersionTLS13", profileMinVersion, minVersion)

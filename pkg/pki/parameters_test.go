@@ -25,14 +25,14 @@ func TestParseTLSProfile(t *testing.T) {
 		{"VersionTLS12", " TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 , TLS_DHE_RSA_WITH_AES_128_GCM_SHA256,",
 			TLSParameters{MinVersion: tls.VersionTLS12, CipherSuites: []uint16{ecdhe}}},
 	} {
-		got, err := ParseTLSProfile(test.version, test.suites)
+		got, err := parseTLSProfile(test.version, test.suites)
 		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
-			t.Errorf("ParseTLSProfile(%q, %q): %v (-want +got):\n%s", test.version, test.suites, err, diff)
+			t.Errorf("parseTLSProfile(%q, %q): %v (-want +got):\n%s", test.version, test.suites, err, diff)
 		}
 	}
 	for _, bad := range [][2]string{{"SSLv3", ""}, {"1.3", ""}, {"VersionTLS12", "TLS_RSA_WITH_RC4_128_SHA"}, {"", "none"}} {
-		if got, err := ParseTLSProfile(bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "TLS") && !strings.Contains(err.Error(), "cipherSuites") {
-			t.Errorf("ParseTLSProfile%q = %v, %v; want an error", bad, got, err)
+		if got, err := parseTLSProfile(bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "TLS") && !strings.Contains(err.Error(), "cipherSuites") {
+			t.Errorf("parseTLSProfile%q = %v, %v; want an error", bad, got, err)
 		}
 	}
 }

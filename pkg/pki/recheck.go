@@ -37,11 +37,11 @@ func (c *Certificate) NewerThan(other *Certificate) bool {
 // Errors of Recheck.
 var (
 	ErrExpired   = errors.New("the peer's certificate has expired")
-	ErrUntrusted = errors.New("the CA of the peer's certificate is not trusted any more")
+	errUntrusted = errors.New("the CA of the peer's certificate is not trusted any more")
 )
 
 // Recheck returns nil while, at the time now, a peer's certificate would be accepted in a new
-// handshake, and ErrExpired or ErrUntrusted afterwards. A CA that left the bundle
+// handshake, and ErrExpired or errUntrusted afterwards. A CA that left the bundle
 // shows at the next reload. It is cheap: a certificate is verified once for each
 // state of the files.
 func (r *Reloader) Recheck(c *Certificate, now time.Time) error {
@@ -53,7 +53,7 @@ func (r *Reloader) Recheck(c *Certificate, now time.Time) error {
 		return nil
 	}
 	if now.After(snapshot.rechecked.until(c, snapshot.pool, now)) {
-		return ErrUntrusted
+		return errUntrusted
 	}
 	return nil
 }

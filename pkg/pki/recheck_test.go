@@ -41,7 +41,7 @@ func TestRecheck(t *testing.T) {
 	}{
 		"its CA alone":   {bundle: []*CA{old}},
 		"both CAs":       {bundle: []*CA{old, next}},
-		"the next alone": {bundle: []*CA{next}, want: ErrUntrusted},
+		"the next alone": {bundle: []*CA{next}, want: errUntrusted},
 	} {
 		replace(test.bundle...)
 		for range 2 { // the second time from memory

@@ -41,7 +41,7 @@ type Files struct {
 	// MoreCA is a second bundle, which may be absent.
 	MoreCA string
 	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile, which may be
-	// absent or empty; see ParseTLSProfile.
+	// absent or empty; see parseTLSProfile.
 	TLSProfile string
 }
 
@@ -225,7 +225,7 @@ func (r *Reloader) reload() (changed bool, err error) {
 
 // parameters are those that are set, and the profile's where none are.
 func (r *Reloader) parameters(minVersion, cipherSuites []byte) (TLSParameters, error) {
-	profile, err := ParseTLSProfile(string(minVersion), string(cipherSuites))
+	profile, err := parseTLSProfile(string(minVersion), string(cipherSuites))
 	if err != nil {
 		return r.TLS, fmt.Errorf("reading the TLS profile in %q: %w", r.files.TLSProfile, err)
 	}

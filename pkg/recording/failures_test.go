@@ -80,8 +80,8 @@ func TestFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.check()
-		if err := <-failed; !errors.Is(err, ErrGone) {
-			t.Errorf("failed with %v, want %v", err, ErrGone)
+		if err := <-failed; !errors.Is(err, errGone) {
+			t.Errorf("failed with %v, want %v", err, errGone)
 		}
 		s.await(r)
 	})
@@ -227,8 +227,8 @@ func TestSlowVolume(t *testing.T) {
 		}
 		s.watch()
 		r.Room()
-		if err := <-failed; !errors.Is(err, ErrStalled) {
-			t.Errorf("failed with %v, want %v", err, ErrStalled)
+		if err := <-failed; !errors.Is(err, errStalled) {
+			t.Errorf("failed with %v, want %v", err, errStalled)
 		}
 		go func() { _, _ = io.Copy(io.Discard, other) }()
 		s.await(r)
@@ -275,14 +275,14 @@ func TestOpeningHangs(t *testing.T) {
 		}
 		for range maxOpening {
 			go func() {
-				if _, err := s.Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, ErrStalled) {
-					t.Errorf("error %v, want %v", err, ErrStalled)
+				if _, err := s.Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, errStalled) {
+					t.Errorf("error %v, want %v", err, errStalled)
 				}
 			}()
 		}
 		synctest.Wait()
-		if _, err := s.Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, ErrStalled) {
-			t.Errorf("error %v, want %v at once", err, ErrStalled)
+		if _, err := s.Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, errStalled) {
+			t.Errorf("error %v, want %v at once", err, errStalled)
 		}
 		time.Sleep(openTimeout + time.Second)
 		close(release)

@@ -104,7 +104,7 @@ func (d *folder) reserve(path string, n int64) error {
 		return nil
 	}
 	d.take(path, n)
-	return ErrFull
+	return errFull
 }
 
 // release counts bytes that were not written.

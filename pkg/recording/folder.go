@@ -105,7 +105,7 @@ func (f *openFile) check() error {
 	case errors.Is(err, os.ErrClosed):
 		return nil
 	case missing != nil || err != nil || !os.SameFile(there, own):
-		return ErrGone
+		return errGone
 	}
 	now := time.Now()
 	_ = root.Chtimes(f.path, now, now) // what is written does the same

@@ -29,10 +29,10 @@ const (
 
 // Why recordings fail, besides errors of the volume and of the Service.
 var (
-	ErrFull    = errors.New("the volume of recordings is full, and all recordings on it are of sessions that are open")
+	errFull    = errors.New("the volume of recordings is full, and all recordings on it are of sessions that are open")
 	ErrTooLong = errors.New("the recording has reached the limit of its size")
-	ErrStalled = errors.New("what is recorded is not taken in time")
-	ErrGone    = errors.New("the file of the recording is not there any more")
+	errStalled = errors.New("what is recorded is not taken in time")
+	errGone    = errors.New("the file of the recording is not there any more")
 )
 
 // stoppedBecause begins the end of a file whose session may have gone on.

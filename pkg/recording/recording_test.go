@@ -356,8 +356,8 @@ func TestRemoval(t *testing.T) {
 	}
 	two, failedToo := begin(t, s)
 	two.Add(Output, bytes.Repeat([]byte("x"), 80<<10)) // more than there can be beside what is open elsewhere
-	if err := <-failedToo; !errors.Is(err, ErrFull) {
-		t.Errorf("failed with %v, want %v", err, ErrFull)
+	if err := <-failedToo; !errors.Is(err, errFull) {
+		t.Errorf("failed with %v, want %v", err, errFull)
 	}
 	s.await(two)
 	s.folder().count()

@@ -140,7 +140,7 @@ func (s *Store) Open(ctx context.Context, session Session, failed func(error)) (
 	select {
 	case s.opening <- struct{}{}:
 	default:
-		return nil, ErrStalled
+		return nil, errStalled
 	}
 	type opened struct {
 		r   *Recording
@@ -164,7 +164,7 @@ func (s *Store) Open(ctx context.Context, session Session, failed func(error)) (
 	case o := <-result:
 		return o.r, o.err
 	case <-ctx.Done():
-		return nil, ErrStalled
+		return nil, errStalled
 	}
 }
 
@@ -219,7 +219,7 @@ func (s *Store) watch() {
 	now := time.Now()
 	for _, r := range s.recordings() {
 		if r.stalled(now) {
-			r.fail(ErrStalled)
+			r.fail(errStalled)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (u *uploads) create(path string, _ owner) (sink, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: sync.OnceFunc(func() { close(begun) })})
 	r.Body, r.ContentLength = up, -1
 	go up.send(u.transport(up), r.WithContext(ctx))
-	late := time.AfterFunc(openTimeout, func() { up.abort(ErrStalled) })
+	late := time.AfterFunc(openTimeout, func() { up.abort(errStalled) })
 	defer late.Stop()
 	select {
 	case <-begun:
@@ -172,7 +172,7 @@ func (u *upload) Close() error { return u.from.Close() }
 // Write returns when the request has all, of which as much may be on its way as there is room for
 // in the kernel.
 func (u *upload) Write(p []byte) (int, error) {
-	late := time.AfterFunc(stalledAfter, func() { u.abort(ErrStalled) })
+	late := time.AfterFunc(stalledAfter, func() { u.abort(errStalled) })
 	defer late.Stop()
 	n, err := u.to.Write(p)
 	u.written.Add(float64(n))
@@ -198,7 +198,7 @@ func (u *upload) discard() bool { return false }
 
 // close waits for the answer.
 func (u *upload) close() error {
-	late := time.AfterFunc(answerTimeout, func() { u.abort(ErrStalled) })
+	late := time.AfterFunc(answerTimeout, func() { u.abort(errStalled) })
 	defer late.Stop()
 	_ = u.to.Close() // never fails
 	<-u.over

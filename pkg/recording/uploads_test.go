@@ -387,8 +387,8 @@ func TestUploadHangs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := inBubble(t, hang(0))
 			began := time.Now()
-			if _, err := h.store(t, asIs).Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, ErrStalled) || time.Since(began) > openTimeout {
-				t.Errorf("error %v after %v, want %v", err, time.Since(began), ErrStalled)
+			if _, err := h.store(t, asIs).Open(t.Context(), Session{Name: randomName()}, nil); !errors.Is(err, errStalled) || time.Since(began) > openTimeout {
+				t.Errorf("error %v after %v, want %v", err, time.Since(began), errStalled)
 			}
 			synctest.Wait()
 		})
@@ -413,8 +413,8 @@ func TestUploadHangs(t *testing.T) {
 				if closed && added > 1<<20 {
 					t.Errorf("%d bytes went on beside a recording that takes none", added)
 				}
-				if err := <-failed; !errors.Is(err, ErrStalled) || time.Since(began) > stalledAfter+time.Second {
-					t.Errorf("failed with %v after %v, want %v", err, time.Since(began), ErrStalled)
+				if err := <-failed; !errors.Is(err, errStalled) || time.Since(began) > stalledAfter+time.Second {
+					t.Errorf("failed with %v after %v, want %v", err, time.Since(began), errStalled)
 				}
 				r.Close("x")
 				s.await(r)

@@ -18,7 +18,7 @@ const (
 	certManagerVersion = "cert-manager.io/v1"
 	certManagerOwner   = client.FieldOwner(identity.AddonManager)
 
-	CertManagerIssuer   = "cluster-proxy-selfsigned"
+	certManagerIssuer   = "cluster-proxy-selfsigned"
 	CertManagerHubCA    = "cluster-proxy-hub-ca"
 	CertManagerAgentCA  = "cluster-proxy-agent-ca-cert"
 	certManagerLifetime = "43800h0m0s" // five years
@@ -72,8 +72,8 @@ func (m CertManager) objects(ca CAName) []*unstructured.Unstructured {
 	var objects []*unstructured.Unstructured
 	issuer := map[string]any{"name": m.IssuerName, "kind": m.IssuerKind, "group": m.IssuerGroup}
 	if m.IssuerName == "" {
-		objects = append(objects, object("Issuer", CertManagerIssuer, map[string]any{"selfSigned": map[string]any{}}))
-		issuer = map[string]any{"name": CertManagerIssuer, "kind": "Issuer", "group": "cert-manager.io"}
+		objects = append(objects, object("Issuer", certManagerIssuer, map[string]any{"selfSigned": map[string]any{}}))
+		issuer = map[string]any{"name": certManagerIssuer, "kind": "Issuer", "group": "cert-manager.io"}
 	}
 	for key, value := range issuer {
 		if value == "" {

@@ -124,7 +124,7 @@ func TestCertManagerIsWaitedFor(t *testing.T) {
 	if result := ensure(t, c, p, start); len(result.Expiry) != 5 {
 		t.Errorf("with cert-manager's answer: %+v, want 5 certificates", result)
 	}
-	for _, name := range []string{"Issuer/" + CertManagerIssuer, "Certificate/" + CertManagerHubCA, "Certificate/" + CertManagerAgentCA} {
+	for _, name := range []string{"Issuer/" + certManagerIssuer, "Certificate/" + CertManagerHubCA, "Certificate/" + CertManagerAgentCA} {
 		if applied[name] == nil {
 			t.Errorf("%s was not asked for", name)
 		}

@@ -11,8 +11,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
-// ErrNoAddress says that the load balancer has no address yet.
-var ErrNoAddress = errors.New("the load balancer has no address yet")
+// errNoAddress says that the load balancer has no address yet.
+var errNoAddress = errors.New("the load balancer has no address yet")
 
 // AgentEntrypoint is what agents dial for a configuration. In PortForward mode
 // that is the agent's own listener.
@@ -45,5 +45,5 @@ func loadBalancerAddress(ctx context.Context, c client.Reader, namespace, name s
 			return ingress.Hostname, nil
 		}
 	}
-	return "", fmt.Errorf("reading the status of Service %q in namespace %q: %w", name, namespace, ErrNoAddress)
+	return "", fmt.Errorf("reading the status of Service %q in namespace %q: %w", name, namespace, errNoAddress)
 }

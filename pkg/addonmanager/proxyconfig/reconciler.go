@@ -236,7 +236,7 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 	switch {
 	case err == nil:
 		names = append(names, host)
-	case !errors.Is(err, ErrNoAddress) && !apierrors.IsNotFound(err):
+	case !errors.Is(err, errNoAddress) && !apierrors.IsNotFound(err):
 		return certificates.Params{}, err
 	}
 	const api = identity.ProxyAPIService
