@@ -48,9 +48,10 @@
 //
 // A peer that dies silently acknowledges nothing, and TCP waits for a quarter of an
 // hour. net/http's pings end an HTTP/2 connection, and the requests on it, 25 s after the
-// last frame. New requests do not wait for that. If nothing arrives for half a second after
-// something was sent, a ping of ours finds out within a second whether the connection is
-// alive (silence.go), and until something arrives no request uses it. Reads are then sent
+// last frame. New requests do not wait for that. If nothing arrives for a second after
+// something was sent, a ping of ours finds out within another second whether the connection
+// is alive (silence.go; package liveness has the times), and until something arrives no
+// request uses it. Reads are then sent
 // again. Writes cannot be, so a write on a connection that was quiet for three seconds
 // waits for the answer to a ping first: one round trip. A slow answer costs only the
 // pings, since those are answered.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 )
 
 const bufferSize = 4 << 10
@@ -53,7 +55,7 @@ const repeatable = 15 * time.Second
 
 // doubtAfter is how long a read waits on a pooled connection before Alive is asked about it,
 // and for how long again.
-const doubtAfter = time.Second
+const doubtAfter = liveness.PingAfter
 
 // ErrNone says that no connection is free. Nothing was sent.
 var ErrNone = errors.New("no pooled connection is free")

@@ -10,14 +10,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 )
 
 const (
 	// silence is how long an HTTP/2 connection may be silent after something was sent
 	// before it is pinged.
-	silence = 500 * time.Millisecond
+	silence = liveness.PingAfter
 	// probeTimeout is how long it may take to answer that.
-	probeTimeout = time.Second
+	probeTimeout = liveness.PingTimeout
 	// trust is how long after it received something a connection counts as alive for
 	// requests that cannot be sent again.
 	trust = 3 * time.Second

@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 )
 
 // agentRegistry knows the agents that are connected. An agent joins with its control
@@ -105,8 +106,7 @@ func (a *agentRegistry) newAgent(key agentKey, hosts []string) *connectedAgent {
 		agent.tell(agentapi.MoreCarriers, n)
 	}
 	agent.pool = pool.New(config)
-	agent.alive = &liveness{ping: agent.pool.Ping}
-	agent.alive.ctx, agent.forget = context.WithCancel(context.Background())
+	agent.alive = liveness.New(agent.pool.Ping)
 	return agent
 }
 
@@ -156,7 +156,7 @@ func (a *agentRegistry) remove(agent *connectedAgent, last *agentLink) {
 	if len(agent.share.agents) == 0 {
 		delete(a.clusters, agent.key.cluster)
 	}
-	agent.forget()
+	agent.alive.Forget()
 	go func() {
 		_ = agent.pool.Drain(context.Background())
 		_ = agent.pool.Close()
@@ -187,7 +187,7 @@ func (a *agentRegistry) greet(agent *connectedAgent, c *controlCarrier) {
 	if draining {
 		c.tell(agentapi.Draining, notice)
 	}
-	agent.alive.heard()
+	agent.alive.Heard()
 	if n := agent.missed(); n > 0 {
 		c.tell(agentapi.MoreCarriers, n)
 	}
@@ -200,7 +200,7 @@ func (a *agentRegistry) supply(agent *connectedAgent, c *carrier.Carrier) error 
 	if err := a.checkCarriers(agent); err != nil {
 		return err
 	}
-	agent.alive.heard()
+	agent.alive.Heard()
 	return agent.pool.Add(c)
 }
 
@@ -302,7 +302,7 @@ func (a *agentRegistry) choose(address string, but []*connectedAgent, enough tru
 			continue
 		}
 		stats, leaving := agent.pool.Stats(), agent.draining()
-		if enough == answering && (agent.alive.isSuspect() || (leaving || a.draining) && stats.Idle == 0) {
+		if enough == answering && (agent.alive.IsSuspect() || (leaving || a.draining) && stats.Idle == 0) {
 			continue
 		}
 		// An agent that drains is the last resort.

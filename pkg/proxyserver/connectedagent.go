@@ -10,6 +10,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 )
 
 // stableAfter is the age from which a second control session of one agent is taken for its
@@ -24,10 +25,8 @@ type connectedAgent struct {
 	key   agentKey
 	hosts []string
 	pool  *pool.Pool
-	alive *liveness
+	alive *liveness.Peer
 	share *clusterShare
-	// forget ends the goroutines of the session.
-	forget context.CancelFunc
 
 	mu       sync.Mutex
 	controls []control
@@ -139,11 +138,11 @@ func (agent *connectedAgent) open(ctx context.Context, request carrier.OpenReque
 		return nil, errTooManyDials
 	}
 	defer agent.share.end()
-	stop := agent.alive.awaitAnswer(silent)
+	stop := agent.alive.AwaitAnswer(silent)
 	defer stop()
 	conn, err := agent.pool.Open(ctx, request)
 	if carrier.Answered(err) {
-		agent.alive.heard()
+		agent.alive.Heard()
 	}
 	return conn, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -186,7 +187,7 @@ func TestPeersThatDoNotSay(t *testing.T) {
 		dial: func(ctx context.Context, _, _ string) (*carrier.Carrier, error) {
 			here, there := net.Pipe()
 			go func() {
-				if _, _, err := carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Acceptor, Handler: silent, Name: "silent"}); err != nil {
+				if _, _, err := carrier.Accepted(context.WithoutCancel(ctx), there, carrier.Config{Role: carrier.Acceptor, Handler: silent, Name: "silent"}); err != nil {
 					_ = there.Close()
 				}
 			}()
@@ -235,10 +236,12 @@ func TestWhichPeerIsAsked(t *testing.T) {
 	if got, want := order(), []string{"server-3", "server-2", "server-1"}; !slices.Equal(got, want) {
 		t.Errorf("peers are asked in the order %q, want %q: has it, has it and drains, has it not", got, want)
 	}
-	silent := peers["server-3"].alive
-	silent.mu.Lock()
-	silent.suspect = true
-	silent.mu.Unlock()
+	suspect := make(chan struct{})
+	defer peers["server-3"].alive.Forget()
+	peers["server-3"].alive = liveness.New(func(context.Context) error { return context.DeadlineExceeded })
+	defer peers["server-3"].alive.Forget()
+	defer peers["server-3"].alive.AwaitAnswer(func() { close(suspect) })()
+	<-suspect
 	if got, want := order(), []string{"server-2", "server-1", "server-3"}; !slices.Equal(got, want) {
 		t.Errorf("with one that does not answer, peers are asked in the order %q, want %q", got, want)
 	}

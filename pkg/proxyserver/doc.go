@@ -91,7 +91,7 @@
 // # What fails how
 //
 // If an agent dies silently, because its packets vanish, dials pass it over after 2 s
-// (hedge.go, liveness.go), and go to the next agent of the cluster and then to the peers.
+// (hedge.go, package liveness), and go to the next agent of the cluster and then to the peers.
 // Peers are pinged and passed over in the same way.
 //
 // A dial without an agent is answered with "No agent available". A dead agent's control
@@ -118,5 +118,5 @@
 //   - metrics.go: what operators see.
 //   - agentregistry.go, connectedagent.go, share.go: the agents that are connected, one of them, and
 //     what those of a cluster may have together.
-//   - hedge.go, liveness.go: the second attempt of a dial, and who is silent.
+//   - hedge.go: the second attempt of a dial.
 package proxyserver

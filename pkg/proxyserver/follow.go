@@ -53,9 +53,10 @@ func (t *told) has(host string) bool {
 // follow hears which hosts a peer has agents of, until the peer is forgotten. It asks
 // only a peer that is reached: an address may be this server's own.
 func (p *peers) follow(one *peerServer) {
-	for one.alive.ctx.Err() == nil {
+	ctx := one.alive.Context()
+	for ctx.Err() == nil {
 		if one.reached() {
-			_ = p.hear(one.alive.ctx, one)
+			_ = p.hear(ctx, one)
 			p.mu.Lock()
 			one.told = told{draining: one.told.draining}
 			p.mu.Unlock()
@@ -63,7 +64,7 @@ func (p *peers) follow(one *peerServer) {
 		timer := time.NewTimer(followAgain)
 		select {
 		case <-timer.C:
-		case <-one.alive.ctx.Done():
+		case <-ctx.Done():
 		}
 		timer.Stop()
 	}

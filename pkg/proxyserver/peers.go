@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 	forgetAfter = 2
 	// peerHedgeAfter is how long one peer may take before the next one is asked as
 	// well, and peerReach how long a dial to one may take.
-	peerHedgeAfter = 2 * time.Second
+	peerHedgeAfter = liveness.PingAfter + liveness.PingTimeout
 	peerReach      = time.Second
 	// peerSelf is how often an address that leads back here is tried again: behind a
 	// load balancer it may lead elsewhere later.
@@ -81,8 +82,7 @@ type peers struct {
 type peerServer struct {
 	address, host string
 	pool          *pool.Pool
-	alive         *liveness
-	stopPings     context.CancelFunc
+	alive         *liveness.Peer
 	met           atomic.Bool  // it was reached at least once
 	selves        atomic.Int32 // how often in a row it was this very server
 	told          told         // guarded by mu of peers
@@ -217,8 +217,7 @@ func (p *peers) newPeer(address, host string) *peerServer {
 		},
 		Dial: func(ctx context.Context) (*carrier.Carrier, error) { return p.reach(ctx, made) },
 	})
-	made.alive = &liveness{ping: made.pool.Ping}
-	made.alive.ctx, made.stopPings = context.WithCancel(context.Background())
+	made.alive = liveness.New(made.pool.Ping)
 	made.pool.Start()
 	go p.follow(made)
 	return made
@@ -249,7 +248,7 @@ func (p *peers) forget(gone *peerServer) {
 			delete(p.last, host)
 		}
 	}
-	gone.stopPings()
+	gone.alive.Forget()
 	go func() {
 		_ = gone.pool.Drain(context.Background())
 		_ = gone.pool.Close()
@@ -262,7 +261,7 @@ func (p *peers) close() {
 	p.known = map[string]*peerServer{}
 	p.mu.Unlock()
 	for _, one := range known {
-		one.stopPings()
+		one.alive.Forget()
 		_ = one.pool.Close()
 	}
 }
@@ -295,7 +294,7 @@ func (p *peers) candidates(host string) []*peerServer {
 	for _, one := range p.known {
 		switch has := one.told.has(host); {
 		case one.self():
-		case !one.reached() || one.alive.isSuspect():
+		case !one.reached() || one.alive.IsSuspect():
 			unreached = append(unreached, one)
 		case has && !one.told.draining:
 			have = append(have, one)
@@ -325,7 +324,7 @@ func (p *peers) have(address string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.known {
-		if one.told.has(host) && !one.told.draining && !one.alive.isSuspect() {
+		if one.told.has(host) && !one.told.draining && !one.alive.IsSuspect() {
 			return true
 		}
 	}
@@ -401,11 +400,11 @@ func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRe
 			return nil, &carrier.Error{Code: carrier.CutOff, Message: err.Error(), Err: err}
 		}
 	}
-	stop := one.alive.awaitAnswer(func() {})
+	stop := one.alive.AwaitAnswer(func() {})
 	defer stop()
 	conn, err := one.pool.Open(ctx, request)
 	if carrier.Answered(err) {
-		one.alive.heard()
+		one.alive.Heard()
 	}
 	if carrier.CodeOf(err) == carrier.NoAgent && p.refused != nil {
 		p.refused()

@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -361,10 +362,12 @@ func TestPeersBehindOneAddress(t *testing.T) {
 		dial: func(ctx context.Context, _, _ string) (*carrier.Carrier, error) {
 			here, there := net.Pipe()
 			t.Cleanup(func() { _, _ = here.Close(), there.Close() })
-			go func() { _, _, _ = carrier.Accepted(ctx, there, carrier.Config{Role: carrier.Acceptor, Name: leadsTo}) }()
+			go func() {
+				_, _, _ = carrier.Accepted(context.WithoutCancel(ctx), there, carrier.Config{Role: carrier.Acceptor, Name: leadsTo})
+			}()
 			return carrier.Dialed(ctx, here, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{Role: carrier.Opener})
 		}}
-	one := &peerServer{address: "10.0.0.1:8090", pool: pool.New(pool.Config{OnePeer: true}), alive: &liveness{}}
+	one := &peerServer{address: "10.0.0.1:8090", pool: pool.New(pool.Config{OnePeer: true}), alive: liveness.New(nil)}
 	defer one.pool.Close()
 	p.known[one.address] = one
 	lead := func(to string, times int) {

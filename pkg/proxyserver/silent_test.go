@@ -238,7 +238,7 @@ func TestSlowTargetIsNoSilentAgent(t *testing.T) {
 		if _, elapsed, err := s.timedOpen("cluster1:9"); carrier.CodeOf(err) != carrier.TimedOut || elapsed != s.options.DialTimeout {
 			t.Errorf("error %v after %s, want that it timed out after %s", err, elapsed, s.options.DialTimeout)
 		}
-		if s.session("asked").alive.isSuspect() {
+		if s.session("asked").alive.IsSuspect() {
 			t.Error("the agent is suspect")
 		}
 		if got := other.asked(); got != 1 {

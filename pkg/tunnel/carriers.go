@@ -54,8 +54,6 @@ func newCarriers(server string, config func() *tls.Config) *carriers {
 		FailAlone: true,
 		// A caller waits.
 		Backoff: func(failures int) time.Duration { return min(dial.FullJitter(failures), 3*time.Second) },
-		// One address leads to any of the proxy servers.
-		Hedge: true,
 	})
 	return t
 }

@@ -104,6 +104,7 @@ var standardOnly = map[string][]string{
 	"pkg/proxyagent/policy": {"google.golang.org/protobuf"},
 	"pkg/agentapi":          {"sigs.k8s.io/yaml", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client"},
 	"pkg/dial":              {"golang.org/x/sys"},
+	"pkg/liveness":          nil,
 	"pkg/fleetview/version": nil,
 	"pkg/identity":          nil,
 	"pkg/fleetview/merge":   {"k8s.io/apimachinery", "google.golang.org/protobuf", "sigs.k8s.io/yaml"},

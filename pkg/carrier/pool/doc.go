@@ -28,14 +28,15 @@
 //
 // # Silent peers
 //
-// Where one address leads to several peers (Config.Hedge), a pool tells them apart by
+// Where one address leads to several peers (not Config.OnePeer), a pool tells them apart by
 // PeerName. If an OPEN has no answer for a second, the pool pings its peer on an idle
-// carrier, since a target that is slow to accept does not delay that. A peer that
-// leaves the ping unanswered too, for 750 ms, is gone: its idle carriers are closed,
-// so that it comes back with a handshake only, and the OPEN is sent on another
-// carrier as well. The same happens if TCP has no acknowledgement of the first one.
-// If there is no carrier to ping on, one more OPEN is the ping. The first answer
-// counts, and the others are canceled. A dial that takes longer than 500 ms does not
+// carrier, since a target that is slow to accept does not delay that (package liveness). If
+// there is none, a carrier that is dialed then may lead to the peer, which shows that it
+// is alive. A peer of which nothing comes for another second is silent: its idle carriers
+// are closed, so that it comes back with a handshake only, and the OPEN ends and is sent on
+// another carrier. The same happens if TCP has no acknowledgement of the OPEN after that time. An
+// OPEN is never sent twice while its peer answers: a slow cluster gets no more work for
+// being slow. A dial that takes longer than 500 ms does not
 // hold up those that wait for a carrier either: another dial begins beside it.
 //
 // # Retries
@@ -45,6 +46,6 @@
 // the pause to that after a first failure.
 //
 // Files: pool.go has the configuration, the carriers and Open, refill.go the dials and
-// what closes surplus carriers, hedge.go silent peers and dials that take long, ping.go
+// what closes surplus carriers, silence.go silent peers and dials that take long, ping.go
 // Ping, drain.go Drain and Close.
 package pool

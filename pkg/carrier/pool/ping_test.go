@@ -47,3 +47,19 @@ func TestPing(t *testing.T) {
 		_ = p.Close()
 	})
 }
+
+// TestPingOfABusyPeer has all carriers that there may be in use, which is no sign of silence.
+func TestPingOfABusyPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := poolOverPipes(Config{Max: 2, OnePeer: true})
+		defer p.Close()
+		for range 2 {
+			if _, err := p.Open(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Ping(t.Context()); err != nil {
+			t.Errorf("Ping with all carriers in use = %v, want nil", err)
+		}
+	})
+}

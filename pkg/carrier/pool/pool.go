@@ -26,14 +26,12 @@ type Config struct {
 	Dial    func(ctx context.Context) (*carrier.Carrier, error)
 	Backoff func(failures int) time.Duration
 	// OnePeer says that all carriers lead to the same peer, which goes on
-	// draining once it has begun; else Dial may lead to another peer.
+	// draining once it has begun; else Dial may lead to another peer, which serves
+	// what one that drains or is silent does not. Peers are told apart by PeerName.
 	OnePeer bool
 	// FailAlone fails waiting Opens with the error of a Dial if there is no carrier
 	// and no other Dial; else they wait for the next Dial.
 	FailAlone bool
-	// Hedge makes Open ask through another carrier as well if a peer does not
-	// answer. Peers are told apart by PeerName.
-	Hedge bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
 	// Ended is called for a carrier that has ended, perhaps twice; it must not block.
@@ -57,7 +55,7 @@ type Pool struct {
 	waiters  []chan supply
 	pending  int
 	dialing  int
-	stuck    []*stuckDial // oldest first
+	slow     []*slowDial // of those that are dialing, oldest first
 	failures int
 	hurry    chan struct{} // a dial that pauses takes a token, and starts soon
 	lastErr  error
@@ -128,11 +126,7 @@ func (p *Pool) Add(c *carrier.Carrier) error {
 	}
 	if err == nil {
 		p.all[c] = true
-		if p.peers[c.PeerName()] == nil {
-			p.peers[c.PeerName()] = &peerState{}
-		}
-		p.peers[c.PeerName()].carriers++
-		p.hear(c)
+		p.addTo(c.PeerName())
 		p.sessions = p.sessions || c.BeganAsSession()
 		p.asked = max(p.asked-1, 0)
 		c.Observe(p)
@@ -200,11 +194,7 @@ func (p *Pool) CarrierClosed(c *carrier.Carrier) {
 	p.mu.Lock()
 	if p.all[c] {
 		delete(p.all, c)
-		if peer := p.peers[c.PeerName()]; peer.carriers == 1 {
-			delete(p.peers, c.PeerName())
-		} else {
-			peer.carriers--
-		}
+		p.dropFrom(c.PeerName())
 	}
 	p.dropIdle(c)
 	p.mu.Unlock()
@@ -223,8 +213,8 @@ func (p *Pool) dropIdle(c *carrier.Carrier) {
 }
 
 // Open opens a connection on an idle carrier, and waits for one as long as ctx
-// allows if there is none. A carrier that turns out to be dead before it gave
-// an answer is replaced by another one.
+// allows if there is none. A carrier that turns out to be dead, or its peer to be silent,
+// before there was an answer is replaced by another one.
 func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, error) {
 	p.mu.Lock()
 	if p.pending >= p.cfg.MaxPending {
@@ -238,24 +228,12 @@ func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, 
 		p.pending--
 		p.mu.Unlock()
 	}()
-	if p.cfg.Hedge {
-		return p.openHedged(ctx, r)
-	}
-	return p.openOn(ctx, r, func(*carrier.Carrier) func() { return func() {} })
-}
-
-// openOn is one attempt of Open. It calls mind before it sends an OPEN and the
-// function that mind returns after the answer.
-func (p *Pool) openOn(ctx context.Context, r carrier.OpenRequest, mind func(*carrier.Carrier) (stop func())) (*carrier.Conn, error) {
 	for attempt := 1; ; attempt++ {
 		c, err := p.take(ctx)
 		if err != nil {
 			return nil, err
 		}
-		stop := mind(c)
-		cn, err := c.Open(ctx, r)
-		stop()
-		p.noteAnswer(c, err)
+		cn, err := p.openOn(ctx, c, r)
 		if carrier.CodeOf(err) == carrier.Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.

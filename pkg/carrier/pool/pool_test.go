@@ -27,7 +27,7 @@ func poolOver(cfg Config, wrap func(far net.Conn) net.Conn) (p *Pool, peers func
 	cfg.Dial = func(ctx context.Context) (*carrier.Carrier, error) {
 		a, b := net.Pipe()
 		go func() {
-			c, _, err := carrier.Accepted(ctx, wrap(b), carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
+			c, _, err := carrier.Accepted(context.Background(), wrap(b), carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
 			if err == nil {
 				mu.Lock()
 				far = append(far, c)
@@ -218,7 +218,7 @@ func TestPoolFailsWaitersWithoutCarriers(t *testing.T) {
 		noRoute := errors.New("no route")
 		p := New(Config{
 			Dial:      func(context.Context) (*carrier.Carrier, error) { time.Sleep(time.Second); return nil, noRoute },
-			FailAlone: true,
+			FailAlone: true, OnePeer: true,
 		})
 		began := time.Now()
 		if _, err := p.Open(t.Context(), request); !errors.Is(err, noRoute) || time.Since(began) != time.Second {
@@ -236,7 +236,7 @@ func TestPoolFailsWaitersWithoutCarriers(t *testing.T) {
 				}
 				a, b := net.Pipe()
 				go func() {
-					_, _, _ = carrier.Accepted(ctx, b, carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
+					_, _, _ = carrier.Accepted(context.Background(), b, carrier.Config{Role: carrier.Acceptor, Handler: accepting(accepted)})
 				}()
 				var err error
 				first, err = carrier.Dialed(ctx, a, carrier.Hello{}, carrier.Config{})

@@ -29,7 +29,7 @@ func (p *Pool) refillAfter(failures int) {
 			failures = min(p.failures, 1)
 		}
 		if len(p.waiters) > 0 {
-			short += len(p.stuck)
+			short += len(p.slow)
 		}
 		p.startDials(short-p.dialing, failures)
 	case p.cfg.More != nil:
@@ -64,7 +64,7 @@ func (p *Pool) Request(n int) {
 func (p *Pool) startDials(n, failures int) {
 	n = min(n, p.cfg.Max-len(p.all)-p.dialing)
 	if p.failures > 0 {
-		n = min(n, 1+len(p.stuck)-p.dialing)
+		n = min(n, 1+len(p.slow)-p.dialing)
 	}
 	for range n {
 		p.dialing++
@@ -85,7 +85,7 @@ func (p *Pool) dial(delay time.Duration) {
 	p.dialing--
 	var failed []chan supply
 	switch {
-	case err == errStuck: // it was given up for a newer dial, and says nothing about that one
+	case err == errGivenUp: // which says nothing about the newer dial
 	case err != nil:
 		p.lastErr = err
 		p.failures++
@@ -110,18 +110,10 @@ func (p *Pool) dialAfter(delay time.Duration) (*carrier.Carrier, error) {
 			return nil, err
 		}
 	}
-	if !p.cfg.Hedge {
+	if p.cfg.OnePeer {
 		return p.cfg.Dial(p.ctx)
 	}
-	ctx, cancel := context.WithCancelCause(p.ctx)
-	defer cancel(nil)
-	stop := p.mindDial(cancel)
-	c, err := p.cfg.Dial(ctx)
-	stop()
-	if err != nil && context.Cause(ctx) == errStuck {
-		err = errStuck
-	}
-	return c, err
+	return p.dialBeside()
 }
 
 // wake shortens the current pause between dials, or else the next one, because an

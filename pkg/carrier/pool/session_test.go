@@ -145,7 +145,7 @@ func TestDrainedCarriersAreClosed(t *testing.T) {
 		agent := New(Config{MinIdle: 2, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
 			a, b := net.Pipe()
 			go func() {
-				if c, _, err := carrier.Accepted(ctx, a, carrier.Config{}); err == nil {
+				if c, _, err := carrier.Accepted(context.Background(), a, carrier.Config{}); err == nil {
 					_ = server.Add(c)
 				}
 			}()

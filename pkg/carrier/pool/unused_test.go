@@ -21,7 +21,12 @@ func TestOpenThatIsNotSent(t *testing.T) {
 		},
 		"given up": func(t *testing.T, p *Pool) error {
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := p.openOn(ctx, request, func(*carrier.Carrier) func() { cancel(); return func() {} })
+			c, err := p.take(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			_, err = p.openOn(ctx, c, request)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the caller gave up: %v", err)
 			}

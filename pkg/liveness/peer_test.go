@@ -1,4 +1,4 @@
-package proxyserver
+package liveness
 
 import (
 	"context"
@@ -13,25 +13,24 @@ import (
 func TestSuspectIsPingedUntilItAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(20 * time.Second)
-		ctx, forget := context.WithCancel(t.Context())
-		defer forget()
-		l := &liveness{ctx: ctx, ping: func(ctx context.Context) error {
+		p := New(func(ctx context.Context) error {
 			if time.Now().Before(back) {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
-		}}
-		stop := l.awaitAnswer(func() {})
-		time.Sleep(3 * pingAfter / 2)
-		l.heard() // by another dial, half a second after the first ping
-		time.Sleep(5 * pingAfter)
+		})
+		defer p.Forget()
+		stop := p.AwaitAnswer(func() {})
+		time.Sleep(3 * PingAfter / 2)
+		p.Heard() // by another dial, half a second after the first ping
+		time.Sleep(5 * PingAfter)
 		stop()
-		if !l.isSuspect() {
+		if !p.IsSuspect() {
 			t.Fatal("an agent that does not answer is no suspect")
 		}
-		time.Sleep(time.Until(back) + pingTimeout + 2*pingAfter)
-		if l.isSuspect() {
+		time.Sleep(time.Until(back) + pingBound + 2*PingAfter)
+		if p.IsSuspect() {
 			t.Error("an agent that answers pings is a suspect")
 		}
 	})

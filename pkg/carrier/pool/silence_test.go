@@ -78,11 +78,11 @@ func (b *balanced) dial(ctx context.Context) (*carrier.Carrier, error) {
 
 func acceptAll(_ context.Context, p *carrier.Pending) { _, _ = p.Accept(carrier.Endpoints{}) }
 
-func TestHedgePassesSilentServersOver(t *testing.T) {
+func TestSilentServersArePassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &fakeServer{name: "a", serve: acceptAll}, &fakeServer{name: "b", serve: acceptAll}
 		servers := &balanced{servers: []*fakeServer{a, b}}
-		pool := New(Config{Dial: servers.dial, Hedge: true, FailAlone: true})
+		pool := New(Config{Dial: servers.dial, FailAlone: true})
 		defer pool.Close()
 		pool.Start()
 		synctest.Wait()
@@ -102,26 +102,23 @@ func TestHedgePassesSilentServersOver(t *testing.T) {
 				t.Errorf("a dial took %s with all servers well", took)
 			}
 		}
-		gone, other := a, "b"
-		{
-			gone.goSilent()
-			slow := 0
-			for i := range 20 {
-				peer, took := open()
-				if peer != other || took > 3*time.Second {
-					t.Errorf("dial %d was served by %q after %s, want %q within 3 s", i, peer, took, other)
-				}
-				if took > stuckAfter {
-					slow++
-				}
+		a.goSilent()
+		slow := 0
+		for i := range 20 {
+			peer, took := open()
+			if peer != "b" || took > 3*time.Second {
+				t.Errorf("dial %d was served by %q after %s, want %q within 3 s", i, peer, took, "b")
 			}
-			if slow > 1 {
-				t.Errorf("%d dials waited for the silent server, want one", slow)
+			if took > slowAfter {
+				slow++
 			}
-			gone.mu.Lock()
-			gone.silent = false
-			gone.mu.Unlock()
 		}
+		if slow > 1 {
+			t.Errorf("%d dials waited for the silent server, want one", slow)
+		}
+		a.mu.Lock()
+		a.silent = false
+		a.mu.Unlock()
 		before := a.asked()
 		for range 20 {
 			open()
@@ -132,11 +129,10 @@ func TestHedgePassesSilentServersOver(t *testing.T) {
 	})
 }
 
-// TestHedgeLeavesSlowTargetsAlone has a target that takes long, behind servers
-// that are well. One dial is enough, or two where there is no second carrier to
-// find out by.
-func TestHedgeLeavesSlowTargetsAlone(t *testing.T) {
-	for servers, most := range map[int]int{1: 1, 2: 2} {
+// TestSlowTargetIsDialedOnce has a target that takes long, behind servers
+// that are well.
+func TestSlowTargetIsDialedOnce(t *testing.T) {
+	for servers := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			slow := func(ctx context.Context, p *carrier.Pending) {
 				select {
@@ -145,28 +141,75 @@ func TestHedgeLeavesSlowTargetsAlone(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}
-			a, b := &fakeServer{name: "a", serve: slow}, &fakeServer{name: "b", serve: slow}
-			address := &balanced{servers: []*fakeServer{a, b}[:servers]}
-			pool := New(Config{Dial: address.dial, Hedge: true})
+			a, b, c := &fakeServer{name: "a", serve: slow}, &fakeServer{name: "b", serve: slow}, &fakeServer{name: "c", serve: slow}
+			address := &balanced{servers: []*fakeServer{a, b, c}[:servers+1]}
+			pool := New(Config{Dial: address.dial})
 			defer pool.Close()
 			pool.Start()
 			synctest.Wait()
 			if _, err := pool.Open(t.Context(), request); err != nil {
 				t.Error(err)
 			}
-			if n := a.asked() + b.asked(); n > most {
-				t.Errorf("%d dials to a slow target behind %d servers, want at most %d", n, servers, most)
+			if n := a.asked() + b.asked() + c.asked(); n != 1 {
+				t.Errorf("%d dials to a slow target behind %d servers, want one", n, servers+1)
 			}
 		})
 	}
 }
 
-// TestHedgeTellsRefusals has a refusal, which counts, end a dial at once.
-func TestHedgeTellsRefusals(t *testing.T) {
+// TestSlowTargetsAreDialedOnce dials a cluster that takes 1.5 to 6 s to answer, for 16 users at a
+// time, through servers that are well: a second dial would double the load of the cluster.
+func TestSlowTargetsAreDialedOnce(t *testing.T) {
+	const users, each = 16, 12
+	for _, servers := range []int{1, 2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := func(ctx context.Context, p *carrier.Pending) {
+				select {
+				case <-time.After(p.Timeout / 10):
+					if conn, err := p.Accept(carrier.Endpoints{}); err == nil {
+						_ = conn.Close()
+					}
+				case <-ctx.Done():
+				}
+			}
+			address := &balanced{}
+			for _, name := range []string{"a", "b", "c"}[:servers] {
+				address.servers = append(address.servers, &fakeServer{name: name, serve: slow})
+			}
+			pool := New(Config{Dial: address.dial})
+			defer pool.Close()
+			var dials sync.WaitGroup
+			for user := range users {
+				dials.Go(func() {
+					for i := range each {
+						latency := 1500*time.Millisecond + time.Duration((user*7+i*5)%10)*500*time.Millisecond
+						conn, err := pool.Open(t.Context(), carrier.OpenRequest{Network: "tcp", Address: "slow:443", Timeout: 10 * latency})
+						if err != nil {
+							t.Error(err)
+							continue
+						}
+						_ = conn.Close()
+					}
+				})
+			}
+			dials.Wait()
+			asked := 0
+			for _, s := range address.servers {
+				asked += s.asked()
+			}
+			if asked != users*each {
+				t.Errorf("%d servers: the cluster was asked %d times for %d connections", servers, asked, users*each)
+			}
+		})
+	}
+}
+
+// TestRefusalCounts has a refusal, which counts, end a dial at once.
+func TestRefusalCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &fakeServer{name: "a", serve: func(_ context.Context, p *carrier.Pending) { _ = p.Refuse(&carrier.Error{Code: carrier.Denied}) }}
 		servers := &balanced{servers: []*fakeServer{a}}
-		pool := New(Config{Dial: servers.dial, Hedge: true})
+		pool := New(Config{Dial: servers.dial})
 		defer pool.Close()
 		if _, err := pool.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Denied || a.asked() != 1 {
 			t.Errorf("error %v after %d dials, want %s after one", err, a.asked(), carrier.Denied)

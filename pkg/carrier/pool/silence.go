@@ -1,0 +1,178 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/liveness"
+)
+
+const (
+	// pingDials is how many carriers are dialed to find out about a peer to which none is idle.
+	// With two servers behind one address, one time in sixteen none of them leads to it.
+	pingDials = 4
+	// slowAfter is how long a dial may take before another one begins beside it for waiting
+	// Opens, and maxSlow how many may take longer at a time: the oldest give way.
+	slowAfter = 500 * time.Millisecond
+	maxSlow   = 8
+)
+
+var errSilent = errors.New("the peer does not answer")
+
+// peerState is what a Pool knows of a peer.
+type peerState struct {
+	carriers int
+	alive    *liveness.Peer
+	answered chan struct{} // has a token after an answer, of whatever kind
+}
+
+// heard notes an answer.
+func (s *peerState) heard() {
+	s.alive.Heard()
+	select {
+	case s.answered <- struct{}{}:
+	default:
+	}
+}
+
+// addTo counts one more carrier to a peer, which is alive; mu is held.
+func (p *Pool) addTo(name string) {
+	peer := p.peers[name]
+	if peer == nil {
+		peer = &peerState{answered: make(chan struct{}, 1)}
+		peer.alive = liveness.New(func(ctx context.Context) error { return p.pingPeer(ctx, name, peer) })
+		p.peers[name] = peer
+	}
+	peer.carriers++
+	peer.heard()
+}
+
+// dropFrom counts one carrier less; mu is held.
+func (p *Pool) dropFrom(name string) {
+	peer := p.peers[name]
+	if peer.carriers--; peer.carriers == 0 {
+		peer.alive.Forget()
+		delete(p.peers, name)
+	}
+}
+
+// openOn opens a connection on one carrier. If its peer turns out to be silent, the attempt ends
+// and the carrier with it, and so do the peer's idle carriers: it comes back by a new one, since
+// that has a handshake, or by one that ends its use.
+func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenRequest) (*carrier.Conn, error) {
+	p.mu.Lock()
+	peer := p.peers[c.PeerName()]
+	p.mu.Unlock()
+	if p.cfg.OnePeer || peer == nil {
+		return c.Open(ctx, r)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := peer.alive.AwaitAnswer(func() {
+		cancel(errSilent)
+		go p.closeIdle(c.PeerName())
+	})
+	defer stop()
+	// The path of one carrier may be gone, while the peer answers on others.
+	lost := time.AfterFunc(liveness.PingAfter+liveness.PingTimeout, func() {
+		if dial.IsUnacknowledged(c.Transport()) {
+			cancel(errSilent)
+		}
+	})
+	defer lost.Stop()
+	conn, err := c.Open(ctx, r)
+	switch {
+	case carrier.Answered(err):
+		peer.heard()
+	case context.Cause(ctx) == errSilent:
+		err = &carrier.Error{Code: carrier.CutOff, Message: errSilent.Error(), Err: errSilent}
+	}
+	return conn, err
+}
+
+// pingPeer waits for an answer of a peer on one of its idle carriers. If there is none, a
+// carrier that is dialed now may lead to the peer, which shows that it is alive, too.
+func (p *Pool) pingPeer(ctx context.Context, name string, peer *peerState) error {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.idle, func(i idleCarrier) bool { return i.c.PeerName() == name })
+	var c *carrier.Carrier
+	if i >= 0 {
+		c = p.idle[i].c
+		p.idle = slices.Delete(p.idle, i, i+1)
+	}
+	p.mu.Unlock()
+	if c == nil {
+		select {
+		case <-peer.answered: // before
+		default:
+		}
+		if !peer.alive.IsSuspect() {
+			p.Request(pingDials)
+		}
+		select {
+		case <-peer.answered:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, err := c.Open(ctx, carrier.OpenRequest{Network: carrier.NetworkPing})
+	if carrier.Answered(err) {
+		return nil
+	}
+	return err
+}
+
+// closeIdle closes the idle carriers to a silent peer.
+func (p *Pool) closeIdle(peer string) {
+	p.mu.Lock()
+	var silent []*carrier.Carrier
+	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool {
+		if i.c.PeerName() != peer {
+			return false
+		}
+		silent = append(silent, i.c)
+		return true
+	})
+	p.mu.Unlock()
+	for _, c := range silent {
+		c.GiveUp(&carrier.Error{Code: carrier.Canceled, Message: errSilent.Error()})
+	}
+}
+
+// slowDial is a dial beside which another one has begun.
+type slowDial struct{ cancel context.CancelCauseFunc }
+
+var errGivenUp = errors.New("the dial takes too long, and another one was begun")
+
+// dialBeside is Dial, beside which another one begins for waiting Opens if it takes long.
+func (p *Pool) dialBeside() (*carrier.Carrier, error) {
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	one := &slowDial{cancel}
+	timer := time.AfterFunc(slowAfter, func() {
+		p.mu.Lock()
+		if ctx.Err() == nil {
+			p.slow = append(p.slow, one)
+		}
+		if len(p.slow) > maxSlow {
+			p.slow[0].cancel(errGivenUp)
+			p.slow = p.slow[1:]
+		}
+		p.mu.Unlock()
+		p.refill()
+	})
+	c, err := p.cfg.Dial(ctx)
+	timer.Stop()
+	if err != nil && context.Cause(ctx) == errGivenUp {
+		err = errGivenUp
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cancel(nil)
+	p.slow = slices.DeleteFunc(p.slow, func(other *slowDial) bool { return other == one })
+	return c, err
+}
