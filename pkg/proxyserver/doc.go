@@ -9,7 +9,7 @@
 // Each connection gets a carrier of the agent (package carrier), whether the client speaks
 // carriers or konnectivity's protocol. The agent's
 // control session says whose agent it is, asks for more carriers, announces drains in
-// both directions and shows who is alive. It is a control carrier (controlcarrier.go)
+// both directions and shows who is alive. It is a control carrier (admission.go)
 // with one goroutine, and the agent's idle carrier at the same time: a
 // connection for which there is no other carrier is opened on it, and the agent makes another
 // session. Until that comes the agent stays known by the connection, and for 5 s after it
@@ -32,7 +32,7 @@
 // # What one cluster may have
 //
 // A certificate names a cluster, and limits hold for all agents of a cluster
-// together (share.go): 64 agents, 8 control sessions of each of which the oldest makes room,
+// together (connectedagent.go): 64 agents, 8 control sessions of each of which the oldest makes room,
 // --max-carriers carriers of which 128 of one agent may be idle, and
 // --max-pending-dials dials without an answer.
 //
@@ -41,7 +41,7 @@
 // Agents connect to every proxy server, which they find one by one. A server that has no
 // agent of a cluster sends the dial to a peer (--peers, peers.go), which never sends it on.
 // Each peer says which hosts it has agents of, everything at first and then every change
-// (directory.go, follow.go): a dial is one hop.
+// (directory.go): a dial is one hop.
 //
 // # Drain
 //
@@ -95,28 +95,26 @@
 // Peers are pinged and passed over in the same way.
 //
 // A dial without an agent is answered with "No agent available". A dead agent's control
-// session is found by pings after at most --keepalive-time plus 10 s, and the agent is out of routing then; a dead carrier by keepalives and
-// missing acknowledgements, after at most a minute. A port that runs out of file
-// descriptors accepts again as soon as some are free, and open connections continue; a
-// line in the log marks the beginning and the end. When most of a memory limit is used,
-// dials are refused as Overloaded (package memlimit). Changed certificates apply to new
-// handshakes, and "What is taken away" says what becomes of connections that exist.
+// session is found by pings after at most --keepalive-time plus 10 s, and the agent is out of
+// routing then; a dead carrier by keepalives and missing acknowledgements, after at most a minute.
+// A port that runs out of file descriptors accepts again as soon as some are free, and open
+// connections continue; a line in the log marks the beginning and the end. When most of a memory
+// limit is used, dials are refused as Overloaded (package memlimit). Changed certificates apply to
+// new handshakes, and "What is taken away" says what becomes of connections that exist.
 //
 // # Files
 //
 // Read dials.go first: how a dial finds its agent. Then, in the order of a connection:
 //
 //   - server.go: the process, from New to the drain. options.go: its flags.
-//   - konnectivity.go: what package konnectivity asks of the server.
 //   - ports.go, mux.go: the ports and their TLS handshakes.
 //   - dials.go: carriers, and the routing of dials.
-//   - controlcarrier.go: the control session on a carrier. admission.go: whose agent has made it.
-//   - clients.go: who may be a client, and the log of their connections.
+//   - admission.go: whose agent has connected, and its control session.
+//   - clients.go: who may be a client, the log of their connections, and what package
+//     konnectivity asks of the server.
 //   - revoke.go: ends connections whose right has ended.
-//   - peers.go: the other proxy servers. directory.go, follow.go: which of them has agents of a
-//     host. servercount.go: how many there are.
-//   - metrics.go: what operators see.
-//   - agentregistry.go, connectedagent.go, share.go: the agents that are connected, one of them, and
-//     what those of a cluster may have together.
-//   - hedge.go: the second attempt of a dial.
+//   - peers.go: the other proxy servers. directory.go: which of them has agents of a host.
+//     servercount.go: how many there are. metrics.go: what operators see.
+//   - agentregistry.go: the agents that are connected. connectedagent.go: one of them, and what
+//     those of a cluster may have together. hedge.go: the second attempt of a dial.
 package proxyserver

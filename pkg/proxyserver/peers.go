@@ -52,7 +52,7 @@ const (
 // serving certificate, which has the role of a peer.
 //
 // Each server holds a connection to each peer open on which that one says which hosts it has
-// agents of, everything at first and then every change (directory.go, follow.go). A dial
+// agents of, everything at first and then every change (directory.go). A dial
 // is one hop therefore, however many servers there are: the first peer that is asked has an
 // agent. News that is out of date costs a refusal, a round trip within the hub, and the next
 // peer: those are asked last that have said that they have no agent, and a peer that has
