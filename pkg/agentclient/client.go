@@ -132,6 +132,9 @@ func (c *Client) pool(cluster string) *pool {
 		return p
 	}
 	p := newPool(c, cluster)
+	if c.options.Admission.Served(cluster) != nil {
+		return p // it makes no connection, and Evict, which would forget it, has been called
+	}
 	c.pools[cluster] = p
 	c.options.Metrics.Clusters.Set(float64(len(c.pools)))
 	return p

@@ -23,7 +23,7 @@ func TestErrorsOfConnectionsToKubeAPIServers(t *testing.T) {
 		{tunnel.Denied, http.StatusForbidden, "cluster-proxy-owner-policy"},
 		{tunnel.NoAgent, http.StatusServiceUnavailable, "no agent"},
 	} {
-		client := New(Options{Metrics: newMetrics(), Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+		client := New(Options{Admission: everyAgent{}, Metrics: newMetrics(), Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 			host, _, _ := net.SplitHostPort(address)
 			return nil, &tunnel.Error{Code: tc.code, Cluster: host, Address: address} // as a tunnel.Dialer does
 		}})

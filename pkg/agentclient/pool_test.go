@@ -168,3 +168,26 @@ func TestDialsDoNotFollowEachOther(t *testing.T) {
 		requests.Wait()
 	})
 }
+
+// noCluster is a hub that serves no cluster any more.
+type noCluster struct{ everyAgent }
+
+func (noCluster) Served(string) error { return errors.New("the cluster is gone") }
+
+// TestRequestAfterEvict sends a request that was admitted before its cluster went: nothing is
+// kept for a cluster that nobody evicts again.
+func TestRequestAfterEvict(t *testing.T) {
+	client, _ := start(t, http.NotFoundHandler())
+	client.options.Admission = noCluster{}
+	client.Evict("cluster1")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://agent/api/v1/pods", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RoundTrip(r, cluster1, jane); err == nil {
+		t.Error("a cluster that is gone has answered")
+	}
+	if n := len(client.pools); n != 0 {
+		t.Errorf("%d clusters have a pool, want none", n)
+	}
+}

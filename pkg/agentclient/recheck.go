@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -19,14 +20,7 @@ const recheckInterval = 2 * time.Second
 // go on: the proxy server ends the agent's carriers, and these with them, unless the
 // agent shows it another certificate.
 func (c *Client) Recheck(ctx context.Context, good func(*pki.Certificate) error) error {
-	tick := time.NewTicker(recheckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		c.mu.Lock()
 		pools := slices.Collect(maps.Values(c.pools))
 		c.mu.Unlock()
@@ -35,7 +29,8 @@ func (c *Client) Recheck(ctx context.Context, good func(*pki.Certificate) error)
 				klog.FromContext(ctx).Info("New connections to an agent are made", "cluster", p.cluster, "reason", err.Error())
 			}
 		}
-	}
+	}, recheckInterval)
+	return nil
 }
 
 // leaveBad has the next requests make connections of their own if the certificate

@@ -192,3 +192,30 @@ func TestSessionsThatTakeNoOpen(t *testing.T) {
 		_ = server.Close()
 	})
 }
+
+// TestMessageAfterOpen sends a message on a session that carries a connection, while that
+// writes: it does not wait for the right to write, which it would take from a CloseWrite.
+func TestMessageAfterOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		agent, server, _ := openable(t, near, far)
+		_, _ = serving(agent)
+		_, _ = serving(server)
+		if _, err := server.Carrier().Open(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		server.c.wsem <- struct{}{} // a Write
+		said := make(chan error, 1)
+		go func() { said <- server.Send(Control{Kind: 64}) }()
+		synctest.Wait()
+		select {
+		case err := <-said:
+			if !errors.Is(err, errOver) {
+				t.Errorf("a message on a session that is over: %v, want %v", err, errOver)
+			}
+		default:
+			t.Error("a message on a session that is over waits for the right to write")
+		}
+		<-server.c.wsem
+	})
+}

@@ -9,10 +9,6 @@ import (
 	"time"
 )
 
-// ErrNoControl is the error of DialSession if the peer speaks carriers, but takes no
-// control session with this HELLO.
-var ErrNoControl = errors.New("the proxy server takes no control session on a carrier")
-
 // SessionConfig configures a Session. Zero values mean the defaults.
 type SessionConfig struct {
 	// PingAfter is how long the peer is silent before it is pinged, and PingTimeout how
@@ -80,14 +76,13 @@ func (cfg SessionConfig) features(others []string) []string {
 }
 
 // DialSession asks the peer of a transport that this side dialed for a control session,
-// and waits for the answer, as long as ctx allows. ErrNoControl says that the peer takes none.
-// With an error the transport is closed.
+// and waits for the answer, as long as ctx allows. With an error the transport is closed.
 func DialSession(ctx context.Context, nc net.Conn, hello Hello, cfg SessionConfig) (*Session, error) {
 	hello.Version = Version
 	hello.Features = cfg.features(hello.Features)
 	if len(controlFrame(FrameHello, hello.append)) > smallBuffer {
 		_ = nc.Close()
-		return nil, ErrNoControl
+		return nil, violation("HELLO is longer than %d bytes", smallBuffer)
 	}
 	if err := writeHello(ctx, nc, hello); err != nil {
 		return nil, err
@@ -95,10 +90,6 @@ func DialSession(ctx context.Context, nc net.Conn, hello Hello, cfg SessionConfi
 	answer, err := ReadHello(ctx, nc)
 	if err != nil {
 		return nil, err
-	}
-	if !slices.Contains(answer.Features, FeatureControl) {
-		_ = nc.Close()
-		return nil, ErrNoControl
 	}
 	s := newSession(nc, answer, cfg)
 	s.c.peer = answer.Session
@@ -252,17 +243,14 @@ func (s *Session) look() {
 // which it must do in time.
 func (s *Session) Send(m Control) error {
 	c := s.c
+	if err := s.silenced(); err != nil {
+		return err // a Close would take the right to write for a Write that is blocked
+	}
 	if err := c.takeWrite(); err != nil {
 		return err
 	}
 	defer func() { <-c.wsem }()
-	c.mu.Lock()
-	err := c.err
-	if err == nil && s.over {
-		err = errOver
-	}
-	c.mu.Unlock()
-	if err != nil {
+	if err := s.silenced(); err != nil {
 		return err
 	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(s.cfg.PingTimeout))
@@ -272,6 +260,16 @@ func (s *Session) Send(m Control) error {
 	}
 	_ = c.nc.SetWriteDeadline(time.Time{})
 	return nil
+}
+
+// silenced returns why nothing can be said any more, or nil.
+func (s *Session) silenced() error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.c.err == nil && s.over {
+		return errOver
+	}
+	return s.c.err
 }
 
 // Err says why the session, or the carrier that it became, has ended, and nil before.

@@ -2,7 +2,6 @@ package carrier
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"slices"
@@ -178,12 +177,6 @@ func TestSessionsOfOthers(t *testing.T) {
 		peer func(context.Context, net.Conn)
 		want func(error) bool
 	}{
-		"an older server of ours": {func(ctx context.Context, nc net.Conn) {
-			c, _, err := Accepted(ctx, nc, Config{Role: Opener, Name: "older"})
-			if err == nil {
-				<-c.Done()
-			}
-		}, func(err error) bool { return errors.Is(err, ErrNoControl) }},
 		"one that refuses": {func(ctx context.Context, nc net.Conn) {
 			if _, err := ReadHello(ctx, nc); err == nil {
 				Refuse(nc, &Error{Code: Denied, Message: "not yours"})
@@ -192,7 +185,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"one that ends": {func(ctx context.Context, nc net.Conn) {
 			_, _ = ReadHello(ctx, nc)
 			_ = nc.Close()
-		}, func(err error) bool { return CodeOf(err) == CutOff && !errors.Is(err, ErrNoControl) }},
+		}, func(err error) bool { return CodeOf(err) == CutOff }},
 		"one that is silent": {func(ctx context.Context, nc net.Conn) { _, _ = io.Copy(io.Discard, nc) },
 			func(err error) bool { return CodeOf(err) == TimedOut }},
 		"one that talks nonsense": {func(ctx context.Context, nc net.Conn) {
@@ -217,8 +210,8 @@ func TestSessionsOfOthers(t *testing.T) {
 		})
 	}
 	near, _ := net.Pipe()
-	if _, err := DialSession(t.Context(), near, Hello{Identifiers: strings.Repeat("x", MaxControl)}, SessionConfig{}); !errors.Is(err, ErrNoControl) {
-		t.Errorf("a HELLO that is too long: %v, want %v", err, ErrNoControl)
+	if _, err := DialSession(t.Context(), near, Hello{Identifiers: strings.Repeat("x", MaxControl)}, SessionConfig{}); CodeOf(err) != Protocol {
+		t.Errorf("a HELLO that is too long: %v, want a violation that is not sent", err)
 	}
 }
 

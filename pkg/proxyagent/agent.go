@@ -133,7 +133,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 		if err != nil {
 			return nil, fmt.Errorf("preparing a client of the managed cluster: %w", err)
 		}
-		lease := addonLease{
+		lease := &addonLease{
 			leases:    client.CoordinationV1().Leases(o.AddonLeaseNamespace),
 			connected: func() bool { return servers.countConnected() > 0 },
 		}

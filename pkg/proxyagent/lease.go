@@ -12,6 +12,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -33,13 +34,14 @@ const (
 //
 // addon-framework's lease.LeaseUpdater is not used: it looks every 60 s, so a
 // cluster would become Available up to a minute after its tunnel did, and it does
-// not try again sooner after an error.
+// not try again sooner after an error. After errors in a row this one has a growing pause.
 type addonLease struct {
 	leases    coordinationclient.LeaseInterface
 	connected func() bool
+	failures  int // in a row
 }
 
-func (l addonLease) run(ctx context.Context) error {
+func (l *addonLease) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -53,19 +55,22 @@ func (l addonLease) run(ctx context.Context) error {
 }
 
 // renewIfConnected returns how long the next renewal has time.
-func (l addonLease) renewIfConnected(ctx context.Context) time.Duration {
+func (l *addonLease) renewIfConnected(ctx context.Context) time.Duration {
 	if !l.connected() {
 		return leaseCheck
 	}
 	if err := l.renew(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Renewing the addon's Lease; will try again")
-		return leaseCheck
+		l.failures++
+		again := leaseCheck + dial.Jitter(leaseCheck, leaseRenewal)(l.failures)
+		klog.FromContext(ctx).Error(err, "Renewing the addon's Lease; will try again", "after", again)
+		return again
 	}
+	l.failures = 0
 	return leaseRenewal
 }
 
 // renew is one request, which cannot conflict with those of the cluster's other agents.
-func (l addonLease) renew(ctx context.Context) error {
+func (l *addonLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	now, duration := metav1.NowMicro(), leaseDuration

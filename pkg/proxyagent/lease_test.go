@@ -2,6 +2,7 @@ package proxyagent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -10,7 +11,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -22,7 +25,7 @@ func TestLeaseIsRenewedOnlyWithATunnel(t *testing.T) {
 		var up atomic.Bool
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- addonLease{leases: leases, connected: up.Load}.run(ctx) }()
+		go func() { done <- (&addonLease{leases: leases, connected: up.Load}).run(ctx) }()
 
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -69,6 +72,31 @@ func TestLeaseIsRenewedOnlyWithATunnel(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestLeaseThatIsRefused has a managed cluster that refuses each renewal: it is asked more and
+// more seldom.
+func TestLeaseThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := fake.NewClientset()
+		asked := 0
+		cluster.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			asked++
+			return true, nil, apierrors.NewInternalError(errors.New("etcd is full"))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		lease := &addonLease{leases: cluster.CoordinationV1().Leases("ns"), connected: func() bool { return true }}
+		go func() { done <- lease.run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if asked < 20 || asked > 120 {
+			t.Errorf("in ten minutes the managed cluster was asked %d times, want 20 to 120", asked)
 		}
 	})
 }
