@@ -83,7 +83,7 @@ func TestSilentServerIsGivenUpOnTheWire(t *testing.T) {
 	via := newCarriers(address, func() *tls.Config { return source.ClientConfig("127.0.0.1") })
 	via.tcp.UserTimeout = time.Second
 	defer via.pool.Close()
-	conn, _ := dialFor(t, via)
+	conn := dialFor(t, via)
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
