@@ -33,7 +33,7 @@ type Config struct {
 	// Linger bounds how long a connection that was closed waits for the peer's
 	// FIN once its own is sent. Default 1 s.
 	Linger time.Duration
-	// Name is what Accepted answers a dialing side that knows FeatureName.
+	// Name is what Accepted calls this side in its answer.
 	Name string
 }
 
@@ -74,7 +74,7 @@ const (
 type Carrier struct {
 	nc      net.Conn
 	cfg     Config
-	peer    string        // the accepting side's name, if the dialing side asked
+	peer    string        // the accepting side's name, on the dialing side
 	session *Session      // nil unless the carrier was, or is, a control session
 	done    chan struct{} // closed when the carrier is closed
 	gone    chan struct{} // closed when the transport is closed, too
@@ -111,22 +111,20 @@ type openReply struct {
 }
 
 // Dialed makes a carrier of a transport that this side dialed: it sends HELLO,
-// and waits for the answer if it asks for one by FeatureName. A handshake must be
+// and waits for the answer. A handshake must be
 // complete or must complete by itself when written to. With an error the
 // transport is closed.
 func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
 	if hello.Version == 0 {
 		hello.Version = Version
 	}
+	hello.Features = slices.Concat([]string{featureName}, hello.Features)
 	if err := writeHello(ctx, nc, hello); err != nil {
 		return nil, err
 	}
-	var answer Hello
-	if slices.Contains(hello.Features, FeatureName) {
-		var err error
-		if answer, err = ReadHello(ctx, nc); err != nil {
-			return nil, err
-		}
+	answer, err := ReadHello(ctx, nc)
+	if err != nil {
+		return nil, err
 	}
 	c := newCarrierStopped(nc, cfg)
 	c.peer = answer.Session
@@ -135,14 +133,13 @@ func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier
 }
 
 // Accepted makes a carrier of a transport that the peer dialed: it waits for
-// HELLO, and answers it where that is asked for, as long as ctx allows. With an
-// error the transport is closed.
+// HELLO, and answers it, as long as ctx allows. With an error the transport is closed.
 func Accepted(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, Hello, error) {
 	hello, err := ReadHello(ctx, nc)
 	if err != nil {
 		return nil, Hello{}, err
 	}
-	c, err := Answer(ctx, nc, hello, cfg)
+	c, err := Answer(ctx, nc, cfg)
 	return c, hello, err
 }
 
@@ -161,14 +158,11 @@ func ReadHello(ctx context.Context, nc net.Conn) (Hello, error) {
 	return hello, nil
 }
 
-// Answer makes a carrier of a transport from which HELLO was read, and answers it where
-// that is asked for, as long as ctx allows. With an error the transport is closed.
-func Answer(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
-	if slices.Contains(hello.Features, FeatureName) {
-		answer := Hello{Version: Version, Session: cfg.Name, Features: []string{FeatureName}}
-		if err := writeHello(ctx, nc, answer); err != nil {
-			return nil, err
-		}
+// Answer makes a carrier of a transport from which HELLO was read, and answers it, as long as
+// ctx allows. With an error the transport is closed.
+func Answer(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, error) {
+	if err := writeHello(ctx, nc, Hello{Version: Version, Session: cfg.Name}); err != nil {
+		return nil, err
 	}
 	c := newCarrierStopped(nc, cfg)
 	go c.watch()
@@ -263,8 +257,7 @@ func (c *Carrier) Transport() net.Conn { return c.nc }
 // Role says which side of the carrier this is.
 func (c *Carrier) Role() Role { return c.cfg.Role }
 
-// PeerName is what the accepting side calls itself, on the side that dialed and
-// asked for it by FeatureName.
+// PeerName is what the accepting side calls itself, on the side that dialed.
 func (c *Carrier) PeerName() string { return c.peer }
 
 // InSession reports whether the carrier is a control session still. To take it costs the

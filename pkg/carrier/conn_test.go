@@ -289,29 +289,24 @@ func TestHelloTakesNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-func TestAcceptingSideTellsItsNameIfAsked(t *testing.T) {
-	for _, features := range [][]string{nil, {FeatureName}} {
-		a, b := net.Pipe()
-		dialed := make(chan *Carrier, 1)
-		go func() {
-			c, err := Dialed(t.Context(), a, Hello{Session: "s", Features: features}, Config{Role: Acceptor, Handler: accepting(nil)})
-			if err != nil {
-				t.Error(err)
-			}
-			dialed <- c
-		}()
-		accepted, hello, err := Accepted(t.Context(), b, Config{Name: "server-1"})
-		if err != nil || hello.Session != "s" {
-			t.Fatalf("HELLO = %+v, %v; want session s", hello, err)
+func TestAcceptingSideTellsItsName(t *testing.T) {
+	a, b := net.Pipe()
+	dialed := make(chan *Carrier, 1)
+	go func() {
+		c, err := Dialed(t.Context(), a, Hello{Session: "s"}, Config{Role: Acceptor, Handler: accepting(nil)})
+		if err != nil {
+			t.Error(err)
 		}
-		c, want := <-dialed, ""
-		if features != nil {
-			want = "server-1"
-		}
-		if c.PeerName() != want {
-			t.Errorf("with features %q the peer's name is %q, want %q", features, c.PeerName(), want)
-		}
-		_ = c.Close()
-		_ = accepted.Close()
+		dialed <- c
+	}()
+	accepted, hello, err := Accepted(t.Context(), b, Config{Name: "server-1"})
+	if err != nil || hello.Session != "s" {
+		t.Fatalf("HELLO = %+v, %v; want session s", hello, err)
 	}
+	c := <-dialed
+	if c.PeerName() != "server-1" {
+		t.Errorf("the peer's name is %q, want %q", c.PeerName(), "server-1")
+	}
+	_ = c.Close()
+	_ = accepted.Close()
 }

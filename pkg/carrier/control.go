@@ -15,14 +15,12 @@ const ALPN = "cluster-proxy/1"
 // Version is the protocol version that this package speaks.
 const Version = 1
 
-// FeatureName in a dialing side's HELLO asks the accepting side to answer with
-// a HELLO of its own, whose Session is its name. Behind a load balancer it is
-// how an agent finds out which proxy server a carrier leads to.
-const FeatureName = "name"
+// featureName in a dialing side's HELLO asks for the answer. Older accepting sides sent none
+// without it.
+const featureName = "name"
 
 // FeatureControl in a dialing side's HELLO asks for a control session on this
-// connection, and is confirmed in the answer. Accepting sides that do not know it
-// take the connection for a carrier.
+// connection, and is confirmed in the answer.
 const FeatureControl = "control"
 
 // FeatureOpens in the HELLO of a control session says that an OPEN may come on it, with

@@ -56,7 +56,10 @@ func TestAnswerLeavesTheRightToWriteAlone(t *testing.T) {
 func raw(t *testing.T, cfg Config) (c *Carrier, far net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
-	go func() { _, _ = far.Write(controlFrame(FrameHello, Hello{Version: Version}.append)) }()
+	go func() {
+		_, _ = far.Write(controlFrame(FrameHello, Hello{Version: Version}.append))
+		_, _ = readHello(far)
+	}()
 	c, _, err := Accepted(t.Context(), near, cfg)
 	if err != nil {
 		t.Fatal(err)

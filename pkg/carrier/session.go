@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
+// pingTimeout is how long a peer that was pinged may go on to be silent, and how long it may
+// take to accept a message.
+const pingTimeout = 10 * time.Second
+
 // SessionConfig configures a Session. Zero values mean the defaults.
 type SessionConfig struct {
-	// PingAfter is how long the peer is silent before it is pinged, and PingTimeout how
-	// long it may go on with that, and how long it may take to accept a message.
-	// Default 30 s and 10 s.
-	PingAfter, PingTimeout time.Duration
+	// PingAfter is how long the peer is silent before it is pinged. Default 30 s.
+	PingAfter time.Duration
 	// Most is how many messages the peer may send within a minute; 0 means that there
 	// is no limit.
 	Most int
@@ -53,9 +55,6 @@ func newSession(nc net.Conn, peer Hello, cfg SessionConfig) *Session {
 	if cfg.PingAfter == 0 {
 		cfg.PingAfter = 30 * time.Second
 	}
-	if cfg.PingTimeout == 0 {
-		cfg.PingTimeout = 10 * time.Second
-	}
 	config := Config{Role: Acceptor} // to which no OPEN is let through
 	if cfg.Carrier != nil {
 		config = *cfg.Carrier
@@ -68,7 +67,7 @@ func newSession(nc net.Conn, peer Hello, cfg SessionConfig) *Session {
 
 // features are those that a HELLO has besides others.
 func (cfg SessionConfig) features(others []string) []string {
-	all := []string{FeatureName, FeatureControl}
+	all := []string{featureName, FeatureControl}
 	if cfg.Carrier != nil {
 		all = append(all, FeatureOpens)
 	}
@@ -225,12 +224,12 @@ func (s *Session) look() {
 	silent, next := time.Since(s.heard), s.cfg.PingAfter
 	ping := silent >= s.cfg.PingAfter
 	switch {
-	case silent >= s.cfg.PingAfter+s.cfg.PingTimeout:
+	case silent >= s.cfg.PingAfter+pingTimeout:
 		s.mu.Unlock()
 		s.finish(&Error{Code: TimedOut, Message: "the peer does not answer pings"}, keepQuiet)
 		return
 	case ping:
-		next += s.cfg.PingTimeout
+		next += pingTimeout
 	}
 	s.timer.Reset(next - silent)
 	s.mu.Unlock()
@@ -253,7 +252,7 @@ func (s *Session) Send(m Control) error {
 	if err := s.silenced(); err != nil {
 		return err
 	}
-	_ = c.nc.SetWriteDeadline(time.Now().Add(s.cfg.PingTimeout))
+	_ = c.nc.SetWriteDeadline(time.Now().Add(pingTimeout))
 	if _, err := c.nc.Write(controlFrame(FrameControl, m.append)); err != nil {
 		c.fail(cutOff(err), keepQuiet)
 		return c.Err()

@@ -83,7 +83,7 @@ func (f *fakeServers) serve(raw net.Conn, source *pki.Reloader, count uint64) {
 		return
 	}
 	if !slices.Contains(hello.Features, carrier.FeatureControl) { // carriers lead to another server
-		if c, err := carrier.Answer(f.t.Context(), conn, hello, carrier.Config{Role: carrier.Opener, Name: "another"}); err == nil {
+		if c, err := carrier.Answer(f.t.Context(), conn, carrier.Config{Role: carrier.Opener, Name: "another"}); err == nil {
 			<-c.Done()
 		}
 		return

@@ -154,7 +154,7 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 		carrier.Refuse(conn, &carrier.Error{Code: carrier.Denied, Message: err.Error()})
 		return
 	}
-	c.session = carrier.AcceptSession(conn, hello, carrier.SessionConfig{PingAfter: s.options.KeepaliveTime, PingTimeout: keepaliveTimeout, Most: agentMessages,
+	c.session = carrier.AcceptSession(conn, hello, carrier.SessionConfig{PingAfter: s.options.KeepaliveTime, Most: agentMessages,
 		Carrier: s.agentCarriers()})
 	// The agent dials carriers as soon as it has the answer, so its session is known before.
 	agent, leave, err := s.joinAgent(c)

@@ -44,7 +44,7 @@ func TestOneCertificateOpensManySessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName}},
+			c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id},
 				carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
 			if err == nil {
 				t.Cleanup(func() { _ = c.Close() })

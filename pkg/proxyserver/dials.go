@@ -31,7 +31,7 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 		_ = conn.Close()
 		return
 	}
-	c, err := carrier.Answer(ctx, conn, hello, *s.agentCarriers())
+	c, err := carrier.Answer(ctx, conn, *s.agentCarriers())
 	if err != nil {
 		return
 	}

@@ -104,7 +104,7 @@ func (f *flapper) visit(way string, opens bool) {
 	for len(carriers) < 2 && !opens {
 		raw := f.s.agents.dial(cut)
 		raws = append(raws, raw)
-		hello := carrier.Hello{Session: "agent", Features: []string{carrier.FeatureName, agentapi.ProcessFeature(f.cluster)}}
+		hello := carrier.Hello{Session: "agent", Features: []string{agentapi.ProcessFeature(f.cluster)}}
 		c, err := carrier.Dialed(t.Context(), tls.Client(raw, f.config.Clone()), hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(echoOpen)})
 		if err != nil {
 			t.Fatal(err)

@@ -100,7 +100,7 @@ func (h *memHub) introduce(ctx context.Context, s *memServer, others []*memServe
 		config := s.clientSource.ClientConfig("127.0.0.1")
 		config.NextProtos = []string{carrier.ALPN}
 		conn := tls.Client(byAddress[address].clients.dial(h.cuts[byAddress[address].options.ServerID]), config)
-		hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID, Features: []string{carrier.FeatureName}}
+		hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID}
 		return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Relays: true})
 	}
 	go func() { _ = s.peers.run(ctx) }()
@@ -188,7 +188,7 @@ func (s *memServer) connect(cluster, id string, n int) *memAgent {
 		}
 		config := source.ClientConfig("127.0.0.1")
 		config.NextProtos = []string{carrier.ALPN}
-		hello := carrier.Hello{Session: id, Features: []string{carrier.FeatureName}}
+		hello := carrier.Hello{Session: id}
 		return carrier.Dialed(ctx, tls.Client(s.agents.dial(a.cut), config), hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(a.serveOpen)})
 	}})
 	carriers.Start()

@@ -109,7 +109,7 @@ func (h *testHub) echoCarrier(t *testing.T, spec agentSpec, config *tls.Config) 
 	if err != nil {
 		return err
 	}
-	c, err := carrier.Dialed(context.Background(), conn, carrier.Hello{Session: spec.id, Features: []string{carrier.FeatureName}},
+	c, err := carrier.Dialed(context.Background(), conn, carrier.Hello{Session: spec.id},
 		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(spec.echo)})
 	if err != nil {
 		return err
@@ -272,7 +272,7 @@ func TestPeersNeedTheRole(t *testing.T) {
 			}
 			continue
 		}
-		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{Role: carrier.Opener})
+		c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
 		if err == nil {
 			_ = c.Close()
 		}
@@ -365,7 +365,7 @@ func TestPeersBehindOneAddress(t *testing.T) {
 			go func() {
 				_, _, _ = carrier.Accepted(context.WithoutCancel(ctx), there, carrier.Config{Role: carrier.Acceptor, Name: leadsTo})
 			}()
-			return carrier.Dialed(ctx, here, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{Role: carrier.Opener})
+			return carrier.Dialed(ctx, here, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
 		}}
 	one := &peerServer{address: "10.0.0.1:8090", pool: pool.New(pool.Config{OnePeer: true}), alive: liveness.New(nil)}
 	defer one.pool.Close()
@@ -404,7 +404,7 @@ func TestCarriersOfUnknownSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello := carrier.Hello{Session: "agent", Features: []string{carrier.FeatureName}}
+	hello := carrier.Hello{Session: "agent"}
 	c, err := carrier.Dialed(t.Context(), conn, hello, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
 	if err != nil {
 		t.Fatal(err)

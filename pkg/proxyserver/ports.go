@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 )
-
-// keepaliveTimeout is how long a ping may stay unanswered.
-const keepaliveTimeout = 10 * time.Second
 
 // agentRest is handshakes.Options' Rest on the agent port: after a handshake slot was
 // held for some time, it stays unused for agentRest times as long. Users do not wait

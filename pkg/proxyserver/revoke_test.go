@@ -91,7 +91,7 @@ func (h *testHub) agentCarrier(t *testing.T, id string, config *tls.Config, secr
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{carrier.FeatureName, agentapi.ProcessFeature(secret)}},
+	c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id, Features: []string{agentapi.ProcessFeature(secret)}},
 		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(echoOpen)})
 	if err != nil {
 		t.Fatal(err)

@@ -77,8 +77,7 @@ func (t *carriers) handshake(ctx context.Context) (*carrier.Carrier, error) {
 		return nil, err
 	}
 	raw = t.tcp.Tune(raw)
-	// The name tells the pool which carriers lead to a silent server.
-	hello := carrier.Hello{Features: []string{carrier.FeatureName}}
+	var hello carrier.Hello
 	if t.config == nil {
 		return carrier.Dialed(ctx, raw, hello, carrier.Config{Role: carrier.Opener})
 	}

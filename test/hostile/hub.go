@@ -68,7 +68,7 @@ func (h *hostileHub) take(ctx context.Context, conn net.Conn, more <-chan int) {
 	}
 	config := carrier.Config{Role: carrier.Opener, Name: "hostile"}
 	if !slices.Contains(hello.Features, carrier.FeatureControl) {
-		if c, err := carrier.Answer(ctx, conn, hello, config); err == nil {
+		if c, err := carrier.Answer(ctx, conn, config); err == nil {
 			_ = h.carriers.Add(c)
 		}
 		return

@@ -16,7 +16,6 @@ type Config struct {
 	Max        int           // most carriers; default 4,096
 	MaxPending int           // most Opens without an answer; default 1,024
 	IdleTime   time.Duration // an opener closes what was idle longer and is above MinIdle; default 1 min
-	AskAgain   time.Duration // when More is believed lost; default 5 s
 
 	// Dial makes a carrier, on the side that dials them. Retries are
 	// Backoff(number of failures in a row) apart, or Backoff(1) once an Open
@@ -88,9 +87,6 @@ func New(cfg Config) *Pool {
 	set(&cfg.MaxPending, 1024)
 	if cfg.IdleTime == 0 {
 		cfg.IdleTime = time.Minute
-	}
-	if cfg.AskAgain == 0 {
-		cfg.AskAgain = 5 * time.Second
 	}
 	if cfg.Backoff == nil {
 		cfg.Backoff = dial.FullJitter
@@ -247,6 +243,8 @@ func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, 
 }
 
 const (
+	// askAgain is when More is believed lost.
+	askAgain    = 5 * time.Second
 	maxAttempts = 4
 	// maxDraining is more carriers than idle ones that one peer usually has.
 	maxDraining = 32
@@ -282,7 +280,7 @@ func (p *Pool) take(ctx context.Context) (*carrier.Carrier, error) {
 // await waits for a supply. It asks the peer again from time to time: nothing else
 // may happen for a while.
 func (p *Pool) await(ctx context.Context, w chan supply) (*carrier.Carrier, error) {
-	again := time.NewTimer(p.cfg.AskAgain)
+	again := time.NewTimer(askAgain)
 	defer again.Stop()
 	for {
 		select {
@@ -290,7 +288,7 @@ func (p *Pool) await(ctx context.Context, w chan supply) (*carrier.Carrier, erro
 			return got.c, got.err
 		case <-again.C:
 			p.refill()
-			again.Reset(p.cfg.AskAgain)
+			again.Reset(askAgain)
 		case <-ctx.Done():
 			return nil, p.giveUp(ctx, w)
 		}

@@ -143,7 +143,7 @@ func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
 func TestPoolAsksAgainForWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		p := New(Config{More: func(n int) { asked += n }, AskAgain: 5 * time.Second})
+		p := New(Config{More: func(n int) { asked += n }})
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
 		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {

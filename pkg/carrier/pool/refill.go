@@ -33,7 +33,7 @@ func (p *Pool) refillAfter(failures int) {
 		}
 		p.startDials(short-p.dialing, failures)
 	case p.cfg.More != nil:
-		if now := time.Now(); now.Sub(p.askedAt) >= p.cfg.AskAgain {
+		if now := time.Now(); now.Sub(p.askedAt) >= askAgain {
 			p.asked = 0
 		}
 		// The dialing side keeps MinIdle on its own.

@@ -57,7 +57,7 @@ func (s *fakeServer) dial(ctx context.Context) (*carrier.Carrier, error) {
 			s.serve(ctx, p)
 		})})
 	}()
-	return carrier.Dialed(ctx, m, carrier.Hello{Features: []string{carrier.FeatureName}}, carrier.Config{})
+	return carrier.Dialed(ctx, m, carrier.Hello{}, carrier.Config{})
 }
 
 func (s *fakeServer) asked() int {
