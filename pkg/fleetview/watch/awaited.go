@@ -2,31 +2,10 @@ package watch
 
 import (
 	"errors"
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
-
-// AnnotationMissing is on bookmarks while the client lacks objects, because clusters have not
-// answered or refuse: the names of these, sorted, with commas between them.
-const AnnotationMissing = "clusterproxy.open-cluster-management.io/missing-clusters"
-
-// awaited is what the bookmark behind the initial events waits for, and what a client is told
-// that it lacks. The stream's mu guards it.
-type awaited struct {
-	// initial has the members whose first objects the initial bookmark waits for; it is
-	// nil when that bookmark was sent, or is not wanted.
-	initial map[*member]bool
-	// since is when the stream has begun, and overdue says that it waits for no member any more
-	// that does not answer.
-	since   time.Time
-	overdue bool
-	// told are the clusters that the newest bookmark has named.
-	told string
-}
 
 // await begins to wait for the initial events of the members that have joined.
 func (s *stream) await() (stop func()) {
@@ -123,37 +102,10 @@ func (s *stream) endInitial() {
 	s.mark(map[string]string{annotationInitialEnd: "true"})
 }
 
-// lacking returns the clusters whose objects the client has not got. One that does not have such
-// objects is none of them. The caller holds mu.
-func (s *stream) lacking() []string {
-	var names []string
-	for m, refusal := range s.members {
-		switch {
-		case m.has, m.leaving, refusal != nil && refusal.Code == http.StatusNotFound:
-		default:
-			names = append(names, m.to.Name())
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func join(clusters []string) string { return strings.Join(clusters, ",") }
-
 // markLess adds a bookmark if the client has got what the bookmark before has said that it lacks.
 // The caller holds mu.
 func (s *stream) markLess() {
 	if s.o.Bookmarks && s.told != "" && s.initial == nil && s.open == 0 && join(s.lacking()) != s.told {
-		s.mark(nil)
-	}
-}
-
-// markWaiting adds a bookmark while the initial one waits: what is between the client and the
-// view may cut off a connection on which nothing comes.
-func (s *stream) markWaiting() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.o.Bookmarks && s.initial != nil {
 		s.mark(nil)
 	}
 }

@@ -30,7 +30,7 @@ type beginning struct {
 
 // await waits until each member has begun its answer, for the members' timeout at most. It
 // returns why there is no stream.
-func (b *beginning) await(ctx context.Context, first []*member) error {
+func (b *beginning) await(ctx context.Context, first []*reflector) error {
 	timeout := time.NewTimer(b.s.o.MemberTimeout)
 	defer timeout.Stop()
 	late := false
@@ -53,7 +53,7 @@ func (b *beginning) await(ctx context.Context, first []*member) error {
 		if !b.last && apierrors.IsNotAcceptable(err) {
 			return err
 		}
-		b.add(m, err)
+		b.add(m.member, err)
 	}
 	return b.failure()
 }
@@ -76,7 +76,7 @@ func (b *beginning) add(m *member, err error) {
 	case b.refused == nil:
 		b.refused = f
 	}
-	if m.listed() {
+	if b.s.lists(m) {
 		b.unfollowed = append(b.unfollowed, f)
 	} else {
 		b.missing = append(b.missing, f)

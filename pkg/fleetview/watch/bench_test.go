@@ -109,15 +109,15 @@ func BenchmarkEventPath(b *testing.B) {
 	lines := &repeated{text: []byte(`{"type":"MODIFIED","object":` + object + "}\n")}
 	f := newFixture(nil, newCluster("a"))
 	s := newStream(f.options, Form{}.newForm(), func() {}, version.Version{}, nil)
-	m := newMember(s, f.clusters[0], "")
-	next := m.source.events(lines)
+	r := newReflector(s, f.clusters[0], "")
+	next := r.source.events(lines)
 	w := &counter{header: http.Header{}, got: make(chan int, 1), done: b.Context().Done()}
 	b.SetBytes(int64(len(lines.text)))
 	b.ReportAllocs()
 	for b.Loop() {
 		e, err := next()
 		if err == nil {
-			err = m.handle(e)
+			err = r.handle(e)
 		}
 		if err != nil {
 			b.Fatal(err)

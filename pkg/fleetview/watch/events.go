@@ -3,8 +3,12 @@ package watch
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
 // lineEvent is one event in JSON.
@@ -63,3 +67,18 @@ func checkKind(kind string, object []byte) error {
 func endsInitial(kind string, object []byte) bool {
 	return kind == bookmark && bytes.Contains(object, []byte(annotationInitialEnd))
 }
+
+// statusError reads the object of an ERROR event.
+func statusError(object []byte) error {
+	status, err := merge.ReadStatus(object)
+	if err != nil {
+		return fmt.Errorf("reading an ERROR event: %w", err)
+	}
+	if status.Code == http.StatusGone {
+		return errExpired
+	}
+	return fmt.Errorf("the cluster ended the watch: %s", status.Message)
+}
+
+// errExpired says that a member does not know the version any more.
+var errExpired = errors.New("the cluster does not know the version any more")

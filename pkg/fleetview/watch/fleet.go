@@ -12,7 +12,7 @@ type fleet struct {
 	// from has the members' versions that the stream went on from, by UID. Members that were away
 	// since are in it.
 	from map[string]string
-	now  map[string]*member
+	now  map[string]*reflector
 }
 
 // resume prepares the stream for its members. It reports false if a cluster has left the
@@ -36,34 +36,34 @@ func (f *fleet) away(members []Member) string {
 }
 
 // begin starts the stream's first members.
-func (f *fleet) begin(ctx context.Context, members []Member) []*member {
-	var first []*member
+func (f *fleet) begin(ctx context.Context, members []Member) []*reflector {
+	var first []*reflector
 	for _, to := range members {
-		m := f.prepare(to)
-		m.silent = f.s.o.fromNow()
-		first = append(first, m)
+		r := f.prepare(to)
+		r.silent = f.s.o.fromNow()
+		first = append(first, r)
 	}
 	context.AfterFunc(ctx, f.s.await())
-	for _, m := range first {
-		f.start(ctx, m)
+	for _, r := range first {
+		f.start(ctx, r)
 	}
 	return first
 }
 
 // prepare makes a member that goes on from where the client is.
-func (f *fleet) prepare(to Member) *member {
+func (f *fleet) prepare(to Member) *reflector {
 	uid := to.UID()
-	m := newMember(f.s, to, f.from[uid])
-	f.s.join(m)
+	r := newReflector(f.s, to, f.from[uid])
+	f.s.join(r.member)
 	// A cluster that leaves and joins again is one that the client has nothing of.
 	delete(f.from, uid)
-	f.now[to.Name()] = m
-	return m
+	f.now[to.Name()] = r
+	return r
 }
 
-func (f *fleet) start(ctx context.Context, m *member) {
-	ctx, m.cancel = context.WithCancel(ctx)
-	f.s.running.Go(func() { m.run(ctx) })
+func (f *fleet) start(ctx context.Context, r *reflector) {
+	ctx, r.cancel = context.WithCancel(ctx)
+	f.s.running.Go(func() { r.run(ctx) })
 }
 
 // follow sees clusters that join and leave, until ctx ends.
@@ -88,17 +88,17 @@ func (f *fleet) follow(ctx context.Context) {
 }
 
 func (f *fleet) reconcile(ctx context.Context, members []Member) {
-	for name, m := range f.now {
+	for name, r := range f.now {
 		i := slices.IndexFunc(members, func(to Member) bool { return to.Name() == name })
-		if i >= 0 && members[i].UID() == m.to.UID() {
+		if i >= 0 && members[i].UID() == r.to.UID() {
 			continue
 		}
-		m.cancel()
-		f.s.dismiss(m)
-		<-m.done
+		r.cancel()
+		f.s.dismiss(r.member)
+		<-r.done
 		delete(f.now, name)
-		m.leave()
-		f.s.drop(m)
+		r.leave()
+		f.s.drop(r.member)
 	}
 	for _, to := range members {
 		if f.now[to.Name()] == nil {

@@ -100,3 +100,14 @@ const (
 	refusedPause  = 30 * time.Second
 	acceptedPause = time.Second
 )
+
+// wantsInitialEvents reports whether the client asks for objects and the bookmark behind them.
+func (o Options) wantsInitialEvents() bool { return o.SendInitialEvents != nil && *o.SendInitialEvents }
+
+// fromNow reports whether the client wants nothing but changes from now on.
+func (o Options) fromNow() bool {
+	return o.anew() && o.SendInitialEvents != nil && !*o.SendInitialEvents
+}
+
+// anew reports whether the client does not go on from a version.
+func (o Options) anew() bool { return o.ResourceVersion == "" || o.ResourceVersion == "0" }

@@ -34,7 +34,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	s := newStream(o, form, cancel, start, from)
-	f := &fleet{s: s, from: from, now: map[string]*member{}}
+	f := &fleet{s: s, from: from, now: map[string]*reflector{}}
 	defer f.end()
 	if !f.resume(o.Now) {
 		return &apierrors.StatusError{ErrStatus: *expired()}
@@ -93,14 +93,3 @@ func (o Options) from(ctx context.Context) (map[string]string, version.Version, 
 	o.Clock.After(v.Time)
 	return from, v.Moment(), nil
 }
-
-// wantsInitialEvents reports whether the client asks for objects and the bookmark behind them.
-func (o Options) wantsInitialEvents() bool { return o.SendInitialEvents != nil && *o.SendInitialEvents }
-
-// fromNow reports whether the client wants nothing but changes from now on.
-func (o Options) fromNow() bool {
-	return o.anew() && o.SendInitialEvents != nil && !*o.SendInitialEvents
-}
-
-// anew reports whether the client does not go on from a version.
-func (o Options) anew() bool { return o.ResourceVersion == "" || o.ResourceVersion == "0" }

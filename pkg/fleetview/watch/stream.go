@@ -3,11 +3,15 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -43,7 +47,15 @@ type stream struct {
 	news bool
 	// open counts the members of which the client may have a part only.
 	open int
-	awaited
+	// initial has the members whose first objects the initial bookmark waits for; it is
+	// nil when that bookmark was sent, or is not wanted.
+	initial map[*member]bool
+	// since is when the stream has begun, and overdue says that the initial bookmark waits for no
+	// member any more that does not answer.
+	since   time.Time
+	overdue bool
+	// told are the clusters that the newest bookmark has named.
+	told string
 	// remembered counts the objects that the client has.
 	remembered int
 	// members are those of the view now, with their refusals.
@@ -63,37 +75,6 @@ func newStream(o Options, form form, cancel context.CancelFunc, start version.Ve
 	s.emptied.L = &s.mu
 	s.record = o.Positions.begin(o.Owner, o.Clock.Replica, start, versions)
 	return s
-}
-
-// emit adds an event of a member to the queue, and waits for room first. While it holds the
-// stream it calls shown, which notes what the client has from then on.
-func (s *stream) emit(m *member, e event, shown func(time int64)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := typeOf(e.key)
-	for (len(s.queue) >= queueSize || s.undecided(m, of)) && !s.ended {
-		m.begun(nil) // the queue is emptied once the answer has begun
-		s.emptied.Wait()
-	}
-	if s.ended {
-		return errEnded
-	}
-	if err := s.fits(of); err != nil {
-		return err
-	}
-	if s.queue == nil {
-		s.queue = *queues.Get().(*[]byte)
-	}
-	m.now = s.o.Clock.Next()
-	queue, err := m.source.append(s.queue, e)
-	if err != nil {
-		return err
-	}
-	s.queue = queue
-	s.last, s.news = m.now, false
-	shown(m.now)
-	s.signal()
-	return nil
 }
 
 func (s *stream) signal() {
@@ -147,26 +128,6 @@ func (s *stream) mark(annotations map[string]string) {
 	s.signal()
 }
 
-// markNews adds a bookmark if the newest version that the client has is not the newest
-// position.
-func (s *stream) markNews() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// From a version of which the client has a part only, it could not go on.
-	if s.o.Bookmarks && s.news && s.open == 0 && s.initial == nil {
-		s.mark(nil)
-	}
-}
-
-// markLast adds the bookmark that is the last event of the stream.
-func (s *stream) markLast() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.o.Bookmarks && s.open == 0 && s.initial == nil {
-		s.mark(nil)
-	}
-}
-
 // close ends the stream for members. The caller holds mu.
 func (s *stream) close() {
 	s.ended = true
@@ -177,80 +138,109 @@ func (s *stream) close() {
 	s.emptied.Broadcast()
 }
 
-// write sends the queue to the client until the stream ends.
-func (s *stream) write(ctx context.Context, w http.ResponseWriter) {
-	var timeout <-chan time.Time
-	if s.o.Timeout > 0 {
-		timer := time.NewTimer(s.o.Timeout)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	marks, waiting := time.NewTicker(bookmarkEvery), time.NewTicker(waitingEvery)
-	defer marks.Stop()
-	defer waiting.Stop()
-	for orderly := false; !orderly; {
-		select {
-		case <-ctx.Done():
-			s.flush(w) // expire has an event for the client
-			return
-		case <-timeout:
-			orderly = true
-		case <-s.o.Draining:
-			orderly = true
-		case <-marks.C:
-			s.markNews()
-		case <-waiting.C:
-			s.markWaiting()
-		case <-s.wake:
-		}
-		if orderly {
-			s.markLast()
-		}
-		if ended := s.flush(w); ended {
-			return
-		}
-	}
-}
-
-// flush writes what is in the queue, and reports whether the stream has ended.
-func (s *stream) flush(w http.ResponseWriter) (ended bool) {
-	s.mu.Lock()
-	queue := s.queue
-	s.queue = nil
-	ended = s.ended
-	s.emptied.Broadcast()
-	s.mu.Unlock()
-	control := http.NewResponseController(w)
-	whole := queue[:0]
-	for len(queue) > 0 {
-		n := min(len(queue), chunkSize)
-		// A client that takes nothing for so long is left: members' streams wait for it.
-		stalled := time.AfterFunc(stallTimeout, func() {
-			s.stop()
-			_ = control.SetWriteDeadline(time.Now()) // if it is not supported, the write ends with the connection
-		})
-		_, err := w.Write(queue[:n])
-		if err == nil && n == len(queue) {
-			err = control.Flush()
-		}
-		if !stalled.Stop() || err != nil {
-			return true
-		}
-		queue = queue[n:]
-	}
-	if cap(whole) >= eventBuffer && cap(whole) <= keptBuffer {
-		queues.Put(&whole)
-	}
-	return ended
-}
-
-// queues are queues that were written. As a rule a queue has one event, and another one
-// follows soon.
-var queues = sync.Pool{New: func() any { queue := make([]byte, 0, eventBuffer); return &queue }}
-
 // stop ends the stream for members.
 func (s *stream) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.close()
+}
+
+// AnnotationMissing is on bookmarks while the client lacks objects, because clusters have not
+// answered or refuse: the names of these, sorted, with commas between them.
+const AnnotationMissing = "clusterproxy.open-cluster-management.io/missing-clusters"
+
+// lacking returns the clusters whose objects the client has not got. One that does not have such
+// objects is none of them. The caller holds mu.
+func (s *stream) lacking() []string {
+	var names []string
+	for m, refusal := range s.members {
+		switch {
+		case m.has, m.leaving, refusal != nil && refusal.Code == http.StatusNotFound:
+		default:
+			names = append(names, m.to.Name())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func join(clusters []string) string { return strings.Join(clusters, ",") }
+
+// fail ends the stream with an ERROR event. The caller holds mu.
+func (s *stream) fail(status *metav1.Status) {
+	if s.ended {
+		return
+	}
+	s.cause = status
+	// Without the event the stream ends too, and the client's next request says why.
+	if queue, err := s.form.appendOwn(s.queue, failed, status); err == nil {
+		s.queue = queue
+	}
+	s.close()
+	s.signal()
+}
+
+// failure returns why the stream has failed, or nil if it has not.
+func (s *stream) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: *s.cause}
+}
+
+// expire ends the stream in a way after which the client lists again.
+func (s *stream) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail(expired())
+}
+
+// remember counts objects that the client has got, or has lost. The caller holds mu.
+func (s *stream) remember(more int) {
+	if s.remembered += more; s.remembered > s.maxObjects() {
+		s.fail(s.tooMany())
+	}
+}
+
+func (s *stream) maxObjects() int {
+	if s.o.MaxObjects > 0 {
+		return s.o.MaxObjects
+	}
+	return maxObjects
+}
+
+func (s *stream) tooMany() *metav1.Status {
+	return gone(fmt.Sprintf("the clusters of the view have more than %d such objects, too many for one watch: watch a namespace, "+
+		"select objects by labels, or choose clusters with the field selector metadata.cluster", s.maxObjects()))
+}
+
+// statusOf is a refusal as the object of an ERROR event.
+func statusOf(f *fault.Fault) *metav1.Status {
+	status := f.Status()
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: status.Code, Reason: status.Reason, Message: status.Message,
+	}
+}
+
+// unreachable says that clusters have not answered in a view that wants all of them.
+func unreachable(clusters []string) *metav1.Status {
+	faults := make([]*fault.Fault, len(clusters))
+	for i, cluster := range clusters {
+		faults[i] = &fault.Fault{Cluster: cluster, Reason: "its objects are not complete"}
+	}
+	status := fault.Unreachable(faults).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return &status
+}
+
+func expired() *metav1.Status { return gone("too old resource version") }
+
+// gone says that the client must list again.
+func gone(message string) *metav1.Status {
+	status := apierrors.NewResourceExpired(message).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return &status
 }

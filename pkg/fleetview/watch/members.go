@@ -1,64 +1,10 @@
 package watch
 
 import (
-	"fmt"
 	"net/http"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 )
-
-// fail ends the stream with an ERROR event. The caller holds mu.
-func (s *stream) fail(status *metav1.Status) {
-	if s.ended {
-		return
-	}
-	s.cause = status
-	// Without the event the stream ends too, and the client's next request says why.
-	if queue, err := s.form.appendOwn(s.queue, failed, status); err == nil {
-		s.queue = queue
-	}
-	s.close()
-	s.signal()
-}
-
-// failure returns why the stream has failed, or nil if it has not.
-func (s *stream) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cause == nil {
-		return nil
-	}
-	return &apierrors.StatusError{ErrStatus: *s.cause}
-}
-
-// expire ends the stream in a way after which the client lists again.
-func (s *stream) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail(expired())
-}
-
-// remember counts objects that the client has got, or has lost. The caller holds mu.
-func (s *stream) remember(more int) {
-	if s.remembered += more; s.remembered > s.maxObjects() {
-		s.fail(s.tooMany())
-	}
-}
-
-func (s *stream) maxObjects() int {
-	if s.o.MaxObjects > 0 {
-		return s.o.MaxObjects
-	}
-	return maxObjects
-}
-
-func (s *stream) tooMany() *metav1.Status {
-	return gone(fmt.Sprintf("the clusters of the view have more than %d such objects, too many for one watch: watch a namespace, "+
-		"select objects by labels, or choose clusters with the field selector metadata.cluster", s.maxObjects()))
-}
 
 // begin says that the answer has begun.
 func (s *stream) begin() {
@@ -132,4 +78,42 @@ func (s *stream) endRefused() {
 	if first != nil {
 		s.fail(statusOf(first))
 	}
+}
+
+// emit adds an event of a member to the queue, and waits for room first. While it holds the
+// stream it calls shown, which notes what the client has from then on.
+func (s *stream) emit(m *member, e event, shown func(time int64)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := typeOf(e.key)
+	for (len(s.queue) >= queueSize || s.undecided(m, of)) && !s.ended {
+		m.begun(nil) // the queue is emptied once the answer has begun
+		s.emptied.Wait()
+	}
+	if s.ended {
+		return errEnded
+	}
+	if err := s.fits(of); err != nil {
+		return err
+	}
+	if s.queue == nil {
+		s.queue = *queues.Get().(*[]byte)
+	}
+	m.now = s.o.Clock.Next()
+	queue, err := m.source.append(s.queue, e)
+	if err != nil {
+		return err
+	}
+	s.queue = queue
+	s.last, s.news = m.now, false
+	shown(m.now)
+	s.signal()
+	return nil
+}
+
+// lists reports whether the client has a member's objects.
+func (s *stream) lists(m *member) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return m.at != ""
 }
