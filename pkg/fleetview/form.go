@@ -10,7 +10,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // form is how objects are written: a media type, and what they are changed into.
@@ -89,8 +89,8 @@ func (f form) convertible(group, version string) bool {
 }
 
 // watched is the form of a watch.
-func (f form) watched(includeObject string) watch.Form {
+func (f form) watched(includeObject string) encoding.Form {
 	// Clients of metadata have one Accept header for everything.
 	as := strings.TrimSuffix(f.as, "List")
-	return watch.Form{As: as, Version: f.version, Protobuf: f.protobuf, IncludeObject: includeObject}
+	return encoding.Form{As: as, Version: f.version, Protobuf: f.protobuf, IncludeObject: includeObject}
 }

@@ -14,13 +14,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // Handler serves views. Its methods are safe for concurrent use.
 type Handler struct {
 	clock     version.Clock
-	positions *watch.Positions
+	positions *position.Store
 	discovery *discovery.Discovery
 	// held counts what half-read answers of members take.
 	held     *fleet.Memory
@@ -36,7 +36,7 @@ type Options struct {
 	// Draining is closed when watches should go on elsewhere; nil never is.
 	Draining <-chan struct{}
 	// Positions are those of this replica, which may ask others; nil makes some.
-	Positions *watch.Positions
+	Positions *position.Store
 }
 
 // New makes a Handler. It does no I/O.
@@ -44,7 +44,7 @@ func New(o Options) *Handler {
 	discovery := discovery.NewDiscovery()
 	h := &Handler{clock: version.Clock{Replica: rand.Uint32N(version.Replicas)}, positions: o.Positions, held: discovery.Held, discovery: discovery, usual: fleet.NewSized[string, share](maxUsual), kinds: fleet.NewSized[string, metav1.TypeMeta](maxKinds), draining: o.Draining}
 	if h.positions == nil {
-		h.positions = new(watch.Positions)
+		h.positions = new(position.Store)
 	}
 	return h
 }

@@ -21,14 +21,14 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // newReplicas makes Handlers that ask each other.
 func newReplicas(n int) []*Handler {
 	all := make([]*Handler, n)
 	for i := range all {
-		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
+		positions := &position.Store{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
 			for j, other := range all {
 				if j != i && take(other.positions.Answer(v, owner)) {
 					break
@@ -155,7 +155,7 @@ func TestInformerOverRestarts(t *testing.T) {
 	lists := 0
 	start := func() {
 		p := process{drain: make(chan struct{}), serving: new(sync.WaitGroup)}
-		positions := &watch.Positions{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
+		positions := &position.Store{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
 			mu.Lock()
 			others := slices.Clone(running)
 			mu.Unlock()

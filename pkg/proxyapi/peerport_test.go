@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
@@ -128,7 +128,7 @@ func TestPeerPortRefuses(t *testing.T) {
 		"no version":           {"GET", replica.PositionsPath + "/48151", "", 400},
 		"positions":            {"POST", replica.PositionsPath, string(message), 204},
 		"nonsense":             {"POST", replica.PositionsPath, "nonsense", 400},
-		"too many positions":   {"POST", replica.PositionsPath, string(message) + strings.Repeat("x", watch.MaxMessage), 400},
+		"too many positions":   {"POST", replica.PositionsPath, string(message) + strings.Repeat("x", position.MaxMessage), 400},
 		"no greeting":          {"POST", replica.GreetPath, "nonsense", 400},
 		"a greeting of nobody": {"POST", replica.GreetPath, `{"port":1}`, 400},
 		"a greeting too long":  {"POST", replica.GreetPath, `{"id":"x","addresses":["` + strings.Repeat("x", replica.MaxGreeting) + `"]}`, 400},
@@ -172,7 +172,7 @@ func TestOnlyReplicasAreBelieved(t *testing.T) {
 		go func() {
 			ended <- server.Serve(tls.NewListener(listener, pkitest.Load(t, test.files).ServerConfig(tls.RequireAndVerifyClientCert)))
 		}()
-		p := replica.New(nil, 1, new(watch.Positions), replica.PeerTransport(source), metrics.New(prometheus.NewRegistry()))
+		p := replica.New(nil, 1, new(position.Store), replica.PeerTransport(source), metrics.New(prometheus.NewRegistry()))
 		greet := func() bool {
 			p.Add(listener.Addr().String())
 			p.GreetAll(t.Context(), false)
@@ -204,7 +204,7 @@ func TestPositionsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := replica.New([]string{at}, listener.Addr().(*net.TCPAddr).Port, new(watch.Positions), replica.PeerTransport(source), metrics.New(prometheus.NewRegistry()))
+	other := replica.New([]string{at}, listener.Addr().(*net.TCPAddr).Port, new(position.Store), replica.PeerTransport(source), metrics.New(prometheus.NewRegistry()))
 	other.Positions.Ask = other.Ask
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)

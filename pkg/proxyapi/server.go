@@ -18,7 +18,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
@@ -68,7 +68,7 @@ type Server struct {
 	// uploads and answers are limits of the bytes of bodies that are not read.
 	uploads, answers *scope.Limiter
 	via              scope.Via // set by Run
-	positions        *watch.Positions
+	positions        *position.Store
 	sessions         *session.Registry
 	// recordings are nil if no session is recorded, and recorder if a Service gets none.
 	recordings *recording.Store
@@ -93,7 +93,7 @@ func New(o *Options) (*Server, error) {
 		health: health.New(health.Options{Address: address(o.HealthBindAddress, o.HealthPort),
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
-		latencies: relay.NewLatencies(), positions: new(watch.Positions),
+		latencies: relay.NewLatencies(), positions: new(position.Store),
 		uploads: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster), answers: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster),
 	}
 	s.newFleetHandler = func(draining <-chan struct{}) view.FleetHandler {

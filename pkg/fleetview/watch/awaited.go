@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // await begins to wait for the initial events of the members that have joined.
@@ -99,7 +100,7 @@ func (s *stream) endInitial() {
 		return
 	}
 	s.initial = nil
-	s.mark(map[string]string{annotationInitialEnd: "true"})
+	s.mark(map[string]string{encoding.AnnotationInitialEnd: "true"})
 }
 
 // markLess adds a bookmark if the client has got what the bookmark before has said that it lacks.

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // beginning is how a stream's first requests to the members went.
@@ -60,7 +61,7 @@ func (b *beginning) await(ctx context.Context, first []*reflector) error {
 
 // add notes how one member's first request went.
 func (b *beginning) add(m *member, err error) {
-	if err == nil || errors.Is(err, errExpired) {
+	if err == nil || errors.Is(err, encoding.ErrExpired) {
 		b.accepted++
 		return
 	}

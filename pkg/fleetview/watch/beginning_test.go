@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // TestNoStream has members of which none has a part in a stream, and some that have.
@@ -92,7 +94,7 @@ func TestWatchIsRefused(t *testing.T) {
 				t.Errorf("%d objects: got %d %s, want a's 403", objects, c.code, c.body.String())
 			}
 			if objects > pageSize { // some were sent before it was known
-				if got := c.events(); len(got) != objects+1 || got[objects] != failed {
+				if got := c.events(); len(got) != objects+1 || got[objects] != encoding.Failed {
 					t.Errorf("%d objects: got %d events, want one for each and an ERROR", objects, len(got))
 				}
 			}
@@ -126,7 +128,7 @@ func TestWatchIsRefusedLater(t *testing.T) {
 		refuse(b, http.StatusForbidden)
 		diff(t, "the other one refuses", nil, c.events())
 		refuse(a, http.StatusForbidden)
-		diff(t, "all refuse", []string{failed}, c.events())
+		diff(t, "all refuse", []string{encoding.Failed}, c.events())
 		<-c.done
 	})
 }
@@ -137,8 +139,8 @@ func TestFormsInTurn(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x")
 		b.jsonOnly = true
 		f := newFixture(t, a, b)
-		protobuf := func(o *Options) { o.Forms = []Form{{Protobuf: true}} }
-		either := func(o *Options) { o.Forms = []Form{{Protobuf: true}, {}} }
+		protobuf := func(o *Options) { o.Forms = []encoding.Form{{Protobuf: true}} }
+		either := func(o *Options) { o.Forms = []encoding.Form{{Protobuf: true}, {}} }
 		for name, from := range map[string]func(*Options){"anew": same, "from a version": func(o *Options) {
 			at := f.options.Clock.Now()
 			f.options.Positions.RecordPage("jane", at, 0, true, map[string]string{a.uid: "100", b.uid: "100"})
@@ -146,7 +148,7 @@ func TestFormsInTurn(t *testing.T) {
 		}} {
 			c := f.watch(func(o *Options) { from(o); either(o) })
 			diff(t, name, []string{"ADDED a/x", "ADDED b/x"}, sorted(c.events()))
-			if c.contentType != jsonType {
+			if c.contentType != encoding.JSONType {
 				t.Errorf("%s: got %q, want JSON", name, c.contentType)
 			}
 			c.stop()
@@ -180,7 +182,7 @@ func TestNoInitialEvents(t *testing.T) {
 		away.with(func() { away.away = false })
 		time.Sleep(time.Minute)
 		got := c.events()
-		if len(got) > 0 && got[len(got)-1] == bookmark {
+		if len(got) > 0 && got[len(got)-1] == encoding.Bookmark {
 			got = got[:len(got)-1]
 		}
 		diff(t, "clusters that came later", []string{"ADDED away/x", "ADDED late/x"}, sorted(got))
@@ -189,7 +191,7 @@ func TestNoInitialEvents(t *testing.T) {
 		diff(t, "one that came later leaves", []string{"DELETED away/x"}, c.events())
 		f.set(b, late)
 		time.Sleep(membersEvery)
-		diff(t, "one leaves whose objects nobody knows", []string{failed}, c.events())
+		diff(t, "one leaves whose objects nobody knows", []string{encoding.Failed}, c.events())
 		<-c.done
 	})
 }
@@ -246,7 +248,7 @@ func (c dripping) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 	}()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {jsonType}}, Body: in}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {encoding.JSONType}}, Body: in}, nil
 }
 
 // TestInitialEventsOfDrippingMember has a member that never fails and never has sent all: the

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // counter is a client that counts bytes and says when events of that many have arrived.
@@ -108,9 +109,9 @@ func BenchmarkEventPath(b *testing.B) {
 		strings.Repeat(`{"f:spec":{"k:{\"name\":\"web\"}":{".":{},"f:name":{}}}},`, 60) + `{}]},"spec":{"env":[` + strings.Repeat(`{"name":"SETTING","value":"`+strings.Repeat("v", 36)+`"},`, 80) + `{}]}}`
 	lines := &repeated{text: []byte(`{"type":"MODIFIED","object":` + object + "}\n")}
 	f := newFixture(nil, newCluster("a"))
-	s := newStream(f.options, Form{}.newForm(), func() {}, version.Version{}, nil)
+	s := newStream(f.options, encoding.Form{}.NewCodec(), func() {}, version.Version{}, nil)
 	r := newReflector(s, f.clusters[0], "")
-	next := r.source.events(lines)
+	next := r.source.Events(lines)
 	w := &counter{header: http.Header{}, got: make(chan int, 1), done: b.Context().Done()}
 	b.SetBytes(int64(len(lines.text)))
 	b.ReportAllocs()

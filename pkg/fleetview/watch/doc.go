@@ -55,44 +55,10 @@
 //
 // # Positions
 //
-// Positions knows for each version of the last 5 minutes which version each member had,
-// so a client goes on where it was. A watch that cannot be resumed is 410, before the
-// stream begins, or as an ERROR event. While a member's list is being sent the client has a part of its
-// objects only, and cannot tell which; versions from that time are not resumed. That begins
+// A client goes on where it was, for 5 minutes (package position). A watch that cannot be resumed is 410,
+// before the stream begins, or as an ERROR event. While a member's list is being sent the client has a
+// part of its objects only, and cannot tell which; versions from that time are not resumed. That begins
 // with the first event of the list: a member that does not answer is no reason for 410.
-//
-// A position has an owner, the user whom it was given to, by name: the same one has other groups and
-// extras after each renewal of a token. Nobody else goes on from it or adds to it. Otherwise whoever
-// gets hold of a version could write a continue token with it, and change what is known of
-// the other's list. So tokens need no signature: what users forge is theirs.
-//
-// Positions without room are forgotten, those of the users who have most first. A list is recorded page by
-// page, when a page is complete. If some of its pages were forgotten, it is as one that is not known.
-//
-// # Other replicas
-//
-// A replica that does not know a version asks the others (Positions.Ask), and one that is
-// about to end exports what it knows and others import it. Exports have UIDs of
-// members and their versions, never the keys of objects. A position is exact or 410. One
-// that is older than what the client has would send it DELETED of objects that exist.
-//
-// Ways without other replicas were thought through. A version that has the position in
-// itself would need the versions of all members: 5 KB in each of 500 clusters' objects. A
-// position cannot be derived from the time in a version, because the client has what had
-// arrived at the one stream at that time, which no other stream can tell. Sending clients
-// back to the replica that they come from needs that replica. A store that all replicas
-// write to would take each event's position before the event may be sent.
-//
-// So positions stay where they are made, which costs nothing while nobody comes back, and go
-// over when they must: one question for each client that comes back to another replica, and
-// in a drain about 10 bytes for each event of the last 5 minutes. A replica that is killed
-// takes its positions with it; its clients list again.
-//
-// The pages of one list may be answered by several replicas, each of which knows a part. The
-// parts are numbered by the continue token, and added together. They must be: behind a Service an
-// informer's pages often go to two replicas, and if that were 410, its next list would be too. If a page
-// may be known to a replica that does not answer, or was forgotten by one, that is 410: without it,
-// the objects of its members that were deleted since would stay in the client.
 //
 // Versions of one stream grow over all replicas: a replica stamps later than any version
 // that it goes on from, however far that is ahead of its clock, if a replica has issued it.
@@ -102,19 +68,6 @@
 // The queue has 1 MiB, or one event if that is larger. While it is full, members wait,
 // as they would without a view. A client that does not take 64 KiB in 10 s is left:
 // its stream ends, and it goes on from the last version that it has got.
-//
-// # Forms
-//
-// A form is how objects are written: whole or their metadata, in JSON or protobuf, or as
-// Tables. Members are asked for the client's form, because a stream does not know what
-// objects mean. If one of them answers 406, the client gets its next form: custom resources
-// have no protobuf.
-//
-// Each event of a Table has one row, and the view's version. Its columns are those of all
-// members that have said theirs, behind the cluster's. They are in the first event, and in
-// each that follows a new one. Members are asked for the rows' objects even if the client
-// does not want them: they say which object a row is about. The row of an object whose
-// cluster is gone has the cluster and the name only.
 //
 // # Beginning and end
 //
@@ -132,26 +85,18 @@
 //
 // # Files
 //
-//	options.go       Options: what one watch is about; limits
-//	serve.go         Serve: what a stream goes on from, and its answer
-//	beginning.go     what is awaited before the answer begins: warnings, refusals
-//	awaited.go       what the initial bookmark waits for, and what bookmarks say is missing
-//	stream.go        stream: the queue, stamps, bookmarks, writing to the client
-//	failing.go       what ends a stream with an ERROR
-//	fleet.go         which members a stream has: joining, leaving
-//	member.go        one member: requests, its watch, backoff
-//	list.go          one member: lists and differences
-//	initial.go       one member: objects as initial events
-//	form.go          Form: how a client wants objects; what its implementations do
-//	formjson.go      objects and their metadata in JSON
-//	formprotobuf.go  objects and their metadata in protobuf
-//	formtable.go     Tables
-//	events.go        kinds of events, reading watches in JSON
-//	input.go         the bytes of a member's watch, and their buffer
-//	kinds.go         what the objects of a stream are
-//	objects.go       what a stream remembers of objects
-//	positions.go     Positions: which version each member had at a version of the view
-//	find.go          positions that other replicas know
-//	transfer.go      what goes over to other replicas: writing and reading it
-//	status.go        errors as the objects of ERROR events
+//	serve.go      Serve: what a stream goes on from, and its answer
+//	beginning.go  what is awaited before the answer begins: warnings, refusals
+//	fleet.go      which members a stream has: joining, leaving
+//	reflector.go  one member: its watch, backoff
+//	initial.go    one member: objects as initial events
+//	list.go       one member: lists and differences
+//	request.go    reflector: one member's goroutine, and its requests
+//	members.go    what members do to the stream: joining, events, refusals
+//	kinds.go      what the objects of a stream are
+//	awaited.go    what the initial bookmark waits for
+//	write.go      what the client gets of the queue, and when it gets bookmarks
+//	stream.go     stream: the queue, stamps, bookmarks, what ends it with an ERROR
+//	member.go     member: what the stream knows of one, and of the client's objects of it
+//	options.go    Options: what one watch is about; limits
 package watch

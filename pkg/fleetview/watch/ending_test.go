@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 func TestRefusals(t *testing.T) {
@@ -146,7 +147,7 @@ func TestUnknownObjects(t *testing.T) {
 		a.remove("x")
 		a.with(func() { a.away, a.oldest = false, a.now })
 		time.Sleep(2 * maxBackoff)
-		diff(t, "a is back, and has forgotten the version", []string{failed}, c.events())
+		diff(t, "a is back, and has forgotten the version", []string{encoding.Failed}, c.events())
 		<-c.done
 
 		b.with(func() { b.frozen = true }) // its answer does not matter any more

@@ -22,6 +22,8 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // cluster is a kube-apiserver in memory, with ConfigMaps: it answers lists in pages and
@@ -88,9 +90,9 @@ func (c *cluster) set(name string) {
 	old, ok := c.objects[name]
 	object := &corev1.ConfigMap{Data: map[string]string{"version": strconv.Itoa(c.now)}}
 	object.Name, object.Namespace, object.UID = name, "ns", types.UID(fmt.Sprintf("%s-%s-%d", c.name, name, c.now))
-	kind := added
+	kind := encoding.Added
 	if ok {
-		kind, object.UID = modified, old.UID
+		kind, object.UID = encoding.Modified, old.UID
 	}
 	c.objects[name] = object
 	c.change(kind, object)
@@ -102,7 +104,7 @@ func (c *cluster) remove(name string) {
 	c.now++
 	object := c.objects[name].DeepCopy()
 	delete(c.objects, name)
-	c.change(deleted, object)
+	c.change(encoding.Deleted, object)
 }
 
 // bookmark moves the version, as writes of other objects do, and says so in watches.
@@ -110,7 +112,7 @@ func (c *cluster) bookmark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now += 10
-	c.change(bookmark, &corev1.ConfigMap{})
+	c.change(encoding.Bookmark, &corev1.ConfigMap{})
 }
 
 // cut ends all watches. With forget, versions before now are expired.
@@ -176,9 +178,9 @@ func failure(code int, message string) *metav1.Status {
 
 func answer(r *http.Request, code int, object runtime.Object) *http.Response {
 	w := wantsOf(r)
-	header := http.Header{"Content-Type": {jsonType}}
+	header := http.Header{"Content-Type": {encoding.JSONType}}
 	if w.protobuf() {
-		header.Set("Content-Type", protobufType)
+		header.Set("Content-Type", encoding.ProtobufType)
 	}
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(encoded(w, object)))}
 }
@@ -236,7 +238,7 @@ func (c *cluster) watch(r *http.Request) (*http.Response, error) {
 	if c.raw != "" || c.gone {
 		raw := c.raw
 		if c.gone {
-			raw = string(framed(wantsOf(r), failed, failure(http.StatusGone, "too old")))
+			raw = string(framed(wantsOf(r), encoding.Failed, failure(http.StatusGone, "too old")))
 		}
 		go func() { fmt.Fprint(out, raw); out.Close() }()
 	} else if initial {
@@ -284,7 +286,7 @@ type fixture struct {
 func newFixture(t *testing.T, clusters ...*cluster) *fixture {
 	f := &fixture{t: t, clusters: clusters}
 	f.options = Options{
-		Path: "/api/v1/configmaps", Forms: []Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(Positions), Owner: "jane",
+		Path: "/api/v1/configmaps", Forms: []encoding.Form{{}}, MemberTimeout: 5 * time.Second, Clock: new(version.Clock), Positions: new(position.Store), Owner: "jane",
 		Members: func(context.Context) ([]Member, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -393,23 +395,23 @@ func (c *client) events() []string {
 	defer c.mu.Unlock()
 	var got []string
 	for _, e := range decoded(c.t, c.contentType, c.body.Bytes()) {
-		if e.Type == failed {
-			got = append(got, failed)
+		if e.Type == encoding.Failed {
+			got = append(got, encoding.Failed)
 			continue
 		}
 		object := e.Object.Object.(metav1.Object)
 		text := e.Type
-		if e.Type != bookmark {
+		if e.Type != encoding.Bookmark {
 			text += " " + object.GetAnnotations()["cluster"] + "/" + object.GetName()
 		}
-		if object.GetAnnotations()[annotationInitialEnd] != "" {
+		if object.GetAnnotations()[encoding.AnnotationInitialEnd] != "" {
 			text += " initial"
 		}
 		if missing := object.GetAnnotations()[AnnotationMissing]; missing != "" {
 			text += " lacks " + missing
 		}
 		got = append(got, text)
-		if whole, ok := object.(*corev1.ConfigMap); ok && c.whole && (e.Type == added || e.Type == modified) && whole.Data["version"] == "" {
+		if whole, ok := object.(*corev1.ConfigMap); ok && c.whole && (e.Type == encoding.Added || e.Type == encoding.Modified) && whole.Data["version"] == "" {
 			c.t.Errorf("event %s: its object %v is not whole", e.Type, whole)
 		}
 		if _, ok := object.(*corev1.ConfigMap); ok != c.whole {

@@ -15,6 +15,8 @@ import (
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // wants is how a request to a cluster wants its answer.
@@ -76,7 +78,7 @@ func (c *cluster) table(w wants, object runtime.Object, headers bool) *metav1.Ta
 
 var configMap = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
 
-func (w wants) protobuf() bool { return strings.HasPrefix(w.accept, protobufType) }
+func (w wants) protobuf() bool { return strings.HasPrefix(w.accept, encoding.ProtobufType) }
 
 // kindsOfTest are those of the objects in tests.
 var kindsOfTest = func() *runtime.Scheme {
@@ -124,7 +126,7 @@ func decoded(t *testing.T, contentType string, body []byte) []metav1.WatchEvent 
 	var framer runtime.Framer = jsonserializer.Framer
 	var event, object runtime.Serializer = jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, kindsOfTest, kindsOfTest, jsonserializer.SerializerOptions{}), nil
 	object = event
-	if contentType == protobufType+";stream=watch" {
+	if contentType == encoding.ProtobufType+";stream=watch" {
 		framer, event, object = protobuf.LengthDelimitedFramer, protobuf.NewRawSerializer(kindsOfTest, kindsOfTest), serializer
 	}
 	decoder := streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(bytes.NewReader(body))), event)

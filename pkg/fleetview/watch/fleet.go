@@ -115,5 +115,5 @@ func (f *fleet) reconcile(ctx context.Context, members []Member) {
 func (f *fleet) end() {
 	f.s.stop()
 	f.s.running.Wait()
-	f.s.o.Positions.end(f.s.record)
+	f.s.o.Positions.End(f.s.record)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // forInformers makes a watch one that asks for initial events, in a view that waits a minute
@@ -138,7 +140,7 @@ func TestInitialBookmarkFails(t *testing.T) {
 		synctest.Wait()
 		b.with(func() { b.away = true })
 		time.Sleep(2 * time.Minute)
-		if got := withoutMarks(c.events()); got[len(got)-1] != failed || slices.ContainsFunc(got, isInitialEnd) {
+		if got := withoutMarks(c.events()); got[len(got)-1] != encoding.Failed || slices.ContainsFunc(got, isInitialEnd) {
 			t.Errorf("got %d events up to %q, want an ERROR at the end and no bookmark behind the initial events", len(got), got[len(got)-1])
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // initialEvents are what a cluster may do if it is asked for them.
@@ -34,12 +36,12 @@ func (c *cluster) sendInitial(ctx context.Context, w wants, out *io.PipeWriter) 
 	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
 		object := c.objects[name].DeepCopy()
 		object.TypeMeta = configMap
-		frames = append(frames, framed(w, added, c.transformed(w, object, len(frames) == 0)))
+		frames = append(frames, framed(w, encoding.Added, c.transformed(w, object, len(frames) == 0)))
 	}
 	if mode == allInitial {
 		end := &corev1.ConfigMap{TypeMeta: configMap}
-		end.ResourceVersion, end.Annotations = fmt.Sprint(now), map[string]string{annotationInitialEnd: "true"}
-		frames = append(frames, framed(w, bookmark, c.transformed(w, end, len(frames) == 0)))
+		end.ResourceVersion, end.Annotations = fmt.Sprint(now), map[string]string{encoding.AnnotationInitialEnd: "true"}
+		frames = append(frames, framed(w, encoding.Bookmark, c.transformed(w, end, len(frames) == 0)))
 	}
 	c.mu.Unlock()
 	for _, frame := range frames {
@@ -99,7 +101,7 @@ func isInitialEnd(event string) bool { return strings.HasPrefix(event, "BOOKMARK
 
 // withoutMarks takes off bookmarks but the initial one.
 func withoutMarks(events []string) []string {
-	return slices.DeleteFunc(events, func(e string) bool { return strings.HasPrefix(e, bookmark) && !isInitialEnd(e) })
+	return slices.DeleteFunc(events, func(e string) bool { return strings.HasPrefix(e, encoding.Bookmark) && !isInitialEnd(e) })
 }
 
 // TestChangesAmongInitialEvents has a member that sends changes before the bookmark.
@@ -116,9 +118,9 @@ func TestChangesAmongInitialEvents(t *testing.T) {
 		a.set("z")
 		a.with(func() {
 			end := &corev1.ConfigMap{}
-			end.Annotations = map[string]string{annotationInitialEnd: "true"}
+			end.Annotations = map[string]string{encoding.AnnotationInitialEnd: "true"}
 			a.now++
-			a.change(bookmark, end)
+			a.change(encoding.Bookmark, end)
 		})
 		diff(t, "all of it", []string{"ADDED a/x", "ADDED a/y", "DELETED a/x", "ADDED a/z", "BOOKMARK initial"}, c.events())
 		f.set()

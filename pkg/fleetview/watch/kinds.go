@@ -36,10 +36,10 @@ func (s *stream) says(m *member, of metav1.TypeMeta) {
 	}
 	m.of = of
 	switch {
-	case s.isTable(): // rows may be about objects in any form
+	case s.form.Media().Table: // rows may be about objects in any form
 		s.of = of
 		s.endInitial()
-	case s.form.media().of.Kind == "":
+	case s.form.Media().Of.Kind == "":
 		s.decide()
 	}
 }
@@ -86,14 +86,8 @@ func (s *stream) likely(of metav1.TypeMeta) bool { return s.o.Likely == nil || s
 // fits returns an error for an object of another kind than the stream's: clients would end
 // the whole watch because of it. The caller holds mu.
 func (s *stream) fits(of metav1.TypeMeta) error {
-	if of.Kind == "" || of == s.of || s.isTable() {
+	if of.Kind == "" || of == s.of || s.form.Media().Table {
 		return nil
 	}
 	return fmt.Errorf("reading an object: it is a %s of %q and not a %s of %q", of.Kind, of.APIVersion, s.of.Kind, s.of.APIVersion)
-}
-
-// isTable reports whether the objects are rows.
-func (s *stream) isTable() bool {
-	_, ok := s.form.(*tableForm)
-	return ok
 }

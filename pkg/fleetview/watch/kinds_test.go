@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // eventOfSecret is the whole watch of a cluster that sends what it was not asked for.
@@ -142,6 +144,6 @@ func TestUndecidedMemberLeaves(t *testing.T) {
 		time.Sleep(time.Second)
 		f.set(quiet)
 		time.Sleep(2 * membersEvery)
-		diff(t, "when it has left", []string{failed}, c.events())
+		diff(t, "when it has left", []string{encoding.Failed}, c.events())
 	})
 }

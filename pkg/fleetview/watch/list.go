@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // list lists the member, and sends what is different from what the client has. At first
@@ -20,8 +21,8 @@ func (r *reflector) list(ctx context.Context) error {
 		return r.skip(ctx)
 	}
 	fresh := objects{}
-	meta, err := r.pages(ctx, func(e event) error {
-		if fresh.put(e.key); len(fresh) > pageSize {
+	meta, err := r.pages(ctx, func(e encoding.Event) error {
+		if fresh.put(e.Key); len(fresh) > pageSize {
 			r.begun(nil) // the client gets the first ones before all are listed
 		}
 		return r.update(e)
@@ -42,7 +43,7 @@ func (r *reflector) list(ctx context.Context) error {
 
 // skip goes on from what the member has now, which is not known: a page tells the version.
 func (r *reflector) skip(ctx context.Context) error {
-	meta, err := r.page(ctx, url.Values{"limit": {"1"}}, func(event) error { return nil })
+	meta, err := r.page(ctx, url.Values{"limit": {"1"}}, func(encoding.Event) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (r *reflector) skip(ctx context.Context) error {
 // emitPart is emit for an event after which the client has a part only of the member's
 // objects, until endPart. Before the first of them it has what it had: a member that does not
 // answer keeps nobody from going on.
-func (r *reflector) emitPart(e event) error {
+func (r *reflector) emitPart(e encoding.Event) error {
 	return r.s.emit(r.member, e, func(int64) {
 		if !r.part {
 			r.part = true
@@ -80,19 +81,19 @@ func (r *reflector) endPart(list merge.ListMeta, shown objects) {
 }
 
 // update sends an object of a list unless the client has it.
-func (r *reflector) update(e event) error {
-	name := nameOf(e.key)
+func (r *reflector) update(e encoding.Event) error {
+	name := nameOf(e.Key)
 	had, ok := r.shown[name]
-	e.kind = modified
+	e.Kind = encoding.Modified
 	switch {
 	case !ok:
-		e.kind = added
-	case had.uid != e.key.UID:
+		e.Kind = encoding.Added
+	case had.uid != e.Key.UID:
 		if err := r.gone(name, had); err != nil {
 			return err
 		}
-		e.kind = added
-	case had.version != 0 && had.version == version.OfMember(e.key.Version):
+		e.Kind = encoding.Added
+	case had.version != 0 && had.version == version.OfMember(e.Key.Version):
 		return nil
 	}
 	return r.emitPart(e)
@@ -100,11 +101,11 @@ func (r *reflector) update(e event) error {
 
 // gone sends DELETED for an object of which the key is all that is left.
 func (r *reflector) gone(name string, k known) error {
-	e := event{kind: deleted}
-	e.key.Namespace, e.key.Name, _ = strings.Cut(name, "/")
-	e.key.UID, e.key.Version = k.uid, fmt.Sprint(k.version)
+	e := encoding.Event{Kind: encoding.Deleted}
+	e.Key.Namespace, e.Key.Name, _ = strings.Cut(name, "/")
+	e.Key.UID, e.Key.Version = k.uid, fmt.Sprint(k.version)
 	r.s.mu.Lock()
-	e.key.APIVersion, e.key.Kind = r.s.of.APIVersion, r.s.of.Kind
+	e.Key.APIVersion, e.Key.Kind = r.s.of.APIVersion, r.s.of.Kind
 	r.s.mu.Unlock()
 	return r.emitPart(e)
 }
@@ -128,7 +129,7 @@ func (r *reflector) leave() {
 }
 
 // pages reads a list page by page, and returns what the last page says of it.
-func (r *reflector) pages(ctx context.Context, visit func(event) error) (merge.ListMeta, error) {
+func (r *reflector) pages(ctx context.Context, visit func(encoding.Event) error) (merge.ListMeta, error) {
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
 		meta, err := r.page(ctx, query, visit)
@@ -140,8 +141,8 @@ func (r *reflector) pages(ctx context.Context, visit func(event) error) (merge.L
 }
 
 // page reads one page. It notes what the objects are; a Table does not say it.
-func (r *reflector) page(ctx context.Context, query url.Values, visit func(event) error) (merge.ListMeta, error) {
-	body, err := r.get(ctx, query, r.s.form.media().list)
+func (r *reflector) page(ctx context.Context, query url.Values, visit func(encoding.Event) error) (merge.ListMeta, error) {
+	body, err := r.get(ctx, query, r.s.form.Media().List)
 	if err != nil {
 		return merge.ListMeta{}, err
 	}
@@ -149,8 +150,8 @@ func (r *reflector) page(ctx context.Context, query url.Values, visit func(event
 	// A list that stands still is as good as none: nothing says that it ever ends.
 	still := time.AfterFunc(r.s.o.MemberTimeout, func() { body.Close() })
 	defer still.Stop()
-	meta, err := r.source.list(body, func(e event) error {
-		if err := checkNames(e.key); err != nil {
+	meta, err := r.source.List(body, func(e encoding.Event) error {
+		if err := checkNames(e.Key); err != nil {
 			return err
 		}
 		still.Stop() // it is this side that a visit may wait for
@@ -170,15 +171,15 @@ func (r *reflector) page(ctx context.Context, query url.Values, visit func(event
 }
 
 // show notes what the client has after an event, if that is known. The caller holds the stream's mu.
-func (r *reflector) show(e event) {
+func (r *reflector) show(e encoding.Event) {
 	if r.shown == nil {
 		return
 	}
 	before := len(r.shown)
-	if e.kind == deleted {
-		delete(r.shown, nameOf(e.key))
+	if e.Kind == encoding.Deleted {
+		delete(r.shown, nameOf(e.Key))
 	} else {
-		r.shown.put(e.key)
+		r.shown.put(e.Key)
 	}
 	r.s.remember(len(r.shown) - before)
 }

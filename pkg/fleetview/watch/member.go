@@ -8,12 +8,13 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // member is one cluster in a stream, as the stream sees it.
 type member struct {
 	to     Member
-	source source
+	source encoding.Source
 	// first has the outcome of the first request.
 	first chan error
 	once  sync.Once
@@ -43,13 +44,13 @@ type member struct {
 
 // newMember returns a member that goes on from version at. Without one the client has nothing
 // of it.
-func newMember(o *Options, form form, to Member, at string) *member {
+func newMember(o *Options, form encoding.Codec, to Member, at string) *member {
 	m := &member{to: to, at: at, has: at != "", first: make(chan error, 1)}
 	if at == "" {
 		m.shown = objects{}
 	}
 	number := version.Number(to.UID())
-	m.source = form.source(o.Rewriter(to, func(v string) string {
+	m.source = form.Source(o.Rewriter(to, func(v string) string {
 		return version.Version{Time: m.now, Replica: o.Clock.Replica, Cluster: number, Member: version.OfMember(v)}.String()
 	}))
 	return m

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // begin says that the answer has begun.
@@ -82,10 +83,10 @@ func (s *stream) endRefused() {
 
 // emit adds an event of a member to the queue, and waits for room first. While it holds the
 // stream it calls shown, which notes what the client has from then on.
-func (s *stream) emit(m *member, e event, shown func(time int64)) error {
+func (s *stream) emit(m *member, e encoding.Event, shown func(time int64)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := typeOf(e.key)
+	of := typeOf(e.Key)
 	for (len(s.queue) >= queueSize || s.undecided(m, of)) && !s.ended {
 		m.begun(nil) // the queue is emptied once the answer has begun
 		s.emptied.Wait()
@@ -100,7 +101,7 @@ func (s *stream) emit(m *member, e event, shown func(time int64)) error {
 		s.queue = *queues.Get().(*[]byte)
 	}
 	m.now = s.o.Clock.Next()
-	queue, err := m.source.append(s.queue, e)
+	queue, err := m.source.Append(s.queue, e)
 	if err != nil {
 		return err
 	}

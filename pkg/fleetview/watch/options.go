@@ -10,6 +10,8 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // Member is one cluster of the view. Its methods are safe for concurrent use.
@@ -30,7 +32,7 @@ type Options struct {
 	Query url.Values
 	// Forms are how the client wants objects, best first. The others are for members that
 	// do not have the first.
-	Forms []Form
+	Forms []encoding.Form
 	// Now are the clusters of the view as the watch begins. Members returns them later. It
 	// is asked every MembersEvery, which is 4 s if it is 0.
 	Now          []Member
@@ -61,7 +63,7 @@ type Options struct {
 	Draining <-chan struct{}
 	// Clock and Positions are the process' own, shared by all lists and watches.
 	Clock     *version.Clock
-	Positions *Positions
+	Positions *position.Store
 	// Owner is the user whose positions the stream makes, and goes on from.
 	Owner string
 }
@@ -75,11 +77,12 @@ const (
 	bookmarkEvery = time.Minute
 	// queueSize is how many bytes of events wait for a client before members' streams do.
 	queueSize = 1 << 20
+	// queueBuffer is what a queue has at first, and keptQueue the largest that is kept for others.
+	queueBuffer = 16 << 10
+	keptQueue   = 64 << 10
 	// chunkSize is what a client must take within stallTimeout.
 	chunkSize    = 64 << 10
 	stallTimeout = 10 * time.Second
-	// maxEvent is the size of the largest event or object that a member may send.
-	maxEvent = 16 << 20
 	// maxNames bounds the name, the namespace and the UID of one object together.
 	maxNames = 2 << 10
 	// maxDoubt is how long objects wait for what other members have, if their kind is not likely

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // run follows the member until ctx ends.
@@ -68,15 +69,15 @@ func (r *reflector) listAndWatch(ctx context.Context) error {
 	}
 	r.s.arrived(r.member)
 	query := url.Values{"watch": {"1"}, "resourceVersion": {r.at}, "allowWatchBookmarks": {"true"}}
-	body, err := r.get(ctx, query, r.s.form.media().watch)
-	if errors.Is(err, errExpired) {
+	body, err := r.get(ctx, query, r.s.form.Media().Watch)
+	if errors.Is(err, encoding.ErrExpired) {
 		return r.forget()
 	}
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	return r.events(r.source.events(body))
+	return r.events(r.source.Events(body))
 }
 
 // apart calls do on a stack of its own. Lists are read deeper in the stack than events; a
@@ -88,7 +89,7 @@ func apart(do func() error) error {
 }
 
 // events sends the events of a watch that has begun, until it ends.
-func (r *reflector) events(next func() (event, error)) error {
+func (r *reflector) events(next func() (encoding.Event, error)) error {
 	r.begun(nil)
 	r.s.accept(r.member)
 	r.refusalPause = acceptedPause
@@ -97,7 +98,7 @@ func (r *reflector) events(next func() (event, error)) error {
 		if err == nil {
 			err = r.handle(e)
 		}
-		if errors.Is(err, errExpired) {
+		if errors.Is(err, encoding.ErrExpired) {
 			return r.forget()
 		}
 		if err != nil {
@@ -116,27 +117,27 @@ func (r *reflector) forget() error {
 		return errEnded
 	}
 	r.at = ""
-	return errExpired
+	return encoding.ErrExpired
 }
 
 // handle sends one event on.
-func (r *reflector) handle(e event) error {
-	if e.kind == bookmark {
+func (r *reflector) handle(e encoding.Event) error {
+	if e.Kind == encoding.Bookmark {
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
-		r.s.says(r.member, typeOf(e.key))
-		if e.key.Version != "" && e.key.Version != r.at {
-			r.at = e.key.Version
+		r.s.says(r.member, typeOf(e.Key))
+		if e.Key.Version != "" && e.Key.Version != r.at {
+			r.at = e.Key.Version
 			r.s.settle(r.to.UID(), r.at)
 		}
 		return nil
 	}
-	if err := checkNames(e.key); err != nil {
+	if err := checkNames(e.Key); err != nil {
 		return err
 	}
 	return r.s.emit(r.member, e, func(now int64) {
-		if e.key.Version != "" {
-			r.at = e.key.Version
+		if e.Key.Version != "" {
+			r.at = e.Key.Version
 		}
 		r.s.step(now, r.to.UID(), r.at)
 		r.show(e)

@@ -1,13 +1,10 @@
 package watch
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // replicas are processes that serve one view. They ask each other, but for those that have
@@ -55,20 +54,7 @@ func (r *replicas) end(t *testing.T, f *fixture) {
 	r.ended[f] = true
 	for _, other := range r.all {
 		if !r.ended[other] {
-			transfer(t, f.options.Positions, other.options.Positions)
-		}
-	}
-}
-
-func transfer(t *testing.T, from, to *Positions) {
-	t.Helper()
-	messages, _ := from.Export(0)
-	for message := range messages {
-		if len(message) > MaxMessage {
-			t.Errorf("a message has %d bytes, want %d at most", len(message), MaxMessage)
-		}
-		if err := to.Import(message); err != nil {
-			t.Errorf("importing a message: %v", err)
+			passOn(t, f.options.Positions, other.options.Positions)
 		}
 	}
 }
@@ -102,7 +88,7 @@ func TestOtherReplica(t *testing.T) {
 		check("the stream is alive")
 		c.stop()
 		check("the stream has ended")
-		time.Sleep(keepPositions - time.Second)
+		time.Sleep(position.TTL - time.Second)
 		r.end(t, first)
 		check("its replica has ended")
 		// A replica that begins now asks those that were told.
@@ -115,7 +101,7 @@ func TestOtherReplica(t *testing.T) {
 		if late.code != http.StatusOK {
 			t.Errorf("from the version of a stream of this replica: got %d, want 200", late.code)
 		}
-		time.Sleep(keepPositions)
+		time.Sleep(position.TTL)
 		late = r.all[2].watch(func(o *Options) { o.ResourceVersion = versions[3] })
 		late.stop()
 		if late.code != http.StatusGone {
@@ -150,14 +136,14 @@ func (f *follower) follow(t *testing.T, c *client) {
 		before, had := f.store[key]
 		now := object.Data["version"]
 		switch {
-		case e.Type == bookmark:
+		case e.Type == encoding.Bookmark:
 			continue
-		case (e.Type == added) == had:
+		case (e.Type == encoding.Added) == had:
 			t.Errorf("%s %s, had it: %v", e.Type, key, had)
-		case e.Type == modified && len(now) <= len(before) && now <= before:
+		case e.Type == encoding.Modified && len(now) <= len(before) && now <= before:
 			t.Errorf("%s %s: got its version %s after %s", e.Type, key, now, before)
 		}
-		if f.store[key] = now; e.Type == deleted {
+		if f.store[key] = now; e.Type == encoding.Deleted {
 			delete(f.store, key)
 		}
 	}
@@ -291,8 +277,8 @@ func TestPagesOfReplicas(t *testing.T) {
 			if ok != test.want || ok && fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %v, %v, want %v, %v", got, ok, want, test.want)
 			}
-			transfer(t, r.all[1].options.Positions, r.all[0].options.Positions)
-			transfer(t, r.all[1].options.Positions, r.all[0].options.Positions)
+			passOn(t, r.all[1].options.Positions, r.all[0].options.Positions)
+			passOn(t, r.all[1].options.Positions, r.all[0].options.Positions)
 			r.ended[r.all[1]] = true
 			if got, ok := r.all[0].options.Positions.Find(t.Context(), at, "jane"); ok != test.want || ok && fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("when the other one has ended: got %v, %v, want %v, %v", got, ok, want, test.want)
@@ -301,139 +287,13 @@ func TestPagesOfReplicas(t *testing.T) {
 	}
 }
 
-// TestTransferOfMany hands over the positions of a busy stream of 500 clusters, in rounds.
-func TestTransferOfMany(t *testing.T) {
-	var from, to Positions
-	versions := map[string]string{}
-	for i := range 500 {
-		versions[fmt.Sprintf("01234567-89ab-cdef-0123-%012d", i)] = "100"
-	}
-	uids := slices.Sorted(func(yield func(string) bool) {
-		for uid := range versions {
-			if !yield(uid) {
-				return
-			}
-		}
-	})
-	clock := version.Clock{Replica: 7}
-	r := from.begin("jane", 7, version.Version{}, versions)
-	var at []version.Version
-	since, sent := uint64(0), 0
-	for i := range 3*partSteps + 5 {
-		v := clock.Now()
-		at = append(at, v)
-		from.step(r, step{time: v.Time, replica: 7, uid: uids[i%500], member: uint64(101 + i)})
-		if i%partSteps == partSteps/2 {
-			messages, now := from.Export(since)
-			for message := range messages {
-				sent += len(message)
-				if err := to.Import(bytes.Clone(message)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			since = now
-		}
-	}
-	from.end(r)
-	transfer(t, &from, &to)
-	messages, _ := from.Export(from.changes)
-	for range messages {
-		t.Error("got a message without changes, want none")
-	}
-	for _, i := range []int{0, 1, 499, 500, partSteps - 1, partSteps, 2*partSteps + 1, len(at) - 1} {
-		want, known := from.lookup(at[i], "jane")
-		got, imported := to.lookup(at[i], "jane")
-		if known != complete || imported != complete || fmt.Sprint(want) != fmt.Sprint(got) {
-			t.Errorf("step %d: got %v, %v, want %v, %v", i, imported, got, known, want)
-		}
-	}
-	if to.size > 3*from.size {
-		t.Errorf("got %d bytes in %d records, want about the %d bytes that were handed over", to.size, len(to.records), from.size)
-	}
-	t.Logf("%d bytes in memory, %d bytes sent in rounds", from.size, sent)
-}
-
-// TestReplicaLeavesWhileAsked has a replica hand over what it knows, and leave, between the
-// look at what is known here and the question: it is asked no more.
-func TestReplicaLeavesWhileAsked(t *testing.T) {
-	from := newReplicas(t, 1).all[0].options
-	v := from.Clock.Now()
-	from.Positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
-	p := new(Positions)
-	p.Ask = func(context.Context, version.Version, string, func([]byte) bool) bool {
-		transfer(t, from.Positions, p)
-		return true
-	}
-	if got, ok := p.Find(t.Context(), v, "jane"); !ok || got["uid"] != "100" {
-		t.Errorf("got %v, %t, want what was handed over", got, ok)
-	}
-}
-
-// TestBrokenAnswers has a replica that answers nonsense.
-func TestBrokenAnswers(t *testing.T) {
-	good := newReplicas(t, 1).all[0].options
-	v := good.Clock.Now()
-	good.Positions.RecordPage("jane", v, 0, true, map[string]string{"uid": "100"})
-	answer := good.Positions.Answer(v, "jane")
-	for name, broken := range map[string][]byte{
-		"text": []byte("no"), "cut": answer[:len(answer)-1], "more": append(bytes.Clone(answer), 0), "other format": append([]byte{messageFormat + 1}, answer[1:]...),
-		"counts": append([]byte{messageFormat}, bytes.Repeat([]byte{0xff}, 9)...), "a UID without end": []byte(string([]byte{messageFormat, 1, 100}) + "abc"),
-		"another version": func() []byte {
-			other := good.Clock.Now()
-			good.Positions.RecordPage("jane", other, 0, true, map[string]string{"uid": "100"})
-			return good.Positions.Answer(other, "jane")
-		}(),
-		"another owner": func() []byte {
-			good.Positions.RecordPage("joe", v, 0, true, map[string]string{"uid": "7"})
-			return good.Positions.Answer(v, "joe")
-		}(),
-	} {
-		p := &Positions{Ask: func(_ context.Context, _ version.Version, _ string, take func([]byte) bool) bool {
-			take(broken)
-			return true
-		}}
-		if got, ok := p.Find(t.Context(), v, "jane"); ok {
-			t.Errorf("%s: got %v, want nothing", name, got)
-		}
-		if !strings.HasPrefix(name, "another ") && p.Import(broken) == nil {
-			t.Errorf("%s: Import takes it, want an error", name)
-		}
-	}
-}
-
-func FuzzImport(f *testing.F) {
-	clock := version.Clock{Replica: 3}
-	var p Positions
-	list := clock.Now()
-	p.RecordPage("jane", list, 2, true, map[string]string{"uid-a": "100"})
-	r := p.begin("jane", 3, list, map[string]string{"uid-a": "100", "uid-b": "7"})
-	p.step(r, step{time: clock.Next(), replica: 3, uid: "uid-b", member: 8})
-	p.step(r, step{time: clock.Next(), replica: 3, uid: "uid-a", open: true})
-	messages, _ := p.Export(0)
+// passOn tells another replica what a replica knows.
+func passOn(t *testing.T, from, to *position.Store) {
+	t.Helper()
+	messages, _ := from.Export(0)
 	for message := range messages {
-		f.Add(message)
+		if err := to.Import(message); err != nil {
+			t.Errorf("importing a message: %v", err)
+		}
 	}
-	f.Add([]byte{})
-	f.Add([]byte(strings.Repeat("\x01", 100)))
-	f.Fuzz(func(t *testing.T, message []byte) {
-		var p Positions
-		if p.Import(message) != nil {
-			if len(p.records) > 0 {
-				t.Errorf("got %d records of a message that is broken, want none", len(p.records))
-			}
-			return
-		}
-		var again Positions
-		transfer(t, &p, &again)
-		for _, r := range p.records {
-			for _, s := range r.steps {
-				v := version.Version{Time: s.time, Replica: s.replica}
-				want, known := p.lookup(v, r.owner)
-				got, imported := again.lookup(v, r.owner)
-				if known != imported || len(want) != len(got) {
-					t.Errorf("version %v: got %v, %v, want %v, %v", v, got, imported, want, known)
-				}
-			}
-		}
-	})
 }

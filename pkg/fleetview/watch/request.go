@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // reflector lists and watches one member for a stream, as that of client-go does for a store. One
@@ -42,7 +43,7 @@ func (r *reflector) get(ctx context.Context, more url.Values, accept string) (io
 			query[key] = value
 		}
 	}
-	if include := r.s.form.media().includeObject; include != "" {
+	if include := r.s.form.Media().IncludeObject; include != "" {
 		query.Set("includeObject", include)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -68,7 +69,7 @@ func (r *reflector) get(ctx context.Context, more url.Values, accept string) (io
 		defer cancel()
 		defer response.Body.Close()
 		if response.StatusCode == http.StatusGone {
-			return nil, errExpired
+			return nil, encoding.ErrExpired
 		}
 		return nil, fault.Read(r.to.Name(), response)
 	}

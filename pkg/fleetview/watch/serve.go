@@ -8,6 +8,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // Serve answers one watch of a view. It returns when the stream has ended and all its
@@ -16,7 +17,7 @@ func Serve(w http.ResponseWriter, r *http.Request, o Options) {
 	var err error
 	for i, wants := range o.Forms {
 		last := i+1 == len(o.Forms)
-		if err = o.serve(w, r, wants.newForm(), last); last || !apierrors.IsNotAcceptable(err) {
+		if err = o.serve(w, r, wants.NewCodec(), last); last || !apierrors.IsNotAcceptable(err) {
 			break
 		}
 	}
@@ -27,7 +28,7 @@ func Serve(w http.ResponseWriter, r *http.Request, o Options) {
 
 // serve answers the watch with objects of one form. The error, for which nothing was
 // answered, is a refusal with 406 if a member does not have the form, and it is not the last.
-func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last bool) error {
+func (o Options) serve(w http.ResponseWriter, r *http.Request, form encoding.Codec, last bool) error {
 	from, start, err := o.from(r.Context())
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form form, last b
 		return err
 	}
 	begun.warn(w.Header())
-	w.Header().Set("Content-Type", form.media().content)
+	w.Header().Set("Content-Type", form.Media().Content)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(w).Flush() != nil {

@@ -16,21 +16,20 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // errEnded says that the client's stream has ended, so that members' streams end too.
 var errEnded = errors.New("the watch has ended")
 
-// annotationInitialEnd marks the bookmark behind the initial objects (KEP-3157).
-const annotationInitialEnd = "k8s.io/initial-events-end"
-
 // stream is one watch of a client. Members write events to its queue, and the client's
 // goroutine takes them out.
 type stream struct {
 	o      Options
-	form   form
+	form   encoding.Codec
 	cancel context.CancelFunc
-	record *record
+	record *position.Record
 	// wake has an element when there is something in the queue.
 	wake    chan struct{}
 	running sync.WaitGroup
@@ -70,10 +69,10 @@ type stream struct {
 	trusts bool
 }
 
-func newStream(o Options, form form, cancel context.CancelFunc, start version.Version, versions map[string]string) *stream {
-	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*fault.Fault{}, last: start.Time, stepped: start.Time, of: form.media().of}
+func newStream(o Options, form encoding.Codec, cancel context.CancelFunc, start version.Version, versions map[string]string) *stream {
+	s := &stream{o: o, form: form, cancel: cancel, wake: make(chan struct{}, 1), members: map[*member]*fault.Fault{}, last: start.Time, stepped: start.Time, of: form.Media().Of}
 	s.emptied.L = &s.mu
-	s.record = o.Positions.begin(o.Owner, o.Clock.Replica, start, versions)
+	s.record = o.Positions.Begin(o.Owner, o.Clock.Replica, start, versions)
 	return s
 }
 
@@ -87,7 +86,7 @@ func (s *stream) signal() {
 // step records a change of a member's position at a time. The caller holds mu.
 func (s *stream) step(at int64, uid, memberVersion string) {
 	s.stepped = at
-	s.o.Positions.step(s.record, step{time: at, replica: s.o.Clock.Replica, uid: uid, member: version.OfMember(memberVersion), open: s.open > 0})
+	s.o.Positions.Step(s.record, position.Step{Time: at, Replica: s.o.Clock.Replica, Uid: uid, Member: version.OfMember(memberVersion), Open: s.open > 0})
 }
 
 // settle records a change of a member's position behind the events that were queued. The
@@ -118,7 +117,7 @@ func (s *stream) mark(annotations map[string]string) {
 		annotations[AnnotationMissing] = lacking
 	}
 	object.ResourceVersion, object.Annotations = at.String(), annotations
-	queue, err := s.form.appendOwn(s.queue, bookmark, object)
+	queue, err := s.form.AppendOwn(s.queue, encoding.Bookmark, object)
 	if err != nil {
 		return // the next one may be possible
 	}
@@ -173,7 +172,7 @@ func (s *stream) fail(status *metav1.Status) {
 	}
 	s.cause = status
 	// Without the event the stream ends too, and the client's next request says why.
-	if queue, err := s.form.appendOwn(s.queue, failed, status); err == nil {
+	if queue, err := s.form.AppendOwn(s.queue, encoding.Failed, status); err == nil {
 		s.queue = queue
 	}
 	s.close()

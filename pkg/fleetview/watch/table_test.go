@@ -10,6 +10,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // rows returns the events that have arrived since it was asked last, in short: the headers
@@ -21,7 +23,10 @@ func (c *client) rows() []string {
 	defer c.mu.Unlock()
 	var got []string
 	for line := range strings.Lines(c.body.String()) {
-		var e lineEvent
+		var e struct {
+			Type   string
+			Object json.RawMessage
+		}
 		var table metav1.Table
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			c.t.Fatalf("event %q: %v", line, err)
@@ -29,8 +34,8 @@ func (c *client) rows() []string {
 		if err := json.Unmarshal(e.Object, &table); err != nil {
 			c.t.Fatalf("event %q: %v", line, err)
 		}
-		if e.Type == failed {
-			got = append(got, failed)
+		if e.Type == encoding.Failed {
+			got = append(got, encoding.Failed)
 			continue
 		}
 		if table.APIVersion != "meta.k8s.io/v1" || table.Kind != "Table" || len(table.Rows) != 1 {
@@ -70,7 +75,7 @@ func (c *client) object(row metav1.TableRow, version string) string {
 	if object.ResourceVersion != version {
 		c.t.Errorf("object %s: its version is not that of the Table, %s", row.Object.Raw, version)
 	}
-	if object.Annotations[annotationInitialEnd] != "" {
+	if object.Annotations[encoding.AnnotationInitialEnd] != "" {
 		return " initial"
 	}
 	if object.Name == "" {
@@ -79,7 +84,7 @@ func (c *client) object(row metav1.TableRow, version string) string {
 	return fmt.Sprintf(" %s %s/%s", object.Kind, object.Annotations["cluster"], object.Name)
 }
 
-func tables(o *Options) { o.Forms = []Form{{As: asTable, Version: "v1"}} }
+func tables(o *Options) { o.Forms = []encoding.Form{{As: encoding.AsTable, Version: "v1"}} }
 
 func TestTables(t *testing.T) {
 	for _, mode := range []initialEvents{noInitial, allInitial} {
@@ -184,7 +189,7 @@ func TestTablesFromList(t *testing.T) {
 		diff(t, "an event", []string{"Cluster|Name", "MODIFIED|b|x PartialObjectMetadata b/x"}, c.rows())
 		f.set(b)
 		time.Sleep(membersEvery)
-		diff(t, "a leaves", []string{failed}, c.rows())
+		diff(t, "a leaves", []string{encoding.Failed}, c.rows())
 	})
 }
 

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,10 +26,10 @@ func sorted(events []string) []string { return slices.Sorted(slices.Values(event
 
 // eachForm runs a test in a bubble for each form but Tables.
 func eachForm(t *testing.T, test func(t *testing.T, wants func(*Options))) {
-	for _, form := range []Form{{}, {As: asMetadata, Version: "v1"}, {Protobuf: true}, {As: asMetadata, Version: "v1", Protobuf: true}} {
-		t.Run(form.media().watch, func(t *testing.T) {
+	for _, form := range []encoding.Form{{}, {As: encoding.AsMetadata, Version: "v1"}, {Protobuf: true}, {As: encoding.AsMetadata, Version: "v1", Protobuf: true}} {
+		t.Run(form.NewCodec().Media().Watch, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				test(t, func(o *Options) { o.Forms = []Form{form} })
+				test(t, func(o *Options) { o.Forms = []encoding.Form{form} })
 			})
 		})
 	}
@@ -105,7 +107,7 @@ func TestResume(t *testing.T) {
 				next.stop()
 			}
 		}
-		time.Sleep(keepPositions + time.Second)
+		time.Sleep(position.TTL + time.Second)
 		late := f.watch(func(o *Options) { o.ResourceVersion = versions[3] })
 		late.stop()
 		if late.code != http.StatusGone {
@@ -292,7 +294,7 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 
 func TestEvilMember(t *testing.T) {
 	for name, raw := range map[string]string{
-		"nonsense": "nonsense\n", "endless": strings.Repeat("x", maxEvent+1), "type": `{"type":"MADE","object":{}}` + "\n", "no object": `{"type":"ADDED"}` + "\n",
+		"nonsense": "nonsense\n", "endless": strings.Repeat("x", encoding.MaxEvent+1), "type": `{"type":"MADE","object":{}}` + "\n", "no object": `{"type":"ADDED"}` + "\n",
 		"not whole": `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"x"}}` + "\n", "array": `{"type":"ADDED","object":[]}` + "\n", "ERROR": `{"type":"ERROR","object":{"code":500}}` + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {

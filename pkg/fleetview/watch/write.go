@@ -98,7 +98,7 @@ func (s *stream) flush(w http.ResponseWriter) (ended bool) {
 		}
 		queue = queue[n:]
 	}
-	if cap(whole) >= eventBuffer && cap(whole) <= keptBuffer {
+	if cap(whole) >= queueBuffer && cap(whole) <= keptQueue {
 		queues.Put(&whole)
 	}
 	return ended
@@ -106,4 +106,4 @@ func (s *stream) flush(w http.ResponseWriter) (ended bool) {
 
 // queues are queues that were written. As a rule a queue has one event, and another one
 // follows soon.
-var queues = sync.Pool{New: func() any { queue := make([]byte, 0, eventBuffer); return &queue }}
+var queues = sync.Pool{New: func() any { queue := make([]byte, 0, queueBuffer); return &queue }}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 )
@@ -67,7 +67,7 @@ type Peers struct {
 	ID        string
 	port      int
 	names     []string
-	Positions *watch.Positions
+	Positions *position.Store
 	// Sessions are those of this replica.
 	Sessions *session.Registry
 	Client   *http.Client
@@ -98,7 +98,7 @@ type peer struct {
 }
 
 // New returns the other replicas, which are found by the names of Services and by greetings.
-func New(names []string, port int, positions *watch.Positions, transport http.RoundTripper, m *metrics.Metrics) *Peers {
+func New(names []string, port int, positions *position.Store, transport http.RoundTripper, m *metrics.Metrics) *Peers {
 	return &Peers{
 		ID: uuid.NewString(), port: port, names: names, Positions: positions, Client: &http.Client{Transport: transport, CheckRedirect: noRedirect}, Metrics: m,
 		Lookup: net.DefaultResolver.LookupHost, asking: make(chan struct{}, maxAsking), greeted: make(chan struct{}),
@@ -290,7 +290,7 @@ func (p *Peers) send(ctx context.Context, method, address, id, path string, body
 		return nil, err
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, watch.MaxMessage+1))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, position.MaxMessage+1))
 	switch {
 	case err != nil:
 		return nil, err
@@ -298,13 +298,13 @@ func (p *Peers) send(ctx context.Context, method, address, id, path string, body
 		return nil, nil
 	case response.StatusCode >= http.StatusMultipleChoices:
 		return nil, fmt.Errorf("peer %s answered %s", address, response.Status)
-	case len(answer) > watch.MaxMessage:
-		return nil, fmt.Errorf("peer %s answered more than %d bytes", address, watch.MaxMessage)
+	case len(answer) > position.MaxMessage:
+		return nil, fmt.Errorf("peer %s answered more than %d bytes", address, position.MaxMessage)
 	}
 	return answer, nil
 }
 
-// Ask is Ask of watch.Positions.
+// Ask is Ask of position.Store.
 func (p *Peers) Ask(ctx context.Context, v version.Version, owner string, take func(answer []byte) (enough bool)) (all bool) {
 	all = true
 	result := metrics.PositionUnknown

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 )
 
@@ -80,7 +80,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (n *network) start(t *testing.T, i int, named ...*apiReplica) *apiReplica {
 	ip := fmt.Sprint("10.0.0.", i)
 	r := &apiReplica{address: net.JoinHostPort(ip, "9093")}
-	r.Peers = New([]string{"peers:9093"}, 9093, new(watch.Positions), transport{n, ip}, metrics.New(prometheus.NewRegistry()))
+	r.Peers = New([]string{"peers:9093"}, 9093, new(position.Store), transport{n, ip}, metrics.New(prometheus.NewRegistry()))
 	r.Positions.Ask = r.Ask
 	r.Lookup = func(context.Context, string) ([]string, error) {
 		ips := []string{ip}
@@ -284,7 +284,7 @@ func TestBrokenPeers(t *testing.T) {
 		refuses bool
 	}{
 		"nonsense": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "nonsense") }, false},
-		"endless":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, watch.MaxMessage+1)) }, true},
+		"endless":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, position.MaxMessage+1)) }, true},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://10.0.0.2:9093/positions", http.StatusFound)
 		}, true},

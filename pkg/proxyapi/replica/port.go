@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
@@ -187,7 +187,7 @@ func (p *Peers) answerVersion(w http.ResponseWriter, r *http.Request) {
 
 // answerPositions takes what a peer hands over.
 func (p *Peers) answerPositions(w http.ResponseWriter, r *http.Request) {
-	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, watch.MaxMessage))
+	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, position.MaxMessage))
 	if err == nil {
 		err = p.Positions.Import(message)
 	}

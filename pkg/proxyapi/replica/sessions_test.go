@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 )
 
 // TestEvilSessionPeers has a peer that lies, hangs, or answers without end.
@@ -29,7 +29,7 @@ func TestEvilSessionPeers(t *testing.T) {
 			fmt.Fprint(w, `{"sessions":[`+strings.Repeat("{},", 1<<12)+`{}]}`)
 		}, missing: "more than 2000"},
 		"too long": {answer: func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, `{"sessions":[],"x":"`+strings.Repeat("x", watch.MaxMessage)+`"}`)
+			fmt.Fprint(w, `{"sessions":[],"x":"`+strings.Repeat("x", position.MaxMessage)+`"}`)
 		}, missing: "more than"},
 		"more": {answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"sessions":[],"more":7}`) }, missing: "7 sessions more"},
 		"escapes": {answer: func(w http.ResponseWriter, _ *http.Request) {

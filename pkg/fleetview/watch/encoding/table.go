@@ -1,4 +1,4 @@
-package watch
+package encoding
 
 import (
 	"bytes"
@@ -13,9 +13,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
-// tableForm is objects as rows of Tables, as kubectl shows them.
-type tableForm struct {
-	wants Form
+// tableCodec is objects as rows of Tables, as kubectl shows them.
+type tableCodec struct {
+	media Media
+	// version is the one of Tables' API group, and withoutObjects says that the client does not
+	// want the rows' objects.
+	version        string
+	withoutObjects bool
 
 	// The fields below change while the caller holds the stream.
 
@@ -38,32 +42,32 @@ type columns struct {
 // nameColumn is the column of rows of which the name is all that is known.
 const nameColumn = `[{"name":"Name","type":"string","format":"name"}]`
 
-func (f *tableForm) media() media { return f.wants.media() }
+func (c *tableCodec) Media() Media { return c.media }
 
-func (f *tableForm) source(rewriter *merge.Rewriter) source {
-	return &tableSource{form: f, rewriter: rewriter}
+func (c *tableCodec) Source(rewriter *merge.Rewriter) Source {
+	return &tableSource{codec: c, rewriter: rewriter}
 }
 
-// appendOwn writes a bookmark as kube-apiserver does: a row without text, whose object has
+// AppendOwn writes a bookmark as kube-apiserver does: a row without text, whose object has
 // the version and the annotations.
-func (f *tableForm) appendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
+func (c *tableCodec) AppendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
 	bookmark, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return jsonForm{}.appendOwn(dst, kind, object)
+		return jsonCodec{}.AppendOwn(dst, kind, object)
 	}
-	none, err := f.table.Add([]byte("[]"))
+	none, err := c.table.Add([]byte("[]"))
 	if err != nil {
 		return nil, err
 	}
 	version := bookmark.ResourceVersion
-	if f.wants.withoutObjects() && len(bookmark.Annotations) == 0 {
+	if c.withoutObjects && len(bookmark.Annotations) == 0 {
 		bookmark = nil
 	}
 	row, err := json.Marshal(ownRow{Cells: []string{}, Object: bookmark})
 	if err != nil {
 		return nil, fmt.Errorf("writing a row: %w", err)
 	}
-	return f.append(dst, kind, version, func(dst []byte) ([]byte, error) {
+	return c.append(dst, kind, version, func(dst []byte) ([]byte, error) {
 		return none.AppendRow(dst, merge.NewItem(row), &merge.Rewriter{})
 	})
 }
@@ -76,13 +80,13 @@ type ownRow struct {
 
 // append appends an event with a Table of one row. The columns are in the first event, and
 // in each that follows new ones: kubectl prints headers then.
-func (f *tableForm) append(dst []byte, kind, version string, row func([]byte) ([]byte, error)) ([]byte, error) {
+func (c *tableCodec) append(dst []byte, kind, version string, row func([]byte) ([]byte, error)) ([]byte, error) {
 	dst = append(appendEvent(dst, kind), `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
-	dst = append(append(dst, f.wants.Version...), `","metadata":{"resourceVersion":"`...)
+	dst = append(append(dst, c.version...), `","metadata":{"resourceVersion":"`...)
 	dst = append(append(dst, version...), `"},"columnDefinitions":`...)
-	if f.unsent {
-		f.definitions = f.table.Definitions()
-		dst = append(dst, f.definitions...)
+	if c.unsent {
+		c.definitions = c.table.Definitions()
+		dst = append(dst, c.definitions...)
 	} else {
 		dst = append(dst, "null"...)
 	}
@@ -90,48 +94,48 @@ func (f *tableForm) append(dst []byte, kind, version string, row func([]byte) ([
 	if err != nil {
 		return nil, err
 	}
-	f.unsent = false
+	c.unsent = false
 	return append(dst, "]}}\n"...), nil
 }
 
 // add returns the columns for definitions of a member, which has before.
-func (f *tableForm) add(definitions []byte, before *columns) (*columns, error) {
-	for _, known := range []*columns{before, f.newest} {
+func (c *tableCodec) add(definitions []byte, before *columns) (*columns, error) {
+	for _, known := range []*columns{before, c.newest} {
 		if known != nil && bytes.Equal(known.definitions, definitions) {
 			return known, nil
 		}
 	}
-	layout, err := f.table.Add(definitions)
+	layout, err := c.table.Add(definitions)
 	if err != nil {
 		return nil, err
 	}
-	f.grown()
-	f.newest = &columns{definitions: bytes.Clone(definitions), layout: layout}
-	return f.newest, nil
+	c.grown()
+	c.newest = &columns{definitions: bytes.Clone(definitions), layout: layout}
+	return c.newest, nil
 }
 
 // grown notes that the Table may have more columns.
-func (f *tableForm) grown() {
-	f.unsent = f.unsent || !bytes.Equal(f.definitions, f.table.Definitions())
+func (c *tableCodec) grown() {
+	c.unsent = c.unsent || !bytes.Equal(c.definitions, c.table.Definitions())
 }
 
 type tableSource struct {
-	form     *tableForm
+	codec    *tableCodec
 	rewriter *merge.Rewriter
 	columns  *columns
 }
 
-func (s *tableSource) events(body io.Reader) func() (event, error) {
+func (s *tableSource) Events(body io.Reader) func() (Event, error) {
 	in := &input{from: body}
-	var rows []event
-	return func() (event, error) {
+	var rows []Event
+	return func() (Event, error) {
 		for len(rows) == 0 {
 			kind, object, err := in.jsonEvent()
 			if err != nil {
-				return event{}, err
+				return Event{}, err
 			}
 			if rows, err = readTable(kind, object); err != nil {
-				return event{}, err
+				return Event{}, err
 			}
 		}
 		e := rows[0]
@@ -144,7 +148,7 @@ func (s *tableSource) events(body io.Reader) func() (event, error) {
 const maxRows = 1000
 
 // readTable reads the Table of an event. As a rule it has one row.
-func readTable(kind string, object []byte) ([]event, error) {
+func readTable(kind string, object []byte) ([]Event, error) {
 	var table struct {
 		Kind     string `json:"kind"`
 		Metadata struct {
@@ -156,11 +160,11 @@ func readTable(kind string, object []byte) ([]event, error) {
 	if err := json.Unmarshal(object, &table); err != nil {
 		return nil, fmt.Errorf("reading a Table: %w", err)
 	}
-	if table.Kind != asTable {
+	if table.Kind != AsTable {
 		return nil, fmt.Errorf("reading a Table: it is %q", table.Kind)
 	}
-	if kind == bookmark {
-		return []event{{kind: kind, key: merge.Key{Version: table.Metadata.ResourceVersion}, initial: endsInitial(kind, object)}}, nil
+	if kind == Bookmark {
+		return []Event{{Kind: kind, Key: merge.Key{Version: table.Metadata.ResourceVersion}, Initial: endsInitial(kind, object)}}, nil
 	}
 	if len(table.Rows) == 0 {
 		return nil, nil
@@ -169,13 +173,13 @@ func readTable(kind string, object []byte) ([]event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading rows of a Table: %w", err)
 	}
-	var events []event
+	var events []Event
 	for _, row := range rows {
 		key, err := merge.KeyOfRow(merge.NewItem(row))
 		if err != nil {
 			return nil, err
 		}
-		e := event{kind: kind, key: key, item: merge.NewItem(row)}
+		e := Event{Kind: kind, Key: key, item: merge.NewItem(row)}
 		if len(table.ColumnDefinitions) > 0 && table.ColumnDefinitions[0] == '[' {
 			e.columns = table.ColumnDefinitions
 		}
@@ -184,7 +188,7 @@ func readTable(kind string, object []byte) ([]event, error) {
 	return events, nil
 }
 
-func (s *tableSource) list(body io.Reader, visit func(event) error) (merge.ListMeta, error) {
+func (s *tableSource) List(body io.Reader, visit func(Event) error) (merge.ListMeta, error) {
 	table := merge.NewReader(body)
 	for {
 		row, err := table.Next()
@@ -201,36 +205,36 @@ func (s *tableSource) list(body io.Reader, visit func(event) error) (merge.ListM
 		if err != nil {
 			return table.Meta(), err
 		}
-		if err := visit(event{key: key, item: row, columns: table.Columns()}); err != nil {
+		if err := visit(Event{Key: key, item: row, columns: table.Columns()}); err != nil {
 			return table.Meta(), err
 		}
 	}
 }
 
-func (s *tableSource) append(dst []byte, e event) ([]byte, error) {
+func (s *tableSource) Append(dst []byte, e Event) ([]byte, error) {
 	row, layout, err := s.place(e)
 	if err != nil {
 		return nil, err
 	}
-	return s.form.append(dst, e.kind, s.rewriter.Version(e.key.Version), func(dst []byte) ([]byte, error) {
+	return s.codec.append(dst, e.Kind, s.rewriter.Version(e.Key.Version), func(dst []byte) ([]byte, error) {
 		return layout.AppendRow(dst, row, s.rewriter)
 	})
 }
 
 // place returns the row of an event, and where its cells belong.
-func (s *tableSource) place(e event) (row merge.Item, layout *merge.Layout, err error) {
+func (s *tableSource) place(e Event) (row merge.Item, layout *merge.Layout, err error) {
 	if e.item.IsZero() {
-		layout, err = s.form.table.Add([]byte(nameColumn))
+		layout, err = s.codec.table.Add([]byte(nameColumn))
 		if err != nil {
 			return row, nil, err
 		}
-		s.form.grown()
+		s.codec.grown()
 		var own []byte
-		own, err = json.Marshal(ownRow{Cells: []string{e.key.Name}, Object: partial(e.key)})
+		own, err = json.Marshal(ownRow{Cells: []string{e.Key.Name}, Object: partial(e.Key)})
 		row = merge.NewItem(own)
 	} else {
 		if e.columns != nil {
-			if s.columns, err = s.form.add(e.columns, s.columns); err != nil {
+			if s.columns, err = s.codec.add(e.columns, s.columns); err != nil {
 				return row, nil, err
 			}
 		}
@@ -239,7 +243,7 @@ func (s *tableSource) place(e event) (row merge.Item, layout *merge.Layout, err 
 		}
 		row, layout = e.item, s.columns.layout
 	}
-	if err == nil && s.form.wants.withoutObjects() {
+	if err == nil && s.codec.withoutObjects {
 		var kept []byte
 		kept, err = withoutObject(row.JSON())
 		row = merge.NewItem(kept)

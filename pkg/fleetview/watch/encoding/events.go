@@ -1,4 +1,4 @@
-package watch
+package encoding
 
 import (
 	"bytes"
@@ -18,17 +18,15 @@ type lineEvent struct {
 }
 
 const (
-	added    = "ADDED"
-	modified = "MODIFIED"
-	deleted  = "DELETED"
-	bookmark = "BOOKMARK"
-	failed   = "ERROR"
+	Added    = "ADDED"
+	Modified = "MODIFIED"
+	Deleted  = "DELETED"
+	Bookmark = "BOOKMARK"
+	Failed   = "ERROR"
 )
 
 // kinds are those of events about objects and positions.
-var kinds = []string{added, modified, deleted, bookmark}
-
-var errTooLarge = fmt.Errorf("reading an event: it has more than %d bytes", maxEvent)
+var kinds = []string{Added, Modified, Deleted, Bookmark}
 
 // jsonEvent returns the next event of a watch in JSON, where each is a line. Its error is
 // io.EOF if the stream ends between events, and says what an ERROR event does.
@@ -54,7 +52,7 @@ func (in *input) jsonEvent() (kind string, object []byte, err error) {
 // checkKind returns an error for an event that is about no object.
 func checkKind(kind string, object []byte) error {
 	switch {
-	case kind == failed:
+	case kind == Failed:
 		return statusError(object)
 	case !slices.Contains(kinds, kind):
 		return fmt.Errorf("reading an event: its type is %q", kind)
@@ -65,7 +63,7 @@ func checkKind(kind string, object []byte) error {
 // endsInitial reports whether an event is the bookmark behind the initial events. Bookmarks
 // have no names in which a cluster's user could write that.
 func endsInitial(kind string, object []byte) bool {
-	return kind == bookmark && bytes.Contains(object, []byte(annotationInitialEnd))
+	return kind == Bookmark && bytes.Contains(object, []byte(AnnotationInitialEnd))
 }
 
 // statusError reads the object of an ERROR event.
@@ -75,10 +73,13 @@ func statusError(object []byte) error {
 		return fmt.Errorf("reading an ERROR event: %w", err)
 	}
 	if status.Code == http.StatusGone {
-		return errExpired
+		return ErrExpired
 	}
 	return fmt.Errorf("the cluster ended the watch: %s", status.Message)
 }
 
-// errExpired says that a member does not know the version any more.
-var errExpired = errors.New("the cluster does not know the version any more")
+// ErrExpired says that a member does not know the version any more.
+var ErrExpired = errors.New("the cluster does not know the version any more")
+
+// AnnotationInitialEnd marks the bookmark behind the initial objects (KEP-3157).
+const AnnotationInitialEnd = "k8s.io/initial-events-end"

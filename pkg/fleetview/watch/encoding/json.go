@@ -1,4 +1,4 @@
-package watch
+package encoding
 
 import (
 	"encoding/json"
@@ -12,14 +12,14 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
-// jsonForm is objects in JSON, whole or their metadata.
-type jsonForm struct{ wants Form }
+// jsonCodec is objects in JSON, whole or their metadata.
+type jsonCodec struct{ media Media }
 
-func (f jsonForm) media() media { return f.wants.media() }
+func (c jsonCodec) Media() Media { return c.media }
 
-func (f jsonForm) source(rewriter *merge.Rewriter) source { return jsonSource{rewriter} }
+func (c jsonCodec) Source(rewriter *merge.Rewriter) Source { return jsonSource{rewriter} }
 
-func (f jsonForm) appendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
+func (c jsonCodec) AppendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("writing an event: %w", err)
@@ -36,26 +36,26 @@ func appendEvent(dst []byte, kind string) []byte {
 
 type jsonSource struct{ rewriter *merge.Rewriter }
 
-func (s jsonSource) events(body io.Reader) func() (event, error) {
+func (s jsonSource) Events(body io.Reader) func() (Event, error) {
 	in := &input{from: body}
-	return func() (event, error) {
+	return func() (Event, error) {
 		kind, object, err := in.jsonEvent()
 		if err != nil {
-			return event{}, err
+			return Event{}, err
 		}
 		item, err := in.buffer.indexer.Item(object)
 		if err != nil {
-			return event{}, fmt.Errorf("reading an object: %w", err)
+			return Event{}, fmt.Errorf("reading an object: %w", err)
 		}
 		key, err := merge.KeyOfItem(item)
 		if err != nil {
-			return event{}, fmt.Errorf("reading an object: %w", err)
+			return Event{}, fmt.Errorf("reading an object: %w", err)
 		}
-		return event{kind: kind, key: key, item: item, initial: endsInitial(kind, object)}, nil
+		return Event{Kind: kind, Key: key, item: item, Initial: endsInitial(kind, object)}, nil
 	}
 }
 
-func (s jsonSource) list(body io.Reader, visit func(event) error) (merge.ListMeta, error) {
+func (s jsonSource) List(body io.Reader, visit func(Event) error) (merge.ListMeta, error) {
 	list := merge.NewReader(body)
 	var of typePrefix
 	for {
@@ -86,37 +86,37 @@ type typePrefix struct {
 }
 
 // whole returns an item of a list as it is in an event, which says what it is.
-func (p *typePrefix) whole(list merge.ListMeta, item merge.Item) (event, error) {
+func (p *typePrefix) whole(list merge.ListMeta, item merge.Item) (Event, error) {
 	key, err := merge.KeyOfItem(item)
 	if err != nil {
-		return event{}, fmt.Errorf("reading an object: %w", err)
+		return Event{}, fmt.Errorf("reading an object: %w", err)
 	}
 	if key.Kind != "" {
-		return event{key: key, item: item}, nil
+		return Event{Key: key, item: item}, nil
 	}
 	if p.text == nil {
 		if p.of, err = merge.ItemsOf(list); err != nil {
-			return event{}, err
+			return Event{}, err
 		}
 		text, err := json.Marshal(p.of)
 		if err != nil {
-			return event{}, fmt.Errorf("writing an object: %w", err)
+			return Event{}, fmt.Errorf("writing an object: %w", err)
 		}
 		p.text = text[:len(text)-1] // the object goes on
 	}
 	key.APIVersion, key.Kind = p.of.APIVersion, p.of.Kind
-	return event{key: key, item: item, of: p.text}, nil
+	return Event{Key: key, item: item, of: p.text}, nil
 }
 
-func (s jsonSource) append(dst []byte, e event) ([]byte, error) {
+func (s jsonSource) Append(dst []byte, e Event) ([]byte, error) {
 	if e.item.IsZero() {
-		object, err := json.Marshal(partial(e.key))
+		object, err := json.Marshal(partial(e.Key))
 		if err != nil {
 			return nil, fmt.Errorf("writing an object: %w", err)
 		}
 		e.item = merge.NewItem(object)
 	}
-	dst = append(appendEvent(dst, e.kind), e.of...)
+	dst = append(appendEvent(dst, e.Kind), e.of...)
 	begin := len(dst)
 	dst, err := s.rewriter.AppendItem(dst, e.item)
 	if err == nil && len(e.of) > 0 {

@@ -1,4 +1,4 @@
-package watch
+package position
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 // Find returns the version of each member, by UID, at a version that a list or a stream of
 // any replica gave to the owner. Other replicas are asked for what is not known here. It reports
 // false for a version that is not known.
-func (p *Positions) Find(ctx context.Context, v version.Version, owner string) (map[string]string, bool) {
+func (p *Store) Find(ctx context.Context, v version.Version, owner string) (map[string]string, bool) {
 	at, known := p.lookup(v, owner)
 	if known == complete || known == open || p.Ask == nil {
 		return at, known >= part
 	}
-	var together Positions
+	var together Store
 	_ = together.Import(p.Answer(v, owner)) // it is from here
 	broken := false
 	all := p.Ask(ctx, v.Moment(), owner, func(answer []byte) (enough bool) {

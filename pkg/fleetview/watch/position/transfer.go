@@ -1,4 +1,4 @@
-package watch
+package position
 
 import (
 	"encoding/binary"
@@ -36,7 +36,7 @@ var errMessage = errors.New("the message is not one of a replica")
 
 // Answer returns what is known here of the owner's position at a version, for the Import of
 // another replica; nil if that is nothing. It says so if it may have been forgotten here.
-func (p *Positions) Answer(v version.Version, owner string) []byte {
+func (p *Store) Answer(v version.Version, owner string) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, i := p.find(v, owner)
@@ -44,10 +44,10 @@ func (p *Positions) Answer(v version.Version, owner string) []byte {
 	switch {
 	case r != nil:
 		s := r.steps[i]
-		s.uid = ""
-		w.record(&record{owner: owner, origin: r.origin, number: r.number, base: r.at(i), steps: []step{s}, list: r.list, live: r.live, ended: r.ended})
+		s.Uid = ""
+		w.record(&Record{owner: owner, origin: r.origin, number: r.number, base: r.at(i), steps: []Step{s}, list: r.list, live: r.live, ended: r.ended})
 	case v.Time <= p.lost[owner]:
-		w.record(&record{owner: owner, steps: []step{{time: v.Time, replica: v.Replica}}, list: &pages{seen: map[int]bool{lostPage: true}, last: -1}, ended: time.Now()})
+		w.record(&Record{owner: owner, steps: []Step{{Time: v.Time, Replica: v.Replica}}, list: &pages{seen: map[int]bool{lostPage: true}, last: -1}, ended: time.Now()})
 	default:
 		return nil
 	}
@@ -56,11 +56,11 @@ func (p *Positions) Answer(v version.Version, owner string) []byte {
 
 // Export returns messages with the records that have changed since an earlier Export, which
 // returned the number since; 0 means all. Positions that are too old are left out.
-func (p *Positions) Export(since uint64) (messages iter.Seq[[]byte], now uint64) {
+func (p *Store) Export(since uint64) (messages iter.Seq[[]byte], now uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
-	var changed []*record
+	var changed []*Record
 	for _, r := range p.records {
 		if r.changed > since {
 			changed = append(changed, r)
@@ -87,12 +87,12 @@ func (p *Positions) Export(since uint64) (messages iter.Seq[[]byte], now uint64)
 }
 
 // parts returns copies of a record with some of its steps each.
-func (p *Positions) parts(r *record) (parts []*record) {
+func (p *Store) parts(r *Record) (parts []*Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := maps.Clone(r.base)
 	for steps := range slices.Chunk(r.steps, partSteps) {
-		part := &record{owner: r.owner, origin: r.origin, number: r.number, base: maps.Clone(at), steps: slices.Clone(steps), live: r.live, ended: r.ended}
+		part := &Record{owner: r.owner, origin: r.origin, number: r.number, base: maps.Clone(at), steps: slices.Clone(steps), live: r.live, ended: r.ended}
 		if r.list != nil {
 			part.list = &pages{maps.Clone(r.list.seen), r.list.last}
 		}
@@ -105,7 +105,7 @@ func (p *Positions) parts(r *record) (parts []*record) {
 }
 
 // Import adds what another replica knows. It adds nothing of a message that is not one.
-func (p *Positions) Import(message []byte) error {
+func (p *Store) Import(message []byte) error {
 	records, err := readMessage(message)
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func (p *Positions) Import(message []byte) error {
 }
 
 // importList adds the pages that another replica has answered. The caller holds mu.
-func (p *Positions) importList(from *record) {
-	at := version.Version{Time: from.steps[0].time, Replica: from.steps[0].replica}
+func (p *Store) importList(from *Record) {
+	at := version.Version{Time: from.steps[0].Time, Replica: from.steps[0].Replica}
 	r := p.list(from.owner, at)
 	before := len(r.list.seen)
 	for uid, n := range from.base {
@@ -143,13 +143,13 @@ func (p *Positions) importList(from *record) {
 }
 
 // importStream adds a part of a stream's positions. The caller holds mu.
-func (p *Positions) importStream(r *record) {
-	first, last := r.steps[0].time, r.steps[len(r.steps)-1].time
+func (p *Store) importStream(r *Record) {
+	first, last := r.steps[0].Time, r.steps[len(r.steps)-1].Time
 	for i, known := range p.records {
 		if known.list != nil || known.owner != r.owner || known.origin != r.origin || known.number != r.number || len(known.steps) == 0 {
 			continue
 		}
-		switch from, to := known.steps[0].time, known.steps[len(known.steps)-1].time; {
+		switch from, to := known.steps[0].Time, known.steps[len(known.steps)-1].Time; {
 		case known.live || from <= first && to >= last:
 			return
 		case from == first:
@@ -163,7 +163,7 @@ func (p *Positions) importStream(r *record) {
 }
 
 // add adds a record of another replica. The caller holds mu.
-func (p *Positions) add(r *record) {
+func (p *Store) add(r *Record) {
 	p.records = append(p.records, r)
 	p.grow(r, r.own()+stepSize*len(r.steps))
 }
@@ -196,7 +196,7 @@ func (m *message) name(name string) uint64 {
 }
 
 // record adds a record.
-func (m *message) record(r *record) {
+func (m *message) record(r *Record) {
 	put := func(numbers ...uint64) {
 		for _, n := range numbers {
 			m.records = binary.AppendUvarint(m.records, n)
@@ -223,19 +223,19 @@ func (m *message) record(r *record) {
 	before := int64(0)
 	for _, s := range r.steps {
 		member, flags := uint64(0), uint64(0)
-		if s.uid != "" {
-			member = m.name(s.uid) + 1
+		if s.Uid != "" {
+			member = m.name(s.Uid) + 1
 		}
-		if s.open {
+		if s.Open {
 			flags = isOpen
 		}
-		put(uint64(s.time-before), uint64(s.replica), flags, member, s.member)
-		before = s.time
+		put(uint64(s.Time-before), uint64(s.Replica), flags, member, s.Member)
+		before = s.Time
 	}
 }
 
 // readMessage reads the records of a message.
-func readMessage(raw []byte) ([]*record, error) {
+func readMessage(raw []byte) ([]*Record, error) {
 	if len(raw) == 0 || raw[0] != messageFormat {
 		return nil, errMessage
 	}
@@ -248,7 +248,7 @@ func readMessage(raw []byte) ([]*record, error) {
 		}
 		m.names[i], m.rest = string(m.rest[:n]), m.rest[n:]
 	}
-	var records []*record
+	var records []*Record
 	for len(m.rest) > 0 && !m.broken {
 		records = append(records, m.record(time.Now()))
 	}
@@ -289,9 +289,9 @@ func (m *messageReader) name() string {
 	return m.names[n]
 }
 
-func (m *messageReader) record(now time.Time) *record {
-	r := &record{owner: m.name()}
-	r.ended = now.Add(-time.Duration(m.number(uint64(keepPositions.Microseconds()*2))) * time.Microsecond)
+func (m *messageReader) record(now time.Time) *Record {
+	r := &Record{owner: m.name()}
+	r.ended = now.Add(-time.Duration(m.number(uint64(TTL.Microseconds()*2))) * time.Microsecond)
 	if m.number(isList) == isList {
 		r.list = &pages{seen: map[int]bool{}, last: int(m.number(version.MaxPages+1)) - 1}
 		for range m.count() {
@@ -307,22 +307,22 @@ func (m *messageReader) record(now time.Time) *record {
 		r.base[uid] = m.number(version.MemberLimit - 1)
 	}
 	r.steps = m.steps(m.count())
-	if len(r.steps) == 0 || r.list != nil && (len(r.steps) > 1 || r.steps[0].uid != "") {
+	if len(r.steps) == 0 || r.list != nil && (len(r.steps) > 1 || r.steps[0].Uid != "") {
 		m.broken = true
 	}
 	return r
 }
 
-func (m *messageReader) steps(n int) []step {
-	steps := make([]step, 0, min(n, len(m.rest)/5))
+func (m *messageReader) steps(n int) []Step {
+	steps := make([]Step, 0, min(n, len(m.rest)/5))
 	at := uint64(0)
 	for range n {
 		later := m.number(version.MaxTime)
 		at += later
-		s := step{time: int64(at), replica: uint32(m.number(version.Replicas - 1)), open: m.number(isOpen) == isOpen}
+		s := Step{Time: int64(at), Replica: uint32(m.number(version.Replicas - 1)), Open: m.number(isOpen) == isOpen}
 		member := m.number(uint64(len(m.names)))
-		if s.member = m.number(version.MemberLimit - 1); member > 0 {
-			s.uid = m.names[member-1]
+		if s.Member = m.number(version.MemberLimit - 1); member > 0 {
+			s.Uid = m.names[member-1]
 		}
 		if later == 0 || at > version.MaxTime {
 			m.broken = true

@@ -1,4 +1,4 @@
-package watch
+package position
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 
 const (
 	// keepPositions is how long a version can be resumed after it was given out.
-	keepPositions = 5 * time.Minute
+	TTL = 5 * time.Minute
 	// maxPositions bounds the bytes of all that is kept, by an estimate. Above it,
 	// positions are forgotten down to keptPositions, because looking for them takes a while.
-	maxPositions  = 64 << 20
-	keptPositions = maxPositions / 8 * 7
-	recordSize    = 1 << 10
-	memberSize    = 100
-	stepSize      = 40
+	maxSize    = 64 << 20
+	keptSize   = maxSize / 8 * 7
+	recordSize = 1 << 10
+	memberSize = 100
+	stepSize   = 40
 )
 
 // Positions knows which version each member had at the versions that this process gave to
@@ -29,7 +29,7 @@ const (
 // owners who have most, the oldest are forgotten first. A running stream's own
 // positions are a part of the stream, and not counted. The zero value is ready. Its methods are safe
 // for concurrent use.
-type Positions struct {
+type Store struct {
 	// Ask asks the other replicas for a version of an owner. It calls take with each answer,
 	// which is what their Answer returned and may be empty, until take has enough, and reports
 	// whether it has got all of them. It is nil if there are no other replicas, and set
@@ -37,7 +37,7 @@ type Positions struct {
 	Ask func(ctx context.Context, v version.Version, owner string, take func(answer []byte) (enough bool)) (all bool)
 
 	mu      sync.Mutex
-	records []*record // in the order of their beginning
+	records []*Record // in the order of their beginning
 	size    int
 	// lost has the time of the newest version of a list that was forgotten for want of room, by
 	// owner.
@@ -46,8 +46,8 @@ type Positions struct {
 	begun, changes uint64
 }
 
-// record is the positions of one list or stream.
-type record struct {
+// Record is the positions of one list or stream.
+type Record struct {
 	// owner is the user. Nobody else goes on from here, or adds to it.
 	owner string
 	// origin and number are the replica of a stream and which of its streams it is.
@@ -55,7 +55,7 @@ type record struct {
 	number uint64
 	// base has the members' versions before the first step that is kept, by UID.
 	base  map[string]uint64
-	steps []step
+	steps []Step
 	// list is set for lists, which have one step.
 	list *pages
 	// live is set while the stream goes on; ended says when it, or the list, ended.
@@ -92,25 +92,25 @@ func (p *pages) known() knowledge {
 	return unknown
 }
 
-// step is one change of a position. A step without a UID changes nothing: its version is
+// Step is one change of a position. A step without a UID changes nothing: its version is
 // one that a client has. A step without a member's version forgets the member.
-type step struct {
-	time   int64
-	uid    string
-	member uint64
-	// replica is the one whose clock time is from.
-	replica uint32
-	// open says that the client had a part only of what some member has, so that its
+type Step struct {
+	Time   int64
+	Uid    string
+	Member uint64
+	// Replica is the one whose clock time is from.
+	Replica uint32
+	// Open says that the client had a part only of what some member has, so that its
 	// watch cannot go on from here.
-	open bool
+	Open bool
 }
 
-func (s step) is(v version.Version) bool { return s.time == v.Time && s.replica == v.Replica }
+func (s Step) is(v version.Version) bool { return s.Time == v.Time && s.Replica == v.Replica }
 
 // RecordPage records a page of an owner's list with this version when it is complete: which
 // number it has, whether it is the last one, and which versions the members had that have a
 // part in it, by UID.
-func (p *Positions) RecordPage(owner string, at version.Version, number int, last bool, versions map[string]string) {
+func (p *Store) RecordPage(owner string, at version.Version, number int, last bool, versions map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.list(owner, at)
@@ -130,14 +130,14 @@ func (p *Positions) RecordPage(owner string, at version.Version, number int, las
 }
 
 // list returns the record of an owner's list, which it makes if there is none. The caller holds mu.
-func (p *Positions) list(owner string, at version.Version) *record {
+func (p *Store) list(owner string, at version.Version) *Record {
 	for _, r := range slices.Backward(p.records) {
 		if r.list != nil && r.steps[0].is(at) && r.owner == owner {
 			r.ended = time.Now()
 			return r
 		}
 	}
-	r := &record{owner: owner, base: map[string]uint64{}, steps: []step{{time: at.Time, replica: at.Replica}}, list: &pages{seen: map[int]bool{}, last: -1}, ended: time.Now()}
+	r := &Record{owner: owner, base: map[string]uint64{}, steps: []Step{{Time: at.Time, Replica: at.Replica}}, list: &pages{seen: map[int]bool{}, last: -1}, ended: time.Now()}
 	p.records = append(p.records, r)
 	p.grow(r, recordSize)
 	return r
@@ -156,14 +156,14 @@ const (
 )
 
 // lookup returns the members' versions at a version, as far as they are known here.
-func (p *Positions) lookup(v version.Version, owner string) (map[string]string, knowledge) {
+func (p *Store) lookup(v version.Version, owner string) (map[string]string, knowledge) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, i := p.find(v, owner)
 	switch {
 	case r == nil:
 		return nil, unknown
-	case r.steps[i].open:
+	case r.steps[i].Open:
 		return nil, open
 	}
 	at := r.at(i)
@@ -179,13 +179,13 @@ func (p *Positions) lookup(v version.Version, owner string) (map[string]string, 
 
 // find returns a record of the owner and the index of its step with a version, if there is one. It
 // prefers one of a stream, which has all of the position. The caller holds mu.
-func (p *Positions) find(v version.Version, owner string) (found *record, at int) {
+func (p *Store) find(v version.Version, owner string) (found *Record, at int) {
 	p.expire()
 	for _, r := range p.records {
 		if r.owner != owner {
 			continue
 		}
-		i := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].time >= v.Time })
+		i := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].Time >= v.Time })
 		if i == len(r.steps) || !r.steps[i].is(v) {
 			continue
 		}
@@ -197,7 +197,7 @@ func (p *Positions) find(v version.Version, owner string) (found *record, at int
 }
 
 // at returns the members' versions at a step.
-func (r *record) at(i int) map[string]uint64 {
+func (r *Record) at(i int) map[string]uint64 {
 	at := maps.Clone(r.base)
 	for _, s := range r.steps[:i+1] {
 		s.apply(at)
@@ -205,15 +205,15 @@ func (r *record) at(i int) map[string]uint64 {
 	return at
 }
 
-// begin returns the record of a stream of a replica that goes on from versions at a
+// Begin returns the record of a stream of a replica that goes on from versions at a
 // version of the view, which is zero if the stream begins anew.
-func (p *Positions) begin(owner string, replica uint32, from version.Version, versions map[string]string) *record {
-	r := &record{owner: owner, origin: replica, base: make(map[string]uint64, len(versions)), live: true}
+func (p *Store) Begin(owner string, replica uint32, from version.Version, versions map[string]string) *Record {
+	r := &Record{owner: owner, origin: replica, base: make(map[string]uint64, len(versions)), live: true}
 	for uid, v := range versions {
 		r.base[uid] = version.OfMember(v)
 	}
 	if from.Time != 0 {
-		r.steps = append(r.steps, step{time: from.Time, replica: from.Replica})
+		r.steps = append(r.steps, Step{Time: from.Time, Replica: from.Replica})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,22 +224,22 @@ func (p *Positions) begin(owner string, replica uint32, from version.Version, ve
 	return r
 }
 
-// step adds a change. The times of one record grow.
-func (p *Positions) step(r *record, s step) {
+// Step adds a change. The times of one record grow.
+func (p *Store) Step(r *Record, s Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(r.steps) > 0 && r.steps[0].time < s.time-2*keepPositions.Microseconds() {
-		p.fold(r, s.time-keepPositions.Microseconds())
+	if len(r.steps) > 0 && r.steps[0].Time < s.Time-2*TTL.Microseconds() {
+		p.fold(r, s.Time-TTL.Microseconds())
 	}
 	r.steps = append(r.steps, s)
 	// A member says a new position as often as it likes, and nobody else may come.
-	if p.grow(r, stepSize); p.size > maxPositions {
+	if p.grow(r, stepSize); p.size > maxSize {
 		p.expire()
 	}
 }
 
-// end says that a stream has ended.
-func (p *Positions) end(r *record) {
+// End says that a stream has ended.
+func (p *Store) End(r *Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.live, r.ended = false, time.Now()
@@ -248,12 +248,12 @@ func (p *Positions) end(r *record) {
 }
 
 // own is how many bytes a record takes beside its steps.
-func (r *record) own() int { return recordSize + memberSize*len(r.base) }
+func (r *Record) own() int { return recordSize + memberSize*len(r.base) }
 
 // fold moves steps before a time into the base. It leaves the last one: a stream that is
 // quiet for long is resumed from it.
-func (p *Positions) fold(r *record, before int64) {
-	n := sort.Search(len(r.steps)-1, func(i int) bool { return r.steps[i].time >= before })
+func (p *Store) fold(r *Record, before int64) {
+	n := sort.Search(len(r.steps)-1, func(i int) bool { return r.steps[i].Time >= before })
 	for _, s := range r.steps[:n] {
 		s.apply(r.base)
 	}
@@ -261,18 +261,18 @@ func (p *Positions) fold(r *record, before int64) {
 	p.grow(r, -n*stepSize)
 }
 
-func (s step) apply(at map[string]uint64) {
+func (s Step) apply(at map[string]uint64) {
 	switch {
-	case s.uid == "":
-	case s.member == 0:
-		delete(at, s.uid)
+	case s.Uid == "":
+	case s.Member == 0:
+		delete(at, s.Uid)
 	default:
-		at[s.uid] = s.member
+		at[s.Uid] = s.Member
 	}
 }
 
 // grow notes a change of a record, and how many bytes more it takes. The caller holds mu.
-func (p *Positions) grow(r *record, bytes int) {
+func (p *Store) grow(r *Record, bytes int) {
 	r.size += bytes
 	p.size += bytes
 	p.changes++
@@ -280,19 +280,19 @@ func (p *Positions) grow(r *record, bytes int) {
 }
 
 // expire forgets what is too old, and what is too much. The caller holds mu.
-func (p *Positions) expire() {
-	oldest := time.Now().Add(-keepPositions)
-	p.keep(func(r *record) bool { return r.live || !r.ended.Before(oldest) })
+func (p *Store) expire() {
+	oldest := time.Now().Add(-TTL)
+	p.keep(func(r *Record) bool { return r.live || !r.ended.Before(oldest) })
 	maps.DeleteFunc(p.lost, func(_ string, at int64) bool { return at < oldest.UnixMicro() })
-	if p.size <= maxPositions {
+	if p.size <= maxSize {
 		return
 	}
 	sizes := map[string]int{}
 	for _, r := range p.records {
 		sizes[r.owner] += r.size
 	}
-	share := share(sizes, keptPositions)
-	p.keep(func(r *record) bool {
+	share := share(sizes, keptSize)
+	p.keep(func(r *Record) bool {
 		if sizes[r.owner] <= share {
 			return true
 		}
@@ -300,7 +300,7 @@ func (p *Positions) expire() {
 		switch {
 		case r.live: // it goes on; what cannot be resumed any more is listed again
 			if len(r.steps) > 1 {
-				p.fold(r, r.steps[len(r.steps)-1].time)
+				p.fold(r, r.steps[len(r.steps)-1].Time)
 			}
 			sizes[r.owner] += r.size
 			return true
@@ -308,14 +308,14 @@ func (p *Positions) expire() {
 			if p.lost == nil {
 				p.lost = map[string]int64{}
 			}
-			p.lost[r.owner] = max(p.lost[r.owner], r.steps[0].time)
+			p.lost[r.owner] = max(p.lost[r.owner], r.steps[0].Time)
 		}
 		return false
 	})
 }
 
 // keep forgets the records that are not to be kept. It asks in their order.
-func (p *Positions) keep(is func(r *record) bool) {
+func (p *Store) keep(is func(r *Record) bool) {
 	kept := p.records[:0]
 	for _, r := range p.records {
 		if is(r) {
@@ -339,5 +339,5 @@ func share(sizes map[string]int, limit int) int {
 		limit -= size
 		owners--
 	}
-	return maxPositions
+	return maxSize
 }

@@ -1,4 +1,4 @@
-package watch
+package encoding
 
 import (
 	"encoding/binary"
@@ -11,14 +11,14 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
-// protobufForm is objects in protobuf, whole or their metadata.
-type protobufForm struct{ wants Form }
+// protobufCodec is objects in protobuf, whole or their metadata.
+type protobufCodec struct{ media Media }
 
-func (f protobufForm) media() media { return f.wants.media() }
+func (c protobufCodec) Media() Media { return c.media }
 
-func (f protobufForm) source(rewriter *merge.Rewriter) source { return protobufSource{rewriter} }
+func (c protobufCodec) Source(rewriter *merge.Rewriter) Source { return protobufSource{rewriter} }
 
-func (f protobufForm) appendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
+func (c protobufCodec) AppendOwn(dst []byte, kind string, object runtime.Object) ([]byte, error) {
 	document, err := protobufDocument(object)
 	if err != nil {
 		return nil, err
@@ -58,22 +58,22 @@ func appendFrame(dst []byte, kind string, document []byte) []byte {
 
 type protobufSource struct{ rewriter *merge.Rewriter }
 
-func (s protobufSource) events(body io.Reader) func() (event, error) {
+func (s protobufSource) Events(body io.Reader) func() (Event, error) {
 	in := &input{from: body}
-	return func() (event, error) {
+	return func() (Event, error) {
 		frame, err := readFrame(in)
 		if err != nil {
-			return event{}, err
+			return Event{}, err
 		}
 		kind, document, err := merge.ReadProtobufEvent(frame)
 		if err != nil {
-			return event{}, err
+			return Event{}, err
 		}
 		if err := checkKind(kind, document); err != nil {
-			return event{}, err
+			return Event{}, err
 		}
 		key, err := merge.KeyOfProtobuf(document)
-		return event{kind: kind, key: key, document: document, initial: endsInitial(kind, document)}, err
+		return Event{Kind: kind, Key: key, document: document, Initial: endsInitial(kind, document)}, err
 	}
 }
 
@@ -85,7 +85,7 @@ func readFrame(in *input) ([]byte, error) {
 		return nil, err // io.EOF between events
 	}
 	size := binary.BigEndian.Uint32(head)
-	if size > maxEvent {
+	if size > MaxEvent {
 		return nil, errTooLarge
 	}
 	frame, err := in.frame(int(size))
@@ -95,7 +95,7 @@ func readFrame(in *input) ([]byte, error) {
 	return frame, err
 }
 
-func (s protobufSource) list(body io.Reader, visit func(event) error) (merge.ListMeta, error) {
+func (s protobufSource) List(body io.Reader, visit func(Event) error) (merge.ListMeta, error) {
 	list := merge.NewProtobufReader(body)
 	for {
 		document, err := list.Next()
@@ -109,15 +109,15 @@ func (s protobufSource) list(body io.Reader, visit func(event) error) (merge.Lis
 		if err != nil {
 			return list.Meta(), err
 		}
-		if err := visit(event{key: key, document: document}); err != nil {
+		if err := visit(Event{Key: key, document: document}); err != nil {
 			return list.Meta(), err
 		}
 	}
 }
 
-func (s protobufSource) append(dst []byte, e event) ([]byte, error) {
+func (s protobufSource) Append(dst []byte, e Event) ([]byte, error) {
 	if e.document == nil {
-		document, err := protobufDocument(partial(e.key))
+		document, err := protobufDocument(partial(e.Key))
 		if err != nil {
 			return nil, err
 		}
@@ -127,5 +127,5 @@ func (s protobufSource) append(dst []byte, e event) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return appendFrame(dst, e.kind, document), nil
+	return appendFrame(dst, e.Kind, document), nil
 }

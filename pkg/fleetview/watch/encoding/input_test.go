@@ -1,4 +1,4 @@
-package watch
+package encoding
 
 import (
 	"encoding/binary"
@@ -31,10 +31,10 @@ func TestLines(t *testing.T) {
 		{"a\n  ", []string{"a"}, io.EOF},
 		{long + "\n" + "b\n" + long + long + "\nc\n", []string{long, "b", long + long, "c"}, io.EOF},
 		{strings.Repeat("y", idleBuffer-1) + "\n" + strings.Repeat("z", idleBuffer) + "\n", []string{strings.Repeat("y", idleBuffer-1), strings.Repeat("z", idleBuffer)}, io.EOF},
-		{strings.Repeat("x", maxEvent+eventBuffer), nil, errTooLarge},
+		{strings.Repeat("x", MaxEvent+eventBuffer), nil, errTooLarge},
 	} {
 		for name, reader := range readers {
-			if name == "bytewise" && len(test.text) > maxEvent {
+			if name == "bytewise" && len(test.text) > MaxEvent {
 				continue
 			}
 			in := &input{from: reader(test.text)}

@@ -1,7 +1,8 @@
-package watch
+package encoding
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"sync"
 
@@ -17,6 +18,11 @@ const (
 	eventBuffer = 16 << 10
 	keptBuffer  = 64 << 10
 )
+
+// MaxEvent is the size of the largest event or object that a member may send.
+const MaxEvent = 16 << 20
+
+var errTooLarge = fmt.Errorf("reading an event: it has more than %d bytes", MaxEvent)
 
 // input reads the events of one member. It has a buffer while a part of an event is there.
 type input struct {
@@ -115,7 +121,7 @@ func (in *input) line() ([]byte, error) {
 			in.release()
 			continue
 		}
-		if seen = len(unread); seen > maxEvent {
+		if seen = len(unread); seen > MaxEvent {
 			return nil, errTooLarge
 		}
 		err := in.fill()
