@@ -14,6 +14,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
@@ -29,7 +30,7 @@ func (e *HandshakeError) Unwrap() error { return e.Err }
 func StatusOf(err error, cluster string, since time.Time) (code int, message string) {
 	var (
 		refused   *hubaccess.RefusedError
-		notServed *hubaccess.NotServedError
+		notServed *clusters.NotServedError
 		handshake *HandshakeError
 	)
 	switch {

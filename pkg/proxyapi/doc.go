@@ -73,7 +73,7 @@
 // which authenticate for themselves.
 //
 // Requests with unverified credentials are rate limited, and the hub's past answers
-// stand while it cannot be asked, for --hub-outage-grace: see package hubaccess. Package
+// stand while it cannot be asked, for --hub-outage-grace: see package hubaccess/outage. Package
 // agentclient says what is repeated when a connection to an agent breaks.
 //
 // # Readiness

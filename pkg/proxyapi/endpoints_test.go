@@ -26,7 +26,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
@@ -136,7 +136,7 @@ func TestServices(t *testing.T) {
 // callers with unverified credentials may.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	wait.Poll{Every: 2 * time.Second / hubaccess.SourceRate, For: 20 * time.Second}.Until(t, "it comes", done)
+	wait.Poll{Every: 2 * time.Second / authn.SourceRate, For: 20 * time.Second}.Until(t, "it comes", done)
 }
 
 func TestConnect(t *testing.T) {

@@ -22,7 +22,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
@@ -265,15 +267,15 @@ func TestSlowEndIsCountedOnce(t *testing.T) {
 
 // joinStream has a stream of jane's with a token, about which a revalidation asks that looks by
 // itself in an hour.
-func (w *world) joinStream(t *testing.T, token string) (*filter.Revalidation, *hubaccess.Authenticator) {
+func (w *world) joinStream(t *testing.T, token string) (*filter.Revalidation, *authn.Authenticator) {
 	t.Helper()
 	hub := w.api.Client(t)
-	outage := hubaccess.NewOutage(hub, 0, w.server.metrics.Outage, w.server.metrics.PastAnswers)
-	authorizer, err := hubaccess.NewAuthorizer(hub, outage, &fakeViews{})
+	outage := outage.New(hub, 0, w.server.metrics.Outage, w.server.metrics.PastAnswers)
+	authorizer, err := authz.NewAuthorizer(hub, outage, &fakeViews{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	authenticator, err := hubaccess.NewAuthenticator(hub, nil, outage)
+	authenticator, err := authn.NewAuthenticator(hub, nil, outage)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
@@ -54,7 +54,7 @@ func (f fakeClusters) Place(c string) (provider, region string) { return "cloud"
 func (f fakeClusters) Names() []string                          { return slices.Collect(maps.Keys(f)) }
 func (f fakeClusters) Served(c string) error {
 	if _, ok := f[c]; !ok {
-		return &hubaccess.NotServedError{Cluster: c}
+		return &clusters.NotServedError{Cluster: c}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
@@ -428,7 +428,7 @@ func TestFloodOfBadTokens(t *testing.T) {
 	w.api.Lock()
 	defer w.api.Unlock()
 	// The good token is asked about every ten seconds.
-	most := hubaccess.SourceBurst + int(time.Since(began).Seconds()*hubaccess.SourceRate*1.1) + 10
+	most := authn.SourceBurst + int(time.Since(began).Seconds()*authn.SourceRate*1.1) + 10
 	if codes[401]+codes[429] != flood || w.api.Reviews > most {
 		t.Errorf("answers %v, and the hub was asked %d times, want at most %d", codes, w.api.Reviews, most)
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
@@ -26,7 +28,7 @@ func TestLateMembersAreAskedAgain(t *testing.T) {
 	w := start(t)
 	w.api.Allow("jane list clusters/proxy cluster1")
 	hub := w.api.Client(t)
-	authorizer, err := hubaccess.NewAuthorizer(hub, hubaccess.NewOutage(hub, 0, w.server.metrics.Outage, w.server.metrics.PastAnswers), &fakeViews{})
+	authorizer, err := authz.NewAuthorizer(hub, outage.New(hub, 0, w.server.metrics.Outage, w.server.metrics.PastAnswers), &fakeViews{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestListsThatAreNotMade(t *testing.T) {
 		want string
 	}{
 		{errors.New("connection refused"), "the hub's kube-apiserver could not be asked which clusters you may reach: try again"},
-		{fmt.Errorf("%w: %w", hubaccess.ErrUnfinished, context.DeadlineExceeded), "the hub's kube-apiserver has not said in time which clusters you may reach: try again, it is asked about the rest then"},
+		{fmt.Errorf("%w: %w", authz.ErrUnfinished, context.DeadlineExceeded), "the hub's kube-apiserver has not said in time which clusters you may reach: try again, it is asked about the rest then"},
 	} {
 		var status apierrors.APIStatus
 		if !errors.As(scope.NotAsked(tc.err, "which clusters you may reach"), &status) {

@@ -10,7 +10,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
@@ -25,8 +28,8 @@ const cutOff = 5 * time.Second
 type parts struct {
 	clusters      scope.Clusters
 	views         scope.Views
-	authenticator *hubaccess.Authenticator
-	authorizer    *hubaccess.Authorizer
+	authenticator *authn.Authenticator
+	authorizer    *authz.Authorizer
 	services      filter.Services
 	// karmada is nil if there is no such API.
 	karmada *scope.Karmada
@@ -38,19 +41,19 @@ type parts struct {
 // viewsAndSets is what the hub knows about views, and about the sets that rights are for.
 type viewsAndSets interface {
 	scope.Views
-	hubaccess.ClusterSets
+	authz.ClusterSets
 }
 
 // newParts does no I/O but to read the files that options name.
 func newParts(o *Options, m *metrics.Metrics, hub kubernetes.Interface, c scope.Clusters, v viewsAndSets, background ...func(context.Context) error) (*parts, error) {
 	p := &parts{clusters: c, views: v, config: apigroup.NewConfig()}
 	var err error
-	outage := hubaccess.NewOutage(hub, o.HubOutageGrace, m.Outage, m.PastAnswers)
+	outage := outage.New(hub, o.HubOutageGrace, m.Outage, m.PastAnswers)
 	p.background = append(background, outage.Run)
-	if p.authenticator, err = hubaccess.NewAuthenticator(hub, o.Audiences, outage); err != nil {
+	if p.authenticator, err = authn.NewAuthenticator(hub, o.Audiences, outage); err != nil {
 		return nil, err
 	}
-	if p.authorizer, err = hubaccess.NewAuthorizer(hub, outage, v); err != nil {
+	if p.authorizer, err = authz.NewAuthorizer(hub, outage, v); err != nil {
 		return nil, err
 	}
 	exposed, err := filter.NewAllowlist(hub, o.Namespace, o.ExposedServices)
@@ -94,8 +97,8 @@ func (p *parts) traces(ctx context.Context) error {
 }
 
 // addKarmada adds what Karmada's API is served with.
-func (p *parts) addKarmada(hub *rest.Config, clusters *hubaccess.Clusters, controlPlane string) error {
-	watched, err := hubaccess.NewRegistries(hub, clusters)
+func (p *parts) addKarmada(hub *rest.Config, served *clusters.Clusters, controlPlane string) error {
+	watched, err := clusters.NewRegistries(hub, served)
 	if err != nil {
 		return err
 	}

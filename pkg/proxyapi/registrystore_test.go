@@ -15,25 +15,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
 )
 
 // fakeRegistries are the rules of registries.
 type fakeRegistries struct {
-	rules []hubaccess.RegistryRule
+	rules []clusters.RegistryRule
 	err   error
 }
 
-func (f *fakeRegistries) Rules() ([]hubaccess.RegistryRule, error) { return f.rules, f.err }
+func (f *fakeRegistries) Rules() ([]clusters.RegistryRule, error) { return f.rules, f.err }
 
 // add adds a registry of clusters with kinds, as "GROUP KIND NAMESPACE".
-func (f *fakeRegistries) add(clusters []string, kinds ...string) {
+func (f *fakeRegistries) add(names []string, kinds ...string) {
 	for _, kind := range kinds {
 		parts := append(strings.Split(kind, " "), "")
-		f.rules = append(f.rules, hubaccess.RegistryRule{
-			RegistryResource: hubaccess.RegistryResource{Group: parts[0], Kind: parts[1], Namespace: parts[2]},
-			Selects:          func(cluster string) bool { return slices.Contains(clusters, cluster) },
+		f.rules = append(f.rules, clusters.RegistryRule{
+			RegistryResource: clusters.RegistryResource{Group: parts[0], Kind: parts[1], Namespace: parts[2]},
+			Selects:          func(cluster string) bool { return slices.Contains(names, cluster) },
 		})
 	}
 }

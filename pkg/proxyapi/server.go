@@ -22,7 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
@@ -137,7 +137,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.via, err = scope.ViaHub(hub); err != nil {
 		return err
 	}
-	watched, err := hubaccess.NewClusters(hub)
+	watched, err := clusters.New(hub)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the hub: %w", err)
 	}
-	views, err := hubaccess.NewViews(hub, watched)
+	views, err := clusters.NewViews(hub, watched)
 	if err != nil {
 		return err
 	}

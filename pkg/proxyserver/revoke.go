@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -27,9 +27,9 @@ const (
 	endedCA      = "ca"
 )
 
-// clusters says which clusters may be served, and whose agent a certificate
+// served says which clusters may be served, and whose agent a certificate
 // belongs to.
-type clusters interface {
+type served interface {
 	Synced() error
 	Admit(agent pki.Agent) error
 }
@@ -71,7 +71,7 @@ type clusters interface {
 // A bundle reaches a pod when the kubelet projects the changed Secret, which may
 // take a minute; the times above begin then.
 type peerConns struct {
-	clusters clusters // nil if the hub is not asked
+	clusters served // nil if the hub is not asked
 	metrics  *serverMetrics
 	logger   klog.Logger
 	changed  chan struct{} // the hub said something new
@@ -282,7 +282,7 @@ func (p *peerConns) sweep() {
 }
 
 // watchClusters makes the watch of the hub's clusters, if there is to be one.
-func (s *Server) watchClusters() (*hubaccess.Clusters, error) {
+func (s *Server) watchClusters() (*clusters.Clusters, error) {
 	if !s.options.WatchManagedClusters {
 		return nil, nil
 	}
@@ -290,7 +290,7 @@ func (s *Server) watchClusters() (*hubaccess.Clusters, error) {
 	if err != nil {
 		return nil, err
 	}
-	watched, err := hubaccess.NewClusters(config)
+	watched, err := clusters.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (s *Server) watchClusters() (*hubaccess.Clusters, error) {
 
 // runClusters watches the hub until ctx is done. Agents that came before its first
 // answer are looked at after it.
-func (s *Server) runClusters(ctx context.Context, watched *hubaccess.Clusters) error {
+func (s *Server) runClusters(ctx context.Context, watched *clusters.Clusters) error {
 	go func() {
 		if watched.WaitForSync(ctx); ctx.Err() == nil {
 			s.metrics.clustersSynced.Set(1)

@@ -91,8 +91,13 @@ var notInViews = []string{module + "pkg/tunnel", module + "pkg/agentclient", mod
 // apart lists packages of ours that components share, and which others of ours those
 // may import.
 var apart = map[string][]string{
-	"pkg/hubaccess":   {"pkg/apis", "pkg/agentapi", "pkg/identity", "pkg/pki"},
-	"pkg/agentclient": {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/tunnel"},
+	"pkg/hubaccess":           nil,
+	"pkg/hubaccess/authn":     {"pkg/hubaccess", "pkg/agentapi"},
+	"pkg/hubaccess/authz":     {"pkg/hubaccess", "pkg/apis"},
+	"pkg/hubaccess/clusters":  {"pkg/apis", "pkg/identity", "pkg/pki"},
+	"pkg/hubaccess/outage":    {"pkg/hubaccess"},
+	"pkg/hubaccess/fairqueue": nil,
+	"pkg/agentclient":         {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/tunnel"},
 }
 
 // standardOnly lists packages that import the standard library, these modules,

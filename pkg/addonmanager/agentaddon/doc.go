@@ -23,7 +23,7 @@
 // rights. OCM's registration agent asks for a new certificate when the subject changes,
 // so a rotated or restored agent CA reaches every cluster before certificates expire
 // (unitsOf). A second one holds the UID of the ManagedCluster. The proxy API and the
-// proxy servers compare it (package hubaccess), so that a cluster that takes over the
+// proxy servers compare it (package hubaccess/clusters), so that a cluster that takes over the
 // name of an earlier one is not served by the earlier one's agent.
 //
 // The signer is not upstream's, because OCM names the Secret of the certificate on the

@@ -112,7 +112,7 @@ func (a *Addon) approve(cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.
 // OCM's registration agent asks for a new certificate when the expected subject
 // changes: at once after a change of the CA, and when the ManagedCluster was created
 // again. Verifiers ignore the unit of the CA; that of the cluster is compared with the
-// ManagedCluster (package hubaccess).
+// ManagedCluster (package hubaccess/clusters).
 func unitsOf(ca *pki.CA, cluster *clusterv1.ManagedCluster) []string {
 	return []string{"agent-ca:" + ca.Fingerprint(), identity.ClusterUnit(string(cluster.UID))}
 }

@@ -1,7 +1,7 @@
 // Package fleetview writes the status of FleetViews: how many clusters a view selects,
 // which of them cannot be reached and since when, and whether the view asks for
 // something that cannot be. The proxy API serves views without reading any of it; the
-// status is for people. Which clusters a view selects is decided by package hubaccess,
+// status is for people. Which clusters a view selects is decided by package hubaccess/clusters,
 // for the proxy API and here alike.
 //
 // A cluster counts if it is served: the hub accepts it, it has the addon, and neither

@@ -14,7 +14,7 @@ import (
 	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -56,7 +56,7 @@ func (h *hub) statusOf(view *v1alpha1.FleetView) v1alpha1.FleetViewStatus {
 		ObservedGeneration: view.Generation,
 		Conditions:         slices.Clone(view.Status.Conditions),
 	}
-	selection, err := hubaccess.NewSelection(&view.Spec, func(name string) *clusterv1beta2.ManagedClusterSet { return h.sets[name] })
+	selection, err := clusters.NewSelection(&view.Spec, func(name string) *clusterv1beta2.ManagedClusterSet { return h.sets[name] })
 	if err == nil {
 		h.count(&status, selection.Of(maps.All(h.labels)))
 	}
@@ -94,13 +94,13 @@ func unreachable(name string, available *metav1.Condition) v1alpha1.UnreachableC
 }
 
 // valid returns the condition that says whether a view can be what it asks for.
-func (h *hub) valid(view *v1alpha1.FleetView, selection *hubaccess.Selection, err error) metav1.Condition {
+func (h *hub) valid(view *v1alpha1.FleetView, selection *clusters.Selection, err error) metav1.Condition {
 	not := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionTypeFleetViewValid, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
 	if err != nil {
 		reason := v1alpha1.ReasonSelectorInvalid
-		if wrong := (*hubaccess.SelectionError)(nil); errors.As(err, &wrong) {
+		if wrong := (*clusters.SelectionError)(nil); errors.As(err, &wrong) {
 			reason = wrong.Reason
 		}
 		return not(reason, fmt.Sprintf("The view serves no cluster until its selector is corrected: %v", err))

@@ -16,7 +16,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/ownstatus"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 )
 
 // Reconciler reconciles the status of KarmadaResourceRegistries.
@@ -53,9 +53,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // valid returns the condition that says whether a registry can be served.
 func valid(registry *v1alpha1.KarmadaResourceRegistry) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionTypeRegistryValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRegistryValid, ObservedGeneration: registry.Generation}
-	if _, err := hubaccess.NewRegistrySelection(&registry.Spec); err != nil {
+	if _, err := clusters.NewRegistrySelection(&registry.Spec); err != nil {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonTargetClusterInvalid
-		if wrong := (*hubaccess.SelectionError)(nil); errors.As(err, &wrong) {
+		if wrong := (*clusters.SelectionError)(nil); errors.As(err, &wrong) {
 			condition.Reason = wrong.Reason
 		}
 		condition.Message = fmt.Sprintf("The registry serves nothing until it is corrected: %v", err)

@@ -111,6 +111,7 @@ func BenchmarkEventPath(b *testing.B) {
 	f := newFixture(nil, newCluster("a"))
 	s := newStream(f.options, encoding.Form{}.NewCodec(), func() {}, version.Version{}, nil)
 	r := newReflector(s, f.clusters[0], "")
+	s.join(r.member)
 	next := r.source.Events(lines)
 	w := &counter{header: http.Header{}, got: make(chan int, 1), done: b.Context().Done()}
 	b.SetBytes(int64(len(lines.text)))

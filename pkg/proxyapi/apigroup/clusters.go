@@ -17,7 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
@@ -25,7 +25,7 @@ import (
 // ClusterAPI is what the kinds of the aggregated API are made of.
 type ClusterAPI struct {
 	Clusters   scope.Clusters
-	Authorizer *hubaccess.Authorizer
+	Authorizer *authz.Authorizer
 	Agents     *agentclient.Client
 	Latencies  *relay.Latencies
 }
@@ -59,7 +59,7 @@ func (s *clusterStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 }
 
 // mayGet is the right without which a cluster is not shown.
-var mayGet = hubaccess.Right{Verb: "get"}
+var mayGet = authz.Right{Verb: "get"}
 
 // started is an error until it is known which clusters there are.
 func (a *ClusterAPI) started() error {
@@ -76,12 +76,12 @@ func (s *clusterStorage) List(ctx context.Context, options *internalversion.List
 }
 
 // reachable are the clusters for which the caller has a right, by name.
-func (a *ClusterAPI) reachable(ctx context.Context, right hubaccess.Right, options *internalversion.ListOptions) ([]v1alpha1.Cluster, error) {
+func (a *ClusterAPI) reachable(ctx context.Context, right authz.Right, options *internalversion.ListOptions) ([]v1alpha1.Cluster, error) {
 	if err := a.started(); err != nil {
 		return nil, err
 	}
 	byLabel, byField := selectorsOf(options)
-	names, _, err := a.Authorizer.Reachable(ctx, scope.UserOf(ctx), []hubaccess.Right{right}, "all clusters", a.Clusters.Names)
+	names, _, err := a.Authorizer.Reachable(ctx, scope.UserOf(ctx), []authz.Right{right}, "all clusters", a.Clusters.Names)
 	if err != nil {
 		return nil, scope.NotAsked(err, "which clusters you may reach")
 	}

@@ -3,7 +3,7 @@
 // request for clusters/<name>/proxy never comes here.
 //
 // The aggregated API also has the list of clusters that the caller may reach (see
-// package hubaccess for how often the hub is asked about each),
+// package hubaccess/authz for how often the hub is asked about each),
 // and clusters/<name>/identity, which says who the caller is there. clusters/<name>/metrics
 // is answered by the cluster's agent, with its own metrics: it takes the way of a request to
 // the cluster, with the right to get clusters/metrics (or clustersets/metrics) in place of

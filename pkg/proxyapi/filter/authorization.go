@@ -14,7 +14,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
@@ -93,7 +93,7 @@ func (f *Filters) authorizeView(w http.ResponseWriter, r *http.Request, name str
 		return "", false
 	}
 	u := scope.UserOf(r.Context())
-	attributes := hubaccess.ViewAttributes(u, "get", name)
+	attributes := authz.ViewAttributes(u, "get", name)
 	decision, reason, err := f.Authorizer.Authorize(r.Context(), attributes)
 	if err == nil && (decision != authorizer.DecisionAllow || view == nil) {
 		return "", f.refuseView(w, r, u, name)
@@ -115,7 +115,7 @@ const shownViews = 20
 func (f *Filters) refuseView(w http.ResponseWriter, r *http.Request, u user.Info, name string) bool {
 	names, mayList, err := f.Authorizer.UsableViews(r.Context(), u, f.Views.Names)
 	if err != nil || !mayList {
-		return f.allowed(w, r, hubaccess.ViewAttributes(u, "get", name), authorizer.DecisionNoOpinion, "", err)
+		return f.allowed(w, r, authz.ViewAttributes(u, "get", name), authorizer.DecisionNoOpinion, "", err)
 	}
 	f.Metrics.Rejected.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotation(r.Context(), decisionKey, "forbid")

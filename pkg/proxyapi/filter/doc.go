@@ -6,7 +6,7 @@
 //	crosssite.go       nothing that another site has had a browser send with its user's
 //	                   client certificate
 //	instrument.go      metrics of the request
-//	authentication.go  who sends it (package hubaccess). The request of a caller whom the
+//	authentication.go  who sends it (package hubaccess/authn). The request of a caller whom the
 //	                   hub does not know goes on unchanged, without a user. Without a
 //	                   credential the answer is 401, unless --allow-anonymous is set or the
 //	                   Service is listed so
@@ -38,7 +38,7 @@
 //   - A credential of the hub never leaves it. With a user, Authorization,
 //     Impersonate-* and WebSocket tokens are deleted. Without one, a token goes on only
 //     if the hub's TokenReview says "invalid bearer token" and nothing else, or adds
-//     only that no key of the hub made the signature (package hubaccess has
+//     only that no key of the hub made the signature (package hubaccess/authn has
 //     the list). A kube-apiserver says these words of every token that is
 //     not good, so any other company means that the token may be good in a moment: an
 //     authentication webhook or an OIDC issuer does not answer, or the kube-apiserver
@@ -87,7 +87,7 @@
 //
 // Nothing that was granted outlives its withdrawal by more than ten seconds:
 //
-//   - A cluster is served while package hubaccess says so. When that ends, all
+//   - A cluster is served while package hubaccess/clusters says so. When that ends, all
 //     connections to its agent are closed, with the requests on them. A new connection
 //     needs a cluster that is served, and an agent whose certificate was issued for the
 //     ManagedCluster that has the name now.

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"net/http"
 
-	"open-cluster-management.io/cluster-proxy/pkg/status"
-
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Annotations of audit events.
@@ -29,8 +30,8 @@ const (
 type Filters struct {
 	Clusters      scope.Clusters
 	Views         scope.Views
-	Authenticator *hubaccess.Authenticator
-	Authorizer    *hubaccess.Authorizer
+	Authenticator *authn.Authenticator
+	Authorizer    *authz.Authorizer
 	Services      Services
 	// Karmada is nil if there is no such API.
 	Karmada  *scope.Karmada

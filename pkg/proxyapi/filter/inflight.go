@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -29,7 +29,7 @@ func (f *Filters) WithInflightLimits(next http.Handler) http.Handler {
 		rs.Holder = scope.UserOf(r.Context()).GetName()
 		if rs.PassThrough {
 			// All users are anonymous there: where they are tells them apart best.
-			rs.Holder = hubaccess.ClientSource(r)
+			rs.Holder = authn.ClientSource(r)
 		}
 		parts := [...]Held{{f.Uploads, UploadOf(r)}, {f.Requests, 1}}
 		switch {

@@ -7,7 +7,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -36,7 +36,7 @@ type Karmada struct {
 // registries is what the hub knows about ResourceRegistries.
 type registries interface {
 	// Rules are those of all registries. The error means that they are not known.
-	Rules() ([]hubaccess.RegistryRule, error)
+	Rules() ([]clusters.RegistryRule, error)
 }
 
 // newKarmadaScope understands requests for clusters and views in Karmada's API. ok is false

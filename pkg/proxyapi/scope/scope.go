@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 )
 
@@ -57,7 +57,7 @@ type Scope struct {
 	AgentMetrics bool
 	// Long says that the request has no natural end.
 	Long bool
-	// Credential names an unverified credential, see hubaccess.Authenticator.
+	// Credential names an unverified credential, see authn.Authenticator.
 	Credential string
 	// Again says that it is asked again about an open stream.
 	Again bool
@@ -104,14 +104,14 @@ func (rs *Scope) To() agentclient.Target {
 }
 
 // Rights are what a user needs to have of each cluster that the request goes to.
-func (rs *Scope) Rights() []hubaccess.Right {
+func (rs *Scope) Rights() []authz.Right {
 	group := rs.Group.Group
 	if rs.AgentMetrics {
-		return []hubaccess.Right{hubaccess.AgentMetrics.In(group)}
+		return []authz.Right{authz.AgentMetrics.In(group)}
 	}
-	rights := []hubaccess.Right{hubaccess.Right{Verb: rs.Info.Verb}.In(group)}
+	rights := []authz.Right{authz.Right{Verb: rs.Info.Verb}.In(group)}
 	if rs.Leaves {
-		rights = append(rights, hubaccess.Streams.In(group))
+		rights = append(rights, authz.Streams.In(group))
 	}
 	return rights
 }

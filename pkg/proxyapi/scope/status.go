@@ -9,6 +9,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
@@ -35,7 +36,7 @@ func StatusFor(err error, cluster string, since time.Time) metav1.Status {
 
 // NotAsked is the error of a list that could not be made.
 func NotAsked(err error, what string) error {
-	if errors.Is(err, hubaccess.ErrUnfinished) {
+	if errors.Is(err, authz.ErrUnfinished) {
 		return Unavailable("the hub's kube-apiserver has not said in time " + what + ": try again, it is asked about the rest then")
 	}
 	return Unavailable("the hub's kube-apiserver could not be asked " + what + ": try again")
