@@ -39,9 +39,6 @@ func (l *listing) agree(answers []*memberList) {
 // itemKind is what the items of a list are; empty if it is empty. Only those of custom
 // resources say it: their lists do so behind them, and may have any name.
 func (p *memberList) itemKind() metav1.TypeMeta {
-	if p.failure == nil && p.of.Kind != "" {
-		return metav1.TypeMeta{APIVersion: p.of.APIVersion, Kind: strings.TrimSuffix(p.of.Kind, "List")}
-	}
 	if p.failure != nil || p.reader == nil || p.firstErr != nil || p.reader.Columns() != nil {
 		return metav1.TypeMeta{}
 	}

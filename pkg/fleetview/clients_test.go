@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/retry"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )

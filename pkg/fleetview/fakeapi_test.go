@@ -1,7 +1,6 @@
 package fleetview
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -34,7 +33,7 @@ func (o object) meta() map[string]any { return o["metadata"].(map[string]any) }
 func (o object) name() string         { return o.meta()["name"].(string) }
 func (o object) version() string      { return o.meta()["resourceVersion"].(string) }
 
-// kinds are what the clusters serve. Widgets are custom resources, without protobuf.
+// kinds are what the clusters serve. Widgets are custom resources.
 var kinds = map[string]string{
 	"pods": "Pod", "configmaps": "ConfigMap", "deployments": "Deployment", "clusterroles": "ClusterRole", "events": "Event", "widgets": "Widget",
 	"network-attachment-definitions": "NetworkAttachmentDefinition", // is not called like its kind
@@ -116,8 +115,6 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	switch {
 	case err != nil || !info.IsResourceRequest || kinds[info.Resource] == "":
 		answerStatus(w, http.StatusNotFound, "the server could not find the requested resource")
-	case info.Resource == "widgets" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), protobufType) && !strings.Contains(r.Header.Get("Accept"), fleet.JSONType):
-		answerStatus(w, http.StatusNotAcceptable, "only application/json is served")
 	case info.Verb == "list":
 		c.serveList(w, r, info)
 	case info.Verb == "watch":
@@ -237,10 +234,6 @@ func (c *cluster) answer(w http.ResponseWriter, r *http.Request, info *apireques
 		panic(err)
 	}
 	w.Header().Set("Content-Type", fleet.JSONType)
-	if strings.HasPrefix(accept, protobufType) && info.Resource != "widgets" {
-		w.Header().Set("Content-Type", protobufType)
-		encoded = toProtobuf(encoded)
-	}
 	if r.Method == http.MethodPost {
 		w.WriteHeader(http.StatusCreated)
 	}
@@ -275,30 +268,6 @@ func partialScheme() *runtime.Scheme {
 		panic(err)
 	}
 	return s
-}
-
-func toProtobuf(document []byte) []byte {
-	var into runtime.Object
-	switch {
-	case bytes.Contains(document, []byte(`"kind":"PartialObjectMetadataList"`)):
-		into = &metav1.PartialObjectMetadataList{}
-	case bytes.Contains(document, []byte(`"kind":"PartialObjectMetadata"`)):
-		into = &metav1.PartialObjectMetadata{}
-	default:
-		typed, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-		if err != nil {
-			panic(err)
-		}
-		into = typed
-	}
-	if err := json.Unmarshal(document, into); err != nil {
-		panic(err)
-	}
-	var out bytes.Buffer
-	if err := inProtobuf.Encode(into, &out); err != nil {
-		panic(err)
-	}
-	return out.Bytes()
 }
 
 // decodeBody returns the object in a request.

@@ -1,7 +1,6 @@
 package fleetview
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,9 +9,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
@@ -22,9 +20,6 @@ func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apire
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	accept := r.Header.Get("Accept")
 	w.Header().Set("Content-Type", fleet.JSONType)
-	if strings.HasPrefix(accept, protobufType) {
-		w.Header().Set("Content-Type", protobufType+";stream=watch")
-	}
 	w.WriteHeader(http.StatusOK)
 	marked := r.URL.Query().Get("sendInitialEvents") != "true"
 	for headers := true; ; {
@@ -85,14 +80,5 @@ func (c *cluster) event(accept string, event change, headers bool) []byte {
 	if err != nil {
 		panic(err)
 	}
-	if !strings.HasPrefix(accept, protobufType) {
-		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", event.kind, encoded)
-	}
-	var frame bytes.Buffer
-	framed := protobuf.NewRawSerializer(partialScheme(), partialScheme())
-	in := &metav1.WatchEvent{Type: event.kind, Object: runtime.RawExtension{Raw: toProtobuf(encoded)}}
-	if err := framed.Encode(in, protobuf.LengthDelimitedFramer.NewFrameWriter(&frame)); err != nil {
-		panic(err)
-	}
-	return frame.Bytes()
+	return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", event.kind, encoded)
 }

@@ -21,24 +21,16 @@ type form struct {
 	// PartialObjectMetadataList.
 	as string
 	// version is the one of group meta.k8s.io in which as is wanted.
-	version  string
-	protobuf bool
+	version string
 	// contentType is the one that the view's answer has.
 	contentType string
 }
 
 const (
-	yamlType     = "application/yaml"
+	yamlType = "application/yaml"
+	// protobufType is what requests may have, and answers have not.
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
-
-// asked is the media type that members are asked for.
-func (f form) asked() string {
-	if f.protobuf {
-		return protobufType
-	}
-	return fleet.JSONType
-}
 
 // forms returns what a client accepts and a view can write, best first.
 func forms(r *http.Request) ([]form, error) {
@@ -50,9 +42,6 @@ func forms(r *http.Request) ([]form, error) {
 	for _, clause := range goautoneg.ParseAccept(header) {
 		f := form{as: clause.Params["as"], accept: fleet.JSONType, contentType: fleet.JSONType}
 		switch media := clause.Type + "/" + clause.SubType; media {
-		case protobufType:
-			f.protobuf = true
-			f.accept, f.contentType = protobufType, protobufType
 		case yamlType:
 			f.contentType = yamlType // JSON is YAML
 		case fleet.JSONType, "*/*", "application/*":
@@ -69,7 +58,7 @@ func forms(r *http.Request) ([]form, error) {
 		all = append(all, f)
 	}
 	if len(all) == 0 {
-		return nil, fault.Refuse(http.StatusNotAcceptable, "a view answers with application/json, application/yaml and application/vnd.kubernetes.protobuf: accept one of them")
+		return nil, fault.Refuse(http.StatusNotAcceptable, "a view answers with application/json and application/yaml: accept one of them")
 	}
 	return all, nil
 }
@@ -80,9 +69,7 @@ func (f form) convertible(group, version string) bool {
 		return false
 	}
 	switch f.as {
-	case "Table":
-		return !f.protobuf
-	case "PartialObjectMetadata", "PartialObjectMetadataList":
+	case "Table", "PartialObjectMetadata", "PartialObjectMetadataList":
 		return true
 	}
 	return false
@@ -92,5 +79,5 @@ func (f form) convertible(group, version string) bool {
 func (f form) watched(includeObject string) encoding.Form {
 	// Clients of metadata have one Accept header for everything.
 	as := strings.TrimSuffix(f.as, "List")
-	return encoding.Form{As: as, Version: f.version, Protobuf: f.protobuf, IncludeObject: includeObject}
+	return encoding.Form{As: as, Version: f.version, IncludeObject: includeObject}
 }

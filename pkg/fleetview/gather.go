@@ -1,7 +1,6 @@
 package fleetview
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -12,15 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
-
-// peeked is how many bytes of a list in protobuf tell what it is.
-const peeked = 512
 
 // memberList is one member's list, of which the first item was read.
 type memberList struct {
@@ -31,8 +25,6 @@ type memberList struct {
 	// first is the first item and firstErr how reading it ended.
 	first    merge.Item
 	firstErr error
-	// of is what the list is, if it is in protobuf.
-	of metav1.TypeMeta
 	// cancel ends the request.
 	cancel context.CancelCauseFunc
 	// later has what the member answers, if it has not begun to answer yet.
@@ -75,12 +67,8 @@ func (l *listing) open(a memberResponse, wide int) *memberList {
 		return p
 	}
 	got := p.response.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(got); err != nil || media != l.form.asked() {
-		p.failure = &fault.Fault{Cluster: p.member.Name(), Reason: fmt.Sprintf("its answer is %q instead of %q", got, l.form.asked())}
-		return p
-	}
-	if l.form.protobuf {
-		p.failure = p.peek() // it is read as a whole, when its turn comes
+	if media, _, err := mime.ParseMediaType(got); err != nil || media != fleet.JSONType {
+		p.failure = &fault.Fault{Cluster: p.member.Name(), Reason: fmt.Sprintf("its answer is %q instead of %q", got, fleet.JSONType)}
 		return p
 	}
 	body := &ahead{ReadCloser: p.response.Body}
@@ -90,25 +78,6 @@ func (l *listing) open(a memberResponse, wide int) *memberList {
 		body.begin(min(aheadOfMember, aheadBytes/wide))
 	}
 	return p
-}
-
-// peek finds out what a list in protobuf is.
-func (p *memberList) peek() *fault.Fault {
-	in := bufio.NewReaderSize(p.response.Body, peeked)
-	beginning, err := in.Peek(peeked)
-	p.response.Body = readCloser{in, p.response.Body}
-	if err == nil || eof(err) {
-		p.of, err = merge.PeekType(beginning)
-	}
-	if err != nil {
-		return fault.Of(p.member.Name(), &brokenError{err})
-	}
-	return nil
-}
-
-type readCloser struct {
-	io.Reader
-	io.Closer
 }
 
 // waitLimits bounds the wait for members.

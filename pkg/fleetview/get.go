@@ -28,9 +28,6 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 	if err != nil {
 		return err
 	}
-	if accepted = q.readable(accepted); len(accepted) == 0 {
-		return fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("a view writes %s that are asked for as NAME@CLUSTER with %s: accept it", q.info.Resource, fleet.JSONType))
-	}
 	if wanted, err := version.Parse(q.query.Get("resourceVersion")); err == nil {
 		// No member knows it. The newest is not older, as in a list.
 		h.clock.Follow(wanted.Time)
@@ -53,7 +50,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request) error 
 		if failed := readInto(object, found, held); failed != nil {
 			return fault.Unreachable([]*fault.Fault{failed})
 		}
-		body, err := rewriteAnswer(q.leading(found.member, at), form.asked(), object.Bytes())
+		body, err := rewriteAnswer(q.leading(found.member, at), object.Bytes())
 		if err == nil && len(body) == 0 {
 			err = io.ErrUnexpectedEOF
 		}

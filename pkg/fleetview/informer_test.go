@@ -84,10 +84,10 @@ func TestInformers(t *testing.T) {
 		},
 	}
 	for _, test := range []struct{ maker, accepts, resource, asked string }{
-		{"typed", protobufType + "," + fleet.JSONType, "pods", protobufType},
-		{"typed", protobufType, "pods", protobufType},
+		{"typed", protobufType + "," + fleet.JSONType, "pods", fleet.JSONType},
+		{"typed", protobufType + ", */*", "pods", fleet.JSONType},
 		{"typed", fleet.JSONType, "pods", fleet.JSONType},
-		{"metadata", "", "pods", protobufType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+		{"metadata", "", "pods", fleet.JSONType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
 		{"metadata", "", "widgets", fleet.JSONType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
 		{"dynamic", "", "pods", fleet.JSONType},
 		{"dynamic", "", "widgets", fleet.JSONType},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 

@@ -87,9 +87,6 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, q *request) error
 		if err != nil {
 			return err
 		}
-		if form.protobuf && l.limit == 0 && i+1 < len(accepted) {
-			continue // its length comes first, so it would lie in memory
-		}
 		err = l.serve(r.Context())
 		if apierrors.IsNotAcceptable(err) && i+1 < len(accepted) {
 			continue

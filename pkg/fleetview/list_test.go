@@ -208,16 +208,13 @@ func TestTable(t *testing.T) {
 
 func TestCollisions(t *testing.T) {
 	view := testView(newCluster("a", shop+"/web-1"), newCluster("b", shop+"/web-1"))
-	for accept, header := range map[string]string{"json": "application/json", "protobuf": protobufType} {
-		got := New(Options{}).getList(t, view, shop, "Accept", header)
-		if len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "Qualified") {
-			t.Errorf("%s: got Warnings %q, want one of a collision", accept, got.warnings)
-		}
-		qualified := view
-		qualified.Qualified = true
-		if got := New(Options{}).getList(t, qualified, shop, "Accept", header); len(got.warnings) != 0 {
-			t.Errorf("%s, qualified: got Warnings %q, want none", accept, got.warnings)
-		}
+	got := New(Options{}).getList(t, view, shop)
+	if len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "Qualified") {
+		t.Errorf("got Warnings %q, want one of a collision", got.warnings)
+	}
+	view.Qualified = true
+	if got := New(Options{}).getList(t, view, shop); len(got.warnings) != 0 {
+		t.Errorf("qualified: got Warnings %q, want none", got.warnings)
 	}
 }
 

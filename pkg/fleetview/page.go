@@ -3,9 +3,7 @@ package fleetview
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/maphash"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,8 +22,8 @@ const (
 	holdBytes = 1 << 20
 	// chunkBytes are written at a time.
 	chunkBytes = 64 << 10
-	// maxPageBytes are kept of a page in protobuf, or with a limit, until it is known that a
-	// member's items fit on it.
+	// maxPageBytes are kept of a page with a limit, until it is known that a member's items fit
+	// on it.
 	maxPageBytes = 16 << 20
 )
 
@@ -35,7 +33,7 @@ const (
 	openingRows  = `{"rows":[`
 )
 
-// page writes the answer to a list as JSON or protobuf. Items of a member that is read are
+// page writes the answer to a list. Items of a member that is read are
 // kept until the member was read to its end, where that can be.
 type page struct {
 	w http.ResponseWriter
@@ -53,8 +51,6 @@ type page struct {
 	table merge.Table
 	// versions are those of the members that were read, by UID.
 	versions map[string]string
-	// ends are where the items in protobuf end in buf.
-	ends []int
 	// names are those that were seen, to find those that two clusters have.
 	names     map[uint64]string
 	colliding bool
@@ -70,12 +66,7 @@ func (p *page) isTable() bool { return p.l.form.as == "Table" }
 // is full if they do not fit on it as a whole.
 func (p *page) add(from *memberList) (token string, err error) {
 	p.whole, p.wholeItems = len(p.buf), p.items
-	var meta merge.ListMeta
-	if p.l.form.protobuf {
-		meta, err = p.addProtobuf(from)
-	} else {
-		meta, err = p.addJSON(from)
-	}
+	meta, err := p.addItems(from)
 	if err == nil {
 		err = p.typed(meta)
 	}
@@ -102,14 +93,11 @@ func (p *page) undo() bool {
 	if p.whole < 0 {
 		return false
 	}
-	if p.l.form.protobuf {
-		p.ends = p.ends[:p.wholeItems]
-	}
 	p.buf, p.items = p.buf[:p.whole], p.wholeItems
 	return true
 }
 
-func (p *page) addJSON(from *memberList) (merge.ListMeta, error) {
+func (p *page) addItems(from *memberList) (merge.ListMeta, error) {
 	rewriter := p.l.rewriter(from.member, p.l.at)
 	var layout *merge.Layout
 	if p.isTable() {
@@ -131,7 +119,7 @@ func (p *page) addJSON(from *memberList) (merge.ListMeta, error) {
 		if layout != nil {
 			p.buf, err = layout.AppendRow(p.buf, item, rewriter)
 		} else {
-			p.collide(from.member, func() (merge.Key, error) { return merge.KeyOfItem(item) })
+			p.collide(from.member, item)
 			p.buf, err = rewriter.AppendItem(p.buf, item)
 		}
 		if err != nil {
@@ -166,11 +154,11 @@ func (p *page) stream() error {
 
 // collide notes that two clusters have an object of one name, of which an informer would
 // keep one.
-func (p *page) collide(m fleet.Member, keyOf func() (merge.Key, error)) {
+func (p *page) collide(m fleet.Member, item merge.Item) {
 	if p.started || p.colliding || p.l.view.Qualified || len(p.l.members) < 2 {
 		return
 	}
-	key, err := keyOf()
+	key, err := merge.KeyOfItem(item)
 	if err != nil {
 		return // the rewriter reports it
 	}
@@ -187,39 +175,9 @@ func (p *page) collide(m fleet.Member, keyOf func() (merge.Key, error)) {
 
 var seed = maphash.MakeSeed()
 
-func (p *page) addProtobuf(from *memberList) (merge.ListMeta, error) {
-	room := maxPageBytes - len(p.buf)
-	body, err := io.ReadAll(io.LimitReader(from.response.Body, int64(room)+1))
-	switch {
-	case err != nil:
-		return merge.ListMeta{}, err
-	case len(body) > room && p.l.limit > 0 && p.wholeItems > 0:
-		return merge.ListMeta{}, errPageFull
-	case len(body) > room:
-		return merge.ListMeta{}, fault.Refuse(http.StatusNotAcceptable, fmt.Sprintf("the list has more than %d MiB: accept %s, or ask for fewer objects with a limit", maxPageBytes>>20, fleet.JSONType))
-	}
-	meta, items, err := merge.ReadProtobufList(body)
-	if err != nil {
-		return merge.ListMeta{}, err
-	}
-	if p.l.limit > 0 && p.wholeItems > 0 && p.items+len(items) > p.l.limit {
-		return merge.ListMeta{}, errPageFull
-	}
-	rewriter := p.l.rewriter(from.member, p.l.at)
-	for _, item := range items {
-		p.collide(from.member, func() (merge.Key, error) { return merge.KeyOfProtobufItem(item) })
-		if p.buf, err = rewriter.AppendProtobufItem(p.buf, item); err != nil {
-			return merge.ListMeta{}, err
-		}
-		p.ends = append(p.ends, len(p.buf))
-		p.items++
-	}
-	return meta, nil
-}
-
 // flush writes what was added, if it is enough or wanted.
 func (p *page) flush(now bool) error {
-	if !now || len(p.buf) == 0 || p.l.form.protobuf {
+	if !now || len(p.buf) == 0 {
 		return nil
 	}
 	p.start()
@@ -243,9 +201,6 @@ func (p *page) start() {
 		fault.AddWarning(header, "objects of several clusters have one name: use a view with names: Qualified for informers")
 	}
 	p.w.WriteHeader(http.StatusOK)
-	if p.l.form.protobuf {
-		return
-	}
 	opening := openingItems
 	if p.isTable() {
 		opening = openingRows
@@ -260,17 +215,6 @@ func (p *page) end(token string) error {
 	list := metav1.ListMeta{ResourceVersion: p.l.at.String(), Continue: token}
 	if p.l.isLastMember() {
 		list.RemainingItemCount = p.meta.RemainingItemCount
-	}
-	if p.l.form.protobuf {
-		p.start()
-		p.meta.ResourceVersion, p.meta.Continue, p.meta.RemainingItemCount = list.ResourceVersion, list.Continue, list.RemainingItemCount
-		items := make([][]byte, 0, len(p.ends))
-		start := 0
-		for _, end := range p.ends {
-			items, start = append(items, p.buf[start:end]), end
-		}
-		_, err := p.w.Write(merge.AppendProtobufList(nil, p.meta, items))
-		return err
 	}
 	var columns []byte
 	if p.isTable() {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 

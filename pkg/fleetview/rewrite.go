@@ -3,33 +3,24 @@ package fleetview
 import (
 	"bytes"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
 // rewriteAnswer makes an object, or a Table of one, the view's, and leaves a Status as it
 // is. Its result is no part of body, which others may borrow then.
-func rewriteAnswer(rewriter *merge.Rewriter, contentType string, body []byte) ([]byte, error) {
+func rewriteAnswer(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return body, nil
 	}
 	longer := make([]byte, 0, len(body)+rewriteRoom)
-	if isProtobuf(contentType) {
-		key, err := merge.KeyOfProtobuf(body)
-		if err != nil || key.Kind == "Status" {
-			return bytes.Clone(body), err
-		}
-		return rewriter.AppendProtobuf(longer, body)
-	}
 	var indexer merge.Indexer
 	item, err := indexer.Item(body)
 	if err != nil {
@@ -54,27 +45,11 @@ const rewriteRoom = 256
 
 // rewriteDeleted is rewriteAnswer for the answer to deletecollection, which may be a list
 // of what was deleted.
-func rewriteDeleted(rewriter *merge.Rewriter, contentType string, body []byte) ([]byte, error) {
-	if !isProtobuf(contentType) {
-		if key, err := merge.KeyOfJSON(body); err != nil || key.Kind == "Status" {
-			return body, err
-		}
-		return rewriteList(rewriter, body)
-	}
-	if key, err := merge.KeyOfProtobuf(body); err != nil || key.Kind == "Status" {
+func rewriteDeleted(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
+	if key, err := merge.KeyOfJSON(body); err != nil || key.Kind == "Status" {
 		return body, err
 	}
-	meta, items, err := merge.ReadProtobufList(body)
-	if err != nil {
-		return nil, err
-	}
-	for i, item := range items {
-		if items[i], err = rewriter.AppendProtobufItem(nil, item); err != nil {
-			return nil, err
-		}
-	}
-	meta.ResourceVersion = rewriter.Version(meta.ResourceVersion)
-	return merge.AppendProtobufList(nil, meta, items), nil
+	return rewriteList(rewriter, body)
 }
 
 // rewriteList makes a Table or a list in JSON the view's.
@@ -109,11 +84,6 @@ func rewriteList(rewriter *merge.Rewriter, body []byte) ([]byte, error) {
 	meta := reader.Meta()
 	closing, err := ending(meta, listMeta{ListMeta: metav1.ListMeta{ResourceVersion: rewriter.Version(meta.ResourceVersion)}}, columns)
 	return append(out, closing...), err
-}
-
-func isProtobuf(contentType string) bool {
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && media == protobufType
 }
 
 // places are where the request's objects have selectors and names.
@@ -187,15 +157,6 @@ func (q *request) agrees(to fleet.Member, media string, body []byte) error {
 func manyClusters(one, other string) error {
 	return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("the request names clusters %q and %q: let the object's name, its annotation and label %s, its selector, and the names of other objects in it name one, or none",
 		one, other, fleet.AnnotationCluster))
-}
-
-// readable are the forms of an answer in which what leads to the cluster can be written.
-// Selectors are in JSON only, which each client accepts that asks for protobuf.
-func (q *request) readable(accepted []form) []form {
-	if !q.leads() || len(q.places().Selectors()) == 0 {
-		return accepted
-	}
-	return slices.DeleteFunc(slices.Clone(accepted), func(f form) bool { return f.protobuf && f.as == "" })
 }
 
 // leads reports whether the answer has one object, whose name leads to its cluster. Its

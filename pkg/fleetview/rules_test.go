@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )

@@ -53,7 +53,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 		options.Forms = append(options.Forms, f.watched(q.query.Get("includeObject")))
 	}
 	if len(options.Forms) == 0 {
-		return fault.Refuse(http.StatusNotAcceptable, "a view writes watches with application/json and application/vnd.kubernetes.protobuf: accept one of them")
+		return fault.Refuse(http.StatusNotAcceptable, "a view writes watches with application/json: accept it")
 	}
 	if wants.TimeoutSeconds != nil {
 		options.Timeout = time.Duration(*wants.TimeoutSeconds) * time.Second

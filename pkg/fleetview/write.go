@@ -13,17 +13,16 @@ import (
 	"strings"
 	"time"
 
-	apirequest "k8s.io/apiserver/pkg/endpoints/request"
-	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
-	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
 const (
@@ -165,7 +164,7 @@ func send(r *http.Request, q *request, to fleet.Member, accepted []form, body []
 	}
 	request.URL.RawQuery = q.query.Encode()
 	types := make([]string, 0, len(accepted))
-	for _, f := range q.readable(accepted) {
+	for _, f := range accepted {
 		if f.as != "Table" {
 			types = append(types, f.accept)
 		}
@@ -196,7 +195,6 @@ func unknownOutcome(to fleet.Member, reason string) error {
 // answerWrite sends back what the member answered.
 func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a memberResponse, held *fleet.Holding) error {
 	code := a.response.StatusCode
-	contentType := a.response.Header.Get("Content-Type")
 	body, failed := readObject(a, held)
 	switch {
 	case failed != nil:
@@ -210,13 +208,13 @@ func (q *request) answerWrite(w http.ResponseWriter, rewriter *merge.Rewriter, a
 			rewrite = rewriteDeleted
 		}
 		var err error
-		if body, err = rewrite(rewriter, contentType, body); err != nil {
+		if body, err = rewrite(rewriter, body); err != nil {
 			return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("reading the answer of cluster %q, which has done what was asked: %v", a.member.Name(), err))
 		}
 	}
 	header := w.Header()
 	copyHeaders(header, a.response.Header)
-	header.Set("Content-Type", contentType)
+	header.Set("Content-Type", a.response.Header.Get("Content-Type"))
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // an error is the client's: it has gone
 	return nil

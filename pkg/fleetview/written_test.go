@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 

@@ -93,7 +93,7 @@ var reading = []string{
 	`server version should find the server version`,
 	`Servers with support for API chunking should return chunks of results`,
 	`API Streaming .* reflector (doesn't support|using standard List doesn't support) receiving resources as Tables`,
-	`client-go should negotiate watch and report errors`,
+	`client-go should negotiate watch and report errors .*application/json`, // a view of several writes no protobuf
 	`Kubectl client Kubectl (api-versions|version) `,
 	`Kubectl client kubectl subresource flag`,
 }

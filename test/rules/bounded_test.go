@@ -33,7 +33,7 @@ var bounded = map[string]string{
 	"pkg/fleetview/merge/jsonpatch.go text":                 ofBody,
 	"pkg/fleetview/merge/key.go readMetadata":               ofMember,
 	"pkg/fleetview/merge/object.go Unquote":                 "a string is no larger than its JSON",
-	"pkg/fleetview/merge/protobufparts.go ReadStatus":       "the function refuses what has more than MaxStatus",
+	"pkg/fleetview/merge/key.go ReadStatus":                 "the function refuses what has more than MaxStatus",
 	"pkg/fleetview/merge/restore.go fromYAML":               "the function counts lines and marks before",
 	"pkg/fleetview/merge/table.go Add":                      ofCounted,
 	"pkg/fleetview/discovery/swagger.go encoded":            "the function refuses what has more than maxEncoded values",

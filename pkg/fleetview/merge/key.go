@@ -2,10 +2,9 @@ package merge
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
-
-	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -108,72 +107,6 @@ func KeyOfRow(row Item) (Key, error) {
 	return key, nil
 }
 
-// KeyOfProtobuf returns the key of an object in protobuf, with its envelope.
-func KeyOfProtobuf(object []byte) (Key, error) {
-	e, err := openEnvelope(object)
-	if err != nil {
-		return Key{}, err
-	}
-	key, err := KeyOfProtobufItem(e.raw)
-	if err != nil {
-		return Key{}, err
-	}
-	key.APIVersion, key.Kind = e.apiVersion, e.kind
-	return key, nil
-}
-
-// KeyOfProtobufItem returns the key of an item of a list in protobuf, which has neither an
-// envelope nor a kind.
-func KeyOfProtobufItem(item []byte) (key Key, err error) {
-	var seen bool
-	for len(item) > 0 {
-		var f field
-		if f, item, err = nextField(item); err != nil {
-			return Key{}, err
-		}
-		if f.number != objectMetadata {
-			continue
-		}
-		if err := f.known(&seen); err != nil {
-			return Key{}, err
-		}
-		if err := key.readProtobuf(f.content); err != nil {
-			return Key{}, err
-		}
-	}
-	return key, nil
-}
-
-// readProtobuf reads an ObjectMeta.
-func (k *Key) readProtobuf(meta []byte) error {
-	var seen [metaVersion + 1]bool
-	for len(meta) > 0 {
-		f, rest, err := nextField(meta)
-		if err != nil {
-			return err
-		}
-		meta = rest
-		var text *string
-		switch f.number {
-		case metaName:
-			text = &k.Name
-		case metaNamespace:
-			text = &k.Namespace
-		case metaUID:
-			text = &k.UID
-		case metaVersion:
-			text = &k.Version
-		default:
-			continue
-		}
-		if err := f.known(&seen[f.number]); err != nil {
-			return err
-		}
-		*text = string(f.content)
-	}
-	return nil
-}
-
 // ListMeta is what a list or Table says of itself.
 type ListMeta struct {
 	APIVersion, Kind          string
@@ -218,6 +151,25 @@ func (e *NotListError) Error() string {
 		return "reading a list: the answer is neither a list nor a Table"
 	}
 	return fmt.Sprintf("reading a list: the answer is a %q, neither a list nor a Table", e.Kind)
+}
+
+// MaxStatus bounds a Status that is read. Those with a cause for each field of an object
+// have some KiB.
+const MaxStatus = 64 << 10
+
+// ReadStatus reads a Status.
+func ReadStatus(document []byte) (status metav1.Status, err error) {
+	if len(document) > MaxStatus {
+		return status, fmt.Errorf("reading a Status: it has more than %d KiB", MaxStatus>>10)
+	}
+	err = json.Unmarshal(document, &status)
+	if err == nil && status.Kind != "Status" {
+		err = fmt.Errorf("it is %q", status.Kind)
+	}
+	if err != nil {
+		return metav1.Status{}, fmt.Errorf("reading a Status: %w", err)
+	}
+	return status, nil
 }
 
 // Majority returns what most of kinds are; empty ones do not count. Of those that are there

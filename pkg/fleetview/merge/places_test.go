@@ -215,19 +215,6 @@ func TestRestorePlacesInProtobuf(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	w, r := leading("", "pods", "")
-	w.Annotations, w.Version = nil, func(version string) string { return version }
-	var plain bytes.Buffer
-	if err := serializer.Encode(pod(""), &plain); err != nil {
-		t.Fatal(err)
-	}
-	view, err := w.AppendProtobuf(nil, plain.Bytes())
-	if err != nil || !bytes.Contains(view, []byte("o@edge-7")) {
-		t.Fatalf("rewriting an owner: got %q and error %v, want o@edge-7", view, err)
-	}
-	if back, err := r.AppendProtobuf(nil, view); err != nil || cmp.Diff(decodeWith(t, serializer, plain.Bytes()), decodeWith(t, serializer, back)) != "" {
-		t.Errorf("restoring it: got %q and error %v", back, err)
-	}
 }
 
 // TestMentions wants to know all that names a cluster in what somebody writes.

@@ -1,14 +1,11 @@
 package merge
 
 import (
-	"fmt"
-
 	"bytes"
 	"errors"
-	"strings"
+	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -71,24 +68,6 @@ func (f field) known(seen *bool) error {
 	}
 	*seen = true
 	return nil
-}
-
-// PeekType returns what a document is, from its beginning. All encoders of Kubernetes begin
-// with that.
-func PeekType(beginning []byte) (metav1.TypeMeta, error) {
-	rest, ok := bytes.CutPrefix(beginning, protobufMagic)
-	if !ok {
-		return metav1.TypeMeta{}, errors.New("reading protobuf: the document does not begin as Kubernetes' do")
-	}
-	f, _, err := nextField(rest)
-	if err == nil && f.number != unknownTypeMeta {
-		err = errors.New("reading protobuf: the document does not begin with what it is")
-	}
-	var e envelope
-	if err == nil {
-		err = e.readType(f.content)
-	}
-	return metav1.TypeMeta{APIVersion: e.apiVersion, Kind: e.kind}, err
 }
 
 // openEnvelope reads the envelope of a document.
@@ -165,40 +144,7 @@ func closeField(dst []byte, start int, number protowire.Number) []byte {
 	return dst
 }
 
-// AppendProtobuf appends a document in protobuf, with its envelope, as it is in the view.
-// Fields that it does not know stay byte for byte. An error says that the document is
-// malformed, or no object; dst is as before then.
-func (w *Rewriter) AppendProtobuf(dst, object []byte) ([]byte, error) {
-	e, err := openEnvelope(object)
-	if err != nil {
-		return dst, err
-	}
-	if e.kind == "Status" || e.kind == "DeleteOptions" || isListKind(e.kind) {
-		return dst, &NotObjectError{Kind: e.kind}
-	}
-	start := len(dst)
-	dst = e.append(dst)
-	raw := len(dst)
-	if dst, err = w.AppendProtobufItem(dst, e.raw); err != nil {
-		return dst[:start], err
-	}
-	return closeField(dst, raw, unknownRaw), nil
-}
-
-// NotObjectError says that a document in protobuf is no object with metadata.
-type NotObjectError struct{ Kind string }
-
-func (e *NotObjectError) Error() string {
-	return fmt.Sprintf("reading protobuf: a %q is no object with metadata", e.Kind)
-}
-
-// AppendProtobufItem appends an item of a list in protobuf, which has no envelope.
-func (w *Rewriter) AppendProtobufItem(dst, item []byte) ([]byte, error) {
-	e := w.edit()
-	return e.appendProtobufObject(dst, item)
-}
-
-// appendProtobufObject appends an object's message with its metadata edited.
+// appendProtobufObject appends an object's message with its metadata restored.
 func (e *edit) appendProtobufObject(dst, object []byte) (_ []byte, err error) {
 	start, seen := len(dst), false
 	for len(object) > 0 {
@@ -219,14 +165,10 @@ func (e *edit) appendProtobufObject(dst, object []byte) (_ []byte, err error) {
 		}
 		dst = closeField(dst, at, objectMetadata)
 	}
-	if !seen && e.sets() {
-		at := len(dst)
-		dst = closeField(e.appendEntries(dst), at, objectMetadata)
-	}
 	return dst, nil
 }
 
-// appendProtobufMeta appends the fields of an edited ObjectMeta.
+// appendProtobufMeta appends the fields of a restored ObjectMeta.
 func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
 	var seen [metaVersion + 1]bool
 	for len(meta) > 0 {
@@ -238,10 +180,6 @@ func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
 		case metaName, metaNamespace, metaVersion:
 			if err := f.known(&seen[f.number]); err != nil {
 				return dst, err
-			}
-			if f.number == metaNamespace && e.sets() && !e.qualifyNamespace && bytes.IndexByte(f.content, '@') < 0 {
-				dst = append(dst, f.text...)
-				continue
 			}
 			var text string
 			if text, err = e.text(f.number, string(f.content)); err == nil {
@@ -264,28 +202,20 @@ func (e *edit) appendProtobufMeta(dst, meta []byte) (_ []byte, err error) {
 			return dst, err
 		}
 	}
-	if e.sets() {
-		dst = e.appendEntries(dst)
-	}
 	return dst, nil
 }
 
-// text returns an edited text of an ObjectMeta.
+// text returns a restored text of an ObjectMeta.
 func (e *edit) text(number protowire.Number, text string) (string, error) {
 	switch {
 	case number == metaVersion:
 		return e.version(text)
 	case text == "":
-	case !e.sets() && number == metaName:
+		return "", nil
+	case number == metaName:
 		return e.plainName(text), nil
-	case !e.sets():
-		return e.plain(text), nil
-	case number == metaNamespace && strings.IndexByte(text, '@') >= 0:
-		return "", misleadingNamespace(text)
-	case number == metaName && e.qualifies(text), number == metaNamespace && e.qualifyNamespace:
-		return text + "@" + e.cluster, nil
 	}
-	return text, nil
+	return e.plain(text), nil
 }
 
 // oursEntry reports whether an entry of the annotations has one of our keys.
@@ -307,17 +237,6 @@ func (e *edit) oursEntry(f field) (bool, error) {
 		e.noteEntry(f, true)
 	}
 	return ours, nil
-}
-
-// appendEntries appends our annotations as entries of a map.
-func (e *edit) appendEntries(dst []byte) []byte {
-	for _, name := range e.annotations {
-		start := len(dst)
-		dst = protowire.AppendString(protowire.AppendTag(dst, entryKey, protowire.BytesType), name)
-		dst = protowire.AppendString(protowire.AppendTag(dst, entryValue, protowire.BytesType), e.cluster)
-		dst = closeField(dst, start, metaAnnotations)
-	}
-	return dst
 }
 
 // appendProtobufPlaces appends a message with its places restored.
@@ -378,9 +297,6 @@ func (e *edit) appendProtobufPlace(dst []byte, f field, places Places, depth int
 
 // appendProtobufLabel appends an entry of a map of labels, restored.
 func (e *edit) appendProtobufLabel(dst []byte, f field) (_ []byte, err error) {
-	if e.sets() {
-		return append(dst, f.text...), nil
-	}
 	if f.kind != protowire.BytesType {
 		return dst, fmt.Errorf("reading protobuf: field %d has type %d", f.number, f.kind)
 	}
@@ -426,11 +342,8 @@ func (e *edit) noteEntry(f field, annotation bool) {
 	}
 }
 
-// appendProtobufOwner appends an OwnerReference with its name edited.
+// appendProtobufOwner appends an OwnerReference with its name restored.
 func (e *edit) appendProtobufOwner(dst []byte, f field) (_ []byte, err error) {
-	if e.sets() && !e.qualify {
-		return append(dst, f.text...), nil
-	}
 	if f.kind != protowire.BytesType {
 		return dst, fmt.Errorf("reading protobuf: field %d has type %d", f.number, f.kind)
 	}
@@ -444,13 +357,42 @@ func (e *edit) appendProtobufOwner(dst []byte, f field) (_ []byte, err error) {
 			dst = append(dst, in.text...)
 			continue
 		}
-		name := string(in.content)
-		if e.sets() {
-			name += "@" + e.cluster
-		} else {
-			name = e.plain(name)
-		}
-		dst = protowire.AppendString(protowire.AppendTag(dst, ownerName, protowire.BytesType), name)
+		dst = protowire.AppendString(protowire.AppendTag(dst, ownerName, protowire.BytesType), e.plain(string(in.content)))
 	}
 	return closeField(dst, start, f.number), nil
+}
+
+// Numbers of the fields of a WatchEvent, and of the RawExtension in it.
+const (
+	eventType, eventObject = 1, 2
+	extensionRaw           = 1
+)
+
+// AppendProtobufEvent appends an event of a watch in protobuf.
+func AppendProtobufEvent(dst []byte, kind string, document []byte) []byte {
+	extension := protowire.SizeTag(extensionRaw) + protowire.SizeBytes(len(document))
+	dst = appendString(dst, eventType, kind)
+	dst = protowire.AppendTag(dst, eventObject, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(extension))
+	dst = protowire.AppendTag(dst, extensionRaw, protowire.BytesType)
+	return protowire.AppendBytes(dst, document)
+}
+
+// AppendProtobufDocument appends a document: an object's message in its envelope.
+func AppendProtobufDocument(dst []byte, of metav1.TypeMeta, message []byte) []byte {
+	dst = protowire.AppendTag(appendEnvelope(dst, of), unknownRaw, protowire.BytesType)
+	return protowire.AppendBytes(dst, message)
+}
+
+// appendEnvelope appends an envelope without its raw content.
+func appendEnvelope(dst []byte, of metav1.TypeMeta) []byte {
+	dst = append(dst, protobufMagic...)
+	start := len(dst)
+	dst = appendString(dst, typeAPIVersion, of.APIVersion)
+	dst = appendString(dst, typeKind, of.Kind)
+	return closeField(dst, start, unknownTypeMeta)
+}
+
+func appendString(dst []byte, number protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(dst, number, protowire.BytesType), s)
 }

@@ -139,6 +139,24 @@ func TestRestoreJSONPatch(t *testing.T) {
 	}
 }
 
+// changed makes the Rewriter's change to an object.
+func changed(object metav1.Object, w *Rewriter) {
+	annotations := map[string]string{}
+	for key, value := range object.GetAnnotations() {
+		annotations[key] = value
+	}
+	for _, name := range w.Annotations {
+		annotations[name] = w.Cluster
+	}
+	object.SetAnnotations(annotations)
+	if object.GetName() != "" && w.Qualified {
+		object.SetName(object.GetName() + "@" + w.Cluster)
+	}
+	if version := object.GetResourceVersion(); version != "" {
+		object.SetResourceVersion(w.Version(version))
+	}
+}
+
 func TestRestoreProtobuf(t *testing.T) {
 	version := "912"
 	scheme := runtime.NewScheme()
@@ -170,8 +188,11 @@ func TestRestoreProtobuf(t *testing.T) {
 			t.Errorf("restoring a %T (-want +got):\n%s", object, diff)
 		}
 	}
-	other := encode(t, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12"}})
-	if got, err := testRestorer().AppendProtobuf(nil, other); !errors.Is(err, errOtherCluster) || len(got) > 0 {
+	var other bytes.Buffer
+	if err := serializer.Encode(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12"}}, &other); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := testRestorer().AppendProtobuf(nil, other.Bytes()); !errors.Is(err, errOtherCluster) || len(got) > 0 {
 		t.Errorf("restoring another cluster's version: got %q and error %v, want %v", got, err, errOtherCluster)
 	}
 }

@@ -133,14 +133,15 @@ func TestWatchIsRefusedLater(t *testing.T) {
 	})
 }
 
-// TestFormsInTurn has clusters without protobuf.
+// TestFormsInTurn has clusters that answer with whole objects alone.
 func TestFormsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x")
-		b.jsonOnly = true
+		b.wholeOnly = true
 		f := newFixture(t, a, b)
-		protobuf := func(o *Options) { o.Forms = []encoding.Form{{Protobuf: true}} }
-		either := func(o *Options) { o.Forms = []encoding.Form{{Protobuf: true}, {}} }
+		metadata := encoding.Form{As: encoding.AsMetadata, Version: "v1"}
+		alone := func(o *Options) { o.Forms = []encoding.Form{metadata} }
+		either := func(o *Options) { o.Forms = []encoding.Form{metadata, {}} }
 		for name, from := range map[string]func(*Options){"anew": same, "from a version": func(o *Options) {
 			at := f.options.Clock.Now()
 			f.options.Positions.RecordPage("jane", at, 0, true, map[string]string{a.uid: "100", b.uid: "100"})
@@ -148,19 +149,16 @@ func TestFormsInTurn(t *testing.T) {
 		}} {
 			c := f.watch(func(o *Options) { from(o); either(o) })
 			diff(t, name, []string{"ADDED a/x", "ADDED b/x"}, sorted(c.events()))
-			if c.contentType != encoding.JSONType {
-				t.Errorf("%s: got %q, want JSON", name, c.contentType)
-			}
 			c.stop()
 		}
-		c := f.watch(protobuf)
-		diff(t, "a client without JSON", []string{"ADDED a/x"}, c.events())
+		c := f.watch(alone)
+		diff(t, "a client of metadata alone", []string{"ADDED a/x"}, c.events())
 		c.stop()
-		a.with(func() { a.jsonOnly = true })
-		c = f.watch(protobuf)
+		a.with(func() { a.wholeOnly = true })
+		c = f.watch(alone)
 		<-c.done
 		if c.code != http.StatusNotAcceptable {
-			t.Errorf("when all have JSON only: got %d, want 406", c.code)
+			t.Errorf("when none has metadata: got %d, want 406", c.code)
 		}
 	})
 }
@@ -229,7 +227,7 @@ type dripping struct{ *cluster }
 
 func (c dripping) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Has("watch") {
-		return answer(r, http.StatusForbidden, failure(http.StatusForbidden, "no watch")), nil
+		return answer(http.StatusForbidden, failure(http.StatusForbidden, "no watch")), nil
 	}
 	in, out := io.Pipe()
 	go func() {

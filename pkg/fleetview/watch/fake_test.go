@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -50,10 +51,10 @@ type cluster struct {
 	gone bool
 	// initial says what the cluster does if it is asked for initial events.
 	initial initialEvents
-	// jsonOnly answers 406 to requests for protobuf.
-	jsonOnly bool
-	requests []string
-	open     map[*io.PipeWriter]bool
+	// wholeOnly answers 406 to requests for metadata.
+	wholeOnly bool
+	requests  []string
+	open      map[*io.PipeWriter]bool
 }
 
 func newCluster(name string, names ...string) *cluster {
@@ -147,7 +148,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	c.requests = append(c.requests, r.URL.RawQuery)
 	refuse, away, frozen := c.refuse, c.away, c.frozen
-	if c.jsonOnly && wantsOf(r).protobuf() {
+	if c.wholeOnly && strings.Contains(r.Header.Get("Accept"), ";as="+encoding.AsMetadata) {
 		refuse = http.StatusNotAcceptable
 	}
 	if c.noWatch != 0 && r.URL.Query().Has("watch") {
@@ -164,7 +165,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	case away:
 		return nil, errors.New("no tunnel since 10:02")
 	case refuse != 0:
-		return answer(r, refuse, failure(refuse, fmt.Sprintf("%s says %d", c.name, refuse))), nil
+		return answer(refuse, failure(refuse, fmt.Sprintf("%s says %d", c.name, refuse))), nil
 	}
 	if r.URL.Query().Has("watch") {
 		return c.watch(r)
@@ -176,13 +177,9 @@ func failure(code int, message string) *metav1.Status {
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Message: message, Code: int32(code)}
 }
 
-func answer(r *http.Request, code int, object runtime.Object) *http.Response {
-	w := wantsOf(r)
+func answer(code int, object runtime.Object) *http.Response {
 	header := http.Header{"Content-Type": {encoding.JSONType}}
-	if w.protobuf() {
-		header.Set("Content-Type", encoding.ProtobufType)
-	}
-	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(encoded(w, object)))}
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(encoded(object)))}
 }
 
 const pageOfFake = 2
@@ -194,7 +191,7 @@ func (c *cluster) list(r *http.Request) *http.Response {
 	defer c.mu.Unlock()
 	query := r.URL.Query()
 	if at := query.Get("resourceVersion"); at != "" && at != strconv.Itoa(c.now) {
-		return answer(r, http.StatusGone, failure(http.StatusGone, "too old"))
+		return answer(http.StatusGone, failure(http.StatusGone, "too old"))
 	}
 	var names []string
 	for name := range c.objects {
@@ -215,7 +212,7 @@ func (c *cluster) list(r *http.Request) *http.Response {
 		object.TypeMeta = metav1.TypeMeta{}
 		list.Items = append(list.Items, object)
 	}
-	return answer(r, http.StatusOK, c.transformed(wantsOf(r), list, true))
+	return answer(http.StatusOK, c.transformed(wantsOf(r), list, true))
 }
 
 func wantsOf(r *http.Request) wants {
@@ -228,17 +225,17 @@ func (c *cluster) watch(r *http.Request) (*http.Response, error) {
 	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	initial := c.initial != noInitial && r.URL.Query().Get("sendInitialEvents") == "true"
 	if err != nil && !initial {
-		return answer(r, http.StatusBadRequest, failure(http.StatusBadRequest, "no version")), nil
+		return answer(http.StatusBadRequest, failure(http.StatusBadRequest, "no version")), nil
 	}
 	if from < c.oldest && !initial {
-		return answer(r, http.StatusGone, failure(http.StatusGone, "too old")), nil
+		return answer(http.StatusGone, failure(http.StatusGone, "too old")), nil
 	}
 	in, out := io.Pipe()
 	c.open[out] = true
 	if c.raw != "" || c.gone {
 		raw := c.raw
 		if c.gone {
-			raw = string(framed(wantsOf(r), encoding.Failed, failure(http.StatusGone, "too old")))
+			raw = string(framed(encoding.Failed, failure(http.StatusGone, "too old")))
 		}
 		go func() { fmt.Fprint(out, raw); out.Close() }()
 	} else if initial {
@@ -261,7 +258,7 @@ func (c *cluster) send(ctx context.Context, w wants, out *io.PipeWriter, from in
 			if e.version <= from {
 				continue
 			}
-			if _, err := out.Write(framed(w, e.kind, c.transformed(w, e.object, headers))); err != nil {
+			if _, err := out.Write(framed(e.kind, c.transformed(w, e.object, headers))); err != nil {
 				return
 			}
 			headers = false
@@ -333,8 +330,6 @@ type client struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
-	// contentType is that of the answer, once it has begun.
-	contentType string
 	// wait keeps Write from returning until it is closed.
 	wait chan struct{}
 	last string
@@ -346,7 +341,7 @@ func (c *client) Header() http.Header { return c.header }
 func (c *client) WriteHeader(code int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.code, c.contentType = code, c.header.Get("Content-Type")
+	c.code = code
 }
 func (c *client) Flush() {}
 func (c *client) block(until chan struct{}) {
@@ -373,7 +368,7 @@ func (f *fixture) watch(more func(o *Options)) *client {
 	o := f.options
 	o.Now, _ = o.Members(ctx)
 	more(&o)
-	c.whole = o.Forms[0].As == ""
+	c.whole = o.Forms[len(o.Forms)-1].As == "" // the others are not to be had
 	go func() {
 		defer close(c.done)
 		Serve(c, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), o)
@@ -394,7 +389,7 @@ func (c *client) events() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var got []string
-	for _, e := range decoded(c.t, c.contentType, c.body.Bytes()) {
+	for _, e := range decoded(c.t, c.body.Bytes()) {
 		if e.Type == encoding.Failed {
 			got = append(got, encoding.Failed)
 			continue

@@ -13,10 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
-
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // wants is how a request to a cluster wants its answer.
@@ -78,8 +75,6 @@ func (c *cluster) table(w wants, object runtime.Object, headers bool) *metav1.Ta
 
 var configMap = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
 
-func (w wants) protobuf() bool { return strings.HasPrefix(w.accept, encoding.ProtobufType) }
-
 // kindsOfTest are those of the objects in tests.
 var kindsOfTest = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
@@ -91,55 +86,33 @@ var kindsOfTest = func() *runtime.Scheme {
 	return scheme
 }()
 
-// serializer encodes and decodes as kube-apiservers and client-go do.
-var serializer = protobuf.NewSerializer(kindsOfTest, kindsOfTest)
-
-func encoded(w wants, object runtime.Object) []byte {
-	var text bytes.Buffer
-	var err error
-	if w.protobuf() {
-		err = serializer.Encode(object, &text)
-	} else {
-		err = json.NewEncoder(&text).Encode(object)
-	}
+func encoded(object runtime.Object) []byte {
+	text, err := json.Marshal(object)
 	if err != nil {
 		panic(err)
 	}
-	return text.Bytes()
+	return text
 }
 
 // framed is an event as a watch has it.
-func framed(w wants, kind string, object runtime.Object) []byte {
-	if !w.protobuf() {
-		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, bytes.TrimSpace(encoded(w, object)))
-	}
-	event := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: encoded(w, object)}}
-	var frame bytes.Buffer
-	if err := protobuf.NewRawSerializer(kindsOfTest, kindsOfTest).Encode(&event, protobuf.LengthDelimitedFramer.NewFrameWriter(&frame)); err != nil {
-		panic(err)
-	}
-	return frame.Bytes()
+func framed(kind string, object runtime.Object) []byte {
+	return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, encoded(object))
 }
 
 // decoded reads events as client-go does.
-func decoded(t *testing.T, contentType string, body []byte) []metav1.WatchEvent {
-	var framer runtime.Framer = jsonserializer.Framer
-	var event, object runtime.Serializer = jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, kindsOfTest, kindsOfTest, jsonserializer.SerializerOptions{}), nil
-	object = event
-	if contentType == encoding.ProtobufType+";stream=watch" {
-		framer, event, object = protobuf.LengthDelimitedFramer, protobuf.NewRawSerializer(kindsOfTest, kindsOfTest), serializer
-	}
-	decoder := streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(bytes.NewReader(body))), event)
+func decoded(t *testing.T, body []byte) []metav1.WatchEvent {
+	serializer := jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, kindsOfTest, kindsOfTest, jsonserializer.SerializerOptions{})
+	decoder := streaming.NewDecoder(jsonserializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(body))), serializer)
 	var events []metav1.WatchEvent
 	for {
 		var e metav1.WatchEvent
 		if _, _, err := decoder.Decode(nil, &e); err == io.EOF {
 			return events
 		} else if err != nil {
-			t.Fatalf("reading events in %q: %v", contentType, err)
+			t.Fatalf("reading events: %v", err)
 		}
 		var err error
-		if e.Object.Object, _, err = object.Decode(e.Object.Raw, nil, nil); err != nil {
+		if e.Object.Object, _, err = serializer.Decode(e.Object.Raw, nil, nil); err != nil {
 			t.Fatalf("reading the object %q: %v", e.Object.Raw, err)
 		}
 		events = append(events, e)

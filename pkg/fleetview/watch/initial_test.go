@@ -36,12 +36,12 @@ func (c *cluster) sendInitial(ctx context.Context, w wants, out *io.PipeWriter) 
 	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
 		object := c.objects[name].DeepCopy()
 		object.TypeMeta = configMap
-		frames = append(frames, framed(w, encoding.Added, c.transformed(w, object, len(frames) == 0)))
+		frames = append(frames, framed(encoding.Added, c.transformed(w, object, len(frames) == 0)))
 	}
 	if mode == allInitial {
 		end := &corev1.ConfigMap{TypeMeta: configMap}
 		end.ResourceVersion, end.Annotations = fmt.Sprint(now), map[string]string{encoding.AnnotationInitialEnd: "true"}
-		frames = append(frames, framed(w, encoding.Bookmark, c.transformed(w, end, len(frames) == 0)))
+		frames = append(frames, framed(encoding.Bookmark, c.transformed(w, end, len(frames) == 0)))
 	}
 	c.mu.Unlock()
 	for _, frame := range frames {

@@ -123,7 +123,7 @@ func (f *follower) follow(t *testing.T, c *client) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range decoded(t, c.contentType, c.body.Bytes()) {
+	for _, e := range decoded(t, c.body.Bytes()) {
 		object, ok := e.Object.Object.(*corev1.ConfigMap)
 		if !ok {
 			t.Fatalf("got an event %s of %T, want one of a ConfigMap", e.Type, e.Object.Object)

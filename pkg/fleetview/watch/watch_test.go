@@ -26,7 +26,7 @@ func sorted(events []string) []string { return slices.Sorted(slices.Values(event
 
 // eachForm runs a test in a bubble for each form but Tables.
 func eachForm(t *testing.T, test func(t *testing.T, wants func(*Options))) {
-	for _, form := range []encoding.Form{{}, {As: encoding.AsMetadata, Version: "v1"}, {Protobuf: true}, {As: encoding.AsMetadata, Version: "v1", Protobuf: true}} {
+	for _, form := range []encoding.Form{{}, {As: encoding.AsMetadata, Version: "v1"}} {
 		t.Run(form.NewCodec().Media().Watch, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				test(t, func(o *Options) { o.Forms = []encoding.Form{form} })

@@ -14,8 +14,7 @@ const (
 	AsTable    = "Table"
 	AsMetadata = "PartialObjectMetadata"
 
-	JSONType     = "application/json"
-	ProtobufType = "application/vnd.kubernetes.protobuf"
+	JSONType = "application/json"
 )
 
 // Media are the media types of one form.
@@ -57,10 +56,9 @@ type Source interface {
 type Event struct {
 	Kind string
 	Key  merge.Key
-	// item is a JSON object, or the row of a Table, and document an object in protobuf. There
-	// is neither in a DELETED for an object of which the key is all that is left.
-	item     merge.Item
-	document []byte
+	// item is a JSON object, or the row of a Table. There is none in a DELETED for an object of
+	// which the key is all that is left.
+	item merge.Item
 	// of is the beginning of an object with what it is, if an item of a list does not say it.
 	of []byte
 	// Initial says that a bookmark is the one behind the initial events.

@@ -1,10 +1,9 @@
 // Package encoding reads the lists and watches of members, and writes the events of a
 // view's watch, in the forms in which clients want objects.
 //
-// A form is how objects are written: whole or their metadata, in JSON or protobuf, or as
-// Tables. Members are asked for the client's form, because a stream does not know what
-// objects mean. If one of them answers 406, the client gets its next form: custom resources
-// have no protobuf.
+// A form is how objects are written: whole, their metadata, or as Tables. All are JSON (package
+// merge says why). Members are asked for the client's form, because a stream does not know what
+// objects mean. If one of them answers 406, the client gets its next form.
 //
 // Each event of a Table has one row, and the view's version. Its columns are those of all
 // members that have said theirs, behind the cluster's. They are in the first event, and in
@@ -14,11 +13,10 @@
 //
 // # Files
 //
-//	form.go      Form: how a client wants objects, and the Codec for that
-//	table.go     Tables
-//	protobuf.go  objects and their metadata in protobuf
-//	json.go      objects and their metadata in JSON
-//	codec.go     Codec: what forms do; events
-//	events.go    kinds of events, reading watches in JSON
-//	input.go     the bytes of a member's watch, and their buffer
+//	form.go    Form: how a client wants objects, and the Codec for that
+//	table.go   Tables
+//	json.go    objects and their metadata in JSON
+//	codec.go   Codec: what forms do; events
+//	events.go  kinds of events, reading watches in JSON
+//	input.go   the bytes of a member's watch, and their buffer
 package encoding

@@ -14,26 +14,18 @@ type Form struct {
 	Version string
 	// IncludeObject is the parameter of that name, of requests for Tables.
 	IncludeObject string
-	// Protobuf is not set for Tables, which have JSON only.
-	Protobuf bool
 }
 
 // NewCodec makes what reads and writes the objects of one stream.
 func (f Form) NewCodec() Codec {
-	switch {
-	case f.As == AsTable:
+	if f.As == AsTable {
 		return &tableCodec{media: f.media(), version: f.Version, withoutObjects: f.withoutObjects(), unsent: true}
-	case f.Protobuf:
-		return protobufCodec{f.media()}
 	}
 	return jsonCodec{f.media()}
 }
 
 func (f Form) media() Media {
 	m := Media{Watch: JSONType, Content: JSONType}
-	if f.Protobuf {
-		m = Media{Watch: ProtobufType, Content: ProtobufType + ";stream=watch"}
-	}
 	m.List = m.Watch
 	if f.As == "" {
 		return m

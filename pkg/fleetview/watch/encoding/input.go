@@ -133,20 +133,3 @@ func (in *input) line() ([]byte, error) {
 		}
 	}
 }
-
-// frame returns n bytes. Memory grows with what has arrived. Its error is io.EOF if the input
-// ends before the first of them.
-func (in *input) frame(n int) ([]byte, error) {
-	for len(in.unread()) < n {
-		err := in.fill()
-		if err == io.EOF && len(in.unread()) > 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	frame := in.unread()[:n]
-	in.use(n)
-	return frame, nil
-}

@@ -1,7 +1,6 @@
 package encoding
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -44,37 +43,6 @@ func TestLines(t *testing.T) {
 				}
 			}
 			if got, err := in.line(); !errors.Is(err, test.end) {
-				t.Errorf("%.20q %s: got %.20q and error %v at the end, want %v", test.text, name, got, err, test.end)
-			}
-		}
-	}
-}
-
-func TestFrames(t *testing.T) {
-	frame := func(text string) string {
-		return string(binary.BigEndian.AppendUint32(nil, uint32(len(text)))) + text
-	}
-	long := strings.Repeat("x", 5*eventBuffer)
-	for _, test := range []struct {
-		text string
-		want []string
-		end  error
-	}{
-		{"", nil, io.EOF},
-		{frame("a") + frame("") + frame(long) + frame("b"), []string{"a", "", long, "b"}, io.EOF},
-		{frame("a") + "\x00 ", []string{"a"}, io.ErrUnexpectedEOF},
-		{frame("a") + "\x00\x00\x00\x02", []string{"a"}, io.ErrUnexpectedEOF},
-		{frame("a") + "\x00\x00\x00\x02b", []string{"a"}, io.ErrUnexpectedEOF},
-		{"\x7f\x00\x00\x00", nil, errTooLarge},
-	} {
-		for name, reader := range readers {
-			in := &input{from: reader(test.text)}
-			for _, want := range test.want {
-				if got, err := readFrame(in); err != nil || string(got) != want {
-					t.Fatalf("%.20q %s: got %.20q and error %v, want %.20q", test.text, name, got, err, want)
-				}
-			}
-			if got, err := readFrame(in); !errors.Is(err, test.end) {
 				t.Errorf("%.20q %s: got %.20q and error %v at the end, want %v", test.text, name, got, err, test.end)
 			}
 		}
