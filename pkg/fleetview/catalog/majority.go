@@ -216,3 +216,16 @@ func isUsual(resource, kind string) bool {
 }
 
 func singularOf(kind string) string { return strings.ToLower(kind) }
+
+// unionOf returns a with what it lacks of b. It does not change a.
+func unionOf(a, b []string) []string {
+	if a == nil {
+		return b
+	}
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(slices.Clip(a), s)
+		}
+	}
+	return a
+}

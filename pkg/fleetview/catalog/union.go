@@ -105,19 +105,6 @@ func (c *Catalog) agree(gv schema.GroupVersion, of *entry[APIResource], has stri
 	return agreed
 }
 
-// unionOf returns a with what it lacks of b. It does not change a.
-func unionOf(a, b []string) []string {
-	if a == nil {
-		return b
-	}
-	for _, s := range b {
-		if !slices.Contains(a, s) {
-			a = append(slices.Clip(a), s)
-		}
-	}
-	return a
-}
-
 // Union merges what clusters serve. The majority decides what concerns all of them: the
 // order of groups, versions and resources, and of each resource its scope, kind and names. A
 // resource that one cluster has is served, behind those that most have, unless it takes a

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"crypto/sha512"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -85,12 +84,6 @@ func refuse(w http.ResponseWriter, view fleet.View, absent []*fault.Fault) {
 	err := noAnswer(view, absent)
 	fault.WarnOfRefusal(w.Header(), err.Error())
 	fault.Write(w, err)
-}
-
-// isForbidden reports whether a member refused the user.
-func isForbidden(err error) bool {
-	f := new(fault.Fault)
-	return errors.As(err, &f) && (f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden)
 }
 
 // content is an answer in one piece.

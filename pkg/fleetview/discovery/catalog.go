@@ -1,8 +1,6 @@
 package discovery
 
 import (
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -208,30 +206,4 @@ func listedBy(rules []fleet.ResourceRule, places []int) func(group, resource str
 	return func(group, resource string) bool {
 		return slices.ContainsFunc(places, func(i int) bool { return rules[i].Selects(group, resource) })
 	}
-}
-
-// supportedSkew is how many minor releases components of one cluster of Kubernetes may be
-// apart. Clusters of one fleet are as a rule not further apart either.
-const supportedSkew = 3
-
-// release is a minor release of Kubernetes, as in v1.36.0-eks-1. Its zero value is none.
-type release struct{ Major, Minor uint }
-
-// ReleaseOf returns the release of a version of Kubernetes, or none if it is no version.
-func ReleaseOf(version string) release {
-	parsed, err := utilversion.ParseSemantic(version)
-	if err != nil {
-		return release{}
-	}
-	return release{parsed.Major(), parsed.Minor()}
-}
-
-// Before reports whether r is older than other.
-func (r release) Before(other release) bool {
-	return r.Major < other.Major || r.Major == other.Major && r.Minor < other.Minor
-}
-
-// Near reports whether two releases can be of one fleet.
-func (r release) Near(other release) bool {
-	return r.Major == other.Major && max(r.Minor, other.Minor)-min(r.Minor, other.Minor) <= supportedSkew
 }

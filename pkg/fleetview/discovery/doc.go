@@ -11,11 +11,12 @@
 // # Files
 //
 //	discovery.go  answers /api, /apis and /version
-//	openapi.go    answers the index of /openapi/v3
-//	document.go   answers with the OpenAPI v3 document that two members have
 //	swagger.go    answers /openapi/v2
+//	document.go   answers with the OpenAPI v3 document that two members have
+//	openapi.go    answers the index of /openapi/v3
 //	answer.go     negotiation, ETags and missing clusters of those answers
-//	ask.go        asks members, and knows their answers for a while
 //	catalog.go    what the members serve together
+//	ask.go        asks members
 //	fetch.go      the requests to one member, for servers with and without aggregated discovery
+//	cache.go      Discovery: what members have answered, for a while
 package discovery

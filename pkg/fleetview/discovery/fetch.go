@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/catalog"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -272,9 +273,6 @@ func parseSwagger(parts []part, budget *catalog.Budget) (any, error) {
 	return bytes.Clone(parts[0].body), err
 }
 
-// digest tells contents apart.
-type digest [sha256.Size]byte
-
 func digestOf(name string, parts []part) digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q", name)
@@ -283,4 +281,30 @@ func digestOf(name string, parts []part) digest {
 		h.Write(p.body)
 	}
 	return digest(h.Sum(nil))
+}
+
+// supportedSkew is how many minor releases components of one cluster of Kubernetes may be
+// apart. Clusters of one fleet are as a rule not further apart either.
+const supportedSkew = 3
+
+// release is a minor release of Kubernetes, as in v1.36.0-eks-1. Its zero value is none.
+type release struct{ Major, Minor uint }
+
+// ReleaseOf returns the release of a version of Kubernetes, or none if it is no version.
+func ReleaseOf(version string) release {
+	parsed, err := utilversion.ParseSemantic(version)
+	if err != nil {
+		return release{}
+	}
+	return release{parsed.Major(), parsed.Minor()}
+}
+
+// Before reports whether r is older than other.
+func (r release) Before(other release) bool {
+	return r.Major < other.Major || r.Major == other.Major && r.Minor < other.Minor
+}
+
+// Near reports whether two releases can be of one fleet.
+func (r release) Near(other release) bool {
+	return r.Major == other.Major && max(r.Minor, other.Minor)-min(r.Minor, other.Minor) <= supportedSkew
 }

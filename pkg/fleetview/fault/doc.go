@@ -12,7 +12,7 @@
 //
 // # Files
 //
-//	fault.go    Fault: one cluster's, and how it is read
-//	warning.go  Warnings
 //	status.go   refusals of a view as a Status
+//	warning.go  Warnings
+//	fault.go    Fault: one cluster's, and how it is read
 package fault

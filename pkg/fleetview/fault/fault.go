@@ -96,17 +96,6 @@ func (f *Fault) Outcome() string {
 	return fmt.Sprintf("refused (%s)", f.Reason)
 }
 
-// Status is what a client is answered if this fault is why: the cluster's own refusal.
-func (f *Fault) Status() metav1.Status {
-	switch {
-	case f.Code == 0:
-		return Unreachable([]*Fault{f}).ErrStatus
-	case f.Answer.Kind == "":
-		return Refuse(f.Code, f.Error()).ErrStatus
-	}
-	return f.Answer
-}
-
 // cut cuts a text between runes.
 func cut(text string, most int) string {
 	if len(text) <= most {

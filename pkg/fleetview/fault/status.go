@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
@@ -54,4 +55,15 @@ func Write(w http.ResponseWriter, err error) {
 		failure = apierrors.NewInternalError(err)
 	}
 	status.Write(w, failure.Status())
+}
+
+// Status is what a client is answered if this fault is why: the cluster's own refusal.
+func (f *Fault) Status() metav1.Status {
+	switch {
+	case f.Code == 0:
+		return Unreachable([]*Fault{f}).ErrStatus
+	case f.Answer.Kind == "":
+		return Refuse(f.Code, f.Error()).ErrStatus
+	}
+	return f.Answer
 }

@@ -29,7 +29,7 @@
 //
 // # Files
 //
-//	version.go   Version and its text; the number of a cluster, the version of a member
 //	clock.go     Clock: times that grow
 //	continue.go  Continue: how far the pages of a list are
+//	version.go   Version and its text; the number of a cluster, the version of a member
 package version
