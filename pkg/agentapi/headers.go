@@ -16,6 +16,14 @@ const (
 	Impersonate = "Impersonate-"
 )
 
+// ExtraKeys are the keys of users' extras that every agent asserts: those of Kubernetes
+// itself, and OpenShift's, which narrows what a token is good for. The agent has a right to
+// each, and to those of the customized variable extraKeys.
+var ExtraKeys = []string{
+	"authentication.kubernetes.io/credential-id", "authentication.kubernetes.io/node-name", "authentication.kubernetes.io/node-uid",
+	"authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid", "scopes.authorization.openshift.io",
+}
+
 // Forwarded are the beginnings of headers in which a proxy passes on the address of
 // its client (RFC 7239). Only the previous hop may set them.
 var Forwarded = []string{"Forwarded", "X-Real-Ip", "X-Forwarded-"}

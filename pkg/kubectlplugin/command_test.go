@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -266,21 +265,32 @@ func TestKubeconfigSaysWhatMayBeUsed(t *testing.T) {
 	}
 }
 
-// TestWhoamiSaysWhatIsLost wants a word about groups that a cluster is not told of.
+// TestWhoamiSaysWhatIsLost wants a word about groups and extras that a cluster is not told of.
 func TestWhoamiSaysWhatIsLost(t *testing.T) {
-	for name, test := range map[string]struct{ hub, cluster, want []string }{
-		"all there":           {[]string{"devs"}, []string{"devs", "system:authenticated"}, nil},
-		"of service accounts": {[]string{"system:serviceaccounts:web"}, []string{"cluster:hub:system:serviceaccounts:web"}, nil},
-		"reserved":            {[]string{"devs", "system:masters"}, []string{"devs", "system:authenticated"}, []string{"system:masters"}},
+	type info = v1alpha1.UserInfo
+	for name, test := range map[string]struct {
+		hub, cluster info
+		want         []string
+	}{
+		"all there":            {hub: info{Groups: []string{"devs"}}, cluster: info{Groups: []string{"devs", "system:authenticated"}}},
+		"of service accounts":  {hub: info{Groups: []string{"system:serviceaccounts:web"}}, cluster: info{Groups: []string{"cluster:hub:system:serviceaccounts:web"}}},
+		"reserved":             {hub: info{Groups: []string{"devs", "system:masters"}}, cluster: info{Groups: []string{"devs"}}, want: []string{"c1 is not told of groups system:masters: ", "allowedReservedNames"}},
+		"extras in lower case": {hub: info{Extra: map[string][]string{"canonicalArn": {"a"}}}, cluster: info{Extra: map[string][]string{"canonicalarn": {"a"}}}},
+		"a cloud's extras": {hub: info{Extra: map[string][]string{"principalId": {"a"}, "arn": {"b"}, "authentication.kubernetes.io/credential-id": {"c"}}},
+			cluster: info{Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"c"}}}, want: []string{"c1 is not told of extras arn, principalId: ", "extraKeys"}},
 	} {
-		who := v1alpha1.ClusterIdentity{Hub: v1alpha1.UserInfo{Groups: test.hub}, Cluster: v1alpha1.UserInfo{Groups: test.cluster}}
-		if got := lost(who); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %q is lost, want %q", name, got, test.want)
-		}
 		var out, errOut bytes.Buffer
 		p := &cli.Factory{Out: &out, Err: &errOut}
-		if err := whoamiTable(p, "c1", who); err != nil || (errOut.Len() > 0) != (test.want != nil) {
-			t.Errorf("%s: %v, standard error is %q", name, err, errOut.String())
+		if err := whoamiTable(p, "c1", v1alpha1.ClusterIdentity{Hub: test.hub, Cluster: test.cluster}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if said := errOut.String(); (said != "") != (test.want != nil) {
+			t.Errorf("%s: standard error is %q", name, said)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(errOut.String(), want) {
+				t.Errorf("%s: standard error is %q, want %q in it", name, errOut.String(), want)
+			}
 		}
 	}
 }

@@ -3,13 +3,11 @@ package kubectlplugin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
@@ -52,16 +50,8 @@ func whoamiTable(p *cli.Factory, cluster string, who v1alpha1.ClusterIdentity) e
 	if err := p.PrintTable(t, false); err != nil {
 		return err
 	}
-	if names := lost(who); len(names) > 0 {
-		fmt.Fprintf(p.Err, "%s is not told of %s: the hub asserts no reserved names there, unless the cluster's owner lists them in allowedReservedNames\n", cli.OneLine(cluster), cli.OneLine(strings.Join(names, ", ")))
+	for _, sentence := range cli.NotTold(who) {
+		fmt.Fprintf(p.Err, "%s %s\n", cli.OneLine(cluster), sentence)
 	}
 	return nil
-}
-
-// lost are the user's groups on the hub that the cluster does not get, under their own name or
-// the one that the hub's service accounts have there.
-func lost(who v1alpha1.ClusterIdentity) []string {
-	return slices.DeleteFunc(slices.Clone(who.Hub.Groups), func(group string) bool {
-		return slices.Contains(who.Cluster.Groups, group) || slices.Contains(who.Cluster.Groups, identity.OnManagedCluster(group))
-	})
 }

@@ -98,7 +98,7 @@ func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apih
 	owner := ownerpolicy.NewFolder(a.options.OwnerPolicy, a.registry)
 	owner.Load()
 	group.Go(func() error { return owner.Run(serving) })
-	access := apihandler.Access{Owner: owner.Policy, NoHubUsers: !a.options.EnableImpersonation, OnHub: a.options.OnHub}
+	access := apihandler.Access{Owner: owner.Policy, NoHubUsers: !a.options.EnableImpersonation, OnHub: a.options.OnHub, ExtraKeys: a.options.ExtraKeys}
 	if a.options.OIDC.IssuerURL != "" {
 		provider := oidc.New(a.options.OIDC)
 		group.Go(func() error { return provider.Run(serving) })

@@ -75,6 +75,9 @@ type Options struct {
 	OnHub bool
 	// OIDC is the identity provider whose users are impersonated.
 	OIDC *oidc.Options
+	// ExtraKeys are keys of users' extras that the agent may assert besides
+	// agentapi.ExtraKeys.
+	ExtraKeys []string
 	// EnableImpersonation lets users of the hub in, as themselves.
 	EnableImpersonation bool
 	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
@@ -168,6 +171,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, noMetrics, allowedReservedNames), which may be absent; changes need no restart")
 	fs.BoolVar(&o.OnHub, "on-hub", o.OnHub, "this cluster is the hub itself: its users are asserted under their own names, service accounts included")
 	o.OIDC.AddFlags(fs)
+	fs.StringSliceVar(&o.ExtraKeys, "extra-keys", o.ExtraKeys, "keys of a user's extra, in lower case, that the agent may assert besides those of Kubernetes and OpenShift: its service account needs the right to each; it leaves out all others")
 	fs.BoolVar(&o.EnableImpersonation, "enable-impersonation", o.EnableImpersonation, "accept users of the hub, as themselves; without it, only credentials of the managed cluster and of --oidc-issuer-url count")
 	fs.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty means none")
 	fs.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "how long open connections may go on after --min-drain-duration")

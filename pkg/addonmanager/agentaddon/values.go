@@ -19,6 +19,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -106,14 +107,6 @@ const (
 	nodeSelectorAnnotation = "open-cluster-management/nodeSelector"
 )
 
-// extraKeys are the extras of hub users that agents assert: those of Kubernetes
-// itself, and OpenShift's, which narrows what a token is good for. Others are
-// added by the customized variable extraKeys.
-var extraKeys = []string{
-	"authentication.kubernetes.io/credential-id", "authentication.kubernetes.io/node-name", "authentication.kubernetes.io/node-uid",
-	"authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid", "scopes.authorization.openshift.io",
-}
-
 // imageRegistriesAnnotation overrides images on a ManagedCluster, as in OCM.
 const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
 
@@ -176,7 +169,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	}
 	v := &values{
 		namespace:        namespace,
-		ExtraKeys:        slices.Clone(extraKeys),
+		ExtraKeys:        slices.Clone(agentapi.ExtraKeys),
 		HubBundle:        string(bundle),
 		Image:            c.Spec.ProxyAgent.Image,
 		ImagePullPolicy:  "IfNotPresent",

@@ -304,11 +304,16 @@ func TestBadDeploymentConfigIsAnError(t *testing.T) {
 
 // The agent may renew a Lease and impersonate; nothing is said with a wildcard.
 func TestAgentsRights(t *testing.T) {
-	_, objects, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{
+	deployment, objects, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{
 		CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "extraKeys", Value: "example.org/team, tenant"}},
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, want := range []string{"--extra-keys=example.org/team", "--extra-keys=tenant"} { // without which it would leave them out
+		if args := deployment.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, want) {
+			t.Errorf("arguments %q lack %q", args, want)
+		}
 	}
 	var rules []rbacv1.PolicyRule
 	for _, object := range objects {

@@ -39,6 +39,7 @@ var variables = map[string]func(v *values, value string) error{
 				return fmt.Errorf("must be a list of keys in lower case, with commas between them")
 			}
 			v.ExtraKeys = append(v.ExtraKeys, key)
+			v.Args = append(v.Args, "--extra-keys="+key)
 		}
 		return nil
 	},

@@ -185,7 +185,7 @@ var reservedFlags = []string{
 	"--konnectivity-agents", "--agent-install-namespace", "--agent-identifiers", "--cluster-name",
 	"--server-cert", "--server-key", "--server-ca-cert", "--cluster-cert", "--cluster-key", "--cluster-ca-cert",
 	"--agent-cert", "--agent-key", "--ca-cert", "--hub-kubeconfig", "--kubeconfig",
-	"--watch-managed-clusters", "--owner-policy", "--on-hub", "--exposed-services", "--peers", "--peer-server-name",
+	"--watch-managed-clusters", "--owner-policy", "--on-hub", "--extra-keys", "--exposed-services", "--peers", "--peer-server-name",
 	// Services, probes and policies of the network lead to the ports.
 	"--server-port", "--agent-port", "--health-port", "--admin-port", // spec.deploy.ports
 	"--handler-port", "--health-server-port", "--admin-server-port",

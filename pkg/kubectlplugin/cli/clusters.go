@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,6 +108,25 @@ func (p *Factory) ConfigFor(ctx context.Context, target string) (*rest.Config, e
 // IdentityPath is where the hub says who the user is on a cluster.
 func IdentityPath(cluster string) string {
 	return GroupPath + "/" + cluster + "/" + v1alpha1.IdentitySubresource
+}
+
+// NotTold says what of the user on the hub a cluster is not told of, in sentences that begin
+// after its name.
+func NotTold(who v1alpha1.ClusterIdentity) []string {
+	groups := slices.DeleteFunc(slices.Clone(who.Hub.Groups), func(group string) bool {
+		return slices.Contains(who.Cluster.Groups, group) || slices.Contains(who.Cluster.Groups, identity.OnManagedCluster(group))
+	})
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(who.Hub.Extra)), func(key string) bool {
+		return who.Cluster.Extra[strings.ToLower(key)] != nil
+	})
+	var sentences []string
+	if len(groups) > 0 {
+		sentences = append(sentences, fmt.Sprintf("is not told of groups %s: the hub asserts no reserved names there, unless the cluster's owner lists them in allowedReservedNames", OneLine(strings.Join(groups, ", "))))
+	}
+	if len(keys) > 0 {
+		sentences = append(sentences, fmt.Sprintf("is not told of extras %s: the agent asserts those only that the customized variable extraKeys of its AddOnDeploymentConfig lists", OneLine(strings.Join(keys, ", "))))
+	}
+	return sentences
 }
 
 // MayOnHub asks the hub whether the user has a right to a cluster, or to all if it is empty. The

@@ -81,6 +81,21 @@ func TestCheckTellsWhatIsDead(t *testing.T) {
 	}
 }
 
+// TestCheckSaysWhatIsLost wants the groups and extras of an administrator that a cluster is not
+// told of.
+func TestCheckSaysWhatIsLost(t *testing.T) {
+	paths := clitest.PathsOf(clusterproxy.ClusterList{Items: []clusterproxy.Cluster{clitest.ClusterOf("c1", metav1.ConditionTrue, "")}})
+	paths[cli.IdentityPath("c1")] = clitest.Always(200, clusterproxy.ClusterIdentity{
+		Hub:     clusterproxy.UserInfo{Username: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins"}, Extra: map[string][]string{"arn": {"a"}}},
+		Cluster: clusterproxy.UserInfo{Username: "kubernetes-admin"}})
+	out, _, _ := run(t, clitest.HubOfPaths(t, paths), "check", "c1")
+	for _, want := range []string{`√ cluster-identity`, `you are "kubernetes-admin" there`, "not told of groups kubeadm:cluster-admins", "not told of extras arn"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %q in\n%s", want, out)
+		}
+	}
+}
+
 // TestCheckOfAnUnreachableProxyAPI has a control plane that cannot connect to the port of the proxy
 // API: it answers for the whole group with 503, and its APIService says why.
 func TestCheckOfAnUnreachableProxyAPI(t *testing.T) {

@@ -181,12 +181,15 @@ func checkIdentity(ctx context.Context, hub kubernetes.Interface, cluster string
 	f := finding{ID: "cluster-identity", Cluster: cluster}
 	ctx, cancel := context.WithTimeout(ctx, cli.ProbeTimeout)
 	defer cancel()
-	var identity v1alpha1.ClusterIdentity
-	if err := cli.Get(ctx, hub, cli.IdentityPath(cluster), &identity); err != nil {
+	var who v1alpha1.ClusterIdentity
+	if err := cli.Get(ctx, hub, cli.IdentityPath(cluster), &who); err != nil {
 		f.Text, f.Remedy = err.Error(), "the cluster's owner may have capped what the hub may do there: "+cli.RemedyOf(err, cluster)
 		return f
 	}
-	f.OK, f.Text = true, fmt.Sprintf("you are %q there", identity.Cluster.Username)
+	f.OK, f.Text = true, fmt.Sprintf("you are %q there", who.Cluster.Username)
+	for _, sentence := range cli.NotTold(who) {
+		f.Text += "; the cluster " + sentence
+	}
 	return f
 }
 

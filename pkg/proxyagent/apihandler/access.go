@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -28,6 +29,9 @@ type Access struct {
 	// user of the hub. It may change a request only if it authenticates it. Nil
 	// authenticates none.
 	OIDC authenticator.Request
+	// ExtraKeys are keys of users' extras that the agent may assert besides
+	// agentapi.ExtraKeys. It leaves out all others.
+	ExtraKeys []string
 	// NoHubUsers refuses the hub's users: the cluster's own credentials and OIDC
 	// are left.
 	NoHubUsers bool
@@ -83,16 +87,20 @@ func (a Access) filter(next http.Handler) http.Handler {
 // whom returns the user that the agent impersonates, if any; u is a user of the hub, or
 // nil.
 func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (config transport.ImpersonationConfig, ok bool, err error) {
-	switch {
-	case u != nil && a.OnHub:
-		config, err = themselves(u)
-		return config, true, err
-	case u != nil:
-		u, err = fromHub(u)
-	default:
+	isHubs := u != nil
+	if !isHubs {
 		if u = a.oidcUser(r); u == nil {
 			return config, false, nil
 		}
+	}
+	u = &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: a.assertable(u.GetExtra())}
+	switch {
+	case isHubs && a.OnHub:
+		config, err = themselves(u)
+		return config, true, err
+	case isHubs:
+		u, err = fromHub(u)
+	default:
 		err = checkOwn(u)
 	}
 	if err != nil {
@@ -100,6 +108,22 @@ func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (c
 	}
 	config, err = impersonation(u, policy.AllowedReservedNames)
 	return config, true, err
+}
+
+// assertable returns the extras of a user that the agent may assert. The kube-apiserver
+// asks for a right to each key, and would refuse the whole request for one that the
+// authenticator of a cloud has added, which means nothing on this cluster and may be a
+// credential of the hub's.
+func (a Access) assertable(extra map[string][]string) map[string][]string {
+	kept := map[string][]string{}
+	for key, values := range extra {
+		if slices.Contains(agentapi.ExtraKeys, key) || slices.Contains(a.ExtraKeys, key) {
+			kept[key] = values
+		} else {
+			a.metrics.leaveOutExtra(key)
+		}
+	}
+	return kept
 }
 
 // policyFor is the owner's policy, or why it stops a request.

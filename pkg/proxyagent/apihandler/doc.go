@@ -14,7 +14,8 @@
 // service account, which has no other right. It decides for itself whom it impersonates
 // (identity.go): service accounts of the hub get the prefix cluster:hub:, names that
 // mean something to a control plane (system:, but for system:authenticated) are refused
-// as users and left out as groups, unless this cluster's owner allows them.
+// as users and left out as groups, unless this cluster's owner allows them. Extras are
+// asserted if the service account has the right to their key, and left out otherwise.
 //
 // Where the cluster is the hub itself, its users are themselves: no name is changed,
 // refused or left out, because none means something else. The addon manager finds that

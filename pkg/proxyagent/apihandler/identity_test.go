@@ -127,7 +127,7 @@ func TestHubsOwnCluster(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodGet, "/api", nil)
 			r.Header = test.header
-			Access{OnHub: test.onHub}.filter(next).ServeHTTP(w, r)
+			Access{OnHub: test.onHub, ExtraKeys: []string{"a"}}.filter(next).ServeHTTP(w, r)
 			if w.Code != test.wantCode {
 				t.Fatalf("answered %d, want %d: %s", w.Code, test.wantCode, w.Body)
 			}
@@ -202,7 +202,7 @@ func do(t *testing.T, f *fixture, method, path string, header http.Header) (int,
 
 func TestAssertedIdentityIsImpersonated(t *testing.T) {
 	seen := make(chan http.Header, 1)
-	f := start(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })
+	f := start(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() }, Access{ExtraKeys: []string{"example.org/team"}})
 	if code, message := do(t, f, http.MethodGet, "/api", forgedHeaders); code != http.StatusOK {
 		t.Fatalf("answered %d %s, want 200", code, message)
 	}
@@ -224,7 +224,7 @@ func TestUpgradeIsImpersonated(t *testing.T) {
 		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		_, _ = io.Copy(io.Discard, conn)
 		close(gone)
-	})
+	}, Access{ExtraKeys: []string{"example.org/team"}})
 	config := f.tls(t, f.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true})
 	config.NextProtos = []string{"http/1.1"}
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(f.url, "https://"), config)

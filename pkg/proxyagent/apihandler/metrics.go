@@ -1,12 +1,29 @@
 package apihandler
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// maxExtraKeys bounds the label key of a metric, and maxExtraKey the length of one.
+	maxExtraKeys = 20
+	maxExtraKey  = 100
+	// otherKeys is the label of what is beyond.
+	otherKeys = "(others)"
+)
 
 // metrics are the counters of the handler. Nil counts nothing.
 type metrics struct {
 	requestsRejected   prometheus.Counter
 	servicesRejected   *prometheus.CounterVec
 	identitiesRejected *prometheus.CounterVec
+	extrasLeftOut      *prometheus.CounterVec
+
+	mu        sync.Mutex
+	extraKeys map[string]bool
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -23,8 +40,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "cluster_proxy_agent_identities_rejected_total",
 			Help: "Requests of the proxy API that were refused, by reason: owner (the owner's policy), hub-user (users of the hub are not let in), reserved (the user's name is reserved) or malformed.",
 		}, []string{"reason"}),
+		extrasLeftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_agent_user_extras_left_out_total",
+			Help: "Extras of users that the agent did not assert, by key: the customized variable extraKeys of the AddOnDeploymentConfig does not list them.",
+		}, []string{"key"}),
+		extraKeys: map[string]bool{},
 	}
-	registry.MustRegister(m.requestsRejected, m.servicesRejected, m.identitiesRejected)
+	registry.MustRegister(m.requestsRejected, m.servicesRejected, m.identitiesRejected, m.extrasLeftOut)
 	return m
 }
 
@@ -44,4 +66,19 @@ func (m *metrics) rejectIdentity(reason string) {
 	if m != nil {
 		m.identitiesRejected.WithLabelValues(reason).Inc()
 	}
+}
+
+// leaveOutExtra counts by key as long as there are few: users may choose keys.
+func (m *metrics) leaveOutExtra(key string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	if !m.extraKeys[key] && (len(m.extraKeys) >= maxExtraKeys || len(key) > maxExtraKey || !utf8.ValidString(key)) {
+		key = otherKeys
+	} else {
+		m.extraKeys[key] = true
+	}
+	m.mu.Unlock()
+	m.extrasLeftOut.WithLabelValues(key).Inc()
 }
