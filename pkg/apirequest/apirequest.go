@@ -3,6 +3,7 @@ package apirequest
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -20,7 +21,16 @@ var leaving = []string{"exec", "attach", "portforward", "proxy"}
 // LeavesAPI reports whether a request leaves the Kubernetes API, whose reading is info: by its
 // method, its headers, its subresource or the former verb proxy.
 func LeavesAPI(r *http.Request, info *request.RequestInfo) bool {
-	return httprelay.IsUpgrade(r.Header) || r.Method == http.MethodConnect || LeavesByPath(info)
+	return httprelay.IsUpgrade(r.Header) && !isWebSocketWatch(r, info) || r.Method == http.MethodConnect || LeavesByPath(info)
+}
+
+// isWebSocketWatch reports whether a request is a watch whose events come as messages of a
+// WebSocket, as Java's fabric8 and Headlamp watch. An API server reads nothing that its client
+// sends there.
+func isWebSocketWatch(r *http.Request, info *request.RequestInfo) bool {
+	offers := r.Header["Upgrade"]
+	return r.Method == http.MethodGet && info.IsResourceRequest && info.Verb == "watch" && info.Subresource == "" &&
+		len(offers) == 1 && strings.EqualFold(offers[0], "websocket")
 }
 
 // LeavesByPath reports whether a request leaves the Kubernetes API whatever its method and

@@ -2,6 +2,7 @@ package httprelay
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -22,6 +23,31 @@ func IsUpgrade(header http.Header) bool {
 		}
 	}
 	return false
+}
+
+// IgnoreH2C takes the offer to speak HTTP/2 without TLS off a request, which Java's HttpClient
+// adds to the first one that it sends to a server. A server may ignore the offer, and RFC 9113 has
+// dropped it. A request that offers another protocol besides stays as it is.
+func IgnoreH2C(header http.Header) {
+	offers := header["Upgrade"]
+	if len(offers) == 0 || slices.ContainsFunc(offers, func(offer string) bool { return !strings.EqualFold(strings.TrimSpace(offer), "h2c") }) {
+		return
+	}
+	header.Del("Upgrade")
+	header.Del("Http2-Settings")
+	var kept []string
+	for _, line := range header["Connection"] {
+		for token := range strings.SplitSeq(line, ",") {
+			token = strings.TrimSpace(token)
+			if !strings.EqualFold(token, "Upgrade") && !strings.EqualFold(token, "HTTP2-Settings") && token != "" {
+				kept = append(kept, token)
+			}
+		}
+	}
+	header.Del("Connection")
+	if len(kept) > 0 {
+		header.Set("Connection", strings.Join(kept, ", "))
+	}
 }
 
 // WasAskedFor reports whether the status of an answer is one that its request,

@@ -163,6 +163,7 @@ func (h *localProxyHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden, "the request is from a page of another site")
 		return
 	}
+	httprelay.IgnoreH2C(r.Header)
 	if r.Header.Get("Upgrade") != "" {
 		h.upgrades.ServeHTTP(w, r)
 		return

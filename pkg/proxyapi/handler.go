@@ -48,6 +48,7 @@ func (h *handler) busy() int { return int(h.inFlight.Load()) }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httprelay.GrowStack()
+	httprelay.IgnoreH2C(r.Header)
 	h.inFlight.Add(1)
 	defer h.inFlight.Add(-1)
 	defer logPanic(r)

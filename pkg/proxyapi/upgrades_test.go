@@ -115,3 +115,73 @@ func TestUnaskedAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestWebSocketWatchIsARead has a user who may read, and nothing else, ask for upgrades. A watch
+// is one that needs no right to streams, and is no session; exec stays one.
+func TestWebSocketWatchIsARead(t *testing.T) {
+	w := start(t)
+	w.api.User("viewer", "vera")
+	w.api.User("ada", "ada")
+	w.api.Allow("vera get clusters/proxy *", "vera list clusters/proxy *", "vera watch clusters/proxy *", "ada list sessions *")
+	gone := make(chan struct{}, 10)
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nevent\n")
+		_, _ = io.Copy(io.Discard, conn)
+		gone <- struct{}{}
+	}), "cluster1")
+	for _, tc := range []struct {
+		path string
+		want int
+	}{
+		{"/api/v1/namespaces/default/pods?watch=1", 101}, {"/apis/apps/v1/deployments?watch=true&resourceVersion=1", 101},
+		{"/api/v1/namespaces/default/pods", 403}, {"/api/v1/namespaces/default/pods/p/exec?command=id&watch=1", 403},
+		{"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/vm/console?watch=1", 403},
+	} {
+		r, err := http.NewRequest(http.MethodGet, w.url+"/cluster1"+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Authorization": {"Bearer viewer"}, "Origin": {"https://x"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+		resp, err := w.client("http/1.1").Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != tc.want {
+			body, _ := io.ReadAll(resp.Body)
+			t.Errorf("%s: %d %s, want %d", tc.path, resp.StatusCode, body, tc.want)
+		}
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "event\n" {
+				t.Errorf("%s: the watch says %q, %v", tc.path, line, err)
+			}
+			if sessions, _ := w.sessions(); len(sessions) > 0 {
+				t.Errorf("%s: there are sessions %+v, want none", tc.path, sessions)
+			}
+			resp.Body.Close()
+			<-gone // a watch whose client is gone ends
+		}
+		resp.Body.Close()
+	}
+}
+
+// TestOffersOfH2C sends what Java's HttpClient sends first on a connection: the offer is ignored.
+func TestOffersOfH2C(t *testing.T) {
+	w := start(t)
+	w.api.User("viewer", "vera")
+	w.api.Allow("vera list clusters/proxy *")
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(rw, r.Header["Upgrade"], r.Header["Http2-Settings"])
+	}), "cluster1")
+	for offer, want := range map[string]int{"h2c": 200, "H2C": 200, "h2c, websocket": 403, "h2": 403} {
+		resp, body := w.ask(http.MethodGet, "/cluster1/api/v1/pods", "viewer", "Connection", "Upgrade, HTTP2-Settings", "Upgrade", offer, "Http2-Settings", "AAEAAEAA")
+		if resp.StatusCode != want || want == http.StatusOK && body != "[] []" {
+			t.Errorf("Upgrade: %s: %d %s, want %d, and no offer at the agent", offer, resp.StatusCode, body, want)
+		}
+	}
+}

@@ -24,7 +24,7 @@ type Policy struct {
 	// a way to write.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// NoStreams stops exec, attach, port-forward, proxy subresources, every
-	// other upgrade, and requests for Services.
+	// other upgrade but a watch by WebSocket, and requests for Services.
 	NoStreams bool `json:"noStreams,omitempty"`
 	// NoSecrets stops requests for Secrets and for tokens of service accounts.
 	NoSecrets bool `json:"noSecrets,omitempty"`

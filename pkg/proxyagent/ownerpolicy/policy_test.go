@@ -56,7 +56,10 @@ func TestCheck(t *testing.T) {
 		{noStreams, "GET", pods + "/p/portforward", true, "noStreams"},
 		{noStreams, "GET", pods + "/p/%65xec", false, "noStreams"},
 		{noStreams, "GET", "/api/v1/nodes/n/proxy/pods", false, "noStreams"},
-		{noStreams, "GET", pods + "?watch=1", true, "noStreams"},
+		{noStreams, "GET", pods + "?watch=1", true, ""}, // a read, whose events come by WebSocket
+		{readOnly, "GET", pods + "?watch=1", true, ""},
+		{noStreams, "GET", pods, true, "noStreams"},
+		{noSecrets, "GET", "/api/v1/secrets?watch=1", true, "noSecrets"},
 
 		{noSecrets, "GET", pods, false, ""},
 		{noSecrets, "POST", pods + "/p/exec", true, ""},

@@ -15,8 +15,8 @@
 //	                   streams too if the request leaves the Kubernetes API
 //	authorization.go   may they? The hub is asked for clusters/proxy, with the cluster's
 //	                   name and the inner request's verb, and for create on clusters/stream
-//	                   if the request leaves the Kubernetes API: upgrades, exec, attach,
-//	                   port-forward, proxy, Services
+//	                   if the request leaves the Kubernetes API: upgrades but watches by
+//	                   WebSocket, exec, attach, port-forward, proxy, Services
 //	inflight.go        limits by user and by cluster
 //	admission.go       is there such a cluster, and do the headers mean one thing
 //	exposure.go        ends a request whose Service is not exposed any more

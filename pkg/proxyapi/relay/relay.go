@@ -63,7 +63,11 @@ func (l *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.Refuse(w, r, err)
 		return
 	}
-	if httprelay.IsUpgrade(r.Header) {
+	switch {
+	case !httprelay.IsUpgrade(r.Header):
+	case !rs.Leaves: // a watch by WebSocket, which is no session
+		w, r = connect.Upgrade(w, r)
+	default:
 		upgrade, leave, err := l.Sessions.Upgrade(w, r, rs, cancel)
 		if err != nil {
 			l.Refuse(w, r, err)
