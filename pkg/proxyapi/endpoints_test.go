@@ -274,7 +274,8 @@ func TestRedirectsStay(t *testing.T) {
 	}), "cluster1")
 	client := w.client("http/1.1")
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	const service = "/cluster1/api/v1/namespaces/ns/services/s/proxy-service"
+	const services = "/cluster1/api/v1/namespaces/ns/services/"
+	const service = services + "s/proxy-service"
 	host := strings.TrimPrefix(w.url, "https://")
 	eventually(t, func() bool {
 		resp, _ := get(t, client, w.url+service+"/", http.Header{"Authorization": {"Bearer x"}})
@@ -298,6 +299,27 @@ func TestRedirectsStay(t *testing.T) {
 		{service + "/a", "https:/cluster2/x", ""},
 		{service + "/a", "https:x", ""},
 		{"/cluster1/a/b", "/%2e%2e/cluster2/x", ""},
+		// A Service that knows itself by the agent's Host header, in the four forms that servers use.
+		{service + "/a", "https://s.ns.svc:443/login?x=/y", service + "/login?x=/y"},
+		{service + "/a", "https://S.ns.svc./login", service + "/login"},
+		{service + "/a", "https://s.ns.svc", service + "/"},
+		{service + "/a", "//s.ns.svc/login#x", service + "/login#x"},
+		{service + "/a/b", "login", service + "/a/login"},
+		{service + "/a", "http://s.ns.svc/login", services + "http:s:80/proxy-service/login"},
+		{services + "http:s:8080/proxy-service/a", "http://s.ns.svc:8080/a/", services + "http:s:8080/proxy-service/a/"},
+		{services + "http:s:8080/proxy-service/a", "http://s.ns.svc/a/", services + "http:s:8080/proxy-service/a/"}, // nginx' $host
+		{services + "http:s:8080/proxy-service/a", "http://s.ns.svc:9090/a", services + "http:s:9090/proxy-service/a"},
+		{services + "http:s:8080/proxy-service/a", "https://s.ns.svc/a", services + "https:s:443/proxy-service/a"},
+		{services + "http:s:web/proxy-service/a", "http://s.ns.svc:8080/b", services + "http:s:web/proxy-service/b"},
+		{service + "/a", "https://s.ns.svc//evil.example/x", ""},
+		{service + "/a", "https://s.ns.svc/../../cluster2/x", service + "/cluster2/x"},
+		{service + "/a", "https://s.ns.svc/%2e%2e/cluster2/x", ""},
+		{service + "/a", "https://s.ns.svc.evil.example/x", "https://s.ns.svc.evil.example/x"}, // elsewhere, as any
+		{service + "/a", "https://u:p@s.ns.svc/x", "https://u:p@s.ns.svc/x"},
+		{service + "/a", "//login.example/x", "//login.example/x"},
+		{service + "/a", "//" + host + "/cluster2/x", ""},
+		{service + "/a", "////login.example/x", ""},
+		{"/cluster1/a/b", "https://s.ns.svc/x", ""},
 	} {
 		resp, _ := get(t, client, w.url+tc.path, http.Header{"Authorization": {"Bearer x"}, "Redirect-To": {tc.to}})
 		if got := resp.Header.Get("Location"); got != tc.want || (resp.StatusCode == 502) != (tc.want == "") {

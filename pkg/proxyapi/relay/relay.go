@@ -153,17 +153,51 @@ func checkRedirect(resp *http.Response, rs *scope.Scope, isService bool) error {
 	}
 	base := &url.URL{Path: rs.Target.Decoded(), RawPath: rs.Target.Path}
 	to, err := base.Parse(locations[0])
+	prefix := rs.Prefix
+	if err == nil && isService {
+		to, prefix = toItself(to, rs)
+	}
 	if err == nil && slices.ContainsFunc(strings.Split(to.Path, "/"), func(s string) bool { return s == "." || s == ".." }) {
 		err = errors.New("the path has an encoded dot segment, which browsers resolve")
 	}
 	if err == nil && !rs.AgentMetrics && to.Scheme == "" && to.Host == "" && strings.HasPrefix(to.EscapedPath(), "/") && !strings.HasPrefix(to.EscapedPath(), "//") {
-		resp.Header.Set("Location", rs.Prefix+to.String())
+		resp.Header.Set("Location", prefix+to.String())
 		return nil
 	}
-	if err == nil && isService && (to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != "" && !sameHost(to.Host, rs.Host) {
+	if err == nil && isService && (to.Scheme == "" || to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != "" && !sameHost(to.Host, rs.Host) {
 		return nil // a Service may send browsers elsewhere, for example to log in
 	}
 	return scope.Refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with a redirect to another place, which is not followed", rs.Target.Cluster))
+}
+
+// toItself takes the host off a redirect of a Service to itself, which it knows by the name that
+// the agent calls it: <service>.<namespace>.svc. The prefix is where clients find the port and the
+// scheme that the redirect has. Many servers leave a port out that is not the scheme's own.
+func toItself(to *url.URL, rs *scope.Scope) (*url.URL, string) {
+	s := rs.Target.Service
+	if !strings.Contains(rs.Prefix, "/services/") || !sameHost(to.Host, s.Service+"."+s.Namespace+".svc") || to.Opaque != "" || to.User != nil {
+		return to, rs.Prefix
+	}
+	there := s
+	if to.Scheme == "http" || to.Scheme == "https" {
+		there.Protocol = to.Scheme
+	}
+	switch port := to.Port(); {
+	case port == "" && there.Protocol != s.Protocol:
+		there.Port = map[string]string{"http": "80", "https": "443"}[there.Protocol]
+	case port != "" && strings.Trim(s.Port, "0123456789") == "" && s.Port != "": // of one by name the number is not known
+		there.Port = port
+	}
+	path := *to
+	path.Scheme, path.Host = "", ""
+	if path.Path == "" {
+		path.Path = "/"
+	}
+	if there == s {
+		return &path, rs.Prefix
+	}
+	services := rs.Prefix[:strings.LastIndex(rs.Prefix, "/services/")] + "/services/"
+	return &path, services + there.Protocol + ":" + there.Service + ":" + there.Port + "/proxy-service"
 }
 
 // sameHost compares hosts without their ports: another spelling of the port is
