@@ -25,8 +25,8 @@
 //
 // The proxy API enforces the list for its clients, and the agent enforces it again
 // for whoever has the hub: the addon manager hands every agent the entries that are
-// about its cluster. A Service that is not listed is denied. A list that does not parse leaves
-// the last good one in force; a ConfigMap that is deleted is an empty list.
+// about its cluster. A Service that is not listed is denied, and so is one whose entry has a mistake; the
+// entries beside it count. A list that does not parse leaves the last good one in force; a ConfigMap that is deleted is an empty list.
 //
 // A ManagedClusterSet is one that clusters join by the label
 // cluster.open-cluster-management.io/clusterset, which OCM's webhook lets those set

@@ -61,26 +61,36 @@ type ExposedServices []ExposedService
 // ServiceTerms say how a Service may be asked for.
 type ServiceTerms struct{ Exposed, ForwardAuthorization, Anonymous bool }
 
-// ParseExposedServices reads a ConfigMap's data. Any mistake, including an unknown
-// field, makes the whole list invalid: a list that is read in part would silently deny
-// what its author allowed.
-func ParseExposedServices(data map[string]string) (ExposedServices, error) {
-	var list ExposedServices
+// ParseExposedServices reads a ConfigMap's data. leftOut names the entries that are left out of
+// the list because they have a mistake, such as an unknown field: what is meant by one is not known,
+// and others must not stop for it. With err a key is no list at all, and nothing was read.
+func ParseExposedServices(data map[string]string) (list ExposedServices, leftOut, err error) {
+	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		var entries ExposedServices
-		if err := yaml.UnmarshalStrict([]byte(data[key]), &entries); err != nil {
-			return nil, fmt.Errorf("parsing key %q of the exposed Services: %w", key, err)
+		var entries []json.RawMessage
+		content, err := yaml.YAMLToJSONStrict([]byte(data[key]))
+		if err == nil {
+			err = json.Unmarshal(content, &entries)
 		}
-		for i, entry := range entries {
-			if err := entry.check(); err != nil {
-				return nil, fmt.Errorf("key %q of the exposed Services, entry %d: %w", key, i+1, err)
+		if err != nil {
+			return nil, nil, fmt.Errorf("parsing key %q of the exposed Services: %w", key, err)
+		}
+		for i, raw := range entries {
+			var entry ExposedService
+			err := yaml.UnmarshalStrict(raw, &entry)
+			if err == nil {
+				err = entry.check()
+			}
+			if err != nil {
+				problems = append(problems, fmt.Errorf("key %q of the exposed Services, entry %d is left out: %w", key, i+1, err))
+				continue
 			}
 			if !slices.ContainsFunc(list, func(other ExposedService) bool { return reflect.DeepEqual(entry, other) }) {
 				list = append(list, entry)
 			}
 		}
 	}
-	return list, nil
+	return list, errors.Join(problems...), nil
 }
 
 // Data is the inverse of ParseExposedServices: the data of a ConfigMap.
@@ -162,8 +172,8 @@ func (s Service) Check() error {
 	if !label(s.Namespace) || len(s.Namespace) > 63 {
 		return fmt.Errorf("namespace %q is not the name of a namespace", s.Namespace)
 	}
-	// RFC 1035: a Service's name begins with a letter.
-	if !label(s.Service) || len(s.Service) > 63 || s.Service[0] <= '9' {
+	// From Kubernetes 1.36 on, a Service's name may begin with a digit.
+	if !label(s.Service) || len(s.Service) > 63 {
 		return fmt.Errorf("service %q is not the name of a Service", s.Service)
 	}
 	if !slices.Contains([]string{"", "http", "https", "tcp"}, s.Protocol) {

@@ -8,15 +8,15 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	got, err := ParseExposedServices(map[string]string{
+	got, leftOut, err := ParseExposedServices(map[string]string{
 		"services": "- {namespace: default, service: hello, port: \"8000\", protocol: http}\n- {namespace: monitoring, service: prometheus}\n",
 		"more":     "[{\"namespace\": \"default\", \"service\": \"web\", \"port\": \"https\"}]",
 		"again":    "- {namespace: monitoring, service: prometheus}",
 		"numbers":  "- {namespace: default, service: hello, port: 9090, clusters: [c1], clusterSets: [prod], forwardAuthorization: true, anonymous: true}",
 		"empty":    "",
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || leftOut != nil {
+		t.Fatal(err, leftOut)
 	}
 	want := ExposedServices{
 		{Namespace: "monitoring", Service: "prometheus"},
@@ -27,23 +27,24 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	again, err := ParseExposedServices(got.Data())
+	again, _, err := ParseExposedServices(got.Data())
 	if diff := cmp.Diff(want, again); err != nil || diff != "" {
 		t.Errorf("what Data makes is read differently: %v (-want +got):\n%s", err, diff)
 	}
-	if again, err := ParseExposedServices(ExposedServices(nil).Data()); err != nil || len(again) != 0 {
+	if again, _, err := ParseExposedServices(ExposedServices(nil).Data()); err != nil || len(again) != 0 {
 		t.Errorf("an empty list comes back as %v, %v", again, err)
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+// TestWrongEntries has an entry with a mistake beside good ones, which count.
+func TestWrongEntries(t *testing.T) {
 	for content, want := range map[string]string{
 		"- {namespace: a, service: b, ports: x}":                                  "unknown field",
 		"- {namespace: a}":                                                        "service",
 		"- {service: b}":                                                          "namespace",
 		"- {namespace: a, service: b.c}":                                          "service",
-		"- {namespace: a, service: 169}":                                          "service",
-		"- {namespace: a, service: '169'}":                                        "name of a Service",
+		"- {namespace: a, service: -1password}":                                   "name of a Service",
+		"- null":                                                                  "namespace",
 		"- {namespace: a/b, service: b}":                                          "namespace",
 		"- {namespace: '*', service: b}":                                          "namespace",
 		"- {namespace: a, service: b, port: '0'}":                                 "1 to 65535",
@@ -58,12 +59,18 @@ func TestParseRefuses(t *testing.T) {
 		"- {namespace: a, service: b, clusterSets: [global]}":                     "leave clusters and clusterSets out",
 		"- {namespace: a, service: b, protocol: tcp, forwardAuthorization: true}": "protocol tcp",
 		"- {namespace: a, service: b, protocol: tcp, anonymous: true}":            "protocol tcp",
-		"namespace: a": "cannot unmarshal",
-		"- {namespace: a, service: b}\n- {namespace: a}}": "yaml",
 	} {
-		list, err := ParseExposedServices(map[string]string{"good": "- {namespace: x, service: web}", "services": content})
-		if err == nil || !strings.Contains(err.Error(), want) || list != nil {
-			t.Errorf("ParseExposedServices(%q) = %v, %v; want an error with %q", content, list, err, want)
+		list, leftOut, err := ParseExposedServices(map[string]string{"good": "- {namespace: x, service: web}", "services": "- {namespace: a, service: 1password-connect}\n" + content + "\n- {namespace: a, service: '169'}"})
+		if err != nil || leftOut == nil || !strings.Contains(leftOut.Error(), want) || !strings.Contains(leftOut.Error(), "entry 2 ") {
+			t.Errorf("ParseExposedServices(%q) leaves out %v, %v; want entry 2 for %q", content, leftOut, err, want)
+		}
+		if diff := cmp.Diff(ExposedServices{{Namespace: "x", Service: "web"}, {Namespace: "a", Service: "1password-connect"}, {Namespace: "a", Service: "169"}}, list); diff != "" {
+			t.Errorf("beside %q (-want +got):\n%s", content, diff)
+		}
+	}
+	for content, want := range map[string]string{"namespace: a": "cannot unmarshal", "- {namespace: a, service: b}\n- {namespace: a}}": "yaml", "- {namespace: a, namespace: b, service: c}": "already set"} {
+		if list, leftOut, err := ParseExposedServices(map[string]string{"good": "- {namespace: x, service: web}", "services": content}); err == nil || !strings.Contains(err.Error(), want) || list != nil || leftOut != nil {
+			t.Errorf("ParseExposedServices(%q) = %v, %v, %v; want an error with %q", content, list, leftOut, err, want)
 		}
 	}
 }

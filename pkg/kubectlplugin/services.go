@@ -70,7 +70,7 @@ func services(ctx context.Context, p *cli.Factory, cluster, output string) error
 	}
 	progress := p.StartProgress()
 	progress.Doing("reading the list of exposed Services")
-	list, err := exposedServices(ctx, hub, p.Overrides.Context.Namespace)
+	list, err := exposedServices(ctx, p, hub, p.Overrides.Context.Namespace)
 	if err == nil && cluster != "" {
 		list, err = exposedOn(ctx, p, hub, list, cluster)
 	}
@@ -90,7 +90,7 @@ func services(ctx context.Context, p *cli.Factory, cluster, output string) error
 
 // exposedServices reads the list. namespace is where it is, or empty if the configuration
 // says so.
-func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace string) (agentapi.ExposedServices, error) {
+func exposedServices(ctx context.Context, p *cli.Factory, hub kubernetes.Interface, namespace string) (agentapi.ExposedServices, error) {
 	var guessed error // why the namespace is not known
 	if namespace == "" {
 		namespace = cli.HubNamespace
@@ -124,9 +124,12 @@ func exposedServices(ctx context.Context, hub kubernetes.Interface, namespace st
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %q in namespace %q: %w", name, namespace, err)
 	}
-	list, err := agentapi.ParseExposedServices(stored.Data)
+	list, leftOut, err := agentapi.ParseExposedServices(stored.Data)
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %q in namespace %q has a mistake, so the list before it is in force: %w", name, namespace, err)
+	}
+	if leftOut != nil {
+		fmt.Fprintf(p.Err, "ConfigMap %s in namespace %s: %s\n", name, namespace, cli.OneLine(leftOut.Error()))
 	}
 	return list, nil
 }

@@ -70,7 +70,9 @@ func TestServices(t *testing.T) {
 		"none":                          {errOut: "No Service of any cluster is exposed"},
 		"no list":                       {code: 404, errOut: "No Service of any cluster is exposed"},
 		"may not":                       {code: 403, err: "ask an administrator of the hub to run: kubectl create role -n addon see-exposed-services"},
-		"a mistake":                     {list: "- {namspace: web}", err: `ConfigMap "the-list" in namespace "addon" has a mistake`},
+		"a wrong entry": {list: exposedList + "\n- {namspace: web}", out: []string{
+			"web of-set 5432 tcp set prod <none> CONNECT of-set.web.svc.CLUSTER:5432"}, errOut: "entry 5 is left out"},
+		"a mistake": {list: "- {namspace: web", err: `ConfigMap "the-list" in namespace "addon" has a mistake`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.code == 0 {

@@ -54,13 +54,13 @@ func (e *exposedList) run(ctx context.Context) error {
 		},
 		Changed: func() { logger.Info("Read the list of exposed Services", "services", len(e.get())) },
 		Failed: func(err error) {
-			logger.Error(err, "Keeping the list of exposed Services in force: the changed one cannot be read")
+			logger.Error(err, "Failed to read all of the exposed Services: a list that cannot be read leaves the one before it in force")
 		},
 	}.Run(ctx)
 }
 
 // read takes every file of the folder for a key of the ConfigMap. No folder is
-// an empty list.
+// an empty list. The error may be of entries that are left out.
 func (e *exposedList) read() error {
 	data := map[string]string{}
 	entries, err := os.ReadDir(e.dir)
@@ -77,12 +77,12 @@ func (e *exposedList) read() error {
 		}
 		data[entry.Name()] = string(content)
 	}
-	list, err := agentapi.ParseExposedServices(data)
+	list, leftOut, err := agentapi.ParseExposedServices(data)
 	if err != nil {
 		return err
 	}
 	e.current.Store(&list)
-	return nil
+	return leftOut
 }
 
 func oneIf(b bool) float64 {

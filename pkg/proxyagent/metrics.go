@@ -58,7 +58,7 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 		}, []string{"reason"}),
 		exposedServicesInvalid: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_agent_exposed_services_invalid",
-			Help: "1 while the list of exposed Services cannot be read and an older one is in force.",
+			Help: "1 while the list of exposed Services has entries that are left out, or cannot be read and an older one is in force.",
 		}),
 	}
 	registry.MustRegister(m.servers, m.serverConnections, m.connections, m.dialSeconds, m.dialFailures, m.dialsRejected, m.handshakeFailures, m.exposedServicesInvalid)

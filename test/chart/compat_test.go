@@ -36,11 +36,11 @@ func TestExposedServicesWithNumbers(t *testing.T) {
 	if !strings.Contains(configMap.Data["services"], `port: "8000"`) {
 		t.Errorf("the ConfigMap has a number:\n%s; want port: \"8000\"", configMap.Data["services"])
 	}
-	got, err := agentapi.ParseExposedServices(configMap.Data)
+	got, leftOut, err := agentapi.ParseExposedServices(configMap.Data)
 	want := agentapi.ExposedServices{{Namespace: "a", Service: "b", Port: "8000"}, {Namespace: "a", Service: "c", Port: "web", Protocol: "http"},
 		{Namespace: "a", Service: "d", Clusters: []string{"c1"}, ClusterSets: []string{"prod"}, ForwardAuthorization: true, Anonymous: true}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+	if diff := cmp.Diff(want, got); err != nil || leftOut != nil || diff != "" {
+		t.Errorf("%v, %v (-want +got):\n%s", err, leftOut, diff)
 	}
 }
 

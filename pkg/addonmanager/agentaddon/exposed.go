@@ -2,6 +2,7 @@ package agentaddon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -32,22 +33,26 @@ func (a *Addon) exposedServices(ctx context.Context) (agentapi.ExposedServices, 
 	if err := a.Reader.Get(ctx, a.ExposedServices, &stored); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading ConfigMap %q with the exposed Services: %w", a.ExposedServices, err)
 	}
-	list, err := agentapi.ParseExposedServices(stored.Data)
+	list, leftOut, err := agentapi.ParseExposedServices(stored.Data)
 	a.exposed.mu.Lock()
 	defer a.exposed.mu.Unlock()
 	if err == nil {
+		a.exposed.last = &list
+	}
+	wrong := errors.Join(leftOut, err)
+	if wrong == nil {
 		a.Metrics.setExposedServicesInvalid(0)
-		a.exposed.last, a.exposed.said = &list, ""
+		a.exposed.said = ""
 		return list, nil
 	}
 	a.Metrics.setExposedServicesInvalid(1)
-	err = fmt.Errorf("ConfigMap %q: %w", a.ExposedServices, err)
-	if a.exposed.said != err.Error() {
-		klog.FromContext(ctx).Error(err, "Keeping the list of exposed Services in force: the changed one cannot be read")
-		a.exposed.said = err.Error()
+	wrong = fmt.Errorf("ConfigMap %q: %w", a.ExposedServices, wrong)
+	if a.exposed.said != wrong.Error() {
+		klog.FromContext(ctx).Error(wrong, "Failed to read all of the exposed Services: a list that cannot be read leaves the one before it in force")
+		a.exposed.said = wrong.Error()
 	}
 	if a.exposed.last == nil {
-		return nil, err
+		return nil, wrong
 	}
 	return *a.exposed.last, nil
 }

@@ -32,11 +32,20 @@ func TestExposedServices(t *testing.T) {
 	}
 	both := agentapi.ExposedServices{{Namespace: "a", Service: "c", Port: "web"}, {Namespace: "a", Service: "b"}}
 	check("two keys", both)
-	stored.Data["more"] = "- {namespace: a, servce: c}"
+	stored.Data["more"] = "- {namespace: a, servce: c}\n- {namespace: a, service: 1password-connect}"
 	if err := c.Update(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
-	check("with a mistake", both)
+	both = agentapi.ExposedServices{{Namespace: "a", Service: "1password-connect"}, {Namespace: "a", Service: "b"}}
+	check("with a wrong entry", both)
+	// A manager that has just started renders agents, too.
+	addon = &Addon{Reader: c, ExposedServices: addon.ExposedServices}
+	check("with a wrong entry, after a restart", both)
+	stored.Data["more"] = "- {namespace: a"
+	if err := c.Update(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	check("with what is no list", both)
 	// A manager that has just started has no list to keep: the manifests do.
 	if list, err := (&Addon{Reader: c, ExposedServices: addon.ExposedServices}).exposedServices(t.Context()); err == nil {
 		t.Errorf("a mistake is read as %v by a manager that has just started", list)

@@ -17,7 +17,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		exposedServicesInvalid: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_manager_exposed_services_invalid",
-			Help: "1 while the ConfigMap of exposed Services cannot be read and an older list is in force.",
+			Help: "1 while the ConfigMap of exposed Services has entries that are left out, or cannot be read and an older list is in force.",
 		}),
 	}
 	registry.MustRegister(m.csrsRejected, m.exposedServicesInvalid)

@@ -12,7 +12,8 @@ var neverDialed = []struct {
 	what   string
 }{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
-	{netip.MustParsePrefix("240.0.0.0/4"), "reserved"},
+	// The rest of 240.0.0.0/4 is reserved on paper alone: GKE has Services and pods there.
+	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast"},
 	// Metadata services of clouds that are not link-local: Azure, Alibaba,
 	// Oracle, AWS, Google.
 	{netip.MustParsePrefix("168.63.129.16/32"), "metadata"},

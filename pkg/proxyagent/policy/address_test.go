@@ -10,7 +10,7 @@ import (
 func TestCheckAddresses(t *testing.T) {
 	for _, allowed := range [][]string{
 		{"10.96.0.10"}, {"172.20.3.4"}, {"192.168.1.1"}, {"192.0.2.2"}, {"fd00:1234::10"}, {"2001:db8::1"},
-		{"10.96.0.10", "fd00:1234::10"}, {"::ffff:10.96.0.10"}, {"8.8.8.8"},
+		{"10.96.0.10", "fd00:1234::10"}, {"::ffff:10.96.0.10"}, {"8.8.8.8"}, {"240.0.0.5"}, {"254.255.255.255"},
 	} {
 		if err := CheckAddresses("x", parse(allowed)); err != nil {
 			t.Errorf("%v: %v", allowed, err)
@@ -27,7 +27,7 @@ func TestCheckAddresses(t *testing.T) {
 		{"link-local", []string{"169.254.169.254"}}, {"link-local", []string{"169.254.170.2"}}, {"link-local", []string{"::ffff:169.254.169.254"}},
 		{"zone", []string{"fe80::1%eth0"}}, {"link-local", []string{"fe80::1"}}, {"link-local", []string{"febf::1"}},
 		{"multicast", []string{"224.0.0.1"}}, {"multicast", []string{"ff02::1"}},
-		{"reserved", []string{"255.255.255.255"}},
+		{"broadcast", []string{"255.255.255.255"}}, {"broadcast", []string{"::ffff:255.255.255.255"}},
 		{"metadata", []string{"168.63.129.16"}}, {"metadata", []string{"100.100.100.200"}}, {"metadata", []string{"fd00:ec2::254"}},
 		{"metadata", []string{"fd20:ce::254"}}, {"metadata", []string{"192.0.0.192"}},
 		{"embedded IPv4", []string{"::7f00:1"}}, {"embedded IPv4", []string{"64:ff9b::a9fe:a9fe"}}, {"embedded IPv4", []string{"2002:7f00:1::"}},

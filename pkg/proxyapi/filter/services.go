@@ -2,6 +2,7 @@ package filter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -55,8 +56,8 @@ func (f *Filters) admitToService(rs *scope.Scope, r *http.Request) error {
 }
 
 // allowlist is the list of Services that clusters expose, from a ConfigMap in
-// upstream's form. Without a list nothing is exposed, and a list with a mistake
-// leaves the last good one in force.
+// upstream's form. Without a list nothing is exposed; an entry with a mistake is left
+// out, and a list that cannot be read leaves the last good one in force.
 type allowlist struct {
 	informer cache.SharedIndexInformer
 	entries  atomic.Pointer[agentapi.ExposedServices]
@@ -89,12 +90,13 @@ func (l *allowlist) set(obj any) {
 	if !ok {
 		return
 	}
-	entries, err := agentapi.ParseExposedServices(configMap.Data)
-	if err != nil {
-		klog.Background().Error(err, "Keeping the last good list of exposed Services", "configMap", configMap.Namespace+"/"+configMap.Name)
-		return
+	entries, leftOut, err := agentapi.ParseExposedServices(configMap.Data)
+	if wrong := errors.Join(leftOut, err); wrong != nil {
+		klog.Background().Error(wrong, "Failed to read all of the exposed Services: a list that cannot be read leaves the one before it in force", "configMap", configMap.Namespace+"/"+configMap.Name)
 	}
-	l.entries.Store(&entries)
+	if err == nil {
+		l.entries.Store(&entries)
+	}
 }
 
 // terms says how a Service of a cluster may be asked for. A request that leaves the
