@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -113,7 +114,7 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 	var handler *connListener
 	var cluster *rest.Config
 	if o.ClusterName != "" {
-		if cluster, err = flags.RESTConfig("kubeconfig", o.Kubeconfig); err != nil {
+		if cluster, err = clusterConfig(o.Kubeconfig); err != nil {
 			return nil, err
 		}
 		if decide, handler, err = a.startHandler(serving, group, cluster); err != nil {
@@ -140,6 +141,20 @@ func (a *Agent) start(ctx, serving context.Context, group *errgroup.Group) (conn
 		group.Go(func() error { return lease.run(ctx) })
 	}
 	return servers.countConnected, nil
+}
+
+// clusterConfig is the way to the managed cluster's kube-apiserver. The proxy of the environment is
+// the one before the hub: it does not lead to the cluster's own network, nor need it know what is
+// asked there. A kubeconfig may name another proxy.
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	cluster, err := flags.RESTConfig("kubeconfig", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if cluster.Proxy == nil {
+		cluster.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
+	return cluster, nil
 }
 
 // startServers starts to look for proxy servers. It drains when ctx ends, and stops with serving.

@@ -64,7 +64,8 @@
 // hold then. When they change, the agent dials a carrier to each server: it shows
 // the new certificate, and a secret of this process lets the server count it for the
 // agent's older connections, which end otherwise when their CA is dropped or their
-// certificate expires (proxyserver's "What is taken away"). HTTPS_PROXY and NO_PROXY are honoured.
+// certificate expires (proxyserver's "What is taken away"). HTTPS_PROXY and NO_PROXY are honoured on the
+// way to the hub, and not on that to the cluster's own kube-apiserver.
 //
 // # Health
 //

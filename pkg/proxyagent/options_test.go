@@ -1,6 +1,10 @@
 package proxyagent
 
 import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,6 +37,34 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		}
 		if _, err := New(options); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v, want one line that names %q", test.args, err, test.want)
+		}
+	}
+}
+
+// TestKubeAPIServerIsAskedDirectly has a proxy in the environment, which is before the hub, and
+// in a kubeconfig.
+func TestKubeAPIServerIsAskedDirectly(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://corporate.example:3128")
+	for more, want := range map[string]string{"": "", "    proxy-url: http://own.example:3128\n": "http://own.example:3128"} {
+		kubeconfig := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {cluster: c, user: u}\nusers:\n- name: u\n  user: {token: x}\nclusters:\n- name: c\n  cluster:\n    server: https://10.96.0.1:443\n"+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clusterConfig(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Proxy == nil {
+			t.Fatal("the kube-apiserver is asked through the proxy of the environment")
+		}
+		var got string
+		if proxy, err := config.Proxy(&http.Request{URL: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}}); err != nil {
+			t.Fatal(err)
+		} else if proxy != nil {
+			got = proxy.String()
+		}
+		if got != want {
+			t.Errorf("with %q in the kubeconfig it is asked through %q, want %q", more, got, want)
 		}
 	}
 }

@@ -101,7 +101,11 @@ func (w *way) prepare(cfg *rest.Config, target *url.URL) (err error) {
 			return httprelay.Acknowledges(func() bool { return dial.IsUnacknowledged(conn) })
 		},
 	}
-	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target}); proxy != nil || err != nil || target.Scheme != "https" {
+	proxyOf := cfg.Proxy
+	if proxyOf == nil {
+		proxyOf = http.ProxyFromEnvironment
+	}
+	if proxy, err := proxyOf(&http.Request{URL: target}); proxy != nil || err != nil || target.Scheme != "https" {
 		w.readPool.Most = 0 // client-go knows how to get there
 	}
 	w.reads, err = rest.HTTPWrappersForConfig(upgrades, w.readPool)
