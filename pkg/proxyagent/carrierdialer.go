@@ -196,11 +196,24 @@ func (c *carrierDialer) connect(ctx context.Context) (net.Conn, error) {
 		}
 		return c.tcp.Tune(conn), nil
 	}
+	return c.connectBy(ctx, proxy)
+}
+
+// connectBy dials the proxy servers' address through a proxy.
+func (c *carrierDialer) connectBy(ctx context.Context, proxy *httpsProxy) (net.Conn, error) {
 	conn, err := c.dialer.DialContext(ctx, proxy.address)
 	if err != nil {
 		return nil, fmt.Errorf("dialing proxy %q: %w", proxy.address, err)
 	}
 	conn = c.tcp.Tune(conn)
+	if proxy.tls != nil {
+		secured := tls.Client(conn, proxy.tls)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("TLS with proxy %q: %w", proxy.address, err)
+		}
+		conn = secured
+	}
 	tunnel, err := connect.Ask(ctx, conn, c.address, proxy.header)
 	if err != nil {
 		_ = conn.Close()
@@ -209,10 +222,11 @@ func (c *carrierDialer) connect(ctx context.Context) (net.Conn, error) {
 	return tunnel, nil
 }
 
-// httpsProxy is a proxy that takes CONNECT over plain HTTP.
+// httpsProxy is a proxy that takes CONNECT.
 type httpsProxy struct {
 	address string
 	header  http.Header // of CONNECT
+	tls     *tls.Config // with the proxy, verified with the system's CAs; nil for none
 }
 
 // proxyFor is the proxy for an address, or nil for none.
@@ -221,12 +235,18 @@ func proxyFor(address string, config *httpproxy.Config) (*httpsProxy, error) {
 	if err != nil || u == nil {
 		return nil, err
 	}
-	if u.Scheme != "http" {
-		return nil, fmt.Errorf("HTTPS_PROXY has scheme %q: only http is supported", u.Scheme)
-	}
 	p := &httpsProxy{address: u.Host, header: http.Header{}}
+	port := "80"
+	switch u.Scheme {
+	case "http":
+	case "https":
+		port = "443"
+		p.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	default:
+		return nil, fmt.Errorf("HTTPS_PROXY has scheme %q: it must be http or https", u.Scheme)
+	}
 	if u.Port() == "" {
-		p.address = net.JoinHostPort(u.Hostname(), "80")
+		p.address = net.JoinHostPort(u.Hostname(), port)
 	}
 	if password, ok := u.User.Password(); ok {
 		p.header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))

@@ -16,13 +16,21 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
+
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
 
 func TestCarriersGoThroughHTTPSProxy(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) { carriersGoThrough(t, scheme) })
+	}
+}
+
+func carriersGoThrough(t *testing.T, scheme string) {
+	proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "hub.example:8091" {
 			t.Errorf("asked for %q, want hub.example:8091", r.Host)
 		}
@@ -38,11 +46,27 @@ func TestCarriersGoThroughHTTPSProxy(t *testing.T) {
 		defer conn.Close()
 		_, _ = io.WriteString(conn, "the server")
 	}))
+	if scheme == "http" {
+		proxy.Start()
+	} else {
+		proxy.StartTLS()
+	}
 	defer proxy.Close()
 	through := func(user *url.Userinfo) (net.Conn, error) {
-		t.Setenv("HTTPS_PROXY", (&url.URL{Scheme: "http", User: user, Host: proxy.Listener.Addr().String()}).String())
+		t.Setenv("HTTPS_PROXY", (&url.URL{Scheme: scheme, User: user, Host: proxy.Listener.Addr().String()}).String())
 		c := &carrierDialer{address: "hub.example:8091"}
-		return c.connect(t.Context())
+		if scheme == "http" {
+			return c.connect(t.Context())
+		}
+		if _, err := c.connect(t.Context()); err == nil || !strings.Contains(err.Error(), "TLS with proxy") {
+			t.Errorf("a proxy whose CA is unknown: %v, want an error of TLS", err)
+		}
+		known, err := proxyFor(c.address, httpproxy.FromEnvironment())
+		if err != nil {
+			return nil, err
+		}
+		known.tls.RootCAs = proxy.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		return c.connectBy(t.Context(), known)
 	}
 	conn, err := through(url.UserPassword("agent", "open"))
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 // values are those of the agent chart; its schema knows the same names.
@@ -41,6 +42,7 @@ type values struct {
 	ManagedClusterUID   string                      `json:"managedClusterUID"`
 	OIDCCA              string                      `json:"oidcCA,omitempty"`
 	PortForward         bool                        `json:"portForward"`
+	ProxyCA             string                      `json:"proxyCA,omitempty"`
 	PriorityClassName   string                      `json:"priorityClassName,omitempty"`
 	Replicas            int32                       `json:"replicas"`
 	Resources           corev1.ResourceRequirements `json:"resources"`
@@ -264,8 +266,8 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 		if value == "" {
 			continue
 		}
-		if u, err := url.Parse(value); name != "NO_PROXY" && (err != nil || u.Host == "" || u.Scheme != "http") {
-			return fmt.Errorf("spec.proxyConfig for %s is not a URL of the form http://host:port", name)
+		if u, err := url.Parse(value); name != "NO_PROXY" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return fmt.Errorf("spec.proxyConfig for %s is not a URL of the form http://host:port or https://host:port", name)
 		}
 		if u, err := url.Parse(value); err == nil && name != "NO_PROXY" {
 			v.NetworkPolicy.Peers = append(v.NetworkPolicy.Peers, peer(u.Hostname(), portOf(u)))
@@ -274,6 +276,12 @@ func applyDeploymentConfig(v *values, spec addonv1alpha1.AddOnDeploymentConfigSp
 			v.Env = map[string]string{}
 		}
 		v.Env[name] = value
+	}
+	if bundle := spec.ProxyConfig.CABundle; len(bundle) > 0 {
+		if _, err := pki.NotAfter(bundle); err != nil {
+			return fmt.Errorf("spec.proxyConfig.caBundle has no certificate in PEM: %w", err)
+		}
+		v.ProxyCA = string(bundle)
 	}
 	if len(spec.Registries) > 0 {
 		v.Image = addonfactory.OverrideImage(spec.Registries, v.Image)
@@ -309,13 +317,16 @@ func CheckDeploymentConfig(spec addonv1alpha1.AddOnDeploymentConfigSpec) (ignore
 	return v.ignored, checkOIDC(v.Args)
 }
 
-// portOf is the port of an http proxy.
+// portOf is the port of a proxy.
 func portOf(u *url.URL) int {
 	port, err := strconv.Atoi(u.Port())
-	if err != nil {
-		return 80
+	switch {
+	case err == nil:
+		return port
+	case u.Scheme == "https":
+		return 443
 	}
-	return port
+	return 80
 }
 
 // matchContainer reports whether an ID such as "deployments:*:proxy-agent" is

@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
 const hubNamespace = "hub-ns"
@@ -215,6 +216,33 @@ func TestDeploymentConfig(t *testing.T) {
 	}
 }
 
+// TestProxyAsDocumented renders what the documentation of OCM's distributions shows: a proxy that
+// speaks TLS, and the CA of it.
+func TestProxyAsDocumented(t *testing.T) {
+	bundle := string(pkitest.NewCA(t, "proxy").CertPEM())
+	deployment, objects, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{
+		ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "https://proxy.example.com", NoProxy: ".cluster.local", CABundle: []byte(bundle)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template
+	container := pod.Spec.Containers[0]
+	for _, want := range []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "https://proxy.example.com"}, {Name: "SSL_CERT_DIR", Value: "/etc/ssl/certs:/etc/pki/tls/certs:/etc/proxy-ca"}} {
+		if !slices.Contains(container.Env, want) {
+			t.Errorf("environment %v lacks %v", container.Env, want)
+		}
+	}
+	if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/proxy-ca" }) || pod.Annotations["proxy.open-cluster-management.io/proxy-ca"] == "" {
+		t.Errorf("mounts are %v and annotations %v, want the CA there, and a restart when it changes", container.VolumeMounts, pod.Annotations)
+	}
+	if !slices.ContainsFunc(objects, func(object runtime.Object) bool {
+		configMap, ok := object.(*corev1.ConfigMap)
+		return ok && configMap.Name == "cluster-proxy-proxy-ca" && configMap.Data["ca.crt"] == bundle
+	}) {
+		t.Error("there is no ConfigMap with the CA")
+	}
+}
+
 // TestPeersHaveOneOrder renders the proxies of an AddOnDeploymentConfig again and
 // again: another order would be another NetworkPolicy, and another ManifestWork.
 func TestPeersHaveOneOrder(t *testing.T) {
@@ -295,6 +323,8 @@ func TestBadDeploymentConfigIsAnError(t *testing.T) {
 		"name of a ConfigMap":             {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcCAConfigMap", Value: "../x"}}},
 		"keys in lower case":              {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "extraKeys", Value: "*"}}},
 		"HTTPS_PROXY":                     {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "proxy:3128"}},
+		"HTTP_PROXY":                      {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPProxy: "socks5://proxy:1080"}},
+		"caBundle has no certificate":     {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "https://proxy:3128", CABundle: []byte("x")}},
 	} {
 		if _, _, err := render(t, "cluster1", configuration(nil), &spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error that says %q", err, want)
