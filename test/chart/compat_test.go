@@ -139,3 +139,18 @@ func TestProxyServers(t *testing.T) {
 		}
 	}
 }
+
+// TestLinuxNodesOnly has a hub with Windows nodes: there is an image for Linux only.
+func TestLinuxNodesOnly(t *testing.T) {
+	for values, want := range map[string]map[string]string{"": {"kubernetes.io/os": "linux"}, "nodeSelector: {a: b}": {"a": "b", "kubernetes.io/os": "linux"}, "nodeSelector: {kubernetes.io/os: plan9}": {"kubernetes.io/os": "plan9"}} {
+		o := mustRender(t, values)
+		for _, deployment := range o.deployments(t) {
+			if diff := cmp.Diff(want, deployment.Spec.Template.Spec.NodeSelector); diff != "" {
+				t.Errorf("%q: %s (-want +got):\n%s", values, deployment.Name, diff)
+			}
+		}
+		if diff := cmp.Diff(want, as[v1alpha1.ManagedProxyConfiguration](t, o.byName["ManagedProxyConfiguration/cluster-proxy"]).Spec.ProxyServer.NodePlacement.NodeSelector); diff != "" {
+			t.Errorf("%q: proxy servers (-want +got):\n%s", values, diff)
+		}
+	}
+}

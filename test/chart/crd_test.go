@@ -69,7 +69,7 @@ func TestConfiguration(t *testing.T) {
 	if spec.ProxyServer.Namespace != namespace || spec.ProxyServer.Replicas != 2 || spec.ProxyAgent.Replicas != 2 {
 		t.Errorf("configuration is %+v, want namespace %s and 2 replicas of each", spec, namespace)
 	}
-	if diff := cmp.Diff(map[string]string{"a": "b"}, spec.ProxyServer.NodePlacement.NodeSelector); diff != "" {
+	if diff := cmp.Diff(map[string]string{"a": "b", "kubernetes.io/os": "linux"}, spec.ProxyServer.NodePlacement.NodeSelector); diff != "" {
 		t.Errorf("the proxy server's node selector (-want +got):\n%s", diff)
 	}
 	if spec.UserServer == nil || !strings.Contains(strings.Join(spec.UserServer.AdditionalSANs, ","), "proxy.example.com") {

@@ -79,6 +79,11 @@ annotations:
 {{- if and .Values.enableServiceProxy (dig "aggregatedAPI" true (.Values.proxyAPI | default dict)) (dig "enabled" true (.Values.passes | default dict)) (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}true{{ end }}
 {{- end }}
 
+{{/* There are images for Linux only. */}}
+{{- define "cluster-proxy.nodeSelector" -}}
+{{- toYaml (merge (dict) (.Values.nodeSelector | default dict) (dict "kubernetes.io/os" "linux")) }}
+{{- end }}
+
 {{/* What all pods of the chart have in common, the pod's securityContext last. Call with (list . component). */}}
 {{- define "cluster-proxy.podSpec" -}}
 {{- $root := index . 0 -}}
@@ -88,10 +93,8 @@ imagePullSecrets:
   - name: {{ . | quote }}
   {{- end }}
 {{- end }}
-{{- with $root.Values.nodeSelector }}
 nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- include "cluster-proxy.nodeSelector" $root | nindent 2 }}
 {{- with $root.Values.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -109,6 +110,10 @@ const (
 	nodeSelectorAnnotation = "open-cluster-management/nodeSelector"
 )
 
+// pullSecret is what the klusterlet copies into each namespace that has OCM's label, as the
+// agents' has. Kubernetes ignores the name of a Secret that is not there.
+const pullSecret = "open-cluster-management-image-pull-credentials"
+
 // imageRegistriesAnnotation overrides images on a ManagedCluster, as in OCM.
 const imageRegistriesAnnotation = "open-cluster-management.io/image-registries"
 
@@ -152,6 +157,11 @@ func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluste
 			return nil, fmt.Errorf("AddOnDeploymentConfig %q in namespace %q: %w", deployment.Name, deployment.Namespace, err)
 		}
 	}
+	if v.NodeSelector["kubernetes.io/os"] == "" {
+		selector := map[string]string{"kubernetes.io/os": "linux"} // there is no image for another
+		maps.Copy(selector, v.NodeSelector)
+		v.NodeSelector = selector
+	}
 	if err := checkOIDC(v.Args); err != nil {
 		return nil, err
 	}
@@ -175,7 +185,7 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 		HubBundle:        string(bundle),
 		Image:            c.Spec.ProxyAgent.Image,
 		ImagePullPolicy:  "IfNotPresent",
-		ImagePullSecrets: c.Spec.ProxyAgent.ImagePullSecrets,
+		ImagePullSecrets: append(slices.DeleteFunc(slices.Clone(c.Spec.ProxyAgent.ImagePullSecrets), func(name string) bool { return name == pullSecret }), pullSecret),
 		PortForward:      c.Spec.ProxyServer.Entrypoint.Type == v1alpha1.EntryPointTypePortForward,
 		Replicas:         c.Spec.ProxyAgent.Replicas,
 		Resources:        defaultResources(),

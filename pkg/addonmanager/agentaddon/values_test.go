@@ -243,6 +243,51 @@ func TestProxyAsDocumented(t *testing.T) {
 	}
 }
 
+// TestLinuxNodesOnly has clusters with Windows nodes: there is an image for Linux only.
+func TestLinuxNodesOnly(t *testing.T) {
+	for name, test := range map[string]struct {
+		selector, want map[string]string
+	}{
+		"none":              {nil, map[string]string{"kubernetes.io/os": "linux"}},
+		"another":           {map[string]string{"pool": "infra"}, map[string]string{"kubernetes.io/os": "linux", "pool": "infra"}},
+		"of another system": {map[string]string{"kubernetes.io/os": "freebsd"}, map[string]string{"kubernetes.io/os": "freebsd"}},
+	} {
+		deployment, _, err := render(t, "cluster1", configuration(nil), &addonv1alpha1.AddOnDeploymentConfigSpec{NodePlacement: &addonv1alpha1.NodePlacement{NodeSelector: test.selector}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, deployment.Spec.Template.Spec.NodeSelector); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestPullSecretOfOCM wants the Secret that the klusterlet copies in the agent's ServiceAccount.
+func TestPullSecretOfOCM(t *testing.T) {
+	const ocms = "open-cluster-management-image-pull-credentials"
+	for name, test := range map[string]struct{ names, want []string }{
+		"none": {nil, []string{ocms}}, "another": {[]string{"regcred"}, []string{"regcred", ocms}}, "OCM's": {[]string{ocms}, []string{ocms}},
+	} {
+		config := configuration(nil)
+		config.Spec.ProxyAgent.ImagePullSecrets = test.names
+		_, objects, err := render(t, "cluster1", config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, object := range objects {
+			if account, ok := object.(*corev1.ServiceAccount); ok {
+				for _, secret := range account.ImagePullSecrets {
+					got = append(got, secret.Name)
+				}
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: the ServiceAccount names %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // TestPeersHaveOneOrder renders the proxies of an AddOnDeploymentConfig again and
 // again: another order would be another NetworkPolicy, and another ManifestWork.
 func TestPeersHaveOneOrder(t *testing.T) {
