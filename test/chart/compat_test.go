@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -136,6 +138,30 @@ func TestProxyServers(t *testing.T) {
 		spec := as[v1alpha1.ManagedProxyConfiguration](t, mustRender(t, values).byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
 		if spec.ProxyServer.Replicas != want.servers || spec.ProxyAgent.Replicas != want.agents {
 			t.Errorf("with values %q there are %d proxy servers and %d agents, want %v", values, spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas, want)
+		}
+	}
+}
+
+// TestPortOfTheProxyAPI has the pods listen where the control planes of clouds reach them; clients
+// of the Service see nothing of it.
+func TestPortOfTheProxyAPI(t *testing.T) {
+	for values, want := range map[string]struct {
+		port   int32
+		target string
+	}{"": {9092, "9092"}, "proxyAPI: {port: 10250}": {10250, "https"}} {
+		o := mustRender(t, values).byName
+		container := as[appsv1.Deployment](t, o["Deployment/cluster-proxy-addon-user"]).Spec.Template.Spec.Containers[0]
+		if flag := fmt.Sprintf("--server-port=%d", want.port); !slices.Contains(container.Args, flag) || container.Ports[0].ContainerPort != want.port || container.Ports[0].Name != "https" {
+			t.Errorf("%q: arguments %q, ports %v; want port %d", values, container.Args, container.Ports, want.port)
+		}
+		ports := as[corev1.Service](t, o["Service/cluster-proxy-addon-user"]).Spec.Ports
+		if ports[0].Port != 9092 || ports[0].TargetPort.String() != want.target {
+			t.Errorf("%q: the Service has %v, want 9092 to %s", values, ports, want.target)
+		}
+	}
+	for _, port := range []int{443, 8000, 9093, 70000} {
+		if _, err := render(t, load(t), fmt.Sprintf("proxyAPI: {port: %d}", port)); err == nil {
+			t.Errorf("port %d is accepted", port)
 		}
 	}
 }
