@@ -3,10 +3,12 @@ package apihandler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
@@ -44,6 +46,22 @@ var errNoHubUsers = errors.New("this cluster does not accept users of the hub: i
 
 type impersonationKey struct{}
 
+type leftOutKey struct{}
+
+// warnOfGroups tells a user whom the cluster refuses that it was not told of groups of theirs: an
+// administrator of the hub would look for the reason elsewhere.
+func warnOfGroups(resp *http.Response) {
+	groups, _ := resp.Request.Context().Value(leftOutKey{}).([]string)
+	if resp.StatusCode != http.StatusForbidden || len(groups) == 0 {
+		return
+	}
+	config, _ := impersonationOf(resp.Request.Context())
+	text := fmt.Sprintf("this cluster is not told of your groups %s on the hub, which mean something to its own control plane: bind a role there to user %q", strings.Join(groups[:min(len(groups), 5)], ", "), config.UserName)
+	if warning, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+		resp.Header.Add("Warning", warning)
+	}
+}
+
 // impersonationOf returns the user that the agent impersonates for a request. Without
 // one the request keeps the credential that came with it.
 func impersonationOf(ctx context.Context) (transport.ImpersonationConfig, bool) {
@@ -78,7 +96,11 @@ func (a Access) filter(next http.Handler) http.Handler {
 			return
 		}
 		if ok {
-			r = r.WithContext(context.WithValue(r.Context(), impersonationKey{}, config))
+			ctx := context.WithValue(r.Context(), impersonationKey{}, config)
+			if u != nil && !a.OnHub {
+				ctx = context.WithValue(ctx, leftOutKey{}, leftOut(u.GetGroups(), policy.AllowedReservedNames))
+			}
+			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
 	})

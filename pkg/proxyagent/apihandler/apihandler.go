@@ -113,6 +113,7 @@ func newHandler(cfg *rest.Config, tcp dial.TCP) (http.Handler, error) {
 			if err := checkStatus(resp); err != nil {
 				return err
 			}
+			warnOfGroups(resp)
 			if isRead(resp.Request) {
 				httprelay.Coalesce(resp)
 			}

@@ -118,11 +118,23 @@ func impersonation(u user.Info, allowed []string) (transport.ImpersonationConfig
 		return transport.ImpersonationConfig{}, fmt.Errorf("user %q means something to the control plane of this cluster and is not asserted here, unless its owner allows it (allowedReservedNames in ConfigMap cluster-proxy-owner-policy)", u.GetName())
 	}
 	for _, group := range u.GetGroups() {
-		if !reserved(group) || slices.Contains(allowed, group) {
+		if isAsserted(group, allowed) {
 			config.Groups = append(config.Groups, group)
 		}
 	}
 	return config, nil
+}
+
+func isAsserted(group string, allowed []string) bool {
+	return !reserved(group) || slices.Contains(allowed, group)
+}
+
+// leftOut returns the groups of a user of the hub that a cluster is not told of. Service accounts'
+// have another name there.
+func leftOut(groups, allowed []string) []string {
+	return slices.DeleteFunc(slices.Clone(groups), func(group string) bool {
+		return isAsserted(identity.OnManagedCluster(group), allowed)
+	})
 }
 
 // checkValues refuses values that a header would not carry unchanged. A trailing space

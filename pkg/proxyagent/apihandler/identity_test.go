@@ -344,3 +344,39 @@ func TestExtraAndUIDAreKept(t *testing.T) {
 		t.Errorf("impersonation = %+v, %v; want UID 1 and a=b", config, err)
 	}
 }
+
+// TestAdministratorsSeeWhy has a cluster refuse administrators of the hub, of whose groups it is
+// not told. Others see the cluster's refusal alone.
+func TestAdministratorsSeeWhy(t *testing.T) {
+	refusal := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}
+	for name, test := range map[string]struct {
+		user, group, path, want string
+		onHub                   bool
+	}{
+		"kubeadm's":        {user: "kubernetes-admin", group: "kubeadm:cluster-admins", path: "/api/v1/nodes", want: `299 - "this cluster is not told of your groups kubeadm:cluster-admins on the hub, which mean something to its own control plane: bind a role there to user \"kubernetes-admin\""`},
+		"masters":          {user: "admin", group: "system:masters", path: "/api/v1/nodes", want: `groups system:masters on the hub`},
+		"who may":          {user: "admin", group: "system:masters", path: "/api/v1/pods"},
+		"a user":           {user: "jane", group: "system:authenticated", path: "/api/v1/nodes"},
+		"accounts' groups": {user: "system:serviceaccount:a:b", group: "system:serviceaccounts:a", path: "/api/v1/nodes"},
+		"on the hub":       {user: "admin", group: "system:masters", path: "/api/v1/nodes", onHub: true},
+	} {
+		f := start(t, refusal, Access{OnHub: test.onHub})
+		req, err := http.NewRequest(http.MethodGet, f.url+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"X-Remote-User": {test.user}, "X-Remote-Group": {test.group}}
+		resp, err := f.proxyAPI(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := strings.Join(resp.Header["Warning"], "|"); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: %d with Warning %q, want %q", name, resp.StatusCode, got, test.want)
+		}
+	}
+}
