@@ -3,6 +3,7 @@ package fleetview
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -96,7 +97,17 @@ func findOne(ctx context.Context, q *request, ask memberRequest) (found memberRe
 	case incomplete:
 		return memberResponse{}, nil, nil, fault.Unreachable(failures)
 	}
-	return memberResponse{}, nil, nil, noneAnswered(failures, absent)
+	return memberResponse{}, nil, nil, q.orNoCluster(noneAnswered(failures, absent))
+}
+
+// orNoCluster adds to the error of an object that no member has that its name ends in no cluster
+// of the view, which says more to those who meant one. Some names have an @ of their own.
+func (q *request) orNoCluster(err error) error {
+	var missing *fault.Fault
+	if _, cluster, ok := cutLast(q.info.Name); ok && errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+		missing.Answer.Message += fmt.Sprintf("; view %q has no cluster %q that you may reach; it has: %s", q.view.Name, cluster, fleet.SomeOf(q.everyone))
+	}
+	return err
 }
 
 // clustersOf are the clusters of failures.

@@ -58,3 +58,26 @@ func TestNamesOfNoCluster(t *testing.T) {
 		}
 	}
 }
+
+// TestObjectsOfNoCluster names a cluster that the view does not have behind an object's name, which
+// some kinds may have in it. No cluster has the object, and the answer says which clusters there are.
+func TestObjectsOfNoCluster(t *testing.T) {
+	for _, writes := range []fleet.Writes{fleet.WritesNamed, fleet.WritesAny} {
+		h, view := New(Options{}), testView(newCluster("a", shop+"/web"), newCluster("b", shop+"/web"))
+		view.Writes = writes
+		for name, test := range map[string]struct{ method, url string }{
+			"get":      {http.MethodGet, shop + "/web@nope"},
+			"deletion": {http.MethodDelete, shop + "/web@nope"},
+			"exec":     {http.MethodPost, shop + "/web@nope/exec?command=id"},
+			"log":      {http.MethodGet, shop + "/web@nope/log"},
+		} {
+			got := h.request(t, view, test.method, test.url, "")
+			if want := `view \"all\" has no cluster \"nope\" that you may reach; it has: a, b`; got.code != http.StatusNotFound || !strings.Contains(got.body, want) {
+				t.Errorf("writes %v, %s: got %d %q, want 404 with %q", writes, name, got.code, got.body, want)
+			}
+		}
+		if got := h.request(t, view, http.MethodGet, shop+"/absent", ""); strings.Contains(got.body, "no cluster") {
+			t.Errorf("a name without a cluster: %q speaks of clusters", got.body)
+		}
+	}
+}
